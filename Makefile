@@ -1,0 +1,37 @@
+# `make run` and `make test` are the whole set-up; see README.md.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+export PATH := $(abspath $(BIN)):$(PATH)
+
+.PHONY: run test install lint format clean
+.DEFAULT_GOAL := run
+
+install: $(READY)
+
+$(READY): pyproject.toml envs/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c envs/constraints.txt -e '.[cpu,dev]'
+	touch $@
+
+run: $(READY)
+	snakemake
+	@echo "The report: $$(granularity config value report)"
+
+test: $(READY)
+	pytest
+
+lint: $(READY)
+	ruff check .
+	ruff format --check .
+	snakefmt --check Snakefile rules
+	snakemake --lint
+
+format: $(READY)
+	ruff check --fix .
+	ruff format .
+	snakefmt Snakefile rules
+
+clean:
+	rm -rf $(VENV) results .snakemake

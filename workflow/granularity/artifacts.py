@@ -1,0 +1,404 @@
+"""The artifact contract: stages meet only through files, and nothing is read unverified.
+
+An artifact is a folder of data files with one `manifest.json` that says what they are, how they were made and what
+they hash to. Tables are Parquet, arrays .npy, weights safetensors, everything else JSON; nothing is pickled.
+
+A writer works in a private folder beside the target and publishes it with one rename, so a reader sees the old
+artifact or the whole new one. A reader hashes every file and compares the inputs that the manifest names with those
+that lie there now: a flipped byte, a truncated file or a stale input is an error that names the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from granularity.code import code_digest
+from granularity.errors import GranularityError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import torch
+
+MANIFEST = "manifest.json"
+SCHEMA_VERSION = 1
+PACKAGES = ("granularity", "snakemake", "torch", "torchvision", "timm", "open_clip_torch", "faiss-cpu", "faiss-gpu")
+PACKAGES += ("numpy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow")
+
+
+# ---------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A verified artifact: `path` is its folder, `manifest` what `manifest.json` says."""
+
+    path: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str | Path, kind: str | None = None) -> Artifact:
+        """Verify an artifact and open it.
+
+        Args:
+            path: its folder, or the manifest in it.
+            kind: the kind it must have.
+
+        Raises:
+            GranularityError: missing, of another kind, corrupt, truncated, or stale against its own inputs.
+        """
+        artifact = cls.peek(path)
+        if kind is not None and artifact.kind != kind:
+            raise GranularityError(f"{artifact.path}: is a '{artifact.kind}' artifact where '{kind}' is needed")
+        for problem in artifact.problems():
+            raise GranularityError(f"{problem}; make it again (snakemake does when the folder is deleted)")
+        return artifact
+
+    @classmethod
+    def peek(cls, path: str | Path) -> Artifact:
+        """Read the manifest alone, without verifying the data; for listings."""
+        folder = Path(path)
+        folder = folder.parent if folder.name == MANIFEST else folder
+        file = folder / MANIFEST
+        try:
+            manifest = json.loads(file.read_text(encoding="utf-8"))
+            seal = manifest.pop("seal")
+        except FileNotFoundError:
+            raise GranularityError(f"{folder}: there is no artifact here (no {MANIFEST})") from None
+        except (ValueError, KeyError, AttributeError, TypeError):
+            raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
+        if seal != _seal(manifest):
+            raise GranularityError(f"{file}: corrupt (its seal does not match what it says); make the artifact again")
+        if manifest["schema_version"] != SCHEMA_VERSION:
+            raise GranularityError(
+                f"{file}: schema_version {manifest['schema_version']}, but this version reads {SCHEMA_VERSION}"
+            )
+        return cls(folder, manifest)
+
+    @property
+    def kind(self) -> str:
+        return self.manifest["kind"]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the kind and the contents of all data files; not over times, versions or hardware."""
+        return self.manifest["digest"]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return self.manifest["params"]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return self.manifest["summary"]
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong, one line each: corrupt or missing files, files nobody listed, stale inputs."""
+        files = self.manifest["files"]
+        if _content_digest(self.kind, files) != self.digest:
+            yield f"{self.path / MANIFEST}: corrupt (its digest does not match the files it lists)"
+        for name, entry in files.items():
+            file = self.path / name
+            if not file.is_file():
+                yield f"{file}: missing"
+            elif file.stat().st_size != entry["bytes"]:
+                yield f"{file}: corrupt ({file.stat().st_size} bytes, the manifest says {entry['bytes']})"
+            elif hash_file(file) != entry["sha256"]:
+                yield f"{file}: corrupt (its SHA-256 is not the manifest's)"
+        for file in sorted(self.path.rglob("*")):
+            name = file.relative_to(self.path).as_posix()
+            if file.is_file() and name not in files and name != MANIFEST and not file.name.startswith("."):
+                yield f"{file}: not listed in the manifest"
+        yield from self.stale()
+
+    def stale(self) -> Iterator[str]:
+        """Inputs that have changed since this artifact was made, however far up; inputs that are gone do not count."""
+        for role, entry in self.manifest["inputs"].items():
+            with contextlib.suppress(GranularityError):
+                source = Artifact.peek(self.path / entry["path"])
+                if source.digest != entry["digest"]:
+                    yield f"{self.path}: stale (made from another '{role}' than {source.path.resolve()} holds now)"
+                yield from source.stale()
+
+    def lineage(self) -> dict[str, Artifact]:
+        """The inputs that lie where the manifest says, by role."""
+        found = {}
+        for role, entry in self.manifest["inputs"].items():
+            with contextlib.suppress(GranularityError):
+                found[role] = Artifact.peek(self.path / entry["path"])
+        return found
+
+    def table(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
+        """A Parquet table, or some of its columns."""
+        import pyarrow.parquet as pq
+
+        schema = pq.read_schema(self.path / name)
+        missing = [column for column in columns or [] if column not in schema.names]
+        if missing:
+            raise GranularityError(f"{self.path / name}: has no column {missing}; it has {schema.names}")
+        return pq.read_table(self.path / name, columns=columns).to_pandas()
+
+    def array(self, name: str) -> np.ndarray:
+        """An array, memory-mapped copy-on-write."""
+        import numpy as np
+
+        return np.load(self.path / name, mmap_mode="c", allow_pickle=False)
+
+    def tensors(self, name: str) -> dict[str, torch.Tensor]:
+        """Weights from a safetensors file."""
+        from safetensors.torch import load_file
+
+        return load_file(self.path / name)
+
+    def json(self, name: str) -> Any:
+        return json.loads((self.path / name).read_text(encoding="utf-8"))
+
+
+def hash_file(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _content_digest(kind: str, files: dict[str, dict]) -> str:
+    content = {"kind": kind, "schema": SCHEMA_VERSION, "files": {name: files[name]["sha256"] for name in files}}
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(manifest).encode()).hexdigest()
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value: sorted keys, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
+
+
+# ---------------------------------------------------------------- writing
+
+
+@dataclass
+class Writer:
+    """Writes one artifact; use :func:`create`. Every method takes a file name relative to the artifact."""
+
+    folder: Path
+    work: Path
+    summary: dict[str, Any] = field(default_factory=dict)
+    described: dict[str, dict] = field(default_factory=dict)
+
+    def table(self, name: str, frame: pd.DataFrame) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+        pq.write_table(table, self.path(name), compression="zstd")
+        columns = {column.name: str(column.type) for column in table.schema}
+        self.described[name] = {"rows": table.num_rows, "columns": columns}
+
+    def array(self, name: str, values: np.ndarray) -> None:
+        import numpy as np
+
+        np.save(self.path(name), np.ascontiguousarray(values), allow_pickle=False)
+        self.describe_array(name, values)
+
+    def describe_array(self, name: str, values: np.ndarray) -> None:
+        self.described[name] = {"shape": list(values.shape), "dtype": str(values.dtype)}
+
+    def tensors(self, name: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
+        from safetensors.torch import save_file
+
+        save_file({key: value.contiguous() for key, value in tensors.items()}, self.path(name), metadata)
+        self.described[name] = {
+            "tensors": len(tensors),
+            "parameters": sum(value.numel() for value in tensors.values()),
+        }
+
+    def json(self, name: str, value: Any) -> None:
+        self.path(name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def text(self, name: str, value: str) -> None:
+        self.path(name).write_text(value, encoding="utf-8")
+
+    def path(self, name: str) -> Path:
+        """Where to write a file of your own making."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+
+@contextlib.contextmanager
+def create(
+    output: str | Path,
+    kind: str,
+    module: str,
+    inputs: dict[str, Artifact],
+    params: dict[str, Any],
+    resumable: bool = False,
+) -> Iterator[Writer]:
+    """Write an artifact and publish it whole, or leave what was there untouched.
+
+    Args:
+        output: its folder, or the manifest in it.
+        kind: what it is.
+        module: the stage's module; its code digest is recorded.
+        inputs: verified artifacts it is made from, by role.
+        params: resolved parameters, seeds included: everything but the inputs and the code that decides its bytes.
+        resumable: keep `writer.work`, a private folder keyed by inputs, parameters and code, when the work dies;
+            the next writer with the same key finds it and continues, one with another key starts clean.
+
+    Raises:
+        GranularityError: the disk is full, or the folder cannot be written.
+    """
+    output = Path(output)
+    output = output.parent if output.name == MANIFEST else output
+    started, cpu_started = time.time(), time.process_time()
+    code = code_digest(module)
+    key = hashlib.sha256(
+        canonical_json([kind, params, code, {role: source.digest for role, source in inputs.items()}]).encode()
+    ).hexdigest()[:16]
+    work = output.parent / f".{output.name}.work-{key}"
+    folder = output.parent / f".{output.name}.new-{platform.node()}-{os.getpid()}"
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(output, keep=work if resumable else None)
+        folder.mkdir()
+        if resumable:
+            work.mkdir(exist_ok=True)
+        writer = Writer(folder, work)
+        yield writer
+        files = _describe_files(writer)
+        manifest = {
+            "kind": kind,
+            "schema_version": SCHEMA_VERSION,
+            "digest": _content_digest(kind, files),
+            "files": files,
+            "inputs": {
+                role: {
+                    "path": os.path.relpath(source.path.resolve(), output.resolve()),
+                    "kind": source.kind,
+                    "digest": source.digest,
+                }
+                for role, source in inputs.items()
+            },
+            "params": params,
+            "summary": writer.summary,
+            "code": {"module": module, "digest": code},
+            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "packages": _package_versions(),
+            "hardware": _hardware(),
+            "cost": {
+                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+                "wall_seconds": round(time.time() - started, 3),
+                "cpu_seconds": round(time.process_time() - cpu_started, 3),
+                "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+            },
+        }
+        writer.json(MANIFEST, {**manifest, "seal": _seal(manifest)})
+        _publish(folder, output)
+        shutil.rmtree(work, ignore_errors=True)
+    except OSError as error:
+        where = error.filename or output
+        raise GranularityError(
+            f"{where}: cannot be written ({error.strerror or error}); nothing was published. "
+            "Free space or fix the permission, and run again"
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _describe_files(writer: Writer) -> dict[str, dict]:
+    files = {}
+    for file in sorted(path for path in writer.folder.rglob("*") if path.is_file()):
+        name = file.relative_to(writer.folder).as_posix()
+        files[name] = {
+            "sha256": hash_file(file),
+            "bytes": file.stat().st_size,
+            **writer.described.get(name, {}),
+        }
+    return files
+
+
+def _publish(folder: Path, output: Path) -> None:
+    for file in (path for path in folder.rglob("*") if path.is_file()):
+        with file.open("rb") as stream:
+            os.fsync(stream.fileno())
+    old = folder.with_name(folder.name + "-old")
+    if output.exists() and any(output.iterdir()):
+        output.rename(old)
+    folder.rename(output)  # onto a missing or empty folder: atomic
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _remove_leftovers(output: Path, keep: Path | None) -> None:
+    """Delete what a killed writer of this artifact left behind, unless that writer may still be alive."""
+    for path in output.parent.glob(f".{output.name}.*"):
+        if path.name.startswith(f".{output.name}.work-"):
+            if path != keep:
+                shutil.rmtree(path, ignore_errors=True)
+        elif path.name.startswith(f".{output.name}.new-{platform.node()}-"):
+            pid = path.name.removesuffix("-old").rsplit("-", 1)[1]
+            if not Path(f"/proc/{pid}").exists() or pid == str(os.getpid()):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write one file so that a reader, or a process killed at any moment, never sees half of it."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _package_versions() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def _hardware() -> dict[str, Any]:
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                cpu = line.split(":", 1)[1].strip()
+                break
+    hardware: dict[str, Any] = {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    torch = sys.modules.get("torch")  # never imported for this: a stage without it need not wait for it
+    if torch is not None:
+        hardware["threads"] = torch.get_num_threads()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            hardware["gpu"] = torch.cuda.get_device_name()
+    return hardware
+
+
+# ---------------------------------------------------------------- a whole folder of them
+
+
+def find(root: str | Path) -> list[Path]:
+    """Folders of all artifacts at or below a folder, sorted."""
+    root = Path(root)
+    if not root.exists():
+        raise GranularityError(f"{root}: there is no such folder")
+    manifests = root.rglob(MANIFEST)
+    return sorted(
+        path.parent for path in manifests if not any(part.startswith(".") for part in path.relative_to(root).parts)
+    )

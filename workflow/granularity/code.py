@@ -1,0 +1,87 @@
+"""The digest of the code that makes a result.
+
+Snakemake does not see an edit to an imported module. Each rule therefore carries, as a parameter, the digest of the
+import closure of its stage's module within this package: editing `cluster.py` reruns clustering and what follows.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+from pathlib import Path
+
+PACKAGE = "granularity"
+ROOT = Path(__file__).parent
+# Options reach a stage as parameters, which Snakemake and every manifest already compare; digesting the module that
+# holds all of them would rerun everything for a new option of one stage.
+NOT_DIGESTED = {f"{PACKAGE}.config"}
+
+
+@functools.cache
+def code_digest(module: str) -> str:
+    """Digest of a module and of everything in this package that it imports, directly or not.
+
+    Comments, docstrings and layout do not count: the digest is over the parsed code. Files in a package that are not
+    Python (templates, tables) count as they are.
+
+    Args:
+        module: dotted name, such as ``granularity.cluster``.
+
+    Returns:
+        The first 16 hexadecimal digits of a SHA-256.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(import_closure(module)):
+        path = _path(name)
+        digest.update(f"{name}\n{_canonical_source(path)}\n".encode())
+        if path.name == "__init__.py":
+            for data in sorted(path.parent.iterdir()):
+                if data.is_file() and data.suffix != ".py":
+                    digest.update(data.name.encode() + data.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def import_closure(module: str) -> set[str]:
+    """Names of the package's modules that importing ``module`` can bring in, imports inside functions included."""
+    found, todo = set(), [module]
+    while todo:
+        name = todo.pop()
+        if name in found or name in NOT_DIGESTED:
+            continue
+        found.add(name)
+        todo += _imports(name)
+    return found
+
+
+def _imports(module: str) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(_path(module).read_bytes())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return [name for name in names if name.split(".")[0] == PACKAGE and _is_module(name)]
+
+
+def _is_module(name: str) -> bool:
+    return _path(name).is_file()
+
+
+def _path(name: str) -> Path:
+    base = ROOT.joinpath(*name.split(".")[1:])
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+
+
+def _canonical_source(path: Path) -> str:
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+            and isinstance(node.body[0].value, ast.Constant)
+            and isinstance(node.body[0].value.value, str)
+        ):
+            node.body[0] = ast.Pass()
+    return ast.unparse(tree)

@@ -1,0 +1,193 @@
+"""What a configuration makes: its label spaces, its trainings, the jobs that hold them and where each result lies.
+
+Pure Python, so that a dry run is quick: rules ask this module, and nobody else spells a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from granularity.artifacts import canonical_json
+from granularity.config import Condition, Config
+from granularity.errors import GranularityError
+
+# kind -> where its folder lies, and the files that every such artifact holds beside its manifest. Wildcards in
+# braces; a pretraining also holds one backbones/RUN.safetensors a run.
+PATHS = {
+    "samples": "{root}/{condition}/samples",
+    "pixels": "{root}/{condition}/pixels",
+    "encoder": "{root}/{condition}/encoder",
+    "embedding": "{root}/{condition}/embedding",
+    "clusters": "{root}/{condition}/clusters/{clustering}",
+    "label_space": "{root}/{condition}/label_spaces/{space}",
+    "pretrain": "{root}/{condition}/pretrain/{unit}",
+    "finetune": "{root}/{condition}/finetune/{unit}",
+    "probe": "{root}/{condition}/probe/{unit}",
+    "report": "{root}/report",
+}
+FILES = {
+    "samples": ["samples.parquet"],
+    "pixels": ["pixels.npy"],
+    "encoder": ["open_clip_config.json", "open_clip_model.safetensors", "history.parquet"],
+    "embedding": ["embedding.npy"],
+    "clusters": ["assignment.parquet", "centroids.npy", "clusters.parquet"],
+    "label_space": ["labels.parquet", "classes.parquet", "properties.json"],
+    "pretrain": ["runs.parquet", "history.parquet"],
+    "finetune": ["runs.parquet", "history.parquet", "predictions.parquet"],
+    "probe": ["runs.parquet"],
+    "report": ["report.html"],
+}
+# kind -> the module whose import closure makes it
+MODULES = {
+    "samples": "granularity.samples.stage",
+    "pixels": "granularity.pixels",
+    "encoder": "granularity.encoder",
+    "embedding": "granularity.embed",
+    "clusters": "granularity.cluster",
+    "label_space": "granularity.hierarchy.stage",
+    "pretrain": "granularity.training.pretrain",
+    "finetune": "granularity.training.finetune",
+    "probe": "granularity.probe",
+    "report": "granularity.report.stage",
+}
+TARGET = "target"  # the retraining baseline: the same two stages, both on the target labels
+
+
+def root(config: Config) -> str:
+    return f"results/{config.name}"
+
+
+def condition_name(condition: Condition) -> str:
+    return f"train-{condition.train_size}"
+
+
+@dataclass(frozen=True)
+class Space:
+    """A label space to be made: `name` is unique within a condition, `params` its definition."""
+
+    name: str
+    family: Literal["manual", "random", "random_superclass", "kmeans", "kmeans_superclass", "rebalanced"]
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training. `finetune_seed` is None for a pretraining."""
+
+    id: str
+    space: str
+    family: str
+    pretrain_seed: int
+    finetune_seed: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def spaces(config: Config, condition: Condition) -> list[Space]:
+    """The label spaces of a condition, the target first."""
+    wanted = config.label_spaces
+    found = [Space(TARGET, "manual", {"rank": config.samples.target})]
+    found += [Space(f"manual-{rank}", "manual", {"rank": rank}) for rank in wanted.manual]
+    found += [Space(f"random-{n}", "random", {"classes": n}) for n in wanted.random]
+    if wanted.random_instance:
+        found.append(Space("random-instance", "random", {"classes": None}))
+    found += [
+        Space(f"random-superclass-{n}", "random_superclass", {"per_superclass": n})
+        for n in wanted.random_superclass
+    ]
+    found += [Space(f"kmeans-{n}", "kmeans", {"clusterings": [f"whole-{n}"]}) for n in wanted.kmeans]
+    found += [
+        Space(f"kmeans-superclass-{n}", "kmeans_superclass", {"clusterings": [f"superclass-{n}"]})
+        for n in wanted.kmeans_superclass
+    ]
+    grid = [f"superclass-{n}" for n in sorted(wanted.rebalanced.clusters)]
+    found += [
+        Space(f"rebalanced-{threshold}", "rebalanced", {"clusterings": grid, "threshold": threshold})
+        for threshold in wanted.rebalanced.thresholds
+    ]
+    if condition.spaces is None:
+        return found
+    unknown = set(condition.spaces) - {space.name for space in found}
+    if unknown:
+        raise GranularityError(
+            f"conditions: train_size {condition.train_size} names the label spaces {sorted(unknown)}, which "
+            f"label_spaces does not make; it makes {[space.name for space in found]}"
+        )
+    return [space for space in found if space.name == TARGET or space.name in condition.spaces]
+
+
+def clusterings(spaces: Iterable[Space]) -> list[str]:
+    """The clusterings that label spaces are read from: `whole-K` or `superclass-C`."""
+    return list(dict.fromkeys(name for space in spaces for name in space.params.get("clusterings", ())))
+
+
+def pretrain_runs(config: Config, condition: Condition) -> list[Run]:
+    """Every pretraining of a condition.
+
+    The target is pretrained as often as an arm is finetuned: the first stage on target labels *is* the one-pass
+    baseline, which so gets as many seeds as the others.
+    """
+    runs = []
+    for space in spaces(config, condition):
+        one_pass = config.seeds.pretrain * config.seeds.finetune
+        count = one_pass if space.name == TARGET else config.seeds.pretrain
+        for seed in range(count):
+            made_from = [space.params, config.pretrain, config.model, config.pixels, config.seeds.base, seed]
+            runs.append(Run(_run_id(condition, space, made_from), space.name, space.family, seed))
+    return runs
+
+
+def finetune_runs(config: Config, condition: Condition) -> list[Run]:
+    """Every finetuning of a condition: each seed on each of the first `seeds.pretrain` backbones of a space."""
+    runs = []
+    for parent in pretrain_runs(config, condition):
+        if parent.pretrain_seed >= config.seeds.pretrain:
+            continue
+        for seed in range(config.seeds.finetune):
+            run_id = _run_id(condition, parent, [config.finetune, seed])
+            runs.append(Run(run_id, parent.space, parent.family, parent.pretrain_seed, seed))
+    return runs
+
+
+def _run_id(condition: Condition, *made_from: Any) -> str:
+    values = [condition.train_size, made_from]
+    text = canonical_json(_plain(values))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if isinstance(value, Space | Run):
+        return asdict(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def unit(run: Run, level: str) -> str:
+    """The job that holds a run, by the level of `jobs.STAGE`."""
+    if level == "condition":
+        return "all"
+    if level in ("family", "space"):
+        return getattr(run, level)
+    seed = "" if run.finetune_seed is None else f"-f{run.finetune_seed}"
+    return f"{run.space}-p{run.pretrain_seed}{seed}-{run.id}"
+
+
+def units(runs: Iterable[Run], level: str) -> dict[str, list[Run]]:
+    """Runs grouped into jobs."""
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        grouped.setdefault(unit(run, level), []).append(run)
+    return grouped
+
+
+def seed_of(base: int, *names: Any) -> int:
+    """A 63-bit seed of its own for each purpose, so that no two streams of random numbers are ever the same."""
+    text = canonical_json([base, *names])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
