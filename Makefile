@@ -17,7 +17,7 @@ $(READY): pyproject.toml envs/constraints.txt
 
 run: $(READY)
 	snakemake
-	@echo "The report: $$(granularity config value report)"
+	@echo "The report: $$(granularity config report)"
 
 test: $(READY)
 	pytest

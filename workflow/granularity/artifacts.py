@@ -35,7 +35,16 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-PACKAGES = ("granularity", "snakemake", "torch", "torchvision", "timm", "open_clip_torch", "faiss-cpu", "faiss-gpu")
+PACKAGES = (
+    "granularity",
+    "snakemake",
+    "torch",
+    "torchvision",
+    "timm",
+    "open_clip_torch",
+    "faiss-cpu",
+    "faiss-gpu",
+)
 PACKAGES += ("numpy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow")
 
 
@@ -62,7 +71,9 @@ class Artifact:
         """
         artifact = cls.peek(path)
         if kind is not None and artifact.kind != kind:
-            raise GranularityError(f"{artifact.path}: is a '{artifact.kind}' artifact where '{kind}' is needed")
+            raise GranularityError(
+                f"{artifact.path}: is a '{artifact.kind}' artifact where '{kind}' is needed"
+            )
         for problem in artifact.problems():
             raise GranularityError(f"{problem}; make it again (snakemake does when the folder is deleted)")
         return artifact
@@ -81,7 +92,9 @@ class Artifact:
         except (ValueError, KeyError, AttributeError, TypeError):
             raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
         if seal != _seal(manifest):
-            raise GranularityError(f"{file}: corrupt (its seal does not match what it says); make the artifact again")
+            raise GranularityError(
+                f"{file}: corrupt (its seal does not match what it says); make the artifact again"
+            )
         if manifest["schema_version"] != SCHEMA_VERSION:
             raise GranularityError(
                 f"{file}: schema_version {manifest['schema_version']}, but this version reads {SCHEMA_VERSION}"
@@ -173,7 +186,11 @@ def hash_file(path: Path) -> str:
 
 
 def _content_digest(kind: str, files: dict[str, dict]) -> str:
-    content = {"kind": kind, "schema": SCHEMA_VERSION, "files": {name: files[name]["sha256"] for name in files}}
+    content = {
+        "kind": kind,
+        "schema": SCHEMA_VERSION,
+        "files": {name: files[name]["sha256"] for name in files},
+    }
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
@@ -216,7 +233,9 @@ class Writer:
     def describe_array(self, name: str, values: np.ndarray) -> None:
         self.described[name] = {"shape": list(values.shape), "dtype": str(values.dtype)}
 
-    def tensors(self, name: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
+    def tensors(
+        self, name: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None
+    ) -> None:
         from safetensors.torch import save_file
 
         save_file({key: value.contiguous() for key, value in tensors.items()}, self.path(name), metadata)
@@ -266,7 +285,9 @@ def create(
     started, cpu_started = time.time(), time.process_time()
     code = code_digest(module)
     key = hashlib.sha256(
-        canonical_json([kind, params, code, {role: source.digest for role, source in inputs.items()}]).encode()
+        canonical_json(
+            [kind, params, code, {role: source.digest for role, source in inputs.items()}]
+        ).encode()
     ).hexdigest()[:16]
     work = output.parent / f".{output.name}.work-{key}"
     folder = output.parent / f".{output.name}.new-{platform.node()}-{os.getpid()}"
@@ -381,7 +402,11 @@ def _hardware() -> dict[str, Any]:
             if line.startswith("model name"):
                 cpu = line.split(":", 1)[1].strip()
                 break
-    hardware: dict[str, Any] = {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    hardware: dict[str, Any] = {
+        "cpu": cpu,
+        "cores": len(os.sched_getaffinity(0)),
+        "system": platform.platform(),
+    }
     torch = sys.modules.get("torch")  # never imported for this: a stage without it need not wait for it
     if torch is not None:
         hardware["threads"] = torch.get_num_threads()
@@ -400,5 +425,7 @@ def find(root: str | Path) -> list[Path]:
         raise GranularityError(f"{root}: there is no such folder")
     manifests = root.rglob(MANIFEST)
     return sorted(
-        path.parent for path in manifests if not any(part.startswith(".") for part in path.relative_to(root).parts)
+        path.parent
+        for path in manifests
+        if not any(part.startswith(".") for part in path.relative_to(root).parts)
     )

@@ -13,6 +13,10 @@ from typing import Any, Literal
 from granularity.artifacts import canonical_json
 from granularity.config import Condition, Config
 from granularity.errors import GranularityError
+from granularity.runs import Run
+from granularity.seeds import seed_of
+
+__all__ = ["seed_of"]
 
 # kind -> where its folder lies, and the files that every such artifact holds beside its manifest. Wildcards in
 # braces; a pretraining also holds one backbones/RUN.safetensors a run.
@@ -60,6 +64,11 @@ def root(config: Config) -> str:
     return f"results/{config.name}"
 
 
+def page(config: Config) -> str:
+    """The report: what the default run ends in."""
+    return f"{root(config)}/report.html"
+
+
 def condition_name(condition: Condition) -> str:
     return f"train-{condition.train_size}"
 
@@ -71,20 +80,6 @@ class Space:
     name: str
     family: Literal["manual", "random", "random_superclass", "kmeans", "kmeans_superclass", "rebalanced"]
     params: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training. `finetune_seed` is None for a pretraining."""
-
-    id: str
-    space: str
-    family: str
-    pretrain_seed: int
-    finetune_seed: int | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def spaces(config: Config, condition: Condition) -> list[Space]:
@@ -137,7 +132,7 @@ def pretrain_runs(config: Config, condition: Condition) -> list[Run]:
         count = one_pass if space.name == TARGET else config.seeds.pretrain
         for seed in range(count):
             made_from = [space.params, config.pretrain, config.model, config.pixels, config.seeds.base, seed]
-            runs.append(Run(_run_id(condition, space, made_from), space.name, space.family, seed))
+            runs.append(Run(space.name, seed, None, _run_id(condition, space, made_from)))
     return runs
 
 
@@ -149,7 +144,7 @@ def finetune_runs(config: Config, condition: Condition) -> list[Run]:
             continue
         for seed in range(config.seeds.finetune):
             run_id = _run_id(condition, parent, [config.finetune, seed])
-            runs.append(Run(run_id, parent.space, parent.family, parent.pretrain_seed, seed))
+            runs.append(Run(parent.space, parent.pretrain_seed, seed, run_id))
     return runs
 
 
@@ -169,25 +164,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def unit(run: Run, level: str) -> str:
-    """The job that holds a run, by the level of `jobs.STAGE`."""
-    if level == "condition":
-        return "all"
-    if level in ("family", "space"):
-        return getattr(run, level)
-    seed = "" if run.finetune_seed is None else f"-f{run.finetune_seed}"
-    return f"{run.space}-p{run.pretrain_seed}{seed}-{run.id}"
-
-
-def units(runs: Iterable[Run], level: str) -> dict[str, list[Run]]:
-    """Runs grouped into jobs."""
+def units(config: Config, condition: Condition, stage: str) -> dict[str, list[Run]]:
+    """The runs of a stage (pretrain, finetune or probe) grouped into jobs, as `jobs.STAGE` says."""
+    level = getattr(config.jobs, stage)
+    family = {space.name: space.family for space in spaces(config, condition)}
+    runs = finetune_runs(config, condition) if stage == "finetune" else pretrain_runs(config, condition)
+    if stage == "probe":  # the extra seeds of the target are there for the one-pass baseline alone
+        runs = [run for run in runs if run.pretrain_seed < config.seeds.pretrain]
     grouped: dict[str, list[Run]] = {}
     for run in runs:
-        grouped.setdefault(unit(run, level), []).append(run)
+        unit = {"condition": "all", "family": family[run.space], "space": run.space, "run": run.name}[level]
+        grouped.setdefault(unit, []).append(run)
     return grouped
-
-
-def seed_of(base: int, *names: Any) -> int:
-    """A 63-bit seed of its own for each purpose, so that no two streams of random numbers are ever the same."""
-    text = canonical_json([base, *names])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

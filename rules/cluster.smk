@@ -1,0 +1,28 @@
+rule make_clusters:
+    input:
+        samples=manifest("samples"),
+        embedding=manifest("embedding"),
+    output:
+        made("clusters"),
+    log:
+        record("logs", "clusters"),
+    benchmark:
+        record("benchmarks", "clusters")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=240,
+        gpu=GPU,
+    params:
+        code=code("clusters"),
+        options=options(CONFIG.cluster),
+        seed=SEED,
+        device=CONFIG.device,
+    message:
+        "k-means {wildcards.clustering} of {wildcards.condition}"
+    shell:
+        "granularity cluster --samples {input.samples} --embedding {input.embedding}"
+        " --clustering {wildcards.clustering} --params {params.options:q} --seed {params.seed}"
+        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"

@@ -1,0 +1,154 @@
+# Configuration checked once, and the few helpers that rules need. Paths come from granularity.plan alone.
+import json
+import os
+import sys
+
+from snakemake.exceptions import WorkflowError
+
+from granularity import plan
+from granularity.code import code_digest
+from granularity.config import validate
+from granularity.errors import GranularityError
+
+try:
+    CONFIG = validate(config, (*workflow.configfiles, *workflow.overwrite_configfiles))
+    CONDITIONS = {plan.condition_name(c): c for c in CONFIG.conditions}
+    SPACES = {name: {s.name: s for s in plan.spaces(CONFIG, c)} for name, c in CONDITIONS.items()}
+    UNITS = {
+        stage: {name: plan.units(CONFIG, c, stage) for name, c in CONDITIONS.items()}
+        for stage in ("pretrain", "finetune", "probe")
+    }
+except GranularityError as error:
+    raise WorkflowError(str(error)) from None
+
+ROOT = plan.root(CONFIG)
+GPU = int(CONFIG.device == "cuda")
+ENV = "../envs/gpu.yaml" if GPU else "../envs/cpu.yaml"
+SEED = CONFIG.seeds.base
+os.environ.setdefault("GRANULARITY_COMMAND", " ".join(["snakemake", *sys.argv[1:]]))  # for the report's record
+
+
+wildcard_constraints:
+    condition="train-[^/]+",
+    clustering="(whole|superclass)-[0-9]+",
+    space="[^/]+",
+    unit="[^/]+",
+
+
+def manifest(kind, **values):
+    """The manifest of an artifact, which stands for all of it; wildcards not given stay open."""
+    pattern = f"{plan.PATHS[kind]}/manifest.json".replace("{root}", ROOT)
+    for name, value in values.items():
+        pattern = pattern.replace("{" + name + "}", value)
+    return pattern
+
+
+def made(kind):
+    """All files of an artifact, its manifest first."""
+    first = manifest(kind)
+    return [first, *(first.replace("manifest.json", name) for name in plan.FILES[kind])]
+
+
+def record(folder, kind):
+    """A log or benchmark file beside the results, named like the artifact."""
+    tail = plan.PATHS[kind].removeprefix("{root}/")
+    suffix = {"logs": "log", "benchmarks": "tsv"}[folder]
+    return f"{ROOT}/{folder}/{tail}.{suffix}"
+
+
+def options(section):
+    return json.dumps(section.model_dump(mode="json"), separators=(",", ":"))
+
+
+def code(kind):
+    return code_digest(plan.MODULES[kind])
+
+
+def every(kind):
+    """The manifests of all artifacts of a kind."""
+    found = []
+    for condition in CONDITIONS:
+        if kind in UNITS:
+            found += [manifest(kind, condition=condition, unit=unit) for unit in UNITS[kind][condition]]
+        elif kind == "label_space":
+            found += [manifest(kind, condition=condition, space=space) for space in SPACES[condition]]
+        elif kind == "clusters":
+            names = plan.clusterings(SPACES[condition].values())
+            found += [manifest(kind, condition=condition, clustering=name) for name in names]
+        else:
+            found.append(manifest(kind, condition=condition))
+    return found
+
+
+def flags(option, name):
+    """An option once for each file of a named input; nothing where there is none."""
+
+    def of_job(wildcards, input):
+        paths = getattr(input, name, [])
+        return [f"{option} {path}" for path in ([paths] if isinstance(paths, str) else paths)]
+
+    return of_job
+
+
+def train_size(wildcards):
+    return CONDITIONS[wildcards.condition].train_size
+
+
+def trained_encoder(wildcards):
+    return manifest("encoder", condition=wildcards.condition) if CONFIG.encoder.trained_here else []
+
+
+def space_of(wildcards):
+    return SPACES[wildcards.condition][wildcards.space]
+
+
+def space_family(wildcards):
+    return space_of(wildcards).family
+
+
+def space_params(wildcards):
+    return json.dumps(space_of(wildcards).params, separators=(",", ":"))
+
+
+def clusterings_of_space(wildcards):
+    names = plan.clusterings([space_of(wildcards)])
+    return [manifest("clusters", condition=wildcards.condition, clustering=name) for name in names]
+
+
+def runs_of(stage, wildcards):
+    return UNITS[stage][wildcards.condition][wildcards.unit]
+
+
+def spaces_of_unit(wildcards):
+    names = dict.fromkeys(run.space for run in runs_of("pretrain", wildcards))
+    return [manifest("label_space", condition=wildcards.condition, space=name) for name in names]
+
+
+def pretrained_for(stage, wildcards):
+    """The pretraining jobs that hold the backbones of a finetuning or probing job."""
+    needed = {(run.space, run.pretrain_seed) for run in runs_of(stage, wildcards)}
+    return [
+        manifest("pretrain", condition=wildcards.condition, unit=unit)
+        for unit, runs in UNITS["pretrain"][wildcards.condition].items()
+        if any((run.space, run.pretrain_seed) in needed for run in runs)
+    ]
+
+
+def pretrained_for_finetune(wildcards):
+    return pretrained_for("finetune", wildcards)
+
+
+def pretrained_for_probe(wildcards):
+    return pretrained_for("probe", wildcards)
+
+
+def pretrain_run_names(wildcards):
+    return ",".join(run.name for run in runs_of("pretrain", wildcards))
+
+
+def finetune_run_names(wildcards):
+    return ",".join(run.name for run in runs_of("finetune", wildcards))
+
+
+def probe_run_names(wildcards):
+    return ",".join(run.name for run in runs_of("probe", wildcards))

@@ -1,0 +1,55 @@
+rule make_encoder:
+    input:
+        samples=manifest("samples"),
+    output:
+        made("encoder"),
+    log:
+        record("logs", "encoder"),
+    benchmark:
+        record("benchmarks", "encoder")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=120,
+        gpu=GPU,
+    params:
+        code=code("encoder"),
+        options=options(CONFIG.encoder),
+        seed=SEED,
+        device=CONFIG.device,
+    message:
+        "Training the CLIP encoder of {wildcards.condition} on captions"
+    shell:
+        "granularity encoder --samples {input.samples} --params {params.options:q} --seed {params.seed}"
+        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"
+
+
+rule make_embedding:
+    input:
+        samples=manifest("samples"),
+        encoder=trained_encoder,
+    output:
+        made("embedding"),
+    log:
+        record("logs", "embedding"),
+    benchmark:
+        record("benchmarks", "embedding")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=240,
+        gpu=GPU,
+    params:
+        code=code("embedding"),
+        options=options(CONFIG.encoder),
+        encoder=flags("--encoder", "encoder"),
+        device=CONFIG.device,
+    message:
+        "Embedding the images of {wildcards.condition}"
+    shell:
+        "granularity embed --samples {input.samples} {params.encoder} --params {params.options:q}"
+        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"

@@ -1,0 +1,31 @@
+rule make_finetuning:
+    input:
+        samples=manifest("samples"),
+        pixels=manifest("pixels"),
+        pretrained=pretrained_for_finetune,
+    output:
+        made("finetune"),
+    log:
+        record("logs", "finetune"),
+    benchmark:
+        record("benchmarks", "finetune")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=720,
+        gpu=GPU,
+    params:
+        code=code("finetune"),
+        pretrained=flags("--pretrain", "pretrained"),
+        runs=finetune_run_names,
+        recipe=options(CONFIG.finetune),
+        seed=SEED,
+        device=CONFIG.device,
+    message:
+        "Finetuning {wildcards.unit} of {wildcards.condition}"
+    shell:
+        "granularity finetune --samples {input.samples} --pixels {input.pixels} {params.pretrained}"
+        " --runs {params.runs} --recipe {params.recipe:q} --seed {params.seed}"
+        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"

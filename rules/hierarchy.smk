@@ -1,0 +1,28 @@
+rule make_label_space:
+    input:
+        samples=manifest("samples"),
+        clusters=clusterings_of_space,
+    output:
+        made("label_space"),
+    log:
+        record("logs", "label_space"),
+    benchmark:
+        record("benchmarks", "label_space")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=60,
+        gpu=0,
+    params:
+        code=code("label_space"),
+        clusters=flags("--clusters", "clusters"),
+        family=space_family,
+        options=space_params,
+        seed=SEED,
+    message:
+        "Label space {wildcards.space} of {wildcards.condition}"
+    shell:
+        "granularity hierarchy --samples {input.samples} {params.clusters} --space {wildcards.space}"
+        " --family {params.family} --params {params.options:q} --seed {params.seed} --output {output[0]} > {log} 2>&1"

@@ -1,0 +1,32 @@
+rule make_pretraining:
+    input:
+        samples=manifest("samples"),
+        pixels=manifest("pixels"),
+        label_spaces=spaces_of_unit,
+    output:
+        made("pretrain"),
+    log:
+        record("logs", "pretrain"),
+    benchmark:
+        record("benchmarks", "pretrain")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=720,
+        gpu=GPU,
+    params:
+        code=code("pretrain"),
+        label_spaces=flags("--label-space", "label_spaces"),
+        runs=pretrain_run_names,
+        recipe=options(CONFIG.pretrain),
+        model=options(CONFIG.model),
+        seed=SEED,
+        device=CONFIG.device,
+    message:
+        "Pretraining {wildcards.unit} of {wildcards.condition}"
+    shell:
+        "granularity pretrain --samples {input.samples} --pixels {input.pixels} {params.label_spaces}"
+        " --runs {params.runs} --recipe {params.recipe:q} --model {params.model:q} --seed {params.seed}"
+        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"

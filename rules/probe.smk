@@ -1,0 +1,33 @@
+rule make_probes:
+    input:
+        samples=manifest("samples"),
+        pixels=manifest("pixels"),
+        embedding=manifest("embedding"),
+        pretrained=pretrained_for_probe,
+    output:
+        made("probe"),
+    log:
+        record("logs", "probe"),
+    benchmark:
+        record("benchmarks", "probe")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=240,
+        gpu=GPU,
+    params:
+        code=code("probe"),
+        pretrained=flags("--pretrain", "pretrained"),
+        runs=probe_run_names,
+        options=options(CONFIG.probe),
+        augment=options(CONFIG.pretrain.augment),
+        seed=SEED,
+        device=CONFIG.device,
+    message:
+        "Probing {wildcards.unit} of {wildcards.condition}"
+    shell:
+        "granularity probe --samples {input.samples} --pixels {input.pixels} --embedding {input.embedding}"
+        " {params.pretrained} --runs {params.runs} --params {params.options:q} --augment {params.augment:q}"
+        " --seed {params.seed} --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"

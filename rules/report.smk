@@ -1,0 +1,32 @@
+rule make_report:
+    input:
+        every("samples"),
+        every("pixels"),
+        every("encoder") if CONFIG.encoder.trained_here else [],
+        every("embedding"),
+        every("clusters"),
+        every("label_space"),
+        every("pretrain"),
+        every("finetune"),
+        every("probe"),
+    output:
+        made("report"),
+        page=report(plan.page(CONFIG), caption="../report/captions/page.rst", category="Report"),
+    log:
+        record("logs", "report"),
+    benchmark:
+        record("benchmarks", "report")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=1500,
+        runtime=60,
+        gpu=0,
+    params:
+        code=code("report"),
+        config=options(CONFIG),
+    message:
+        "Writing {output.page}"
+    shell:
+        "granularity report --params {params.config:q} --page {output.page} --output {output[0]} > {log} 2>&1"

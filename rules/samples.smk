@@ -1,0 +1,50 @@
+rule make_samples:
+    output:
+        made("samples"),
+    log:
+        record("logs", "samples"),
+    benchmark:
+        record("benchmarks", "samples")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=60,
+        gpu=0,
+    params:
+        code=code("samples"),
+        options=options(CONFIG.samples),
+        train_size=train_size,
+        seed=SEED,
+    message:
+        "Sample table of {wildcards.condition}"
+    shell:
+        "granularity samples --train-size {params.train_size} --params {params.options:q} --seed {params.seed}"
+        " --threads {threads} --output {output[0]} > {log} 2>&1"
+
+
+rule make_pixels:
+    input:
+        samples=manifest("samples"),
+    output:
+        made("pixels"),
+    log:
+        record("logs", "pixels"),
+    benchmark:
+        record("benchmarks", "pixels")
+    conda:
+        ENV
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=240,
+        gpu=0,
+    params:
+        code=code("pixels"),
+        options=options(CONFIG.pixels),
+    message:
+        "Decoding the images of {wildcards.condition}"
+    shell:
+        "granularity pixels --samples {input.samples} --params {params.options:q}"
+        " --threads {threads} --output {output[0]} > {log} 2>&1"

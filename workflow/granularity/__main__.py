@@ -1,0 +1,3 @@
+from granularity.cli import main
+
+main()

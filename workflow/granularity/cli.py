@@ -1,0 +1,339 @@
+"""The command `granularity`: one subcommand a stage, and inspect, verify and config.
+
+Every rule of the workflow is one of these commands, which `snakemake -np` prints and which runs alone. A stage's
+options come as JSON (`--params`), the section of the configuration as resolved; keys left out take their defaults.
+Nothing heavy is imported before a stage runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel, ValidationError
+
+from granularity import config as cfg
+from granularity.errors import GranularityError
+from granularity.runs import Run
+
+app = typer.Typer(
+    name="granularity",
+    help="How does the granularity of pretraining labels decide what a network learns?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+STAGE = "Stages, as the data flows"
+LOOK = "Looking at results"
+SamplesIn = Annotated[Path, typer.Option("--samples", help="Artifact of stage samples.", show_default=False)]
+PixelsIn = Annotated[Path, typer.Option("--pixels", help="Artifact of stage pixels.", show_default=False)]
+EmbeddingIn = Annotated[
+    Path, typer.Option("--embedding", help="Artifact of stage embed.", show_default=False)
+]
+PretrainIn = Annotated[
+    list[Path], typer.Option("--pretrain", help="Artifacts of stage pretrain.", show_default=False)
+]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="Folder of the artifact to make.", show_default=False)
+]
+Params = Annotated[str, typer.Option(help="This stage's options, as JSON.")]
+Seed = Annotated[int, typer.Option(help="Base seed.", min=0)]
+Threads = Annotated[int, typer.Option(help="CPU threads.", min=1)]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")]
+Runs = Annotated[
+    str, typer.Option(help="Names of the runs of this job, separated by commas.", show_default=False)
+]
+
+
+@app.command(rich_help_panel=STAGE)
+def samples(
+    output: Output,
+    params: Params = "{}",
+    train_size: Annotated[str, typer.Option(help="Training images, or 'all'.")] = "all",
+    seed: Seed = 0,
+    threads: Threads = 1,
+) -> None:
+    """Make the sample table: which images there are, their split and their human labels."""
+    from granularity.samples import stage
+
+    size = int(train_size) if train_size.isdigit() else train_size
+    condition = _parse(cfg.Condition, json.dumps({"train_size": size}), "--train-size")
+    stage.run(_parse(cfg.Samples, params), condition, seed, output, threads)
+
+
+@app.command(rich_help_panel=STAGE)
+def pixels(output: Output, samples: SamplesIn, params: Params = "{}", threads: Threads = 1) -> None:
+    """Decode every image once, to the square that training reads."""
+    from granularity import pixels as stage
+
+    stage.run(_parse(cfg.Pixels, params), samples, output, threads)
+
+
+@app.command(rich_help_panel=STAGE)
+def encoder(
+    output: Output,
+    samples: SamplesIn,
+    params: Params = "{}",
+    seed: Seed = 0,
+    device: DeviceOption = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Train a small CLIP model on captions of the training split (where no published weights are named)."""
+    from granularity import encoder as stage
+
+    stage.run(_parse(cfg.Encoder, params), seed, samples, output, _device(device), threads)
+
+
+@app.command(rich_help_panel=STAGE)
+def embed(
+    output: Output,
+    samples: SamplesIn,
+    encoder: Annotated[
+        Path | None, typer.Option(help="Artifact of stage encoder, if it was trained here.")
+    ] = None,
+    params: Params = "{}",
+    device: DeviceOption = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Embed every image with CLIP."""
+    from granularity import embed as stage
+
+    stage.run(_parse(cfg.Encoder, params), samples, encoder, output, _device(device), threads)
+
+
+@app.command(rich_help_panel=STAGE)
+def cluster(
+    output: Output,
+    samples: SamplesIn,
+    embedding: EmbeddingIn,
+    clustering: Annotated[str, typer.Option(help="whole-K, or superclass-C.", show_default=False)],
+    params: Params = "{}",
+    seed: Seed = 0,
+    device: DeviceOption = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Cluster the training images with FAISS k-means."""
+    from granularity import cluster as stage
+
+    stage.run(
+        _parse(cfg.Cluster, params), clustering, seed, samples, embedding, output, _device(device), threads
+    )
+
+
+@app.command(rich_help_panel=STAGE)
+def hierarchy(
+    output: Output,
+    samples: SamplesIn,
+    space: Annotated[str, typer.Option(help="Name of the label space.", show_default=False)],
+    family: Annotated[str, typer.Option(help="Its family.", show_default=False)],
+    clusters: Annotated[
+        list[Path], typer.Option(help="Artifacts of stage cluster.", show_default=False)
+    ] = [],  # noqa: B006
+    params: Params = "{}",
+    seed: Seed = 0,
+) -> None:
+    """Make a label space: a label for every training image, its classes and their properties."""
+    from granularity.hierarchy import stage
+
+    stage.run(space, family, _json(params), seed, samples, clusters, output)
+
+
+@app.command(rich_help_panel=STAGE)
+def pretrain(
+    output: Output,
+    samples: SamplesIn,
+    pixels: PixelsIn,
+    label_space: Annotated[
+        list[Path], typer.Option(help="Artifacts of stage hierarchy.", show_default=False)
+    ],
+    runs: Runs,
+    recipe: Annotated[str, typer.Option(help="The recipe, as JSON.")] = "{}",
+    model: Annotated[str, typer.Option(help="The network, as JSON.")] = "{}",
+    seed: Seed = 0,
+    device: DeviceOption = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Pretrain networks on label spaces."""
+    from granularity.training import pretrain as stage
+
+    stage.run(
+        _parse(cfg.Recipe, recipe, "--recipe"),
+        _parse(cfg.Model, model, "--model"),
+        _runs(runs),
+        seed,
+        samples,
+        pixels,
+        label_space,
+        output,
+        _device(device),
+        threads,
+    )
+
+
+@app.command(rich_help_panel=STAGE)
+def finetune(
+    output: Output,
+    samples: SamplesIn,
+    pixels: PixelsIn,
+    pretrain: PretrainIn,
+    runs: Runs,
+    recipe: Annotated[str, typer.Option(help="The recipe, as JSON.")] = "{}",
+    seed: Seed = 0,
+    device: DeviceOption = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Finetune pretrained networks on the target."""
+    from granularity.training import finetune as stage
+
+    options = _parse(cfg.Recipe, recipe, "--recipe")
+    stage.run(options, _runs(runs), seed, samples, pixels, pretrain, output, _device(device), threads)
+
+
+@app.command(rich_help_panel=STAGE)
+def probe(
+    output: Output,
+    samples: SamplesIn,
+    pixels: PixelsIn,
+    embedding: EmbeddingIn,
+    pretrain: PretrainIn,
+    runs: Runs,
+    params: Params = "{}",
+    augment: Annotated[str, typer.Option(help="The pretraining's augmentation, as JSON.")] = "{}",
+    seed: Seed = 0,
+    device: DeviceOption = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Probe frozen backbones: logistic regression and nearest neighbours."""
+    from granularity import probe as stage
+
+    options = _parse(cfg.Probe, params), _parse(cfg.Augment, augment, "--augment")
+    stage.run(
+        *options, _runs(runs), seed, samples, pixels, embedding, pretrain, output, _device(device), threads
+    )
+
+
+@app.command(rich_help_panel=STAGE)
+def report(
+    output: Output,
+    page: Annotated[Path, typer.Option(help="Where to put the page as well.", show_default=False)],
+    params: Params = "{}",
+) -> None:
+    """Make tables, figures and the HTML page from everything above (found under results/NAME/)."""
+    from granularity.report import stage
+
+    stage.run(_parse(cfg.Config, params), output, page)
+
+
+@app.command(rich_help_panel=LOOK)
+def inspect(
+    path: Annotated[Path, typer.Argument(help="An artifact's folder or manifest, or a folder of artifacts.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """Show an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images."""
+    from granularity import inspection
+
+    print(inspection.as_json(path) if as_json else inspection.describe(path))
+
+
+@app.command(rich_help_panel=LOOK)
+def verify(
+    path: Annotated[Path, typer.Argument(help="A folder of artifacts, such as results/.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """Hash every artifact again; name what is corrupt or stale, and exit with status 1 if anything is."""
+    from granularity import inspection
+
+    result = inspection.verify(path)
+    print(json.dumps(result, indent=2) if as_json else inspection.describe_verification(result))
+    if result["problems"]:
+        raise typer.Exit(1)
+
+
+config_app = typer.Typer(help="The configuration: its schema, its default, a check.", no_args_is_help=True)
+app.add_typer(config_app, name="config", rich_help_panel=LOOK)
+Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
+DEFAULT_FILES = [Path("config/config.yaml")]
+
+
+@config_app.command("default")
+def config_default() -> None:
+    """Print the commented default configuration (config/config.yaml)."""
+    print(cfg.default_yaml(), end="")
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON schema (config/schema.json)."""
+    print(cfg.schema_json(), end="")
+
+
+@config_app.command("check")
+def config_check(files: Files = DEFAULT_FILES) -> None:
+    """Check configuration files, and say what they ask for."""
+    from granularity import plan
+
+    config = cfg.load(*files)
+    for condition in config.conditions:
+        spaces = plan.spaces(config, condition)
+        trainings = len(plan.pretrain_runs(config, condition)) + len(plan.finetune_runs(config, condition))
+        print(
+            f"{config.name}, {plan.condition_name(condition)}: {len(spaces)} label spaces, {trainings} trainings"
+        )
+
+
+@config_app.command("report")
+def config_report(files: Files = DEFAULT_FILES) -> None:
+    """Print where the report lies."""
+    from granularity import plan
+
+    print(plan.page(cfg.load(*files)))
+
+
+def _parse(model: type[BaseModel], text: str, option: str = "--params") -> Any:
+    try:
+        return model.model_validate(_json(text))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise GranularityError(f"{option} {where}: {first['msg']} (given: {first['input']!r})") from None
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise GranularityError(f"not JSON: {text[:80]} ({error})") from None
+
+
+def _runs(names: str) -> list[Run]:
+    return [Run.parse(name) for name in names.split(",")]
+
+
+def _device(name: str) -> Any:
+    if name not in ("auto", "cpu", "cuda"):
+        raise GranularityError(f"--device {name}: must be auto, cpu or cuda")
+    return name
+
+
+def main() -> None:
+    """Run the command; what a user can mend is one line and status 1."""
+    try:
+        app()
+    except GranularityError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # `granularity inspect ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except MemoryError:
+        print(
+            "error: out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do",
+            file=sys.stderr,
+        )
+        sys.exit(1)

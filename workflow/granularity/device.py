@@ -1,0 +1,56 @@
+"""Which processor a stage computes on, and that it does so the same way every time."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from granularity.config import Device
+from granularity.errors import GranularityError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def torch_device(device: Device, threads: int) -> torch.device:
+    """Set torch up for reproducible work on the device asked for.
+
+    Raises:
+        GranularityError: `cuda` was asked for and torch sees no GPU.
+    """
+    os.environ.setdefault(
+        "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+    )  # read when CUDA starts; needed for determinism
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise GranularityError(
+            "device = cuda: torch sees no GPU (check the driver, CUDA_VISIBLE_DEVICES and the build)"
+        )
+    return torch.device("cuda")
+
+
+def faiss_gpus(device: Device) -> int:
+    """How many GPUs FAISS is to use; 0 is the CPU.
+
+    Raises:
+        GranularityError: `cuda` was asked for and FAISS sees no GPU; FAISS itself would silently use the CPU.
+    """
+    import faiss
+
+    if device == "cpu":
+        return 0
+    count = faiss.get_num_gpus()
+    if device == "cuda" and count == 0:
+        raise GranularityError(
+            "device = cuda: FAISS sees no GPU; install the 'gpu' extra (faiss-gpu instead of faiss-cpu), "
+            "or check the driver and CUDA_VISIBLE_DEVICES"
+        )
+    return count

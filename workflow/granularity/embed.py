@@ -1,0 +1,72 @@
+"""Stage `embedding`: the L2-normalised CLIP image features of every image."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from granularity import artifacts, clip
+from granularity.artifacts import Artifact
+from granularity.chunks import write_rows
+from granularity.config import Device, Encoder
+from granularity.device import torch_device
+from granularity.samples.images import Images
+
+
+def run(
+    params: Encoder,
+    samples: Path,
+    encoder: Path | None,
+    output: Path,
+    device: Device = "auto",
+    threads: int = 1,
+    chunk: int = 16,
+) -> None:
+    """Write `embedding.npy`: float32 [N, D], rows of unit length in the order of the sample table.
+
+    Every batch is padded to `params.batch_size` images, because a matrix product's last bits depend on its shape: so
+    an image's embedding does not depend on which images are embedded beside it, or on where a killed job went on.
+
+    Args:
+        encoder: the artifact of an encoder trained here; None where the configuration names published weights.
+        chunk: batches between two saves of the work so far; does not change the result.
+
+    Raises:
+        GranularityError: the encoder cannot be loaded, an image cannot be read, or an embedding is not finite.
+    """
+    place = torch_device(device, threads)
+    inputs = {"samples": Artifact.open(samples, "samples")}
+    if encoder is not None:
+        inputs["encoder"] = Artifact.open(encoder, "encoder")
+    resolved = {"model": params.model, "pretrained": params.pretrained, "batch_size": params.batch_size}
+    with artifacts.create(output, "embedding", "granularity.embed", inputs, resolved, resumable=True) as out:
+        model, transform = clip.load(params, inputs["encoder"].path if encoder is not None else None, place)
+        images = Images(inputs["samples"])
+        size = params.batch_size
+
+        def embed(start: int, stop: int) -> np.ndarray:
+            rows = []
+            for first in range(start, stop, size):
+                indices = range(first, min(first + size, stop))
+                batch = torch.stack(list(pool.map(lambda index: transform(images.load(index)), indices)))
+                padded = torch.zeros(size, *batch.shape[1:])
+                padded[: len(batch)] = batch
+                with torch.inference_mode():
+                    features = model.encode_image(padded.to(place), normalize=True)
+                rows.append(features[: len(batch)].float().cpu().numpy())
+            values = np.concatenate(rows)
+            if not np.isfinite(values).all():
+                bad = images.table["sample_id"].iloc[
+                    start + int(np.flatnonzero(~np.isfinite(values).all(1))[0])
+                ]
+                raise artifacts.GranularityError(
+                    f"the embedding of {bad} is not finite; check the encoder's weights"
+                )
+            return values
+
+        with ThreadPoolExecutor(threads) as pool:
+            array = write_rows(out, "embedding.npy", len(images), embed, chunk * size, "embedding")
+        out.summary |= {"dimension": array.shape[1], "weights_sha256": clip.weights_digest(model)}

@@ -1,0 +1,98 @@
+"""Stage `encoder`: a small CLIP model trained here, for want of published weights.
+
+Contrastive training (open_clip's ClipLoss) on image-caption pairs of the training split. A caption names the class of
+its image at the fine or the coarse rank, so the embedding knows what the captions say: with fine captions, k-means
+label spaces are partly the human fine labels in disguise. That is why the granularity of captions is an option.
+All images are held in memory: this is for data sets of thousands of images, not millions.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from granularity import artifacts, clip
+from granularity.artifacts import Artifact
+from granularity.config import Device, Encoder
+from granularity.device import torch_device
+from granularity.optimise import Batches, minimise
+from granularity.progress import say, track
+from granularity.samples.images import Images
+from granularity.seeds import seed_of
+
+import open_clip  # isort: skip
+import torch  # isort: skip
+
+
+def run(
+    params: Encoder, seed: int, samples: Path, output: Path, device: Device = "auto", threads: int = 1
+) -> None:
+    """Write `open_clip_config.json` and `open_clip_model.safetensors` (an open_clip `local-dir:`), and `history.parquet`.
+
+    Raises:
+        GranularityError: an unknown architecture, or a loss that is no longer finite.
+    """
+    place = torch_device(device, threads)
+    table = Artifact.open(samples, "samples")
+    options = params.captions
+    resolved = {"seed": seed, "model": params.model, **options.model_dump()}
+    if params.model.endswith(".json"):
+        resolved["architecture"] = json.loads(Path(params.model).read_text())
+    ranks = table.params["ranks"]
+    rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
+    with artifacts.create(
+        output, "encoder", "granularity.encoder", {"samples": table}, resolved, True
+    ) as out:
+        name = clip.architecture(params.model)
+        torch.manual_seed(seed_of(seed, "encoder", "init"))
+        model, _, transform = open_clip.create_model_and_transforms(name, device=place)
+        tokenizer = open_clip.get_tokenizer(name)
+        loss_of = open_clip.ClipLoss()
+
+        frame = table.table("samples.parquet", ["split", rank])
+        images = Images(table)
+        pixels = torch.stack(
+            [transform(images.load(i)) for i in track(range(len(images)), len(images), "decoding")]
+        )
+        captions = tokenizer([options.template.replace("{}", value) for value in frame[rank]])
+        split = {name: torch.from_numpy((frame["split"] == name).to_numpy()) for name in ("train", "val")}
+        train = (pixels[split["train"]].to(place), captions[split["train"]].to(place))
+        val = (pixels[split["val"]].to(place), captions[split["val"]].to(place))
+
+        def loss_on(images, texts):
+            return loss_of(
+                model.encode_image(images, True), model.encode_text(texts, True), model.logit_scale.exp()
+            )
+
+        def validate():
+            model.eval()
+            with torch.no_grad():
+                starts = range(0, len(val[0]) - options.batch_size + 1, options.batch_size)
+                losses = [loss_on(*(part[s : s + options.batch_size] for part in val)) for s in starts]
+                return {"val_loss": float(torch.stack(losses).mean()) if losses else float("nan")}
+
+        batches = Batches(len(train[0]), options.batch_size, seed_of(seed, "encoder"))
+        history = minimise(
+            model,
+            torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay),
+            lambda step: loss_on(*(part[batches(step).to(place)] for part in train)),
+            epochs=options.epochs,
+            steps_per_epoch=batches.per_epoch,
+            warmup_epochs=options.epochs / 10,
+            checkpoint=out.work / "encoder.safetensors",
+            after_epoch=validate,
+        )
+        say(f"encoder: {options.epochs} epochs, contrastive loss {history[-1]['train_loss']:.3f}")
+        preprocess = open_clip.get_model_preprocess_cfg(model)
+        config = {"model_cfg": open_clip.get_model_config(name), "preprocess_cfg": preprocess}
+        out.json(clip.CONFIG, config)
+        out.tensors(clip.WEIGHTS, {key: value.cpu() for key, value in model.state_dict().items()})
+        import pandas as pd
+
+        out.table("history.parquet", pd.DataFrame(history))
+        out.summary |= {
+            "caption_rank": rank,
+            "captions": sorted({options.template.replace("{}", value) for value in frame[rank]}),
+            "parameters": sum(value.numel() for value in model.parameters()),
+            **history[-1],
+        }

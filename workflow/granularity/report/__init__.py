@@ -1,0 +1,1 @@
+"""The report: tables, figures and one self-contained HTML page."""

@@ -1,0 +1,83 @@
+"""How the report draws: colours, markers, text, and SVG that is the same bytes for the same numbers.
+
+Ink is `currentColor`, so that a page may give it the colour of its text; backgrounds are transparent.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+
+import matplotlib as mpl
+from markupsafe import escape
+from matplotlib.figure import Figure
+
+INK = "#1f2329"
+PAPER = "#fffffe"  # inside hollow markers; the page puts its own background there
+# Colours follow the paper's Fig. 3, at a lightness that reads on white and on black.
+STYLES = {
+    "manual": ("#1f7fd0", "o"),
+    "random": ("#e07b00", "s"),
+    "random_superclass": ("#a8742a", "D"),
+    "instance": ("#e0303a", "*"),
+    "kmeans_superclass": ("#14935a", "^"),
+    "rebalanced": ("#0e9db0", "P"),
+    "kmeans": ("#9a5fd0", "v"),
+    "one_pass": ("#808791", "X"),
+    "embedding": ("#808791", "h"),
+}
+RC = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.3,
+    "grid.alpha": 0.15,
+    "grid.linewidth": 0.6,
+    "image.interpolation": "none",
+    "svg.hashsalt": "granularity",
+    **{key: INK for key in ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")},
+    "grid.color": INK,
+}
+WIDTH = 6.2  # inches; 595 px on the page
+
+
+def shorten(text: object, limit: int = 34) -> str:
+    """A label that fits: on one line, of printable characters, cut at a limit."""
+    text = "".join(character if character.isprintable() else " " for character in str(text))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def svg(figure: Figure, name: str, description: str) -> str:
+    """Draw a figure as SVG without dates, versions or outside references; ids begin with the figure's
+    name."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
+    text = text.replace(INK, "currentColor")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(description)}" ', 1)
+
+
+def panels(rows: int, cols: int, height: float, **options):
+    """A figure of the page's width with its axes, rows by columns; the height is in inches."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots(rows, cols, squeeze=False, **options)
+
+
+def nothing(name: str, why: str) -> str:
+    """A figure that says why there is none."""
+    with mpl.rc_context(RC):
+        figure = Figure(figsize=(WIDTH, 0.6))
+        figure.text(0.5, 0.5, why, ha="center", va="center")
+        return svg(figure, name, why)

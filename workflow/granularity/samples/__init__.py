@@ -1,0 +1,1 @@
+"""Samples: which images there are, where their bytes lie, and what humans call them."""

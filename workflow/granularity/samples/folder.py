@@ -1,0 +1,63 @@
+"""Your own images: a folder level a rank, coarse to fine, then the files.
+
+root/animal/dog/1.jpg              ranks: [kind, species]
+root/train/dog/1.jpg, root/val/... ranks: [species]; the publisher's own split is kept
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pandas as pd
+
+from granularity.config import Samples
+from granularity.errors import GranularityError
+
+IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+
+
+def read(params: Samples) -> tuple[pd.DataFrame, None]:
+    """The sample table, with the split where `train` and `val` folders give it.
+
+    Raises:
+        GranularityError: no images, or an image at another depth than the ranks say.
+    """
+    has_splits = (params.root / "train").is_dir() and (params.root / "val").is_dir()
+    depth = len(params.ranks) + has_splits
+    rows = []
+    for file in _images_below(params.root):
+        parts = file.relative_to(params.root).parts
+        if len(parts) - 1 != depth:
+            raise GranularityError(
+                f"{file}: lies {len(parts) - 1} folders below samples.root, but samples.ranks {params.ranks}"
+                f"{' and the split' if has_splits else ''} ask for {depth}"
+            )
+        if has_splits and parts[0] not in ("train", "val"):
+            raise GranularityError(f"{file}: is in neither 'train' nor 'val' of {params.root}")
+        rows.append(
+            {
+                "file": "/".join(parts),
+                "split": parts[0] if has_splits else None,
+                "names": parts[has_splits:-1],
+            }
+        )
+    if not rows:
+        raise GranularityError(f"{params.root}: holds no images ({', '.join(sorted(IMAGES))})")
+    frame = pd.DataFrame(rows)
+    frame.insert(0, "sample_id", frame["file"])
+    frame["row"] = pd.array([None] * len(frame), dtype="Int64")
+    for level, rank in enumerate(params.ranks):
+        paths = frame["names"].map(lambda names, level=level: names[: level + 1])
+        # "other" below two parents is two classes, and only then needs its parents in its name
+        parents_of_name = paths.groupby(paths.str[-1]).nunique()
+        frame[rank] = [path[-1] if parents_of_name[path[-1]] == 1 else "/".join(path) for path in paths]
+    frame = frame.drop(columns="names")
+    return (frame if has_splits else frame.drop(columns="split")), None
+
+
+def _images_below(root: Path) -> list[Path]:
+    found = []
+    for folder, _, files in os.walk(root, followlinks=True):
+        found += [Path(folder, name) for name in files if Path(name).suffix.lower() in IMAGES]
+    return sorted(found)

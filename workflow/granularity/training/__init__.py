@@ -1,0 +1,1 @@
+"""Training: pretraining on a label space, then finetuning on the target; one loop, recipes as data."""

@@ -1,0 +1,113 @@
+"""Stage `pretrain`: networks trained from scratch on label spaces."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from granularity import artifacts
+from granularity.artifacts import Artifact
+from granularity.config import Device, Model, Recipe
+from granularity.device import torch_device
+from granularity.errors import GranularityError
+from granularity.optimise import arrays_of, tensors_of
+from granularity.progress import track
+from granularity.runs import Run
+from granularity.seeds import seed_of
+from granularity.state import read_state, write_state
+from granularity.training import loop
+from granularity.training.data import Data
+from granularity.training.model import build
+
+
+def run(
+    recipe: Recipe,
+    model: Model,
+    runs: list[Run],
+    seed: int,
+    samples: Path,
+    pixels: Path,
+    label_spaces: list[Path],
+    output: Path,
+    device: Device = "auto",
+    threads: int = 1,
+) -> None:
+    """Train the runs of one job, one after another; what a killed job had finished is not trained again.
+
+    `backbones/RUN.safetensors`: weights with the head. `runs.parquet`: `run_id`, `space`, `family`, `granularity`,
+    `pretrain_seed`, `train_loss` (last epoch), `val_error` (percent: the parent of the predicted class against the
+    target), `backbone` (the file). `history.parquet`: `run_id`, `epoch`, `lr`, `train_loss`.
+
+    Raises:
+        GranularityError: a label space is missing or does not fit the samples, or a loss is no longer finite.
+    """
+    place = torch_device(device, threads)
+    table, images = Artifact.open(samples, "samples"), Artifact.open(pixels, "pixels")
+    spaces = {
+        space.params["space"]: space
+        for space in (Artifact.open(path, "label_space") for path in label_spaces)
+    }
+    missing = sorted({run.space for run in runs} - set(spaces))
+    if missing:
+        raise GranularityError(
+            f"pretrain: runs on the label spaces {missing}, but only {sorted(spaces)} are given"
+        )
+    resolved = {
+        "recipe": recipe.model_dump(),
+        "model": model.model_dump(),
+        "runs": [run.name for run in runs],
+        "seed": seed,
+    }
+    inputs = {"samples": table, "pixels": images, **spaces}
+    with artifacts.create(output, "pretrain", "granularity.training.pretrain", inputs, resolved, True) as out:
+        data = Data(table, images, place)
+        rows, history = [], []
+        for one in track(runs, len(runs), "pretraining", "runs"):
+            space = spaces[one.space]
+            finished = out.work / f"{one.name}.done"
+            state = read_state(finished)
+            if state is None:
+                state = _train(one, space, data, recipe, model, seed, out.work)
+                write_state(finished, *state)
+            weights, notes = state
+            backbone = f"backbones/{one.name}.safetensors"
+            about = {
+                "model": json.dumps(resolved["model"]),
+                "space": one.space,
+                "channels": str(data.channels),
+            }
+            out.tensors(backbone, tensors_of(weights), about)
+            properties = space.json("properties.json")
+            rows.append(
+                {
+                    "run_id": one.id,
+                    "space": one.space,
+                    "family": properties["family"],
+                    "granularity": properties["granularity"],
+                    "pretrain_seed": one.pretrain_seed,
+                    "train_loss": notes["history"][-1]["train_loss"],
+                    "val_error": notes["val_error"],
+                    "backbone": backbone,
+                }
+            )
+            history += [{"run_id": one.id, **epoch} for epoch in notes["history"]]
+        out.table("runs.parquet", pd.DataFrame(rows))
+        out.table("history.parquet", pd.DataFrame(history))
+        out.summary["runs"] = len(runs)
+
+
+def _train(
+    one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, seed: int, work: Path
+) -> tuple:
+    classes = space.table("classes.parquet", ["label", "parent"])
+    run_seed = seed_of(seed, "pretrain", one.pretrain_seed)
+    network = build(model, data.channels, len(classes), run_seed).to(data.device)
+    history = loop.train(network, data, data.labels_of(space), recipe, run_seed, work / f"{one.name}.running")
+    predicted = loop.predict(network, data, data.val, recipe).argmax(1).numpy()
+    # An empty class has no parent; predicting it is always wrong, but never by matching an unseen target class (-1).
+    parent = pd.Categorical(classes["parent"], categories=data.target_names).codes.astype(np.int64)
+    wrong = loop.percent_wrong(np.where(parent >= 0, parent, -2)[predicted], data.target[data.val])
+    return arrays_of(network.state_dict()), {"history": history, "val_error": wrong}
