@@ -23,48 +23,48 @@ include: "rules/report.smk"
 
 rule report:
     default_target: True
-    localrule: True
     input:
         plan.page(CONFIG),
+    localrule: True
 
 
 rule samples:
-    localrule: True
     input:
         every("samples"),
+    localrule: True
 
 
 rule embed:
-    localrule: True
     input:
         every("embedding"),
+    localrule: True
 
 
 rule cluster:
-    localrule: True
     input:
         every("clusters"),
+    localrule: True
 
 
 rule hierarchies:
-    localrule: True
     input:
         every("label_space"),
+    localrule: True
 
 
 rule pretrain:
-    localrule: True
     input:
         every("pretrain"),
+    localrule: True
 
 
 rule finetune:
-    localrule: True
     input:
         every("finetune"),
+    localrule: True
 
 
 rule probe:
-    localrule: True
     input:
         every("probe"),
+    localrule: True

@@ -3,7 +3,8 @@ rule make_clusters:
         samples=manifest("samples"),
         embedding=manifest("embedding"),
     output:
-        made("clusters"),
+        manifest=manifest("clusters"),
+        files=files("clusters"),
     log:
         record("logs", "clusters"),
     benchmark:
@@ -25,4 +26,4 @@ rule make_clusters:
     shell:
         "granularity cluster --samples {input.samples} --embedding {input.embedding}"
         " --clustering {wildcards.clustering} --params {params.options:q} --seed {params.seed}"
-        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"
+        " --device {params.device} --threads {threads} --output {output.manifest} > {log} 2>&1"

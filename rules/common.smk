@@ -13,7 +13,10 @@ from granularity.errors import GranularityError
 try:
     CONFIG = validate(config, (*workflow.configfiles, *workflow.overwrite_configfiles))
     CONDITIONS = {plan.condition_name(c): c for c in CONFIG.conditions}
-    SPACES = {name: {s.name: s for s in plan.spaces(CONFIG, c)} for name, c in CONDITIONS.items()}
+    SPACES = {
+        name: {s.name: s for s in plan.spaces(CONFIG, c)}
+        for name, c in CONDITIONS.items()
+    }
     UNITS = {
         stage: {name: plan.units(CONFIG, c, stage) for name, c in CONDITIONS.items()}
         for stage in ("pretrain", "finetune", "probe")
@@ -25,7 +28,9 @@ ROOT = plan.root(CONFIG)
 GPU = int(CONFIG.device == "cuda")
 ENV = "../envs/gpu.yaml" if GPU else "../envs/cpu.yaml"
 SEED = CONFIG.seeds.base
-os.environ.setdefault("GRANULARITY_COMMAND", " ".join(["snakemake", *sys.argv[1:]]))  # for the report's record
+os.environ.setdefault(
+    "GRANULARITY_COMMAND", " ".join(["snakemake", *sys.argv[1:]])
+)  # for the report's record
 
 
 wildcard_constraints:
@@ -43,10 +48,9 @@ def manifest(kind, **values):
     return pattern
 
 
-def made(kind):
-    """All files of an artifact, its manifest first."""
-    first = manifest(kind)
-    return [first, *(first.replace("manifest.json", name) for name in plan.FILES[kind])]
+def files(kind):
+    """The data files that every artifact of a kind has."""
+    return [manifest(kind).replace("manifest.json", name) for name in plan.FILES[kind]]
 
 
 def record(folder, kind):
@@ -69,12 +73,20 @@ def every(kind):
     found = []
     for condition in CONDITIONS:
         if kind in UNITS:
-            found += [manifest(kind, condition=condition, unit=unit) for unit in UNITS[kind][condition]]
+            found += [
+                manifest(kind, condition=condition, unit=unit)
+                for unit in UNITS[kind][condition]
+            ]
         elif kind == "label_space":
-            found += [manifest(kind, condition=condition, space=space) for space in SPACES[condition]]
+            found += [
+                manifest(kind, condition=condition, space=space)
+                for space in SPACES[condition]
+            ]
         elif kind == "clusters":
             names = plan.clusterings(SPACES[condition].values())
-            found += [manifest(kind, condition=condition, clustering=name) for name in names]
+            found += [
+                manifest(kind, condition=condition, clustering=name) for name in names
+            ]
         else:
             found.append(manifest(kind, condition=condition))
     return found
@@ -85,7 +97,10 @@ def flags(option, name):
 
     def of_job(wildcards, input):
         paths = getattr(input, name, [])
-        return [f"{option} {path}" for path in ([paths] if isinstance(paths, str) else paths)]
+        return [
+            f"{option} {path}"
+            for path in ([paths] if isinstance(paths, str) else paths)
+        ]
 
     return of_job
 
@@ -95,7 +110,11 @@ def train_size(wildcards):
 
 
 def trained_encoder(wildcards):
-    return manifest("encoder", condition=wildcards.condition) if CONFIG.encoder.trained_here else []
+    return (
+        manifest("encoder", condition=wildcards.condition)
+        if CONFIG.encoder.trained_here
+        else []
+    )
 
 
 def space_of(wildcards):
@@ -112,7 +131,10 @@ def space_params(wildcards):
 
 def clusterings_of_space(wildcards):
     names = plan.clusterings([space_of(wildcards)])
-    return [manifest("clusters", condition=wildcards.condition, clustering=name) for name in names]
+    return [
+        manifest("clusters", condition=wildcards.condition, clustering=name)
+        for name in names
+    ]
 
 
 def runs_of(stage, wildcards):
@@ -121,7 +143,10 @@ def runs_of(stage, wildcards):
 
 def spaces_of_unit(wildcards):
     names = dict.fromkeys(run.space for run in runs_of("pretrain", wildcards))
-    return [manifest("label_space", condition=wildcards.condition, space=name) for name in names]
+    return [
+        manifest("label_space", condition=wildcards.condition, space=name)
+        for name in names
+    ]
 
 
 def pretrained_for(stage, wildcards):

@@ -2,7 +2,8 @@ rule make_encoder:
     input:
         samples=manifest("samples"),
     output:
-        made("encoder"),
+        manifest=manifest("encoder"),
+        files=files("encoder"),
     log:
         record("logs", "encoder"),
     benchmark:
@@ -23,7 +24,7 @@ rule make_encoder:
         "Training the CLIP encoder of {wildcards.condition} on captions"
     shell:
         "granularity encoder --samples {input.samples} --params {params.options:q} --seed {params.seed}"
-        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"
+        " --device {params.device} --threads {threads} --output {output.manifest} > {log} 2>&1"
 
 
 rule make_embedding:
@@ -31,7 +32,8 @@ rule make_embedding:
         samples=manifest("samples"),
         encoder=trained_encoder,
     output:
-        made("embedding"),
+        manifest=manifest("embedding"),
+        files=files("embedding"),
     log:
         record("logs", "embedding"),
     benchmark:
@@ -52,4 +54,4 @@ rule make_embedding:
         "Embedding the images of {wildcards.condition}"
     shell:
         "granularity embed --samples {input.samples} {params.encoder} --params {params.options:q}"
-        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"
+        " --device {params.device} --threads {threads} --output {output.manifest} > {log} 2>&1"

@@ -4,7 +4,8 @@ rule make_finetuning:
         pixels=manifest("pixels"),
         pretrained=pretrained_for_finetune,
     output:
-        made("finetune"),
+        manifest=manifest("finetune"),
+        files=files("finetune"),
     log:
         record("logs", "finetune"),
     benchmark:
@@ -28,4 +29,4 @@ rule make_finetuning:
     shell:
         "granularity finetune --samples {input.samples} --pixels {input.pixels} {params.pretrained}"
         " --runs {params.runs} --recipe {params.recipe:q} --seed {params.seed}"
-        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"
+        " --device {params.device} --threads {threads} --output {output.manifest} > {log} 2>&1"

@@ -3,7 +3,8 @@ rule make_label_space:
         samples=manifest("samples"),
         clusters=clusterings_of_space,
     output:
-        made("label_space"),
+        manifest=manifest("label_space"),
+        files=files("label_space"),
     log:
         record("logs", "label_space"),
     benchmark:
@@ -25,4 +26,4 @@ rule make_label_space:
         "Label space {wildcards.space} of {wildcards.condition}"
     shell:
         "granularity hierarchy --samples {input.samples} {params.clusters} --space {wildcards.space}"
-        " --family {params.family} --params {params.options:q} --seed {params.seed} --output {output[0]} > {log} 2>&1"
+        " --family {params.family} --params {params.options:q} --seed {params.seed} --output {output.manifest} > {log} 2>&1"

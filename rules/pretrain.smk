@@ -4,7 +4,8 @@ rule make_pretraining:
         pixels=manifest("pixels"),
         label_spaces=spaces_of_unit,
     output:
-        made("pretrain"),
+        manifest=manifest("pretrain"),
+        files=files("pretrain"),
     log:
         record("logs", "pretrain"),
     benchmark:
@@ -29,4 +30,4 @@ rule make_pretraining:
     shell:
         "granularity pretrain --samples {input.samples} --pixels {input.pixels} {params.label_spaces}"
         " --runs {params.runs} --recipe {params.recipe:q} --model {params.model:q} --seed {params.seed}"
-        " --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"
+        " --device {params.device} --threads {threads} --output {output.manifest} > {log} 2>&1"

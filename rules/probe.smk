@@ -5,7 +5,8 @@ rule make_probes:
         embedding=manifest("embedding"),
         pretrained=pretrained_for_probe,
     output:
-        made("probe"),
+        manifest=manifest("probe"),
+        files=files("probe"),
     log:
         record("logs", "probe"),
     benchmark:
@@ -30,4 +31,4 @@ rule make_probes:
     shell:
         "granularity probe --samples {input.samples} --pixels {input.pixels} --embedding {input.embedding}"
         " {params.pretrained} --runs {params.runs} --params {params.options:q} --augment {params.augment:q}"
-        " --seed {params.seed} --device {params.device} --threads {threads} --output {output[0]} > {log} 2>&1"
+        " --seed {params.seed} --device {params.device} --threads {threads} --output {output.manifest} > {log} 2>&1"

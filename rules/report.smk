@@ -10,8 +10,11 @@ rule make_report:
         every("finetune"),
         every("probe"),
     output:
-        made("report"),
-        page=report(plan.page(CONFIG), caption="../report/captions/page.rst", category="Report"),
+        manifest=manifest("report"),
+        files=files("report"),
+        page=report(
+            plan.page(CONFIG), caption="../report/captions/page.rst", category="Report"
+        ),
     log:
         record("logs", "report"),
     benchmark:
@@ -29,4 +32,4 @@ rule make_report:
     message:
         "Writing {output.page}"
     shell:
-        "granularity report --params {params.config:q} --page {output.page} --output {output[0]} > {log} 2>&1"
+        "granularity report --params {params.config:q} --page {output.page} --output {output.manifest} > {log} 2>&1"

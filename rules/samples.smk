@@ -1,6 +1,7 @@
 rule make_samples:
     output:
-        made("samples"),
+        manifest=manifest("samples"),
+        files=files("samples"),
     log:
         record("logs", "samples"),
     benchmark:
@@ -21,14 +22,15 @@ rule make_samples:
         "Sample table of {wildcards.condition}"
     shell:
         "granularity samples --train-size {params.train_size} --params {params.options:q} --seed {params.seed}"
-        " --threads {threads} --output {output[0]} > {log} 2>&1"
+        " --threads {threads} --output {output.manifest} > {log} 2>&1"
 
 
 rule make_pixels:
     input:
         samples=manifest("samples"),
     output:
-        made("pixels"),
+        manifest=manifest("pixels"),
+        files=files("pixels"),
     log:
         record("logs", "pixels"),
     benchmark:
@@ -47,4 +49,4 @@ rule make_pixels:
         "Decoding the images of {wildcards.condition}"
     shell:
         "granularity pixels --samples {input.samples} --params {params.options:q}"
-        " --threads {threads} --output {output[0]} > {log} 2>&1"
+        " --threads {threads} --output {output.manifest} > {log} 2>&1"

@@ -71,9 +71,7 @@ class Artifact:
         """
         artifact = cls.peek(path)
         if kind is not None and artifact.kind != kind:
-            raise GranularityError(
-                f"{artifact.path}: is a '{artifact.kind}' artifact where '{kind}' is needed"
-            )
+            raise GranularityError(f"{artifact.path}: is a '{artifact.kind}' artifact where '{kind}' is needed")
         for problem in artifact.problems():
             raise GranularityError(f"{problem}; make it again (snakemake does when the folder is deleted)")
         return artifact
@@ -92,9 +90,7 @@ class Artifact:
         except (ValueError, KeyError, AttributeError, TypeError):
             raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
         if seal != _seal(manifest):
-            raise GranularityError(
-                f"{file}: corrupt (its seal does not match what it says); make the artifact again"
-            )
+            raise GranularityError(f"{file}: corrupt (its seal does not match what it says); make the artifact again")
         if manifest["schema_version"] != SCHEMA_VERSION:
             raise GranularityError(
                 f"{file}: schema_version {manifest['schema_version']}, but this version reads {SCHEMA_VERSION}"
@@ -233,9 +229,7 @@ class Writer:
     def describe_array(self, name: str, values: np.ndarray) -> None:
         self.described[name] = {"shape": list(values.shape), "dtype": str(values.dtype)}
 
-    def tensors(
-        self, name: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None
-    ) -> None:
+    def tensors(self, name: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
         from safetensors.torch import save_file
 
         save_file({key: value.contiguous() for key, value in tensors.items()}, self.path(name), metadata)
@@ -285,9 +279,7 @@ def create(
     started, cpu_started = time.time(), time.process_time()
     code = code_digest(module)
     key = hashlib.sha256(
-        canonical_json(
-            [kind, params, code, {role: source.digest for role, source in inputs.items()}]
-        ).encode()
+        canonical_json([kind, params, code, {role: source.digest for role, source in inputs.items()}]).encode()
     ).hexdigest()[:16]
     work = output.parent / f".{output.name}.work-{key}"
     folder = output.parent / f".{output.name}.new-{platform.node()}-{os.getpid()}"
@@ -425,7 +417,5 @@ def find(root: str | Path) -> list[Path]:
         raise GranularityError(f"{root}: there is no such folder")
     manifests = root.rglob(MANIFEST)
     return sorted(
-        path.parent
-        for path in manifests
-        if not any(part.startswith(".") for part in path.relative_to(root).parts)
+        path.parent for path in manifests if not any(part.startswith(".") for part in path.relative_to(root).parts)
     )

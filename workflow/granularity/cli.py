@@ -33,22 +33,15 @@ STAGE = "Stages, as the data flows"
 LOOK = "Looking at results"
 SamplesIn = Annotated[Path, typer.Option("--samples", help="Artifact of stage samples.", show_default=False)]
 PixelsIn = Annotated[Path, typer.Option("--pixels", help="Artifact of stage pixels.", show_default=False)]
-EmbeddingIn = Annotated[
-    Path, typer.Option("--embedding", help="Artifact of stage embed.", show_default=False)
-]
-PretrainIn = Annotated[
-    list[Path], typer.Option("--pretrain", help="Artifacts of stage pretrain.", show_default=False)
-]
-Output = Annotated[
-    Path, typer.Option("--output", "-o", help="Folder of the artifact to make.", show_default=False)
-]
+EmbeddingIn = Annotated[Path, typer.Option("--embedding", help="Artifact of stage embed.", show_default=False)]
+PretrainIn = Annotated[list[Path], typer.Option("--pretrain", help="Artifacts of stage pretrain.", show_default=False)]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder of the artifact to make.", show_default=False)]
 Params = Annotated[str, typer.Option(help="This stage's options, as JSON.")]
 Seed = Annotated[int, typer.Option(help="Base seed.", min=0)]
 Threads = Annotated[int, typer.Option(help="CPU threads.", min=1)]
+Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")]
-Runs = Annotated[
-    str, typer.Option(help="Names of the runs of this job, separated by commas.", show_default=False)
-]
+Runs = Annotated[str, typer.Option(help="Names of the runs of this job, separated by commas.", show_default=False)]
 
 
 @app.command(rich_help_panel=STAGE)
@@ -68,11 +61,13 @@ def samples(
 
 
 @app.command(rich_help_panel=STAGE)
-def pixels(output: Output, samples: SamplesIn, params: Params = "{}", threads: Threads = 1) -> None:
+def pixels(
+    output: Output, samples: SamplesIn, params: Params = "{}", threads: Threads = 1, chunk: Chunk = 4096
+) -> None:
     """Decode every image once, to the square that training reads."""
     from granularity import pixels as stage
 
-    stage.run(_parse(cfg.Pixels, params), samples, output, threads)
+    stage.run(_parse(cfg.Pixels, params), samples, output, threads, chunk)
 
 
 @app.command(rich_help_panel=STAGE)
@@ -81,7 +76,8 @@ def encoder(
     samples: SamplesIn,
     params: Params = "{}",
     seed: Seed = 0,
-    device: DeviceOption = "auto",
+    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
+DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Train a small CLIP model on captions of the training split (where no published weights are named)."""
@@ -94,17 +90,17 @@ def encoder(
 def embed(
     output: Output,
     samples: SamplesIn,
-    encoder: Annotated[
-        Path | None, typer.Option(help="Artifact of stage encoder, if it was trained here.")
-    ] = None,
+    encoder: Annotated[Path | None, typer.Option(help="Artifact of stage encoder, if it was trained here.")] = None,
     params: Params = "{}",
-    device: DeviceOption = "auto",
+    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
+DeviceOption = "auto",
     threads: Threads = 1,
+    chunk: Chunk = 1024,
 ) -> None:
     """Embed every image with CLIP."""
     from granularity import embed as stage
 
-    stage.run(_parse(cfg.Encoder, params), samples, encoder, output, _device(device), threads)
+    stage.run(_parse(cfg.Encoder, params), samples, encoder, output, _device(device), threads, chunk)
 
 
 @app.command(rich_help_panel=STAGE)
@@ -115,15 +111,14 @@ def cluster(
     clustering: Annotated[str, typer.Option(help="whole-K, or superclass-C.", show_default=False)],
     params: Params = "{}",
     seed: Seed = 0,
-    device: DeviceOption = "auto",
+    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
+DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Cluster the training images with FAISS k-means."""
     from granularity import cluster as stage
 
-    stage.run(
-        _parse(cfg.Cluster, params), clustering, seed, samples, embedding, output, _device(device), threads
-    )
+    stage.run(_parse(cfg.Cluster, params), clustering, seed, samples, embedding, output, _device(device), threads)
 
 
 @app.command(rich_help_panel=STAGE)
@@ -132,9 +127,7 @@ def hierarchy(
     samples: SamplesIn,
     space: Annotated[str, typer.Option(help="Name of the label space.", show_default=False)],
     family: Annotated[str, typer.Option(help="Its family.", show_default=False)],
-    clusters: Annotated[
-        list[Path], typer.Option(help="Artifacts of stage cluster.", show_default=False)
-    ] = [],  # noqa: B006
+    clusters: Annotated[list[Path], typer.Option(help="Artifacts of stage cluster.", show_default=False)] = [],  # noqa: B006
     params: Params = "{}",
     seed: Seed = 0,
 ) -> None:
@@ -149,14 +142,13 @@ def pretrain(
     output: Output,
     samples: SamplesIn,
     pixels: PixelsIn,
-    label_space: Annotated[
-        list[Path], typer.Option(help="Artifacts of stage hierarchy.", show_default=False)
-    ],
+    label_space: Annotated[list[Path], typer.Option(help="Artifacts of stage hierarchy.", show_default=False)],
     runs: Runs,
     recipe: Annotated[str, typer.Option(help="The recipe, as JSON.")] = "{}",
     model: Annotated[str, typer.Option(help="The network, as JSON.")] = "{}",
     seed: Seed = 0,
-    device: DeviceOption = "auto",
+    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
+DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Pretrain networks on label spaces."""
@@ -185,7 +177,8 @@ def finetune(
     runs: Runs,
     recipe: Annotated[str, typer.Option(help="The recipe, as JSON.")] = "{}",
     seed: Seed = 0,
-    device: DeviceOption = "auto",
+    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
+DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Finetune pretrained networks on the target."""
@@ -206,16 +199,15 @@ def probe(
     params: Params = "{}",
     augment: Annotated[str, typer.Option(help="The pretraining's augmentation, as JSON.")] = "{}",
     seed: Seed = 0,
-    device: DeviceOption = "auto",
+    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
+DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Probe frozen backbones: logistic regression and nearest neighbours."""
     from granularity import probe as stage
 
     options = _parse(cfg.Probe, params), _parse(cfg.Augment, augment, "--augment")
-    stage.run(
-        *options, _runs(runs), seed, samples, pixels, embedding, pretrain, output, _device(device), threads
-    )
+    stage.run(*options, _runs(runs), seed, samples, pixels, embedding, pretrain, output, _device(device), threads)
 
 
 @app.command(rich_help_panel=STAGE)
@@ -282,9 +274,7 @@ def config_check(files: Files = DEFAULT_FILES) -> None:
     for condition in config.conditions:
         spaces = plan.spaces(config, condition)
         trainings = len(plan.pretrain_runs(config, condition)) + len(plan.finetune_runs(config, condition))
-        print(
-            f"{config.name}, {plan.condition_name(condition)}: {len(spaces)} label spaces, {trainings} trainings"
-        )
+        print(f"{config.name}, {plan.condition_name(condition)}: {len(spaces)} label spaces, {trainings} trainings")
 
 
 @config_app.command("report")

@@ -22,11 +22,23 @@ CONFIG = "open_clip_config.json"
 
 
 def architecture(model: str) -> str:
-    """The open_clip name of a model, registering it first if it is a configuration file."""
-    if not model.endswith(".json"):
+    """The open_clip name of a model, registering it first if it is a configuration file.
+
+    Raises:
+        GranularityError: not an architecture that open_clip knows, or not a configuration of one.
+    """
+    if model.startswith(("hf-hub:", "local-dir:")):
         return model
-    open_clip.add_model_config(Path(model))
-    return Path(model).stem
+    name = model
+    if model.endswith(".json"):
+        name = Path(model).stem
+        try:
+            open_clip.add_model_config(Path(model))
+        except (OSError, ValueError) as error:
+            raise GranularityError(f"{model}: not an open_clip model configuration ({error})") from None
+    if open_clip.get_model_config(name) is None:
+        raise GranularityError(f"encoder.model = {model}: open_clip knows no such architecture")
+    return name
 
 
 def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[torch.nn.Module, Callable]:
@@ -47,9 +59,7 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[
             tags = open_clip.list_pretrained_tags_by_model(name)
             if pretrained not in tags:
                 known = tags or "none: not an open_clip architecture with published weights"
-                raise GranularityError(
-                    f"encoder.pretrained = {pretrained}: no file, and not a tag of {name} ({known})"
-                )
+                raise GranularityError(f"encoder.pretrained = {pretrained}: no file, and not a tag of {name} ({known})")
             _offline_if_unreachable()
         elif name.startswith("hf-hub:"):
             _offline_if_unreachable()
@@ -63,9 +73,7 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[
                 f"encoder = {name} {pretrained or ''}: its weights are not in the local cache and the hub cannot be "
                 "reached (HF_HUB_OFFLINE=1); run once with a network, or name a local file or local-dir:"
             ) from error
-        raise GranularityError(
-            f"encoder = {name} {pretrained or ''}: open_clip cannot load it ({error})"
-        ) from error
+        raise GranularityError(f"encoder = {name} {pretrained or ''}: open_clip cannot load it ({error})") from error
     return model.eval().requires_grad_(False), transform
 
 

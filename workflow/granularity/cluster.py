@@ -69,9 +69,7 @@ def run(
         for superclass, members in track(groups.items(), len(groups), clustering, "groups"):
             local_seed = seed_of(seed, "kmeans", clustering, superclass)
             store = out.work / f"group-{len(centroids)}.safetensors"
-            local, centers = kmeans(
-                vectors[members], min(clusters, len(members)), params, local_seed, gpus, store
-            )
+            local, centers = kmeans(vectors[members], min(clusters, len(members)), params, local_seed, gpus, store)
             labels[members] = local + sum(map(len, centroids))
             distances = ((vectors[members] - centers[local]) ** 2).sum(1)
             summary += [
@@ -112,9 +110,7 @@ def kmeans(
     objective, first, clock = notes["objective"], notes["iteration"], Clock()
     for restart in range(notes["restart"], params.restarts):
         if centroids is None:
-            start = np.random.default_rng(seed_of(seed, restart)).choice(
-                len(vectors), clusters, replace=False
-            )
+            start = np.random.default_rng(seed_of(seed, restart)).choice(len(vectors), clusters, replace=False)
             centroids, first = vectors[np.sort(start)], 0
         for iteration in range(first, params.iterations):
             step = _faiss(vectors, clusters, gpus)
@@ -125,9 +121,7 @@ def kmeans(
                 break
             if store is not None and clock.due():
                 arrays = {"centroids": centroids} | ({} if best is None else {"best": best})
-                write_state(
-                    store, arrays, {"restart": restart, "iteration": iteration + 1, "objective": objective}
-                )
+                write_state(store, arrays, {"restart": restart, "iteration": iteration + 1, "objective": objective})
         labels = _assign(vectors, centroids, gpus)
         distances = ((vectors - _means(vectors, labels, clusters)[labels]) ** 2).sum(dtype=np.float64)
         if distances < objective:

@@ -23,7 +23,7 @@ def run(
     output: Path,
     device: Device = "auto",
     threads: int = 1,
-    chunk: int = 16,
+    chunk: int = 1024,
 ) -> None:
     """Write `embedding.npy`: float32 [N, D], rows of unit length in the order of the sample table.
 
@@ -32,7 +32,7 @@ def run(
 
     Args:
         encoder: the artifact of an encoder trained here; None where the configuration names published weights.
-        chunk: batches between two saves of the work so far; does not change the result.
+        chunk: images between two saves of the work so far, rounded up to whole batches; does not change the result.
 
     Raises:
         GranularityError: the encoder cannot be loaded, an image cannot be read, or an embedding is not finite.
@@ -59,14 +59,10 @@ def run(
                 rows.append(features[: len(batch)].float().cpu().numpy())
             values = np.concatenate(rows)
             if not np.isfinite(values).all():
-                bad = images.table["sample_id"].iloc[
-                    start + int(np.flatnonzero(~np.isfinite(values).all(1))[0])
-                ]
-                raise artifacts.GranularityError(
-                    f"the embedding of {bad} is not finite; check the encoder's weights"
-                )
+                bad = images.table["sample_id"].iloc[start + int(np.flatnonzero(~np.isfinite(values).all(1))[0])]
+                raise artifacts.GranularityError(f"the embedding of {bad} is not finite; check the encoder's weights")
             return values
 
         with ThreadPoolExecutor(threads) as pool:
-            array = write_rows(out, "embedding.npy", len(images), embed, chunk * size, "embedding")
+            array = write_rows(out, "embedding.npy", len(images), embed, -(-chunk // size) * size, "embedding")
         out.summary |= {"dimension": array.shape[1], "weights_sha256": clip.weights_digest(model)}

@@ -21,13 +21,14 @@ from granularity.samples.images import Images
 from granularity.seeds import seed_of
 
 import open_clip  # isort: skip
+import pandas as pd  # isort: skip
 import torch  # isort: skip
 
 
-def run(
-    params: Encoder, seed: int, samples: Path, output: Path, device: Device = "auto", threads: int = 1
-) -> None:
-    """Write `open_clip_config.json` and `open_clip_model.safetensors` (an open_clip `local-dir:`), and `history.parquet`.
+def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device = "auto", threads: int = 1) -> None:
+    """Write `open_clip_config.json` and `open_clip_model.safetensors` (an open_clip `local-dir:`).
+
+    `history.parquet`: `epoch`, `lr`, `train_loss`, `val_loss` (contrastive, over whole batches).
 
     Raises:
         GranularityError: an unknown architecture, or a loss that is no longer finite.
@@ -35,15 +36,13 @@ def run(
     place = torch_device(device, threads)
     table = Artifact.open(samples, "samples")
     options = params.captions
+    name = clip.architecture(params.model)
     resolved = {"seed": seed, "model": params.model, **options.model_dump()}
     if params.model.endswith(".json"):
         resolved["architecture"] = json.loads(Path(params.model).read_text())
     ranks = table.params["ranks"]
     rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
-    with artifacts.create(
-        output, "encoder", "granularity.encoder", {"samples": table}, resolved, True
-    ) as out:
-        name = clip.architecture(params.model)
+    with artifacts.create(output, "encoder", "granularity.encoder", {"samples": table}, resolved, True) as out:
         torch.manual_seed(seed_of(seed, "encoder", "init"))
         model, _, transform = open_clip.create_model_and_transforms(name, device=place)
         tokenizer = open_clip.get_tokenizer(name)
@@ -51,18 +50,14 @@ def run(
 
         frame = table.table("samples.parquet", ["split", rank])
         images = Images(table)
-        pixels = torch.stack(
-            [transform(images.load(i)) for i in track(range(len(images)), len(images), "decoding")]
-        )
+        pixels = torch.stack([transform(images.load(i)) for i in track(range(len(images)), len(images), "decoding")])
         captions = tokenizer([options.template.replace("{}", value) for value in frame[rank]])
-        split = {name: torch.from_numpy((frame["split"] == name).to_numpy()) for name in ("train", "val")}
+        split = {name: torch.tensor(frame["split"].eq(name).tolist()) for name in ("train", "val")}
         train = (pixels[split["train"]].to(place), captions[split["train"]].to(place))
         val = (pixels[split["val"]].to(place), captions[split["val"]].to(place))
 
         def loss_on(images, texts):
-            return loss_of(
-                model.encode_image(images, True), model.encode_text(texts, True), model.logit_scale.exp()
-            )
+            return loss_of(model.encode_image(images, True), model.encode_text(texts, True), model.logit_scale.exp())
 
         def validate():
             model.eval()
@@ -79,6 +74,7 @@ def run(
             epochs=options.epochs,
             steps_per_epoch=batches.per_epoch,
             warmup_epochs=options.epochs / 10,
+            seed=seed_of(seed, "encoder"),
             checkpoint=out.work / "encoder.safetensors",
             after_epoch=validate,
         )
@@ -87,8 +83,6 @@ def run(
         config = {"model_cfg": open_clip.get_model_config(name), "preprocess_cfg": preprocess}
         out.json(clip.CONFIG, config)
         out.tensors(clip.WEIGHTS, {key: value.cpu() for key, value in model.state_dict().items()})
-        import pandas as pd
-
         out.table("history.parquet", pd.DataFrame(history))
         out.summary |= {
             "caption_rank": rank,

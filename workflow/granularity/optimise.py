@@ -51,6 +51,7 @@ def minimise(
     epochs: int,
     steps_per_epoch: int,
     warmup_epochs: float,
+    seed: int,
     checkpoint: Path | None = None,
     after_epoch: Callable[[], dict[str, float]] | None = None,
 ) -> list[dict[str, Any]]:
@@ -60,6 +61,7 @@ def minimise(
         model: the parameters that are saved.
         optimizer: its groups' `lr` is the peak.
         loss_at: the loss on the batch of a step.
+        seed: what dropout draws from, at every step anew, so that a resumed run draws the same.
         after_epoch: more columns for the history.
 
     Returns:
@@ -78,6 +80,7 @@ def minimise(
         share = warmup_cosine(step, steps, warmup_epochs * steps_per_epoch)
         for group, peak in zip(optimizer.param_groups, peaks, strict=True):
             group["lr"] = peak * share
+        torch.manual_seed(seed_of(seed, "step", step))
         loss = loss_at(step)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()

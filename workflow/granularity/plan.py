@@ -91,8 +91,7 @@ def spaces(config: Config, condition: Condition) -> list[Space]:
     if wanted.random_instance:
         found.append(Space("random-instance", "random", {"classes": None}))
     found += [
-        Space(f"random-superclass-{n}", "random_superclass", {"per_superclass": n})
-        for n in wanted.random_superclass
+        Space(f"random-superclass-{n}", "random_superclass", {"per_superclass": n}) for n in wanted.random_superclass
     ]
     found += [Space(f"kmeans-{n}", "kmeans", {"clusterings": [f"whole-{n}"]}) for n in wanted.kmeans]
     found += [

@@ -136,9 +136,7 @@ def logistic_regression(
     The bias is not penalised. This is scikit-learn's LogisticRegression(C=1 / (l2 * N)), to its tolerance.
     """
     size = (features.shape[1] + 1, classes)
-    weights = (
-        torch.zeros(size, dtype=features.dtype, device=features.device) if start is None else start.clone()
-    )
+    weights = torch.zeros(size, dtype=features.dtype, device=features.device) if start is None else start.clone()
     weights.requires_grad_(True)
     limits = {"max_iter": 500, "tolerance_grad": 1e-6, "tolerance_change": 1e-12}
     solver = torch.optim.LBFGS([weights], history_size=20, line_search_fn="strong_wolfe", **limits)

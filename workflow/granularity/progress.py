@@ -20,7 +20,7 @@ def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator
         return
     started = spoke = time.monotonic()
     done = 0
-    for done, item in enumerate(items, start=1):  # noqa: B007
+    for done, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
         if now - spoke >= SECONDS_BETWEEN_LINES and done < total:

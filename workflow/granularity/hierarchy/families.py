@@ -37,9 +37,7 @@ def random_superclass(frame: pd.DataFrame, target: str, per_superclass: int, see
     superclass, names = manual(frame, target)
     rng = np.random.default_rng(seed_of(seed, "random_superclass", per_superclass))
     labels = superclass * per_superclass + rng.integers(per_superclass, size=len(frame))
-    return labels.astype(np.int32), [
-        f"{name}, random ID {i}" for name in names for i in range(per_superclass)
-    ]
+    return labels.astype(np.int32), [f"{name}, random ID {i}" for name in names for i in range(per_superclass)]
 
 
 def clustered(assignment: np.ndarray, clusters: pd.DataFrame) -> Labels:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 
 STARVED = 5  # a class with fewer images than this can hardly be learnt
 
@@ -37,6 +36,7 @@ def properties(labels: np.ndarray, classes: pd.DataFrame, ranks: pd.DataFrame, t
     """
     sizes = classes["size"].to_numpy()
     straddling = float((classes["purity"].to_numpy()[labels] < 1).mean())
+    information = {rank: mutual_information(labels, ranks[rank]) for rank in ranks}
     return {
         "granularity": len(classes),
         "images": len(labels),
@@ -46,11 +46,27 @@ def properties(labels: np.ndarray, classes: pd.DataFrame, ranks: pd.DataFrame, t
         "class_size": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
         "starved_share": float((sizes < STARVED).mean()),
         "purity": {rank: _purity(labels, ranks[rank]) for rank in ranks},
-        "mutual_information_bits": {
-            rank: max(0.0, mutual_info_score(ranks[rank], labels) / np.log(2)) for rank in ranks
-        },
-        "nmi": {rank: float(normalized_mutual_info_score(ranks[rank], labels)) for rank in ranks},
+        "mutual_information_bits": {rank: bits for rank, (bits, _) in information.items()},
+        "nmi": {rank: nmi for rank, (_, nmi) in information.items()},
     }
+
+
+def mutual_information(labels: np.ndarray, human: np.ndarray | pd.Series) -> tuple[float, float]:
+    """Mutual information of two labellings in bits, and the same over the arithmetic mean of their entropies.
+
+    scikit-learn has both, but importing it costs a second, for every label space that is made.
+    """
+    pairs = pd.DataFrame({"label": np.asarray(labels), "human": np.asarray(human, dtype=object)})
+    joint, first, second = (
+        _entropy(pairs.groupby(keys).size().to_numpy()) for keys in (["label", "human"], "label", "human")
+    )
+    shared = max(0.0, first + second - joint)
+    return shared, 2 * shared / (first + second) if first + second > 0 else 1.0
+
+
+def _entropy(counts: np.ndarray) -> float:
+    share = counts / counts.sum()
+    return float(-(share * np.log2(share)).sum())
 
 
 def _purity(labels: np.ndarray, human: pd.Series) -> float:

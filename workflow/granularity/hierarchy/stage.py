@@ -15,9 +15,7 @@ from granularity.hierarchy.properties import class_table, properties
 from granularity.progress import say
 
 
-def run(
-    name: str, family: str, params: dict, seed: int, samples: Path, clusterings: list[Path], output: Path
-) -> None:
+def run(name: str, family: str, params: dict, seed: int, samples: Path, clusterings: list[Path], output: Path) -> None:
     """Write one label space.
 
     `labels.parquet`: `sample_id`, `label` (int32, 0..G-1), training images only. `classes.parquet`: see
@@ -60,15 +58,11 @@ def run(
         out.table("classes.parquet", classes)
         out.json("properties.json", {"space": name, "family": family, **measured})
         out.summary["granularity"] = measured["granularity"]
-        say(
-            f"{name}: G = {measured['granularity']}, {100 * measured['straddling_share']:.1f} % of images straddle"
-        )
+        say(f"{name}: G = {measured['granularity']}, {100 * measured['straddling_share']:.1f} % of images straddle")
 
 
 def _clustering(source: Artifact, frame: pd.DataFrame) -> tuple[np.ndarray, pd.DataFrame]:
     assignment = source.table("assignment.parquet", ["sample_id", "cluster"])
     if not assignment["sample_id"].equals(frame["sample_id"]):
-        raise GranularityError(
-            f"{source.path}: does not cover the training images of the sample table, row by row"
-        )
+        raise GranularityError(f"{source.path}: does not cover the training images of the sample table, row by row")
     return assignment["cluster"].to_numpy(), source.table("clusters.parquet")

@@ -57,8 +57,7 @@ def shorten(text: object, limit: int = 34) -> str:
 
 
 def svg(figure: Figure, name: str, description: str) -> str:
-    """Draw a figure as SVG without dates, versions or outside references; ids begin with the figure's
-    name."""
+    """Draw a figure as SVG without dates, versions or outside references; ids begin with the figure's name."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = stream.getvalue()

@@ -18,8 +18,7 @@ DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 
 
 @mpl.rc_context(RC)
 def granularity_curve(results: pd.DataFrame) -> str:
-    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are one
-    std."""
+    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are one std."""
     conditions = list(results["condition"].unique())
     figure, axes = panels(len(conditions), 1, 0.8 + 2.7 * len(conditions))
     legend = {}
@@ -38,14 +37,12 @@ def granularity_curve(results: pd.DataFrame) -> str:
         legend["retraining baseline (mean ± one std)"] = (band, line)
         line = axis.axhline(one_pass["mean"], color=STYLES["one_pass"][0], linestyle=(0, (4, 2)), linewidth=1)
         legend["target labels, one pass (mean)"] = line
-        present = [series for series in SERIES if series in set(table["series"]) and series != "one_pass"]
-        for i, series in enumerate(present):
-            points = table[(table["series"] == series)].sort_values("granularity")
+        arms = table[table["role"] != "one_pass"]
+        arms = arms.assign(x=_apart(arms["granularity"]))
+        for series, points in arms.groupby("series", sort=False):
             colour, marker = STYLES[series]
-            # Equal granularities are moved apart, so that the bars of two families can both be seen.
-            x = points["granularity"] * 10 ** (0.014 * (i - (len(present) - 1) / 2))
             drawn = axis.errorbar(
-                x,
+                points["x"],
                 points["mean"],
                 points["std"].fillna(0),
                 color=colour,
@@ -58,7 +55,9 @@ def granularity_curve(results: pd.DataFrame) -> str:
             legend[SERIES[series]] = drawn
             if series == "manual":
                 at = (points["role"] == "baseline").to_numpy()
-                axis.plot(x[at], points["mean"][at], "o", markersize=9, mfc="none", mec=INK, mew=1.1, zorder=4)
+                axis.plot(
+                    points["x"][at], points["mean"][at], "o", markersize=9, mfc="none", mec=INK, mew=1.1, zorder=4
+                )
         axis.set_title(baseline["label"])
         axis.set_ylabel("Validation error (%)")
         axis.set_xscale("log")
@@ -72,6 +71,12 @@ def granularity_curve(results: pd.DataFrame) -> str:
     return svg(figure, "granularity_curve", description)
 
 
+def _apart(granularity: pd.Series) -> pd.Series:
+    """Equal granularities a little apart on a log axis, so that the bars of two families can both be seen."""
+    same = granularity.groupby(granularity)
+    return granularity * 10 ** (0.018 * (same.cumcount() - (same.transform("size") - 1) / 2))
+
+
 def _log_counts(axis) -> None:
     low, high = axis.get_xlim()
     subs = (1, 3) if high > 12 * low else (1, 2, 3, 5, 7)
@@ -82,8 +87,7 @@ def _log_counts(axis) -> None:
 
 @mpl.rc_context(RC)
 def differences(results: pd.DataFrame) -> str:
-    """Each arm's difference from the retraining baseline and its 95 % interval; filled: also after
-    adjustment."""
+    """Each arm's difference from the retraining baseline and its 95 % interval; filled: also after adjustment."""
     tables = [table[table["role"] != "baseline"] for _, table in results.groupby("condition", sort=False)]
     rows = [len(table) for table in tables]
     figure, axes = panels(
@@ -113,6 +117,7 @@ def differences(results: pd.DataFrame) -> str:
         axis.set_ylim(len(table) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.set_title(table["label"].iloc[0])
+        axis.xaxis.set_major_locator(MaxNLocator(6))
         axis.grid(axis="x")
     axes[-1, 0].set_xlabel("Difference from the baseline (percentage points)")
     style = {"color": INK, "marker": "o", "linestyle": "", "markersize": 5.5}
@@ -129,8 +134,7 @@ def _row_name(row) -> str:
 
 @mpl.rc_context(RC)
 def probe(table: pd.DataFrame, ranks: list[str]) -> str:
-    """Probe errors of frozen networks: one column of panels a rank, one row a condition; lines span the
-    backbones."""
+    """Probe errors of frozen networks: one column of panels a rank, one row a condition; lines span the backbones."""
     conditions = list(table["condition"].unique())
     spaces = {name: list(dict.fromkeys(table[table["condition"] == name]["space"])) for name in conditions}
     sizes = [len(spaces[name]) + 1 for name in conditions]
@@ -170,8 +174,7 @@ def probe(table: pd.DataFrame, ranks: list[str]) -> str:
 
 @mpl.rc_context(RC)
 def class_sizes(conditions: list[Condition]) -> str:
-    """Images a class, classes sorted from large to small, for the clustered label spaces; as in the paper's
-    Fig. 5."""
+    """Images a class, classes sorted from large to small, for the clustered label spaces; as in the paper's Fig. 5."""
     families = ["kmeans_superclass", "rebalanced", "kmeans"]
     families = [f for f in families if any(space.family == f for c in conditions for space in c.spaces)]
     if not families:
@@ -211,8 +214,7 @@ def class_sizes(conditions: list[Condition]) -> str:
 
 @mpl.rc_context(RC)
 def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
-    """Contrastive loss of the encoder against the epoch, in training and validation, one panel a
-    condition."""
+    """Contrastive loss of the encoder against the epoch, training and validation, one panel a condition."""
     cols = min(2, len(histories))
     rows = math.ceil(len(histories) / cols)
     figure, axes = panels(rows, cols, 0.4 + 2.2 * rows, sharey=True)

@@ -20,8 +20,7 @@ TILE = 64  # px at most: enough for the eye, small enough for the page
 
 @dataclass(frozen=True)
 class Row:
-    """One cluster: `members` are rows of the sample table, `composition` the share of each class of a
-    rank."""
+    """One cluster: `members` are rows of the sample table, `composition` the share of each class of a rank."""
 
     cluster: int
     size: int
@@ -60,14 +59,13 @@ def rows(condition: Condition, space: Space, count: int) -> list[Row]:
 
 @mpl.rc_context(RC)
 def draw(found: list[Row], pixels: np.ndarray) -> str:
-    """The rows as an SVG: what the cluster is, its first images in the order of the sample table, what it
-    holds.
+    """The rows as an SVG: what the cluster is, its first images in the order of the sample table, what it holds.
 
     Args:
         found: the clusters.
         pixels: uint8 [N, H, W, C], aligned with the sample table.
     """
-    left, tile, right, height = 1.75, 0.32, 1.9, 0.40
+    left, tile, right, height = 1.75, 0.32, 2.3, 0.40
     width = left + ACROSS * tile + right
     figure = Figure(figsize=(width, height * len(found) + 0.3))
     full = figure.get_figheight()
@@ -107,7 +105,7 @@ def _small(image: np.ndarray) -> np.ndarray:
 
 
 def _composition(row: Row, most: int = 3) -> str:
-    parts = [f"{shorten(name, 13)}: {share:.0%}" for name, share in row.composition.items()]
+    parts = [f"{shorten(name, 10)}: {share:.0%}" for name, share in row.composition.items()]
     if len(parts) > most:
         rest = 1 - sum(list(row.composition.values())[:most])
         parts = [*parts[:most], f"{len(parts) - most} more: {rest:.0%}"]

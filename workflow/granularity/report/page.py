@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 
@@ -83,7 +82,7 @@ def render(
 
 
 def _missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return bool(pd.isna(value))
 
 
 def number(value: float | None, digits: int = 2) -> str:

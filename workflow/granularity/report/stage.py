@@ -22,13 +22,11 @@ def run(config: Config, output: Path, page: Path) -> None:
 
     Args:
         config: the resolved configuration.
-        output: the folder of the `report` artifact: `report.html`, `figures/*.svg`, `tables/*.csv` and
-        `*.parquet`.
+        output: the folder of the `report` artifact: `report.html`, `figures/*.svg`, `tables/*.csv` and `*.parquet`.
         page: where a copy of `report.html` goes.
 
     Raises:
-        GranularityError: an artifact is missing, corrupt or stale, or lacks runs that the configuration asks
-        for.
+        GranularityError: an artifact is missing, corrupt or stale, or lacks runs that the configuration asks for.
     """
     conditions = [load(config, condition) for condition in config.conditions]
     sources = {f"{found.name}/{role}": source for found in conditions for role, source in found.artifacts.items()}
@@ -110,8 +108,7 @@ def load(config: Config, condition: Condition) -> tables.Condition:
 
 
 def draw_montage(conditions: list[tables.Condition], count: int) -> tuple[str, str | None]:
-    """The montage, and what it shows in words; a figure that says why, and None, where there is nothing to
-    show."""
+    """The montage, and what it shows in words; a figure that says why, and None, where there is nothing to show."""
     chosen = montage.choose(conditions)
     found = montage.rows(*chosen, count) if chosen and count else []
     if not found:

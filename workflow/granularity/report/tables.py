@@ -20,8 +20,7 @@ from granularity import plan
 from granularity.artifacts import Artifact
 
 LEVEL = 0.95
-# A series of the granularity curve, in words. A family is a series, except that one label an image is its
-# own.
+# A series of the granularity curve, in words. A family is a series, but one label an image is a series of its own.
 SERIES = {
     "manual": "human labels",
     "random": "random IDs",
@@ -97,8 +96,7 @@ def welch(arm: Iterable[float], baseline: Iterable[float]) -> tuple[float, float
         arm, baseline: validation errors in percent, one a run.
 
     Returns:
-        Lower and upper end of the 95 % interval of mean(arm) - mean(baseline), and the p-value. All are NaN
-        where
+        Lower and upper end of the 95 % interval of mean(arm) - mean(baseline), and the p-value. All are NaN where
         a sample has one value only, or where neither has any spread: such data hold no measure of chance.
     """
     arm, baseline = np.asarray(list(arm), float), np.asarray(list(baseline), float)
@@ -112,8 +110,7 @@ def welch(arm: Iterable[float], baseline: Iterable[float]) -> tuple[float, float
 
 
 def holm(p: Iterable[float]) -> np.ndarray:
-    """P-values adjusted for their number by Holm's step-down method (Scand. J. Statist. 6, 1979); NaN stays
-    NaN."""
+    """P-values adjusted for their number by Holm's step-down method (Scand. J. Statist. 6, 1979); NaN stays NaN."""
     p = np.asarray(list(p), float)
     adjusted = np.full(len(p), np.nan)
     tested = np.flatnonzero(~np.isnan(p))
@@ -139,12 +136,9 @@ def verdict(low: float, high: float, p_holm: float) -> str:
 def results(conditions: list[Condition]) -> pd.DataFrame:
     """One row a label space and condition, and one for the one-pass baseline.
 
-    Columns: mean and std of the error (percent) over `runs`; `difference` from the retraining baseline with
-    its
-    95 % interval `low`, `high` (percentage points, Welch over runs); `p`, and `p_holm`, adjusted over all
-    comparisons
-    of the report; `backbone_std`, the std of the means of the `backbones`; `backbone_low`, `backbone_high`,
-    the
+    Columns: mean and std of the error (percent) over `runs`; `difference` from the retraining baseline with its
+    95 % interval `low`, `high` (percentage points, Welch over runs); `p`, and `p_holm`, adjusted over all comparisons
+    of the report; `backbone_std`, the std of the means of the `backbones`; `backbone_low`, `backbone_high`, the
     interval when each backbone counts once; `pretrain_mean`, the error before finetuning, a predicted class
     counting as its parent; `outcome`, a key of `VERDICTS`; `verdict`, its words.
     """
@@ -219,7 +213,7 @@ def probe(conditions: list[Condition]) -> pd.DataFrame:
         for column, order in (("space", [*series, "embedding"]), ("rank", condition.ranks)):
             frame[column] = pd.Categorical(frame[column], order)
         frame = frame.sort_values(["space", "rank", "probe"], ascending=[True, True, False])
-        frames.append(frame.astype({"space": str, "rank": str}))
+        frames.append(frame.astype({"space": str, "rank": str, "granularity": "Int64"}))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -241,8 +235,7 @@ def properties(conditions: list[Condition]) -> pd.DataFrame:
 
 
 def cost(artifacts: dict[str, Artifact]) -> pd.DataFrame:
-    """What each stage cost: jobs, seconds of wall clock and CPU added up, and the largest memory of a job in
-    MB."""
+    """What each stage cost: jobs, seconds of wall clock and CPU added up, and the largest memory of a job in MB."""
     rows = [{"stage": artifact.kind, **artifact.manifest["cost"]} for artifact in artifacts.values()]
     table = (
         pd.DataFrame(rows)
@@ -258,8 +251,7 @@ def cost(artifacts: dict[str, Artifact]) -> pd.DataFrame:
 
 
 def published(file: Path) -> pd.DataFrame:
-    """The paper's numbers with their difference from the paper's own baseline; empty where the file is not
-    there."""
+    """The paper's numbers with their difference from the paper's own baseline; empty where the file is not there."""
     if not file.is_file():
         return pd.DataFrame(columns=["arm", "granularity", "mean", "std", "note", "difference"])
     table = pd.read_csv(file, keep_default_na=False)

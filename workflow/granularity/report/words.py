@@ -147,7 +147,7 @@ def caveats(config: Config, conditions: list[Condition], results: pd.DataFrame) 
     images = listing(dict.fromkeys(f"{condition.images('val'):,}" for condition in conditions))
     point = 100 / max(1, conditions[0].images("val"))
     said.append(
-        f"Every run is scored on the same {images} validation images (one image is {point:.2g} percentage points) "
+        f"Every run is scored on the same {images} validation images (each is {point:.2g} % of them) "
         "and trained on the same training images. The intervals hold the chance of initialisation and order, not "
         "that of another draw of images, another data set, network or recipe."
     )

@@ -21,7 +21,7 @@ def read(params: Samples) -> tuple[pd.DataFrame, None]:
     """The sample table, with the split where `train` and `val` folders give it.
 
     Raises:
-        GranularityError: no images, or an image at another depth than the ranks say.
+        GranularityError: no images, an image at another depth than the ranks say, or a name that is not UTF-8.
     """
     has_splits = (params.root / "train").is_dir() and (params.root / "val").is_dir()
     depth = len(params.ranks) + has_splits
@@ -33,6 +33,8 @@ def read(params: Samples) -> tuple[pd.DataFrame, None]:
                 f"{file}: lies {len(parts) - 1} folders below samples.root, but samples.ranks {params.ranks}"
                 f"{' and the split' if has_splits else ''} ask for {depth}"
             )
+        if not str(file).isprintable():  # surrogates, above all, which stand for bytes that are not UTF-8
+            raise GranularityError(f"{str(file)!r}: its name is not readable text (UTF-8); rename it")
         if has_splits and parts[0] not in ("train", "val"):
             raise GranularityError(f"{file}: is in neither 'train' nor 'val' of {params.root}")
         rows.append(

@@ -40,15 +40,20 @@ class Images:
         except OSError as error:
             raise GranularityError(f"{file}: cannot be read ({error.strerror})") from None
         if hashlib.sha256(data).hexdigest() != sample["sha256"]:
-            raise GranularityError(
-                f"{file}: has changed since the sample table was made; make the samples again"
-            )
+            raise GranularityError(f"{file}: has changed since the sample table was made; make the samples again")
         try:
-            return ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert(mode)
+            image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+            return (_eight_bits(image) if image.mode.startswith("I") else image).convert(mode)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise GranularityError(
-                f"{file}: cannot be decoded as an image ({error}); repair or remove it"
-            ) from None
+            raise GranularityError(f"{file}: cannot be decoded as an image ({error}); repair or remove it") from None
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """16-bit grey, scaled; Pillow's own conversion turns every value above 255 white."""
+    import numpy as np
+    from PIL import Image
+
+    return Image.fromarray(np.clip(np.asarray(image) // 256, 0, 255).astype(np.uint8))
 
 
 @functools.lru_cache(maxsize=4)

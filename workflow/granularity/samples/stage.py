@@ -8,6 +8,7 @@ from pathlib import Path
 
 from granularity import artifacts
 from granularity.config import Condition, Samples
+from granularity.errors import GranularityError
 from granularity.progress import track
 from granularity.samples import digits, folder, split
 
@@ -34,7 +35,7 @@ def run(params: Samples, condition: Condition, seed: int, output: Path, threads:
             frame = split.assign(frame, params, condition, seed)
             files = [params.root / name for name in frame["file"]]
             with ThreadPoolExecutor(threads) as pool:
-                measured = pool.map(lambda file: _measure(file.read_bytes()), files)
+                measured = pool.map(_measure_file, files)
                 measured = list(track(measured, len(files), "hashing images", "images"))
             frame["bytes"], frame["sha256"] = zip(*measured, strict=True)
         frame["row"] = frame["row"].astype("Int64")
@@ -42,6 +43,13 @@ def run(params: Samples, condition: Condition, seed: int, output: Path, threads:
         out.table("samples.parquet", frame[columns])
         out.summary["images"] = frame["split"].value_counts().to_dict()
         out.summary["classes"] = {rank: int(frame[rank].nunique()) for rank in params.ranks}
+
+
+def _measure_file(file: Path) -> tuple[int, str]:
+    try:
+        return _measure(file.read_bytes())
+    except OSError as error:
+        raise GranularityError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def _measure(data: bytes) -> tuple[int, str]:

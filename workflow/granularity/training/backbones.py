@@ -28,9 +28,7 @@ class Backbones:
         found = self.runs[(self.runs["space"] == space) & (self.runs["pretrain_seed"] == pretrain_seed)]
         if len(found) != 1:
             where = ", ".join(str(source.path) for source in self._sources)
-            raise GranularityError(
-                f"{len(found)} pretrainings on '{space}' with seed {pretrain_seed} in {where}"
-            )
+            raise GranularityError(f"{len(found)} pretrainings on '{space}' with seed {pretrain_seed} in {where}")
         return found.iloc[0]
 
     def load(self, row: pd.Series, channels: int) -> torch.nn.Module:

@@ -35,14 +35,10 @@ class Data:
         self.target = pd.Categorical(self.table[name], categories=self.target_names).codes.astype(np.int64)
         array = pixels.array("pixels.npy")
         if len(array) != len(self.table):
-            raise GranularityError(
-                f"{pixels.path}: {len(array)} images, but the sample table has {len(self.table)}"
-            )
+            raise GranularityError(f"{pixels.path}: {len(array)} images, but the sample table has {len(self.table)}")
         self.device = device
         moments = _moments(array, self.train)
-        self._mean, self._std = (
-            torch.tensor(v, dtype=torch.float32, device=device)[:, None, None] for v in moments
-        )
+        self._mean, self._std = (torch.tensor(v, dtype=torch.float32, device=device)[:, None, None] for v in moments)
         self._pixels = torch.from_numpy(array)
         if array.nbytes < RESIDENT_BYTES:
             self._pixels = self._pixels.to(device)
@@ -66,9 +62,7 @@ class Data:
         labels = space.table("labels.parquet", ["sample_id", "label"])
         expected = self.table["sample_id"].iloc[self.train].reset_index(drop=True)
         if not labels["sample_id"].equals(expected):
-            raise GranularityError(
-                f"{space.path}: does not cover the training images of the sample table, row by row"
-            )
+            raise GranularityError(f"{space.path}: does not cover the training images of the sample table, row by row")
         return torch.from_numpy(labels["label"].to_numpy().astype(np.int64)).to(self.device)
 
 
@@ -82,9 +76,7 @@ def augment(images: torch.Tensor, options: Augment, seed: int, step: int) -> tor
     count, _, height, width = images.shape
     crop = options.crop or height - 2 * options.pad
     offsets = torch.from_numpy(rng.integers(0, [height - crop + 1, width - crop + 1], size=(count, 2)))
-    mirror = (
-        torch.from_numpy(rng.random(count) < 0.5) if options.flip else torch.zeros(count, dtype=torch.bool)
-    )
+    mirror = torch.from_numpy(rng.random(count) < 0.5) if options.flip else torch.zeros(count, dtype=torch.bool)
     reach = torch.arange(crop)
     rows = offsets[:, :1] + reach
     columns = offsets[:, 1:] + torch.where(mirror[:, None], crop - 1 - reach, reach)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from granularity import artifacts
 from granularity.artifacts import Artifact
-from granularity.config import Device, Model, Recipe
+from granularity.config import Device, Recipe
 from granularity.device import torch_device
 from granularity.progress import track
 from granularity.runs import Run

@@ -40,6 +40,7 @@ def train(
         epochs=recipe.epochs,
         steps_per_epoch=batches.per_epoch,
         warmup_epochs=recipe.warmup_epochs,
+        seed=seed,
         checkpoint=checkpoint,
     )
 

@@ -21,7 +21,7 @@ def build(params: Model, channels: int, classes: int, seed: int) -> torch.nn.Mod
     """
     torch.manual_seed(seed)
     try:
-        model = timm.create_model(params.name, in_chans=channels, num_classes=classes, **(params.args or {}))
+        model = timm.create_model(params.name, in_chans=channels, num_classes=0, **(params.args or {}))
     except (RuntimeError, TypeError, ValueError) as error:
         raise GranularityError(f"model.name = {params.name}, model.args = {params.args}: {error}") from error
     if params.stem == "small":
@@ -31,6 +31,7 @@ def build(params: Model, channels: int, classes: int, seed: int) -> torch.nn.Mod
         model.conv1 = torch.nn.Conv2d(channels, model.bn1.num_features, 3, stride=1, padding=1, bias=False)
         torch.nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
         model.maxpool = torch.nn.Identity()
+    new_head(model, classes, seed + 2)  # last: random numbers drawn for the head would shift the backbone's
     return model.to(memory_format=torch.channels_last)
 
 
@@ -45,6 +46,4 @@ def optimizer(model: torch.nn.Module, recipe) -> torch.optim.Optimizer:
     common = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, "foreach": True}
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(model.parameters(), momentum=recipe.momentum, **common)
-    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer](
-        model.parameters(), **common
-    )
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer](model.parameters(), **common)

@@ -46,15 +46,10 @@ def run(
     """
     place = torch_device(device, threads)
     table, images = Artifact.open(samples, "samples"), Artifact.open(pixels, "pixels")
-    spaces = {
-        space.params["space"]: space
-        for space in (Artifact.open(path, "label_space") for path in label_spaces)
-    }
+    spaces = {space.params["space"]: space for space in (Artifact.open(path, "label_space") for path in label_spaces)}
     missing = sorted({run.space for run in runs} - set(spaces))
     if missing:
-        raise GranularityError(
-            f"pretrain: runs on the label spaces {missing}, but only {sorted(spaces)} are given"
-        )
+        raise GranularityError(f"pretrain: runs on the label spaces {missing}, but only {sorted(spaces)} are given")
     resolved = {
         "recipe": recipe.model_dump(),
         "model": model.model_dump(),
@@ -74,12 +69,9 @@ def run(
                 write_state(finished, *state)
             weights, notes = state
             backbone = f"backbones/{one.name}.safetensors"
-            about = {
-                "model": json.dumps(resolved["model"]),
-                "space": one.space,
-                "channels": str(data.channels),
-            }
-            out.tensors(backbone, tensors_of(weights), about)
+            about = {"model": resolved["model"], "space": one.space, "channels": data.channels}
+            # One entry only: safetensors writes several in an order that differs from process to process.
+            out.tensors(backbone, tensors_of(weights), {"granularity": json.dumps(about)})
             properties = space.json("properties.json")
             rows.append(
                 {
@@ -99,9 +91,7 @@ def run(
         out.summary["runs"] = len(runs)
 
 
-def _train(
-    one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, seed: int, work: Path
-) -> tuple:
+def _train(one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, seed: int, work: Path) -> tuple:
     classes = space.table("classes.parquet", ["label", "parent"])
     run_seed = seed_of(seed, "pretrain", one.pretrain_seed)
     network = build(model, data.channels, len(classes), run_seed).to(data.device)

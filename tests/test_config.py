@@ -1,0 +1,148 @@
+"""The configuration: closed, explained, and generated files that do not drift."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from granularity import config as cfg
+from granularity import plan
+from granularity.errors import GranularityError
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def in_repository(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def refused(values):
+    with pytest.raises(GranularityError) as error:
+        cfg.validate(values)
+    return str(error.value)
+
+
+def test_generated_files_have_not_drifted():
+    assert (ROOT / "config/config.yaml").read_text() == cfg.default_yaml(), "run: granularity config default"
+    assert (ROOT / "config/schema.json").read_text() == cfg.schema_json(), "run: granularity config schema"
+
+
+def test_the_commented_default_is_the_default():
+    assert cfg.load(ROOT / "config/config.yaml") == cfg.Config()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "config/experiments").glob("*.yaml")), ids=lambda file: file.name)
+def test_every_experiment_is_valid(file):
+    config = cfg.load(ROOT / "config/config.yaml", file)
+    assert all(plan.spaces(config, condition) for condition in config.conditions)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_conda_environments_have_the_same_pins(kind):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    environment = yaml.safe_load((ROOT / f"envs/{kind}.yaml").read_text())
+    pins = next(entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict))
+    assert pins == project["dependencies"] + project["optional-dependencies"][kind]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"clustr": {}}, ["clustr", "unknown key", "did you mean 'cluster'"]),
+        ({"cluster": {"iteratons": 3}}, ["cluster.iteratons = 3", "did you mean 'iterations'", "restarts"]),
+        ({"pretrain": {"augment": {"flp": True}}}, ["pretrain.augment.flp", "did you mean 'flip'"]),
+        ({"cluster": {"iterations": "ten"}}, ['cluster.iterations = "ten"', "valid integer"]),
+        ({"cluster": {"iterations": 0}}, ["cluster.iterations = 0", "greater than or equal to 1"]),
+        ({"label_spaces": {"kmeans": [301]}}, ["label_spaces.kmeans", "301 is more than the 300 training images"]),
+        ({"label_spaces": {"manual": ["species"]}}, ["label_spaces.manual", "species", "digit"]),
+        ({"conditions": [{"train_size": 300}, {"train_size": 300}]}, ["conditions", "twice"]),
+        ({"conditions": [{"train_size": 901}]}, ["train_size 901", "1797"]),
+        ({"conditions": [{"train_size": "many"}]}, ["conditions.0.train_size", '"many"']),
+        ({"pretrain": {"batch_size": 301}}, ["pretrain.batch_size", "301", "300 training images"]),
+        ({"samples": {"source": "folder"}}, ["samples.root", "needs the folder"]),
+        ({"samples": {"source": "folder", "root": "/no/such"}}, ["samples.root", "/no/such"]),
+        ({"samples": {"target": "species"}}, ["samples.target", "species"]),
+        ({"encoder": {"model": "ViT-L-14", "pretrained": None}}, ["encoder.pretrained", "open_clip tag"]),
+        ({"encoder": {"model": "hf-hub:a/b"}}, ["encoder.pretrained", "null"]),
+        ({"encoder": {"model": "gone.json"}}, ["encoder.model", "gone.json"]),
+        ({"encoder": {"captions": {"template": "no place"}}}, ["encoder.captions.template", "{}"]),
+        ({"pretrain": {"augment": {"crop": 40}}}, ["augment.crop", "40"]),
+        ({"name": "../evil"}, ["name", "../evil"]),
+        ({"name": "a b; rm"}, ["name"]),
+        ({"device": "gpu"}, ["device", "'auto', 'cpu' or 'cuda'"]),
+        ({"seeds": {"base": -1}}, ["seeds.base = -1"]),
+        ({"pretrain": {"lr": float("nan")}}, ["pretrain.lr"]),
+        ({"jobs": {"pretrain": "seed"}}, ["jobs.pretrain", "'run', 'space', 'family' or 'condition'"]),
+    ],
+)
+def test_mistakes_name_key_value_and_what_is_allowed(values, words):
+    message = refused(values)
+    for word in words:
+        assert word in message
+    assert "Traceback" not in message and "pydantic" not in message
+
+
+def test_every_mistake_is_named_at_once():
+    assert len(refused({"clustr": {}, "name": 3, "seeds": {"base": "x"}}).splitlines()) == 3
+
+
+def test_the_file_that_holds_the_mistake_is_named(tmp_path):
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("cluster: {iterations: 3}\n")
+    bad.write_text("cluster: {restarts: none}\n")
+    with pytest.raises(GranularityError, match=r"bad\.yaml: cluster\.restarts"):
+        cfg.load(good, bad)
+    bad.write_text("cluster: [3\n")
+    with pytest.raises(GranularityError, match=r"bad\.yaml: not readable as YAML"):
+        cfg.load(bad)
+    with pytest.raises(GranularityError, match="no such configuration file"):
+        cfg.load(tmp_path / "none.yaml")
+
+
+def test_later_files_win_key_by_key(tmp_path):
+    over = tmp_path / "over.yaml"
+    over.write_text("pretrain: {lr: 0.5}\nlabel_spaces: {kmeans: []}\n")
+    config = cfg.load(ROOT / "config/config.yaml", over)
+    assert (config.pretrain.lr, config.pretrain.epochs) == (0.5, 30)
+    assert config.label_spaces.kmeans == [] and config.label_spaces.random == [10, 30]
+
+
+def test_an_unknown_space_of_a_condition_is_refused():
+    config = cfg.validate({"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]})
+    with pytest.raises(GranularityError, match="kmeans-7"):
+        plan.spaces(config, config.conditions[0])
+
+
+def test_run_names_are_unique_and_parse_back():
+    from granularity.runs import Run
+
+    config = cfg.Config()
+    for condition in config.conditions:
+        runs = plan.pretrain_runs(config, condition) + plan.finetune_runs(config, condition)
+        assert len({run.id for run in runs}) == len({run.name for run in runs}) == len(runs)
+        assert [Run.parse(run.name) for run in runs] == runs
+    with pytest.raises(GranularityError, match="not the name of a run"):
+        Run.parse("nonsense")
+
+
+def test_every_arm_has_the_seeds_asked_for():
+    config = cfg.Config()
+    for condition in config.conditions:
+        finetunes = [run.space for run in plan.finetune_runs(config, condition)]
+        pretrains = [run.space for run in plan.pretrain_runs(config, condition)]
+        for space in plan.spaces(config, condition):
+            assert finetunes.count(space.name) == 12
+            assert pretrains.count(space.name) == (12 if space.name == plan.TARGET else 2)
+
+
+@pytest.mark.parametrize("level", ["run", "space", "family", "condition"])
+def test_jobs_hold_every_run_once(level):
+    config = cfg.validate({"jobs": {"pretrain": level, "finetune": level, "probe": level}})
+    condition = config.conditions[0]
+    for stage, expected in (
+        ("pretrain", plan.pretrain_runs(config, condition)),
+        ("finetune", plan.finetune_runs(config, condition)),
+    ):
+        held = [run for runs in plan.units(config, condition, stage).values() for run in runs]
+        assert sorted(run.name for run in held) == sorted(run.name for run in expected)

@@ -1,0 +1,235 @@
+"""The whole chain at its smallest, and what happens to it when somebody edits, kills or corrupts.
+
+Slow (about three minutes in all), because Snakemake and every stage run for real, in a copy of the checkout.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from granularity.artifacts import Artifact
+
+pytestmark = pytest.mark.workflow
+
+ROOT = Path(__file__).parents[1]
+SMOKE = ["--configfile", "config/experiments/smoke.yaml"]
+RESULTS = "results/smoke"
+CHAIN = f"{RESULTS}/train-60"
+
+
+class Checkout:
+    """A copy of the repository in which commands run with the copy's own code."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for name in ("Snakefile", "rules", "config", "profiles", "report", "envs", "workflow"):
+            source = ROOT / name
+            copy = shutil.copytree if source.is_dir() else shutil.copy
+            copy(source, folder / name)
+        bin_folder = str(Path(sys.executable).parent)
+        self.environment = os.environ | {
+            "PYTHONPATH": str(folder / "workflow"),
+            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        }
+
+    def start(self, *command, **environment):
+        return subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.environment | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *command, code=0):
+        process = self.start(*command)
+        output, _ = process.communicate(timeout=600)
+        assert process.returncode == code, output[-4000:]
+        return output
+
+    def snakemake(self, *arguments, code=0):
+        return self.run("snakemake", *arguments, code=code)
+
+    def command_of(self, target):
+        """The shell command that the workflow runs for a target, as `snakemake -np` prints it."""
+        output = self.snakemake("-np", "--force", target, *SMOKE)
+        return next(line.strip() for line in output.splitlines() if line.strip().startswith("granularity "))
+
+    def path(self, name):
+        return self.folder / name
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished smoke run."""
+    checkout = Checkout(tmp_path_factory.mktemp("checkout"))
+    checkout.snakemake(*SMOKE)
+    return checkout
+
+
+def planned(output):
+    """Rules with their numbers of jobs in a dry run."""
+    lines = output[output.index("Job stats:") :].splitlines()[3:]
+    table = (line.split() for line in lines[: lines.index("")] if line.strip())
+    return {name: int(count) for name, count in table if name != "total"}
+
+
+def test_it_ends_in_a_report_and_sound_artifacts(finished):
+    page = finished.path(f"{RESULTS}/report.html").read_text()
+    assert "<html" in page
+    assert "all sound" in finished.run("granularity", "verify", "results")
+
+
+def test_nothing_is_left_to_do(finished):
+    assert "Nothing to be done" in finished.snakemake("-n", *SMOKE)
+
+
+def test_every_named_target_exists(finished):
+    for target in ("samples", "embed", "cluster", "hierarchies", "pretrain", "finetune", "probe", "report"):
+        assert "Nothing to be done" in finished.snakemake("-n", target, *SMOKE), target
+
+
+def test_an_edit_to_clustering_makes_clusters_and_what_follows_again(finished):
+    file = finished.path("workflow/granularity/cluster.py")
+    original = file.read_text()
+    try:
+        file.write_text(original.replace('"""Stage `clusters`', '# a comment\n"""Stage `clusters`, said otherwise'))
+        assert "Nothing to be done" in finished.snakemake("-n", *SMOKE)
+        file.write_text(original.replace("niter=1,", "niter=2,"))
+        rules = planned(finished.snakemake("-n", *SMOKE))
+    finally:
+        file.write_text(original)
+    assert rules["make_clusters"] == 3  # whole-6, superclass-2 and superclass-3
+    assert rules["make_label_space"] == 3  # the two k-means spaces and the rebalanced one; no human or random one
+    assert {"make_pretraining", "make_finetuning", "make_probes", "make_report"} <= set(rules)
+    assert not {"make_samples", "make_pixels", "make_encoder", "make_embedding"} & set(rules)
+
+
+def test_a_mistake_in_the_configuration_stops_it_before_any_job(finished, tmp_path):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("cluster: {iteratons: 3}\n")
+    output = finished.snakemake(*SMOKE, "--configfile", "config/experiments/smoke.yaml", str(bad), code=1)
+    assert f"{bad}: cluster.iteratons = 3: unknown key; did you mean 'iterations'?" in output
+    assert "Traceback" not in output and "Select jobs" not in output
+
+
+def test_the_commands_of_rules_run_alone(finished):
+    for target in ("clusters/whole-6", "label_spaces/kmeans-6"):
+        before = Artifact.open(finished.path(f"{CHAIN}/{target}")).digest
+        command = finished.command_of(f"{CHAIN}/{target}/manifest.json")
+        finished.run("bash", "-c", command)
+        assert Artifact.open(finished.path(f"{CHAIN}/{target}")).digest == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "consumer"),
+    [
+        ("pixels", "pixels.npy", "pretrain/kmeans"),
+        ("embedding", "embedding.npy", "clusters/whole-6"),
+        ("label_spaces/kmeans-6", "labels.parquet", "pretrain/kmeans"),
+        ("encoder", "open_clip_model.safetensors", "embedding"),
+    ],
+)
+def test_a_flipped_byte_is_reported_by_verify_and_by_the_next_stage(finished, kind, file, consumer):
+    command = finished.command_of(f"{CHAIN}/{consumer}/manifest.json").split(" > ")[0]
+    damaged = finished.path(f"{CHAIN}/{kind}/{file}")
+    if file == "open_clip_model.safetensors":
+        assert damaged.stat().st_size > 2**20
+    original = damaged.read_bytes()
+    try:
+        damaged.write_bytes(original[:-3] + bytes([original[-3] ^ 4]) + original[-2:])
+        verdict = finished.run("granularity", "verify", "results", code=1)
+        output = finished.run("bash", "-c", command, code=1)
+    finally:
+        damaged.write_bytes(original)
+    assert f"{CHAIN}/{kind}/{file}: corrupt" in verdict
+    assert output.strip().splitlines()[-1].startswith("error: ") and f"{file}: corrupt" in output
+    assert "Traceback" not in output
+
+
+def kill_when(checkout, command, appears, **environment):
+    """Start a stage, and SIGKILL it and its children as soon as a file of the pattern appears."""
+    process = checkout.start(*command, **environment)
+    deadline = time.monotonic() + 120
+    while not list(checkout.folder.glob(appears)):
+        assert process.poll() is None, process.communicate()[0][-2000:]
+        assert time.monotonic() < deadline, f"no {appears}"
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.parametrize(
+    ("target", "appears", "more"),
+    [
+        ("pretrain/random", ".killed.work-*/*.running", ["--recipe", '{"batch_size": 20, "epochs": 40}']),
+        ("pretrain/random", ".killed.work-*/*.done", []),
+        ("finetune/random", ".killed.work-*/*.done", []),
+        ("embedding", ".killed.work-*/embedding.npy.*-*", ["--chunk", "64"]),
+        ("encoder", ".killed.work-*/encoder.safetensors", []),
+    ],
+    ids=["in-a-training", "between-trainings", "finetuning", "embedding", "encoder"],
+)
+def test_a_killed_stage_ends_in_the_same_digest(finished, target, appears, more):
+    words = shlex.split(finished.command_of(f"{CHAIN}/{target}/manifest.json").split(" > ")[0]) + more
+    place = words.index("--output") + 1
+    folder = str(Path(CHAIN, target).parent)
+    words[place] = f"{folder}/undisturbed"
+    finished.run(*words)
+    words[place] = f"{folder}/killed"
+    try:
+        kill_when(finished, words, f"{folder}/{appears}", GRANULARITY_CHECKPOINT_SECONDS="0")
+        assert not finished.path(f"{folder}/killed").exists()
+        finished.run(*words)
+        digests = {Artifact.open(finished.path(f"{folder}/{name}")).digest for name in ("undisturbed", "killed")}
+        assert len(digests) == 1
+    finally:
+        for name in ("undisturbed", "killed"):
+            shutil.rmtree(finished.path(f"{folder}/{name}"), ignore_errors=True)
+
+
+def test_a_killed_job_of_the_workflow_is_taken_up_again(finished):
+    folder = finished.path(f"{CHAIN}/finetune/manual")
+    before = Artifact.open(folder).digest
+    shutil.rmtree(folder)
+    process = finished.start("snakemake", "finetune", *SMOKE)
+    pattern = f"{CHAIN}/finetune/.manual.work-*/*.done"
+    deadline = time.monotonic() + 120
+    while not list(finished.folder.glob(pattern)):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    for found in subprocess.run(
+        ["pgrep", "-f", f"{CHAIN}/finetune/manual"], capture_output=True, text=True
+    ).stdout.split():
+        os.kill(int(found), signal.SIGKILL)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, output
+    assert not folder.exists() or not list(folder.iterdir())
+    finished.snakemake("finetune", *SMOKE)
+    assert Artifact.open(folder).digest == before
+
+
+def test_snakemakes_own_report(finished):
+    finished.snakemake("--report", "report.zip", *SMOKE)
+    assert finished.path("report.zip").stat().st_size > 10_000
+
+
+def test_inspect_follows_the_lineage_to_the_raw_images(finished):
+    text = finished.run("granularity", "inspect", f"{CHAIN}/finetune/kmeans")
+    for word in ("pretrain/kmeans", "label_spaces/kmeans-6", "clusters/whole-6", "embedding", "raw images: digits"):
+        assert word in text
+    assert json.loads(finished.run("granularity", "inspect", "--json", CHAIN))[0]["digest"]
+
+
+def test_snakemake_lint_and_format_are_clean(finished):
+    assert "good shape" in finished.snakemake("--lint")
+    finished.run("snakefmt", "--check", "Snakefile", "rules")
