@@ -1,6 +1,7 @@
 # Configuration checked once, and the few helpers that rules need. Paths come from granularity.plan alone.
 import json
 import os
+import shlex
 import sys
 
 from snakemake.exceptions import WorkflowError
@@ -28,23 +29,22 @@ ROOT = plan.root(CONFIG)
 GPU = int(CONFIG.device == "cuda")
 ENV = "../envs/gpu.yaml" if GPU else "../envs/cpu.yaml"
 SEED = CONFIG.seeds.base
-os.environ.setdefault(
-    "GRANULARITY_COMMAND", " ".join(["snakemake", *sys.argv[1:]])
-)  # for the report's record
+# for the report's record of how it was made
+os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
 
 
 wildcard_constraints:
-    condition="train-[^/]+",
-    clustering="(whole|superclass)-[0-9]+",
-    space="[^/]+",
-    unit="[^/]+",
+    condition="train-[^/]*",
+    clustering="(whole|superclass)-[0-9]*",
+    space="[^/]*",
+    unit="[^/]*",
 
 
 def manifest(kind, **values):
     """The manifest of an artifact, which stands for all of it; wildcards not given stay open."""
     pattern = f"{plan.PATHS[kind]}/manifest.json".replace("{root}", ROOT)
     for name, value in values.items():
-        pattern = pattern.replace("{" + name + "}", value)
+        pattern = pattern.replace(f"{{{name}}}", value)
     return pattern
 
 

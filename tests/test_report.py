@@ -164,12 +164,35 @@ def test_a_difference_that_only_chance_explains_is_not_sold():
             "low": [np.nan, -0.9, -0.4],
             "high": [np.nan, -0.1, 0.6],
             "p": [np.nan, 0.04, 0.6],
+            "backbone_high": [np.nan, 0.1, 0.9],
             "outcome": ["baseline", "better_unadjusted", "overlap"],
         }
     )
     said = words.headline(table)
     assert said.startswith("Not established: manual-fine") and "all 2 comparisons" in said
     assert words.tally(table)[1][0] == ("human labels", ["1 not told apart"])
+
+
+def test_few_backbones_and_lucky_random_labels_are_told():
+    table = pd.DataFrame(
+        {
+            "condition": "c",
+            "label": "10 training images",
+            "space": ["target", "manual-fine", "kmeans-9", "random-9"],
+            "series": ["manual", "manual", "kmeans", "random"],
+            "role": ["baseline", "arm", "arm", "arm"],
+            "granularity": [3, 9, 9, 9],
+            "high": [np.nan, -0.5, -0.3, -0.1],
+            "backbone_high": [np.nan, -0.2, 0.4, 0.5],
+            "p": [np.nan, 1e-4, 1e-3, 0.04],
+            "outcome": ["baseline", "better", "better", "better_unadjusted"],
+        }
+    )
+    said = words.headline(table)
+    assert said.startswith("Yes, for some labels: manual-fine (10 training images) ended")
+    assert "Less surely so: kmeans-9" in said
+    assert "Labels that mean nothing were below the baseline too, random-9" in said
+    assert words.headline(table.assign(backbone_high=np.nan)).startswith("Perhaps: manual-fine and kmeans-9")
 
 
 def test_runs_without_spread_are_no_answer(monkeypatch, tmp_path):

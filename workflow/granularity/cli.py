@@ -76,8 +76,7 @@ def encoder(
     samples: SamplesIn,
     params: Params = "{}",
     seed: Seed = 0,
-    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
-DeviceOption = "auto",
+    device: DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Train a small CLIP model on captions of the training split (where no published weights are named)."""
@@ -92,8 +91,7 @@ def embed(
     samples: SamplesIn,
     encoder: Annotated[Path | None, typer.Option(help="Artifact of stage encoder, if it was trained here.")] = None,
     params: Params = "{}",
-    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
-DeviceOption = "auto",
+    device: DeviceOption = "auto",
     threads: Threads = 1,
     chunk: Chunk = 1024,
 ) -> None:
@@ -111,8 +109,7 @@ def cluster(
     clustering: Annotated[str, typer.Option(help="whole-K, or superclass-C.", show_default=False)],
     params: Params = "{}",
     seed: Seed = 0,
-    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
-DeviceOption = "auto",
+    device: DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Cluster the training images with FAISS k-means."""
@@ -147,8 +144,7 @@ def pretrain(
     recipe: Annotated[str, typer.Option(help="The recipe, as JSON.")] = "{}",
     model: Annotated[str, typer.Option(help="The network, as JSON.")] = "{}",
     seed: Seed = 0,
-    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
-DeviceOption = "auto",
+    device: DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Pretrain networks on label spaces."""
@@ -177,8 +173,7 @@ def finetune(
     runs: Runs,
     recipe: Annotated[str, typer.Option(help="The recipe, as JSON.")] = "{}",
     seed: Seed = 0,
-    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
-DeviceOption = "auto",
+    device: DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Finetune pretrained networks on the target."""
@@ -199,8 +194,7 @@ def probe(
     params: Params = "{}",
     augment: Annotated[str, typer.Option(help="The pretraining's augmentation, as JSON.")] = "{}",
     seed: Seed = 0,
-    device: Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
-DeviceOption = "auto",
+    device: DeviceOption = "auto",
     threads: Threads = 1,
 ) -> None:
     """Probe frozen backbones: logistic regression and nearest neighbours."""

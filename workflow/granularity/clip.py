@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 from collections.abc import Callable
@@ -33,6 +34,7 @@ def architecture(model: str) -> str:
     if model.endswith(".json"):
         name = Path(model).stem
         try:
+            json.loads(Path(model).read_text(encoding="utf-8"))  # open_clip would remember an unreadable one
             open_clip.add_model_config(Path(model))
         except (OSError, ValueError) as error:
             raise GranularityError(f"{model}: not an open_clip model configuration ({error})") from None
@@ -52,23 +54,24 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[
         GranularityError: an unknown name, unreadable weights, or a hub model that is neither cached nor reachable.
     """
     if trained is not None:
-        name, pretrained = f"local-dir:{trained}", None
+        name, pretrained, hub = f"local-dir:{trained}", None, False
     else:
         name, pretrained = architecture(encoder.model), encoder.pretrained
+        hub = name.startswith("hf-hub:")
         if pretrained is not None and not Path(pretrained).is_file():
             tags = open_clip.list_pretrained_tags_by_model(name)
             if pretrained not in tags:
                 known = tags or "none: not an open_clip architecture with published weights"
                 raise GranularityError(f"encoder.pretrained = {pretrained}: no file, and not a tag of {name} ({known})")
-            _offline_if_unreachable()
-        elif name.startswith("hf-hub:"):
-            _offline_if_unreachable()
+            hub = True
+    if hub:
+        _offline_if_unreachable()
     try:
         model, _, transform = open_clip.create_model_and_transforms(
             name, pretrained=pretrained, device=device, require_pretrained=True
         )
     except Exception as error:
-        if os.environ.get("HF_HUB_OFFLINE") == "1":
+        if hub and os.environ.get("HF_HUB_OFFLINE") == "1":
             raise GranularityError(
                 f"encoder = {name} {pretrained or ''}: its weights are not in the local cache and the hub cannot be "
                 "reached (HF_HUB_OFFLINE=1); run once with a network, or name a local file or local-dir:"

@@ -7,6 +7,7 @@ the sample table, superclass by superclass, so the same partition always has the
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import faiss
@@ -46,6 +47,8 @@ def run(
     Raises:
         GranularityError: more clusters than images, or a GPU was asked for and FAISS sees none.
     """
+    if not re.fullmatch(r"(whole|superclass)-[1-9]\d*", clustering):
+        raise GranularityError(f"clustering = {clustering}: must be whole-K or superclass-C")
     scope, count = clustering.rsplit("-", 1)
     clusters = int(count)
     gpus = faiss_gpus(device)

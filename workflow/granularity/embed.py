@@ -42,8 +42,9 @@ def run(
     if encoder is not None:
         inputs["encoder"] = Artifact.open(encoder, "encoder")
     resolved = {"model": params.model, "pretrained": params.pretrained, "batch_size": params.batch_size}
+    model, transform = clip.load(params, inputs["encoder"].path if encoder is not None else None, place)
+    resolved["weights_sha256"] = clip.weights_digest(model)  # a path does not say what lies there today
     with artifacts.create(output, "embedding", "granularity.embed", inputs, resolved, resumable=True) as out:
-        model, transform = clip.load(params, inputs["encoder"].path if encoder is not None else None, place)
         images = Images(inputs["samples"])
         size = params.batch_size
 
@@ -65,4 +66,4 @@ def run(
 
         with ThreadPoolExecutor(threads) as pool:
             array = write_rows(out, "embedding.npy", len(images), embed, -(-chunk // size) * size, "embedding")
-        out.summary |= {"dimension": array.shape[1], "weights_sha256": clip.weights_digest(model)}
+        out.summary["dimension"] = array.shape[1]

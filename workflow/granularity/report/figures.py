@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from granularity.report.drawing import INK, PAPER, RC, STYLES, nothing, panels, shorten, svg
 from granularity.report.tables import SERIES, Condition
 
+STEPS = [1, 2, 2.5, 5, 10]  # of ticks
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (2, 1))]
 
 
@@ -117,7 +118,7 @@ def differences(results: pd.DataFrame) -> str:
         axis.set_ylim(len(table) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
         axis.set_title(table["label"].iloc[0])
-        axis.xaxis.set_major_locator(MaxNLocator(6))
+        axis.xaxis.set_major_locator(MaxNLocator(6, steps=STEPS))
         axis.grid(axis="x")
     axes[-1, 0].set_xlabel("Difference from the baseline (percentage points)")
     style = {"color": INK, "marker": "o", "linestyle": "", "markersize": 5.5}
@@ -161,7 +162,7 @@ def probe(table: pd.DataFrame, ranks: list[str]) -> str:
             axis.set_yticks(range(len(named)), [_row_name(r) for r in named.itertuples()], parse_math=False)
             axis.set_ylim(len(named) - 0.4, -0.6)
             axis.tick_params(axis="y", length=0)
-            axis.xaxis.set_major_locator(MaxNLocator(5))
+            axis.xaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
             axis.grid(axis="x")
             if name == conditions[-1]:
                 axis.set_xlabel(f"Error on “{shorten(rank, 20)}” (%)", parse_math=False)

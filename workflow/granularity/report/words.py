@@ -38,35 +38,48 @@ def headline(results: pd.DataFrame) -> str:
             "Not answered: no label space finer than the target has runs with a measurable spread, so nothing "
             "can be told from chance. Raise seeds.pretrain and seeds.finetune."
         )
-    compared = f"all {count(int(results['p'].notna().sum()), 'comparison')} made"
-    better, maybe = arms[arms["outcome"] == "better"], arms[arms["outcome"] == "better_unadjusted"]
+    better = arms[arms["outcome"] == "better"]
+    said = _gain(better, arms[arms["outcome"] == "better_unadjusted"], int(results["p"].notna().sum()))
+    lucky = arms[arms["series"].isin(["random", "instance"]) & (arms["high"] < 0)]
+    if len(better) and len(lucky):
+        said.append(
+            f"Labels that mean nothing were below the baseline too, {_by_condition(lucky)}: what the labels mean is "
+            "not, or not alone, the reason."
+        )
     worse = arms[arms["outcome"] == "worse"]
-    if len(better):
-        text = (
-            f"Yes, for some labels: {_by_condition(better)} ended with a lower validation error than retraining "
-            f"on the target labels, also after adjustment for {compared}. {_over_backbones(better)}"
-        )
-    elif len(maybe):
-        text = (
-            f"Not established: {_by_condition(maybe)} ended with a lower error than retraining on the target "
-            f"labels, but no such difference stands after adjustment for {compared}."
-        )
-    else:
-        text = (
-            "No sign of it: no finer label space ended with an error below that of retraining on the target "
-            "labels by more than chance explains."
-        )
     if len(worse):
-        text += f" It hurt with {_by_condition(worse)}."
-    return text
+        said.append(f"It hurt with {_by_condition(worse)}.")
+    return " ".join(said)
 
 
-def _over_backbones(rows: pd.DataFrame) -> str:
-    tested = rows[rows["backbone_low"].notna()]
-    if tested.empty:
-        return "But a single backbone stands behind each, and another might show otherwise."
-    kept = int((tested["backbone_high"] < 0).sum())
-    return f"Counting each backbone once, before any adjustment, this stands for {kept} of the {len(rows)}."
+def _gain(better: pd.DataFrame, maybe: pd.DataFrame, number: int) -> list[str]:
+    """Sentences on the arms below the baseline: those that are so by every count, and those that are not."""
+    compared = f"adjustment for all {count(number, 'comparison')} made"
+    sure = better[better["backbone_high"] < 0]
+    unsure = better.drop(sure.index)
+    said = []
+    if len(sure):
+        said.append(
+            f"Yes, for some labels: {_by_condition(sure)} ended with a lower validation error than retraining on the "
+            f"target labels. This stands after {compared}, and when each backbone counts once."
+        )
+    if len(unsure):
+        said.append(
+            f"{'Less surely so' if len(sure) else 'Perhaps'}: {_by_condition(unsure)} ended lower over runs, after "
+            f"{compared if not len(sure) else 'adjustment'}, but not when each backbone counts once; the backbones are "
+            "few, and it may be their luck."
+        )
+    if better.empty and len(maybe):
+        said.append(
+            f"Not established: {_by_condition(maybe)} ended with a lower error than retraining on the target labels, "
+            f"but no such difference stands after {compared}."
+        )
+    if better.empty and maybe.empty:
+        said.append(
+            "No sign of it: no finer label space ended with an error below that of retraining on the target labels by "
+            "more than chance explains."
+        )
+    return said
 
 
 def _by_condition(rows: pd.DataFrame) -> str:
