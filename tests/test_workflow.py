@@ -231,5 +231,5 @@ def test_inspect_follows_the_lineage_to_the_raw_images(finished):
 
 
 def test_snakemake_lint_and_format_are_clean(finished):
-    assert "good shape" in finished.snakemake("--lint")
+    assert "good condition" in finished.snakemake("--lint")
     finished.run("snakefmt", "--check", "Snakefile", "rules")

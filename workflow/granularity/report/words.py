@@ -175,7 +175,8 @@ def _comparisons(results: pd.DataFrame) -> str:
     return (
         f"{count(number, 'comparison')} with the retraining baseline {'was' if number == 1 else 'were'} made. At "
         "the 95 % level about one in twenty finds a difference where there is none "
-        f"(here {number / 20:.1f}), so verdicts use p-values adjusted by Holm's method over all of them."
+        f"(here {number / 20:.1f}), so verdicts use p-values adjusted by Holm's method over all of them. Only what "
+        "this configuration holds is counted: label spaces and training-set sizes tried and then dropped are not."
     )
 
 

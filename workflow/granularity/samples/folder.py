@@ -33,8 +33,8 @@ def read(params: Samples) -> tuple[pd.DataFrame, None]:
                 f"{file}: lies {len(parts) - 1} folders below samples.root, but samples.ranks {params.ranks}"
                 f"{' and the split' if has_splits else ''} ask for {depth}"
             )
-        if not str(file).isprintable():  # surrogates, above all, which stand for bytes that are not UTF-8
-            raise GranularityError(f"{str(file)!r}: its name is not readable text (UTF-8); rename it")
+        if any("\ud800" <= character <= "\udfff" for character in str(file)):  # Python's stand-ins for such bytes
+            raise GranularityError(f"{str(file)!r}: its name is not UTF-8; rename it")
         if has_splits and parts[0] not in ("train", "val"):
             raise GranularityError(f"{file}: is in neither 'train' nor 'val' of {params.root}")
         rows.append(

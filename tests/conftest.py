@@ -1,0 +1,85 @@
+"""Small artifacts that the tests of the stages share; each takes well under a second to make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from granularity import artifacts, config, pixels, state
+from granularity.artifacts import Artifact
+from granularity.samples import stage as samples
+
+
+@pytest.fixture
+def checkpoint_always(monkeypatch):
+    """Save the state of long work after every step, so that a kill anywhere has something to resume from."""
+    monkeypatch.setattr(state, "CHECKPOINT_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory) -> Path:
+    """A sample table of 120 training and 60 validation digits."""
+    folder = tmp_path_factory.mktemp("digits") / "samples"
+    samples.run(config.Samples(validation=60), config.Condition(train_size=120), 0, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def digits_pixels(digits) -> Path:
+    folder = digits.parent / "pixels"
+    pixels.run(config.Pixels(), digits, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_samples():
+    """Write a sample table with labels of your own choosing: make_samples(folder, split, {rank: names})."""
+
+    def make(folder: Path, split: list[str], ranks: dict[str, list[str]], target: str, **over) -> Path:
+        frame = pd.DataFrame({"sample_id": [f"image {i}" for i in range(len(split))], "split": split, **ranks})
+        frame = frame.assign(**over.pop("columns", {}))
+        params = {"target": target, "ranks": list(ranks), "root": None, **over}
+        with artifacts.create(folder, "samples", "granularity.samples.stage", {}, params) as out:
+            out.table("samples.parquet", frame)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_array():
+    """Write pixels or an embedding of your own choosing: make_array(folder, kind, samples, values)."""
+
+    def make(folder: Path, kind: str, of: Path, values: np.ndarray) -> Path:
+        module = {"pixels": "granularity.pixels", "embedding": "granularity.embed"}[kind]
+        with artifacts.create(folder, kind, module, {"samples": Artifact.open(of)}, {}) as out:
+            out.array(f"{kind}.npy", values)
+        return folder
+
+    return make
+
+
+class Killed(Exception):
+    """What the tests raise in the midst of long work: no part of the code may swallow it."""
+
+
+@pytest.fixture
+def kill_at(monkeypatch):
+    """Make the n-th call of a function raise; returns the list that grows by one entry a call, its arguments."""
+
+    def patch(owner, name: str, n: int | None) -> list[tuple]:
+        original, calls = getattr(owner, name), []
+
+        def counted(*args, **kwargs):
+            calls.append(args)
+            if len(calls) == n:
+                raise Killed
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, counted)
+        return calls
+
+    patch.Killed = Killed
+    return patch

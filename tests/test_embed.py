@@ -1,0 +1,298 @@
+"""The encoder trained here and the embedding: unit rows, the same bytes however they are made, and clear refusals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from granularity import clip, config, embed, encoder
+from granularity.artifacts import Artifact, hash_file
+from granularity.errors import GranularityError
+from granularity.samples import stage as samples
+from granularity.samples.images import Images
+from safetensors.torch import load_file, save_file
+
+TINY = str(Path(__file__).parents[1] / "config" / "encoders" / "digits-tiny.json")
+
+
+def options(model: str = TINY, pretrained: str | None = "captions", **captions) -> config.Encoder:
+    captions = {"epochs": 1, "batch_size": 10, **captions}
+    return config.Encoder(model=model, pretrained=pretrained, captions=captions, batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    """40 training and 20 validation digits."""
+    folder = tmp_path_factory.mktemp("embed") / "samples"
+    samples.run(config.Samples(validation=20), config.Condition(train_size=40), 0, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(table) -> Path:
+    encoder.run(options(), 0, table, table.parent / "encoder", "cpu")
+    return table.parent / "encoder"
+
+
+@pytest.fixture(scope="module")
+def embedding(table, trained) -> Path:
+    embed.run(options(), table, trained, table.parent / "embedding", "cpu")
+    return table.parent / "embedding"
+
+
+def vectors_of(folder: Path) -> np.ndarray:
+    return Artifact.open(folder, "embedding").array("embedding.npy")
+
+
+def digest(folder: Path) -> str:
+    return Artifact.open(folder).digest
+
+
+# ---------------------------------------------------------------- the embedding
+
+
+def test_rows_have_unit_length(embedding):
+    vectors = vectors_of(embedding)
+    assert (vectors.shape, vectors.dtype) == ((60, 32), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(vectors.astype(np.float64), axis=1), 1, atol=1e-6)
+    assert len(np.unique(vectors.round(4), axis=0)) > 50  # and they are not all one vector
+
+
+@pytest.mark.parametrize(("threads", "chunk"), [(1, 1), (2, 1), (2, 3), (1, 100)])
+def test_bytes_do_not_depend_on_threads_or_chunks(tmp_path, table, trained, embedding, threads, chunk):
+    embed.run(options(), table, trained, tmp_path / "again", "cpu", threads, chunk)
+    assert digest(tmp_path / "again") == digest(embedding)
+
+
+def test_an_embedding_does_not_depend_on_its_neighbours(tmp_path, table, trained, embedding, make_samples):
+    frame = Artifact.open(table).table("samples.parquet")
+    some = frame.iloc[[41, 7, 30, 2, 59]]
+    ranks = {rank: some[rank].tolist() for rank in ("loops", "digit")}
+    columns = {name: some[name].to_numpy() for name in ("sample_id", "file", "row", "sha256")}
+    few = make_samples(
+        tmp_path / "few", some["split"].tolist(), ranks, "loops", root=str(table.resolve()), columns=columns
+    )
+    embed.run(options(), few, trained, tmp_path / "embedding", "cpu")
+    np.testing.assert_array_equal(vectors_of(tmp_path / "embedding"), vectors_of(embedding)[some.index])
+
+
+def test_embedding_resumes_where_it_was_killed(tmp_path, table, trained, embedding, kill_at):
+    kill_at(Images, "load", 30)
+    with pytest.raises(kill_at.Killed):
+        embed.run(options(), table, trained, tmp_path / "again", "cpu", chunk=1)
+    assert not (tmp_path / "again").exists()
+    calls = kill_at(Images, "load", None)
+    embed.run(options(), table, trained, tmp_path / "again", "cpu", chunk=1)
+    assert sorted(index for _, index in calls) == list(range(24, 60))  # three batches of eight were finished
+    assert digest(tmp_path / "again") == digest(embedding)
+
+
+def test_another_checkpoint_at_the_same_path_starts_clean(tmp_path, table, trained, kill_at, monkeypatch):
+    weights = load_file(trained / clip.WEIGHTS)
+    file = tmp_path / "weights.safetensors"
+    save_file(weights, file)
+    kill_at(Images, "load", 30)
+    with pytest.raises(kill_at.Killed):
+        embed.run(options(pretrained=str(file)), table, None, tmp_path / "embedding", "cpu", chunk=1)
+    monkeypatch.undo()
+    save_file({name: value * 1.5 for name, value in weights.items()}, file)
+    embed.run(options(pretrained=str(file)), table, None, tmp_path / "embedding", "cpu", chunk=1)
+    embed.run(options(pretrained=str(file)), table, None, tmp_path / "clean", "cpu", chunk=1)
+    assert digest(tmp_path / "embedding") == digest(tmp_path / "clean")
+
+
+def test_a_checkpoint_file_or_a_local_folder_is_the_same_encoder(tmp_path, table, trained, embedding):
+    file = options(pretrained=str(trained / clip.WEIGHTS))
+    folder = options(model=f"local-dir:{trained}", pretrained=None)
+    for number, params in enumerate((file, folder)):
+        embed.run(params, table, None, tmp_path / str(number), "cpu")
+        assert digest(tmp_path / str(number)) == digest(embedding)
+
+
+def test_a_non_finite_embedding_names_the_image(tmp_path, table, trained):
+    weights = load_file(trained / clip.WEIGHTS)
+    weights["visual.proj"][0, 0] = float("nan")
+    save_file(weights, tmp_path / "nan.safetensors")
+    first = Artifact.open(table).table("samples.parquet")["sample_id"][0]
+    with pytest.raises(GranularityError, match=f"the embedding of {first} is not finite"):
+        embed.run(options(pretrained=str(tmp_path / "nan.safetensors")), table, None, tmp_path / "out", "cpu")
+
+
+# ---------------------------------------------------------------- what cannot be loaded
+
+
+def refused(params: config.Encoder, table: Path, stage=None) -> str:
+    """The message of the one clear error; what open_clip says about other things is left out."""
+    with pytest.raises(GranularityError) as caught:
+        (stage or (lambda: embed.run(params, table, None, table.parent / "refused", "cpu")))()
+    assert not (table.parent / "refused").exists()
+    return str(caught.value)
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """A hub at an address where nobody listens, and an empty cache."""
+    from huggingface_hub import constants
+
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")  # so that what the code sets is undone afterwards
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return constants
+
+
+@pytest.mark.parametrize("offline", [True, False], ids=["HF_HUB_OFFLINE=1", "unreachable"])
+@pytest.mark.parametrize(
+    ("model", "pretrained"), [("hf-hub:nobody/no-such-model", None), ("RN50", "openai"), ("ViT-B-32", "laion2b_e16")]
+)
+def test_a_hub_that_cannot_be_reached_is_a_quick_clear_error(
+    hub, monkeypatch, tmp_path, table, offline, model, pretrained
+):
+    if offline:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        monkeypatch.setattr(hub, "HF_HUB_OFFLINE", True)
+    started = time.monotonic()
+    message = refused(options(model, pretrained), table)
+    assert time.monotonic() - started < 20
+    assert model in message
+    assert "not in the local cache and the hub cannot be reached" in message
+    assert "local-dir:" in message  # and what to do about it
+
+
+def test_an_unknown_tag_lists_the_known_ones(table):
+    message = refused(options("RN50", "laion9b"), table)
+    assert "laion9b" in message
+    assert all(tag in message for tag in ("openai", "yfcc15m", "cc12m"))
+
+
+def test_a_configuration_file_has_no_tags(table):
+    assert "no file, and not a tag of digits-tiny" in refused(options(TINY, "openai"), table)
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_a_broken_local_checkpoint_is_not_blamed_on_the_network(hub, monkeypatch, tmp_path, table, offline):
+    if offline:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "broken.safetensors").write_bytes(b"not weights at all")
+    message = refused(options(TINY, str(tmp_path / "broken.safetensors")), table)
+    assert "broken.safetensors: open_clip cannot load it" in message
+    assert "network" not in message
+
+
+def test_weights_of_another_architecture_are_refused(tmp_path, table, trained):
+    other = json.loads(Path(TINY).read_text())
+    other["vision_cfg"]["width"] = 48
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    message = refused(options(str(tmp_path / "other.json"), str(trained / clip.WEIGHTS)), table)
+    assert "open_clip cannot load it" in message
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"embed_dim": 8}'])
+def test_a_broken_model_configuration_is_refused(tmp_path, table, text):
+    file = tmp_path / f"broken-{len(text)}.json"
+    file.write_text(text)
+    for stage in (
+        lambda: embed.run(options(str(file), TINY), table, None, table.parent / "refused", "cpu"),
+        lambda: encoder.run(options(str(file)), 0, table, table.parent / "refused", "cpu"),
+    ):
+        assert str(file) in refused(None, table, stage)
+    clip.architecture(TINY)  # and it does not spoil what is loaded after it
+
+
+def test_an_unknown_architecture_is_refused(table):
+    stage = lambda: encoder.run(options("ViT-Q-99"), 0, table, table.parent / "refused", "cpu")  # noqa: E731
+    assert "ViT-Q-99" in refused(None, table, stage)
+
+
+# ---------------------------------------------------------------- the encoder trained here
+
+
+@pytest.mark.parametrize(
+    ("granularity", "rank", "captions"),
+    [
+        ("coarse", "loops", ["no closed loop", "one closed loop", "two closed loops"]),
+        ("fine", "digit", ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two", "zero"]),
+    ],
+)
+def test_captions_name_the_rank_asked_for(tmp_path, table, monkeypatch, granularity, rank, captions):
+    seen = []
+    original = encoder.open_clip.get_tokenizer
+
+    def spy(name):
+        tokenizer = original(name)
+        return lambda texts: seen.append(list(texts)) or tokenizer(texts)
+
+    monkeypatch.setattr(encoder.open_clip, "get_tokenizer", spy)
+    encoder.run(options(granularity=granularity, template="<{}>"), 0, table, tmp_path / "encoder", "cpu")
+    summary = Artifact.open(tmp_path / "encoder", "encoder").summary
+    assert summary["caption_rank"] == rank
+    assert summary["captions"] == [f"<{name}>" for name in captions]
+    assert seen == [[f"<{name}>" for name in Artifact.open(table).table("samples.parquet")[rank]]]
+
+
+def test_training_lowers_the_contrastive_loss(tmp_path, table):
+    encoder.run(options(epochs=20, lr=0.01), 0, table, tmp_path / "encoder", "cpu")
+    history = Artifact.open(tmp_path / "encoder").table("history.parquet")
+    assert history["epoch"].tolist() == list(range(1, 21))
+    assert history["train_loss"].iloc[-1] < history["train_loss"].iloc[0] - 0.2
+    assert np.isfinite(history["val_loss"]).all()
+
+
+def test_validation_captions_do_not_reach_the_weights(tmp_path, table, trained, make_samples):
+    frame = Artifact.open(table).table("samples.parquet")
+    wrong = frame["digit"].where(frame["split"] == "train", "nonsense")
+    columns = {name: frame[name].to_numpy() for name in ("sample_id", "file", "row", "sha256")}
+    ranks = {"loops": frame["loops"].tolist(), "digit": wrong.tolist()}
+    other = make_samples(
+        tmp_path / "other", frame["split"].tolist(), ranks, "loops", root=str(table.resolve()), columns=columns
+    )
+    encoder.run(options(), 0, other, tmp_path / "encoder", "cpu")
+    assert hash_file(tmp_path / "encoder" / clip.WEIGHTS) == hash_file(trained / clip.WEIGHTS)
+    losses = [
+        Artifact.open(folder).table("history.parquet")["val_loss"][0] for folder in (tmp_path / "encoder", trained)
+    ]
+    assert losses[0] != losses[1]
+
+
+def test_an_encoder_depends_on_its_seed_alone(tmp_path, table, trained):
+    for seed in (0, 1):
+        encoder.run(options(), seed, table, tmp_path / str(seed), "cpu")
+    assert digest(tmp_path / "0") == digest(trained)
+    assert digest(tmp_path / "1") != digest(trained)
+
+
+@pytest.mark.parametrize("step", [2, 6])
+def test_encoder_training_resumes_to_the_same_bytes(tmp_path, table, kill_at, checkpoint_always, step):
+    """Killed in its first or second epoch of four steps; also with the random patches of a larger model's training."""
+    architecture = json.loads(Path(TINY).read_text())
+    architecture["vision_cfg"]["patch_dropout"] = 0.5
+    (tmp_path / "dropping.json").write_text(json.dumps(architecture))
+    params = options(str(tmp_path / "dropping.json"), epochs=2)
+    encoder.run(params, 0, table, tmp_path / "undisturbed", "cpu")
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        original, count = encoder.open_clip.ClipLoss.forward, []
+
+        def forward(self, *args, **kwargs):
+            count.append(None)
+            if len(count) == step + (step > 4) * 2:  # two validation batches after the first epoch
+                raise kill_at.Killed
+            return original(self, *args, **kwargs)
+
+        patch.setattr(encoder.open_clip.ClipLoss, "forward", forward)
+        with pytest.raises(kill_at.Killed):
+            encoder.run(params, 0, table, tmp_path / "resumed", "cpu")
+    encoder.run(params, 0, table, tmp_path / "resumed", "cpu")
+    assert digest(tmp_path / "resumed") == digest(tmp_path / "undisturbed")
+
+
+def test_more_pairs_a_step_than_images_is_refused(tmp_path, table):
+    with pytest.raises(GranularityError, match="batch_size = 41: there are only 40 training images"):
+        encoder.run(options(batch_size=41), 0, table, tmp_path / "encoder", "cpu")
