@@ -53,6 +53,15 @@ def files(kind):
     return [manifest(kind).replace("manifest.json", name) for name in plan.FILES[kind]]
 
 
+def captioned(folder, suffix, captions):
+    """Files of the report with the captions that Snakemake's own report shows."""
+    place = manifest("report").replace("manifest.json", folder)
+    return [
+        (f"{place}/{name}.{suffix}", f"../report/captions/{caption}.rst")
+        for name, caption in captions.items()
+    ]
+
+
 def record(folder, kind):
     """A log or benchmark file beside the results, named like the artifact."""
     tail = plan.PATHS[kind].removeprefix("{root}/")

@@ -9,6 +9,7 @@ rule make_report:
         every("pretrain"),
         every("finetune"),
         every("probe"),
+        published="config/published/granularity_t5.csv",
     output:
         manifest=manifest("report"),
         files=files("report"),

@@ -240,8 +240,8 @@ class Config(Section):
         ],
         min_length=1,
         description="Training-set sizes, each a chain of its own from the samples on. 300 is the default because "
-        "that is where a trial saw differences; with 900 every arm was within noise. The report shows both, 900 with one "
-        "human, one random and one clustered label space: with all of them the run would take too long.",
+        "that is where a trial saw differences; with 900 every arm was within noise. Both are shown: 900 with one "
+        "human, one random and one clustered label space, as all of them would take too long.",
     )
     encoder: Encoder = Encoder()
     cluster: Cluster = Cluster()

@@ -44,6 +44,15 @@ FILES = {
     "probe": ["runs.parquet"],
     "report": ["report.html"],
 }
+# The report's figures (.svg) and tables (.csv and .parquet) -> their captions in report/captions/
+FIGURES = {
+    "granularity_curve": "granularity_curve",
+    "differences": "differences",
+    "probe": "probe_figure",
+    "class_sizes": "class_sizes",
+    "montage": "montage",
+}
+TABLES = {name: name for name in ("results", "probe", "properties", "cost")}
 # kind -> the module whose import closure makes it
 MODULES = {
     "samples": "granularity.samples.stage",

@@ -1,0 +1,229 @@
+"""k-means: as good as scikit-learn's, on all points, numbered one way, and the same bytes however it was run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+from granularity import cluster
+from granularity.artifacts import Artifact
+from granularity.config import Cluster
+from granularity.errors import GranularityError
+from granularity.seeds import seed_of
+from sklearn.cluster import KMeans
+
+
+def blobs(points: int, centres: int, dimensions: int = 8, spread: float = 0.6, seed: int = 0) -> np.ndarray:
+    """Overlapping heaps of points on the unit sphere."""
+    rng = np.random.default_rng(seed)
+    means = rng.normal(size=(centres, dimensions))
+    values = means[rng.integers(centres, size=points)] + spread * rng.normal(size=(points, dimensions))
+    return (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+
+
+def objective(vectors: np.ndarray, labels: np.ndarray, centroids: np.ndarray) -> float:
+    return float(((vectors.astype(np.float64) - centroids[labels]) ** 2).sum())
+
+
+# ---------------------------------------------------------------- the algorithm
+
+
+@pytest.mark.parametrize("clusters", [2, 6, 25])
+def test_objective_is_as_low_as_scikit_learns(clusters):
+    vectors = blobs(500, 9)
+    labels, centroids = cluster.kmeans(vectors, clusters, Cluster(restarts=8), 0)
+    theirs = KMeans(clusters, n_init=10, random_state=0).fit(vectors.astype(np.float64)).inertia_
+    assert len(centroids) == clusters
+    assert objective(vectors, labels, centroids) <= 1.02 * theirs
+
+
+def test_more_restarts_are_never_worse():
+    vectors = blobs(300, 12)
+    found = [objective(vectors, *cluster.kmeans(vectors, 12, Cluster(restarts=n), 0)) for n in (1, 2, 4, 8)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < found[0]
+
+
+@pytest.mark.parametrize("iterations", [1, 4])
+def test_every_point_counts(iterations):
+    """With 700 points a centroid: Lloyd's own steps in float64; FAISS by itself would take 256 of them."""
+    vectors = blobs(1400, 5, spread=1.0)
+    _, centroids = cluster.kmeans(vectors, 2, Cluster(iterations=iterations, restarts=1), 5)
+    start = np.random.default_rng(seed_of(5, 0)).choice(1400, 2, replace=False)
+    exact = vectors.astype(np.float64)
+    expected = exact[np.sort(start)]
+    for _ in range(iterations + 1):  # the last step is that of the centroids which are published
+        nearest = ((exact[:, None] - expected) ** 2).sum(2).argmin(1)
+        expected = np.stack([exact[nearest == c].mean(0) for c in range(2)])
+    order = np.argsort([np.flatnonzero(nearest == c)[0] for c in range(2)])
+    np.testing.assert_allclose(centroids, expected[order], atol=2e-5)
+
+
+def test_result_is_a_fixed_point_of_lloyd():
+    vectors = blobs(200, 4)
+    labels, centroids = cluster.kmeans(vectors, 4, Cluster(iterations=100), 0)
+    nearest = ((vectors[:, None].astype(np.float64) - centroids) ** 2).sum(2).argmin(1)
+    np.testing.assert_array_equal(nearest, labels)
+    for c in range(4):
+        np.testing.assert_allclose(vectors[labels == c].mean(0), centroids[c], atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_partition_has_one_numbering(seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(12, size=60)
+    renamed = rng.permutation(100)[labels]
+    canonical = cluster.canonical_order(labels)
+    np.testing.assert_array_equal(cluster.canonical_order(renamed), canonical)
+    assert canonical.dtype == np.int32
+    first = [np.flatnonzero(canonical == c)[0] for c in range(canonical.max() + 1)]
+    assert first == sorted(first)
+    assert len(set(zip(labels.tolist(), canonical.tolist(), strict=True))) == len(set(labels.tolist()))
+
+
+@pytest.mark.parametrize("clusters", [5, 6, 12, 20])
+def test_duplicates_leave_no_empty_cluster_behind(clusters):
+    distinct = blobs(5, 5)
+    vectors = np.repeat(distinct, 4, axis=0)[np.random.default_rng(0).permutation(20)]
+    labels, centroids = cluster.kmeans(vectors, clusters, Cluster(), 0)
+    assert np.unique(labels).tolist() == list(range(len(centroids)))
+    assert len(centroids) == 5
+    assert objective(vectors, labels, centroids) < 1e-10
+
+
+def test_identical_points_are_one_cluster():
+    labels, centroids = cluster.kmeans(np.ones((7, 3), np.float32), 4, Cluster(), 0)
+    assert labels.tolist() == [0] * 7
+    np.testing.assert_array_equal(centroids, np.ones((1, 3)))
+
+
+def test_as_many_clusters_as_points_is_a_bijection():
+    vectors = blobs(30, 4)
+    labels, centroids = cluster.kmeans(vectors, 30, Cluster(), 0)
+    assert labels.tolist() == list(range(30))
+    np.testing.assert_array_equal(centroids, vectors)
+
+
+def test_one_cluster_is_the_mean():
+    vectors = blobs(40, 3)
+    labels, centroids = cluster.kmeans(vectors, 1, Cluster(), 0)
+    assert set(labels) == {0}
+    np.testing.assert_allclose(centroids[0], vectors.mean(0), atol=1e-6)
+
+
+def test_an_empty_cluster_moves_to_the_farthest_point():
+    vectors = np.array([[0, 0], [0.1, 0], [0, 0.1], [5, 5]], dtype=np.float32)
+    centroids = np.array([[0, 0], [100, 100], [-100, 0]], dtype=np.float32)
+    labels = cluster._assign(vectors, centroids, 0)
+    assert labels[3] == 1  # the first empty one takes the point farthest from its own centroid
+    np.testing.assert_array_equal(centroids, [[0, 0], [100, 100], [-100, 0]])  # and the argument is untouched
+
+
+# ---------------------------------------------------------------- the stage
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory, make_samples, make_array) -> dict[str, Path]:
+    """90 training and 30 validation images: superclass a has 3 training images, b 36 and c 51."""
+    folder = tmp_path_factory.mktemp("cluster")
+    kinds = ["c", "b", "c", "b", "a", "c", "b", "c"] * 15
+    split = ["train", "train", "train", "val"] * 30
+    kinds = [kind if kind != "a" or i < 24 else "c" for i, kind in enumerate(kinds)]
+    kinds = ["a" if i in (4, 12, 20) else "c" if kind == "a" else kind for i, kind in enumerate(kinds)]
+    samples = make_samples(folder / "samples", split, {"kind": kinds}, "kind")
+    vectors = blobs(120, 7)
+    vectors[[part == "val" for part in split]] = 1e6  # would ruin every centroid if they were looked at
+    return {"samples": samples, "embedding": make_array(folder / "embedding", "embedding", samples, vectors)}
+
+
+def run(inputs, output: Path, clustering: str = "superclass-4", seed: int = 0, threads: int = 1, **over) -> Artifact:
+    params = Cluster(**{"iterations": 6, "restarts": 3, **over})
+    cluster.run(params, clustering, seed, **inputs, output=output, device="cpu", threads=threads)
+    return Artifact.open(output, "clusters")
+
+
+@pytest.mark.parametrize("clustering", ["whole-5", "superclass-4"])
+def test_what_a_clustering_says_is_so(inputs, tmp_path, clustering):
+    made = run(inputs, tmp_path / "made", clustering)
+    samples = Artifact.open(inputs["samples"]).table("samples.parquet")
+    train = samples[samples["split"] == "train"].reset_index(drop=True)
+    assignment, table = made.table("assignment.parquet"), made.table("clusters.parquet")
+    vectors = Artifact.open(inputs["embedding"]).array("embedding.npy")[(samples["split"] == "train").to_numpy()]
+    labels, centroids = assignment["cluster"].to_numpy(), made.array("centroids.npy")
+
+    assert assignment["sample_id"].tolist() == train["sample_id"].tolist()
+    assert (labels.dtype, centroids.dtype) == (np.int32, np.float32)
+    assert table["cluster"].tolist() == list(range(len(centroids)))
+    assert table["size"].tolist() == np.bincount(labels).tolist()
+    assert table["size"].min() > 0
+    for c in range(len(centroids)):
+        members = vectors[labels == c].astype(np.float64)
+        np.testing.assert_allclose(centroids[c], members.mean(0), atol=1e-6)
+        assert table["objective"][c] == pytest.approx(((members - members.mean(0)) ** 2).sum(), abs=1e-5)
+        kinds = set(train["kind"][labels == c])
+        assert clustering == "whole-5" or kinds == {table["superclass"][c]}
+    if clustering == "whole-5":
+        assert table["superclass"].isna().all()
+    assert made.summary["clusters"] == len(centroids)
+    assert made.summary["objective"] == pytest.approx(table["objective"].sum())
+
+
+def test_a_small_superclass_has_a_cluster_an_image(inputs, tmp_path):
+    table = run(inputs, tmp_path / "made", "superclass-10").table("clusters.parquet")
+    assert table["superclass"].tolist() == ["a"] * 3 + ["b"] * 10 + ["c"] * 10
+    assert table["size"][:3].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("clustering", ["whole-5", "superclass-4"])
+def test_bytes_do_not_depend_on_threads(inputs, tmp_path, clustering):
+    once, again, threaded = (run(inputs, tmp_path / str(i), clustering, threads=n) for i, n in enumerate((1, 1, 2)))
+    assert once.digest == again.digest == threaded.digest
+    assert run(inputs, tmp_path / "seed", clustering, seed=1).digest != once.digest
+
+
+@pytest.mark.parametrize("clustering", ["whole-5", "superclass-4"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.95])
+def test_a_killed_clustering_resumes_to_the_same_bytes(inputs, tmp_path, kill_at, checkpoint_always, clustering, share):
+    calls = kill_at(cluster, "_faiss", None)
+    undisturbed = run(inputs, tmp_path / "undisturbed", clustering)
+    total = len(calls)
+    kill_at(cluster, "_faiss", 1 + int(share * total))
+    with pytest.raises(kill_at.Killed):
+        run(inputs, tmp_path / "resumed", clustering)
+    assert not (tmp_path / "resumed").exists()
+    calls = kill_at(cluster, "_faiss", None)
+    assert run(inputs, tmp_path / "resumed", clustering).digest == undisturbed.digest
+    assert len(calls) < total or share == 0.1  # it went on, and did not start over
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed", "undisturbed"]
+
+
+def test_work_of_another_seed_is_not_continued(inputs, tmp_path, kill_at, checkpoint_always, monkeypatch):
+    kill_at(cluster, "_faiss", 9)
+    with pytest.raises(kill_at.Killed):
+        run(inputs, tmp_path / "made", "whole-5", seed=1)
+    monkeypatch.undo()
+    expected = run(inputs, tmp_path / "expected", "whole-5", seed=0)
+    assert run(inputs, tmp_path / "made", "whole-5", seed=0).digest == expected.digest
+
+
+def test_more_clusters_than_training_images_are_refused(inputs, tmp_path):
+    with pytest.raises(GranularityError, match="whole-91: 91 clusters of 90 training images"):
+        run(inputs, tmp_path / "made", "whole-91")
+    assert run(inputs, tmp_path / "made", "whole-90").summary["clusters"] == 90
+
+
+@pytest.mark.parametrize("name", ["whole", "whole-0", "whole-x", "superclas-3", "whole--3", "5", ""])
+def test_a_clustering_nobody_defined_is_refused(inputs, tmp_path, name):
+    with pytest.raises(GranularityError, match="must be whole-K or superclass-C"):
+        run(inputs, tmp_path / "made", name)
+
+
+def test_a_gpu_that_faiss_does_not_see_is_an_error(inputs, tmp_path, monkeypatch):
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    with pytest.raises(GranularityError, match="device = cuda: FAISS sees no GPU"):
+        cluster.run(Cluster(), "whole-5", 0, **inputs, output=tmp_path / "made", device="cuda")
+    assert not (tmp_path / "made").exists()
+    cluster.run(Cluster(), "whole-5", 0, **inputs, output=tmp_path / "made", device="auto")
+    assert Artifact.open(tmp_path / "made").params["gpu"] is False
