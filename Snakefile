@@ -26,45 +26,61 @@ rule report:
     input:
         plan.page(CONFIG),
     localrule: True
+    message:
+        f"The report: {plan.page(CONFIG)}"
 
 
 rule samples:
     input:
         every("samples"),
     localrule: True
+    message:
+        "All sample tables are made"
 
 
 rule embed:
     input:
         every("embedding"),
     localrule: True
+    message:
+        "All embeddings are made"
 
 
 rule cluster:
     input:
         every("clusters"),
     localrule: True
+    message:
+        "All clusterings are made"
 
 
 rule hierarchies:
     input:
         every("label_space"),
     localrule: True
+    message:
+        "All label spaces are made"
 
 
 rule pretrain:
     input:
         every("pretrain"),
     localrule: True
+    message:
+        "All networks are pretrained"
 
 
 rule finetune:
     input:
         every("finetune"),
     localrule: True
+    message:
+        "All networks are finetuned"
 
 
 rule probe:
     input:
         every("probe"),
     localrule: True
+    message:
+        "All backbones are probed"

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from granularity import artifacts, config, pixels, state
 from granularity.artifacts import Artifact
 from granularity.samples import stage as samples

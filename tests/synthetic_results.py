@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+
 from granularity import artifacts, plan
 from granularity.artifacts import Artifact
 from granularity.config import Config

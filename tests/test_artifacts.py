@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+
 from granularity import artifacts, inspection
 from granularity.artifacts import Artifact
 from granularity.errors import GranularityError

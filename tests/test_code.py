@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from granularity import code, plan
 
 PACKAGE = Path(code.__file__).parent

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from granularity import config as cfg
 from granularity import plan
 from granularity.errors import GranularityError

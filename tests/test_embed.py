@@ -9,12 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
+
 from granularity import clip, config, embed, encoder
 from granularity.artifacts import Artifact, hash_file
 from granularity.errors import GranularityError
 from granularity.samples import stage as samples
 from granularity.samples.images import Images
-from safetensors.torch import load_file, save_file
 
 TINY = str(Path(__file__).parents[1] / "config" / "encoders" / "digits-tiny.json")
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
+
 import synthetic_results
 from granularity import artifacts, plan
 from granularity.artifacts import Artifact
 from granularity.config import Config
 from granularity.errors import GranularityError
 from granularity.report import drawing, figures, montage, page, stage, tables, words
-from scipy import stats
 
 SMALL = {
     "name": "small",

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
 from granularity import pixels
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Pixels, Samples
@@ -17,8 +20,6 @@ from granularity.errors import GranularityError
 from granularity.samples import digits as digits_adapter
 from granularity.samples import split, stage
 from granularity.samples.images import Images
-from PIL import Image
-from sklearn.datasets import load_digits
 
 
 def table_of(folder: Path):

@@ -9,63 +9,19 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+
+from checkout import Checkout
 from granularity.artifacts import Artifact
 
 pytestmark = pytest.mark.workflow
 
-ROOT = Path(__file__).parents[1]
 SMOKE = ["--configfile", "config/experiments/smoke.yaml"]
 RESULTS = "results/smoke"
 CHAIN = f"{RESULTS}/train-60"
-
-
-class Checkout:
-    """A copy of the repository in which commands run with the copy's own code."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        for name in ("Snakefile", "rules", "config", "profiles", "report", "envs", "workflow"):
-            source = ROOT / name
-            copy = shutil.copytree if source.is_dir() else shutil.copy
-            copy(source, folder / name)
-        bin_folder = str(Path(sys.executable).parent)
-        self.environment = os.environ | {
-            "PYTHONPATH": str(folder / "workflow"),
-            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        }
-
-    def start(self, *command, **environment):
-        return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.environment | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, *command, code=0):
-        process = self.start(*command)
-        output, _ = process.communicate(timeout=600)
-        assert process.returncode == code, output[-4000:]
-        return output
-
-    def snakemake(self, *arguments, code=0):
-        return self.run("snakemake", *arguments, code=code)
-
-    def command_of(self, target):
-        """The shell command that the workflow runs for a target, as `snakemake -np` prints it."""
-        output = self.snakemake("-np", "--force", target, *SMOKE)
-        return next(line.strip() for line in output.splitlines() if line.strip().startswith("granularity "))
-
-    def path(self, name):
-        return self.folder / name
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +81,7 @@ def test_a_mistake_in_the_configuration_stops_it_before_any_job(finished, tmp_pa
 def test_the_commands_of_rules_run_alone(finished):
     for target in ("clusters/whole-6", "label_spaces/kmeans-6"):
         before = Artifact.open(finished.path(f"{CHAIN}/{target}")).digest
-        command = finished.command_of(f"{CHAIN}/{target}/manifest.json")
+        command = finished.command_of(f"{CHAIN}/{target}/manifest.json", *SMOKE)
         finished.run("bash", "-c", command)
         assert Artifact.open(finished.path(f"{CHAIN}/{target}")).digest == before
 
@@ -140,7 +96,7 @@ def test_the_commands_of_rules_run_alone(finished):
     ],
 )
 def test_a_flipped_byte_is_reported_by_verify_and_by_the_next_stage(finished, kind, file, consumer):
-    command = finished.command_of(f"{CHAIN}/{consumer}/manifest.json").split(" > ")[0]
+    command = finished.command_of(f"{CHAIN}/{consumer}/manifest.json", *SMOKE).split(" > ")[0]
     damaged = finished.path(f"{CHAIN}/{kind}/{file}")
     if file == "open_clip_model.safetensors":
         assert damaged.stat().st_size > 2**20
@@ -180,7 +136,7 @@ def kill_when(checkout, command, appears, **environment):
     ids=["in-a-training", "between-trainings", "finetuning", "embedding", "encoder"],
 )
 def test_a_killed_stage_ends_in_the_same_digest(finished, target, appears, more):
-    words = shlex.split(finished.command_of(f"{CHAIN}/{target}/manifest.json").split(" > ")[0]) + more
+    words = shlex.split(finished.command_of(f"{CHAIN}/{target}/manifest.json", *SMOKE).split(" > ")[0]) + more
     place = words.index("--output") + 1
     folder = str(Path(CHAIN, target).parent)
     words[place] = f"{folder}/undisturbed"

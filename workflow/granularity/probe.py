@@ -83,7 +83,7 @@ def _probe(train, val, known: dict, frame: pd.DataFrame, data: Data, params: Pro
     rows = []
     for rank in frame:
         names = np.unique(frame[rank].to_numpy(dtype=str)[data.train])
-        codes = pd.Categorical(frame[rank], categories=names).codes.astype(np.int64)
+        codes = pd.Index(names).get_indexer(frame[rank])
         truth, labels = codes[data.val], torch.from_numpy(codes[data.train])
         predicted, l2 = linear_probe(train, labels, val, len(names), params.l2, seed_of(seed, "probe", rank))
         wrong = loop.percent_wrong(predicted.numpy(), truth)

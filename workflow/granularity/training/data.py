@@ -32,7 +32,7 @@ class Data:
         self.train = np.flatnonzero(self.table["split"] == "train")
         self.val = np.flatnonzero(self.table["split"] == "val")
         self.target_names = np.unique(self.table[name].to_numpy(dtype=str)[self.train])
-        self.target = pd.Categorical(self.table[name], categories=self.target_names).codes.astype(np.int64)
+        self.target = pd.Index(self.target_names).get_indexer(self.table[name])  # int64; -1 where it is none of them
         array = pixels.array("pixels.npy")
         if len(array) != len(self.table):
             raise GranularityError(f"{pixels.path}: {len(array)} images, but the sample table has {len(self.table)}")

@@ -98,6 +98,6 @@ def _train(one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, 
     history = loop.train(network, data, data.labels_of(space), recipe, run_seed, work / f"{one.name}.running")
     predicted = loop.predict(network, data, data.val, recipe).argmax(1).numpy()
     # An empty class has no parent; predicting it is always wrong, but never by matching an unseen target class (-1).
-    parent = pd.Categorical(classes["parent"], categories=data.target_names).codes.astype(np.int64)
+    parent = pd.Index(data.target_names).get_indexer(classes["parent"])
     wrong = loop.percent_wrong(np.where(parent >= 0, parent, -2)[predicted], data.target[data.val])
     return arrays_of(network.state_dict()), {"history": history, "val_error": wrong}
