@@ -2,9 +2,9 @@
 
     python benchmarks/job_size.py
 
-Runs `snakemake finetune` three times on two label spaces of the default run's first condition (38 trainings), everything
-before training done beforehand, and prints the wall time of each and its ratio to the last, from one machine in one run.
-Results go to results/bench-job-size-LEVEL and are removed.
+Runs `snakemake finetune` three times on two label spaces of the first condition of the default run (38 trainings), with
+everything before training done beforehand, and prints the wall time of each and its ratio to the last, from one machine
+in one run. Results go to results/bench-job-size-LEVEL and are removed.
 """
 
 import json

@@ -1,6 +1,7 @@
 rule make_encoder:
     input:
         samples=manifest("samples"),
+        files=plan.encoder_files(CONFIG),
     output:
         manifest=manifest("encoder"),
         files=files("encoder"),
@@ -31,6 +32,7 @@ rule make_embedding:
     input:
         samples=manifest("samples"),
         encoder=trained_encoder,
+        files=plan.encoder_files(CONFIG),
     output:
         manifest=manifest("embedding"),
         files=files("embedding"),

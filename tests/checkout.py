@@ -47,7 +47,9 @@ class Checkout:
     def command_of(self, target, *arguments):
         """The shell command that the workflow runs for a target, as `snakemake -np` prints it."""
         output = self.snakemake("-np", "--force", target, *arguments)
-        return next(line.strip() for line in output.splitlines() if line.strip().startswith("granularity "))
+        mark = "Shell command: "
+        commands = [line.removeprefix(mark) for line in output.splitlines() if line.startswith(mark)]
+        return next(command for command in commands if f"--output {target}" in command)
 
     def path(self, name):
         return self.folder / name

@@ -67,6 +67,7 @@ def test_conda_environments_have_the_same_pins(kind):
         ({"encoder": {"model": "ViT-L-14", "pretrained": None}}, ["encoder.pretrained", "open_clip tag"]),
         ({"encoder": {"model": "hf-hub:a/b"}}, ["encoder.pretrained", "null"]),
         ({"encoder": {"model": "gone.json"}}, ["encoder.model", "gone.json"]),
+        ({"encoder": {"model": "local-dir:/no/such", "pretrained": None}}, ["encoder.model", "/no/such"]),
         ({"encoder": {"captions": {"template": "no place"}}}, ["encoder.captions.template", "{}"]),
         ({"pretrain": {"augment": {"crop": 40}}}, ["augment.crop", "40"]),
         ({"name": "../evil"}, ["name", "../evil"]),

@@ -69,9 +69,10 @@ def test_bytes_do_not_depend_on_threads_or_chunks(tmp_path, table, trained, embe
     assert digest(tmp_path / "again") == digest(embedding)
 
 
-def test_an_embedding_does_not_depend_on_its_neighbours(tmp_path, table, trained, embedding, make_samples):
+@pytest.mark.parametrize("rows", [[41], [41, 7, 30], [59, 2, 3, 5, 8, 13, 21, 34, 55]])
+def test_an_embedding_does_not_depend_on_its_neighbours(tmp_path, table, trained, embedding, make_samples, rows):
     frame = Artifact.open(table).table("samples.parquet")
-    some = frame.iloc[[41, 7, 30, 2, 59]]
+    some = frame.iloc[rows]
     ranks = {rank: some[rank].tolist() for rank in ("loops", "digit")}
     columns = {name: some[name].to_numpy() for name in ("sample_id", "file", "row", "sha256")}
     few = make_samples(

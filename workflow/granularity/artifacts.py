@@ -322,7 +322,9 @@ def create(
         _publish(folder, output)
         shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
-        where = error.filename or output
+        where = Path(error.filename or output)
+        if not where.absolute().is_relative_to(output.parent.absolute()):  # something the stage reads
+            raise GranularityError(f"{where}: cannot be read ({error.strerror or error})") from error
         raise GranularityError(
             f"{where}: cannot be written ({error.strerror or error}); nothing was published. "
             "Free space or fix the permission, and run again"

@@ -296,7 +296,10 @@ def _json(text: str) -> Any:
 
 
 def _runs(names: str) -> list[Run]:
-    return [Run.parse(name) for name in names.split(",")]
+    runs = [Run.parse(name) for name in names.split(",")]
+    if len({run.id for run in runs}) < len(runs):
+        raise GranularityError("--runs: a run is named twice")
+    return runs
 
 
 def _device(name: str) -> Any:

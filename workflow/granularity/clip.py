@@ -43,6 +43,19 @@ def architecture(model: str) -> str:
     return name
 
 
+def configuration_file(model: str) -> Path | None:
+    """The file that describes a model's architecture, where it is a file of the user's."""
+    if model.startswith("local-dir:"):
+        return Path(model.removeprefix("local-dir:"), CONFIG)
+    return Path(model) if model.endswith(".json") else None
+
+
+def configuration(model: str) -> dict | None:
+    """What that file says: a path alone does not say what lies there today."""
+    file = configuration_file(model)
+    return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else None
+
+
 def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[torch.nn.Module, Callable]:
     """A frozen encoder and its evaluation transform (PIL image to float tensor [3, S, S]).
 

@@ -42,7 +42,8 @@ def run(
 
     Args:
         clustering: `whole-K`, or `superclass-C` for C clusters in each superclass (all its images, where it has
-            fewer than C). Empty clusters are reseeded with the farthest points; still empty ones are dropped.
+            fewer than C). During the iterations FAISS refills empty clusters by splitting large ones; those empty at
+            the end move once to the images farthest from their centroids, and are dropped if they are empty still.
 
     Raises:
         GranularityError: more clusters than images, or a GPU was asked for and FAISS sees none.

@@ -171,7 +171,9 @@ class Model(Section):
 
 class Augment(Section):
     flip: bool = Field(False, description="Mirror left to right, at random.")
-    pad: Annotated[int, Field(ge=0)] = Field(0, description="Zero padding before the crop, in pixels on each side.")
+    pad: Annotated[int, Field(ge=0)] = Field(
+        0, description="Padding with the mean colour before the crop, in pixels on each side."
+    )
     crop: Count | None = Field(
         None,
         description="Side of a random crop in training and the centre crop in evaluation (null: the image).",
@@ -323,6 +325,10 @@ def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
     if encoder.model.endswith(".json") and not Path(encoder.model).is_file():
         where = _file_with(["encoder", "model"], files)
         raise GranularityError(f"{where}encoder.model: there is no file '{encoder.model}'")
+    folder = encoder.model.removeprefix("local-dir:")
+    if folder != encoder.model and not Path(folder).is_dir():
+        where = _file_with(["encoder", "model"], files)
+        raise GranularityError(f"{where}encoder.model: there is no folder '{folder}'")
     return config
 
 

@@ -36,6 +36,13 @@ def torch_device(device: Device, threads: int) -> torch.device:
     return torch.device("cuda")
 
 
+def cpu_threads(device: torch.device) -> int | None:
+    """The thread count as a parameter of a training: on a CPU, sums over threads decide its last bits."""
+    import torch
+
+    return torch.get_num_threads() if device.type == "cpu" else None
+
+
 def faiss_gpus(device: Device) -> int:
     """How many GPUs FAISS is to use; 0 is the CPU.
 

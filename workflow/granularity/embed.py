@@ -42,6 +42,7 @@ def run(
     if encoder is not None:
         inputs["encoder"] = Artifact.open(encoder, "encoder")
     resolved = {"model": params.model, "pretrained": params.pretrained, "batch_size": params.batch_size}
+    resolved["architecture"] = clip.configuration(params.model)
     model, transform = clip.load(params, inputs["encoder"].path if encoder is not None else None, place)
     resolved["weights_sha256"] = clip.weights_digest(model)  # a path does not say what lies there today
     with artifacts.create(output, "embedding", "granularity.embed", inputs, resolved, resumable=True) as out:

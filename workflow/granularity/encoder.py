@@ -8,13 +8,12 @@ All images are held in memory: this is for data sets of thousands of images, not
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from granularity import artifacts, clip
 from granularity.artifacts import Artifact
 from granularity.config import Device, Encoder
-from granularity.device import torch_device
+from granularity.device import cpu_threads, torch_device
 from granularity.optimise import Batches, minimise
 from granularity.progress import say, track
 from granularity.samples.images import Images
@@ -37,9 +36,8 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
     table = Artifact.open(samples, "samples")
     options = params.captions
     name = clip.architecture(params.model)
-    resolved = {"seed": seed, "model": params.model, **options.model_dump()}
-    if params.model.endswith(".json"):
-        resolved["architecture"] = json.loads(Path(params.model).read_text())
+    resolved = {"seed": seed, "model": params.model, **options.model_dump(), "threads": cpu_threads(place)}
+    resolved["architecture"] = clip.configuration(params.model)
     ranks = table.params["ranks"]
     rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
     with artifacts.create(output, "encoder", "granularity.encoder", {"samples": table}, resolved, True) as out:
@@ -62,9 +60,10 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
         def validate():
             model.eval()
             with torch.no_grad():
-                starts = range(0, len(val[0]) - options.batch_size + 1, options.batch_size)
+                # The loss depends on the batch size: whole batches only, unless there is not one.
+                starts = range(0, max(1, len(val[0]) - options.batch_size + 1), options.batch_size)
                 losses = [loss_on(*(part[s : s + options.batch_size] for part in val)) for s in starts]
-                return {"val_loss": float(torch.stack(losses).mean()) if losses else float("nan")}
+                return {"val_loss": float(torch.stack(losses).mean())}
 
         batches = Batches(len(train[0]), options.batch_size, seed_of(seed, "encoder"))
         history = minimise(

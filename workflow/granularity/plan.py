@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from granularity.artifacts import canonical_json
@@ -76,6 +77,14 @@ def root(config: Config) -> str:
 def page(config: Config) -> str:
     """The report: what the default run ends in."""
     return f"{root(config)}/report.html"
+
+
+def encoder_files(config: Config) -> list[str]:
+    """The user's files that an encoder is read from; a change to one makes the embedding again."""
+    model, weights = config.encoder.model, config.encoder.pretrained
+    if model.startswith("local-dir:"):
+        return sorted(str(file) for file in Path(model.removeprefix("local-dir:")).iterdir() if file.is_file())
+    return [name for name in (model, weights) if name is not None and Path(name).is_file()]
 
 
 def condition_name(condition: Condition) -> str:

@@ -60,6 +60,8 @@ def read(params: Samples) -> tuple[pd.DataFrame, None]:
 
 def _images_below(root: Path) -> list[Path]:
     found = []
-    for folder, _, files in os.walk(root, followlinks=True):
-        found += [Path(folder, name) for name in files if Path(name).suffix.lower() in IMAGES]
+    for folder, folders, files in os.walk(root, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]  # thumbnails, checkpoints, trash
+        named = [Path(folder, name) for name in files if not name.startswith(".")]
+        found += [file for file in named if file.suffix.lower() in IMAGES]
     return sorted(found)

@@ -41,7 +41,7 @@ def assign(frame: pd.DataFrame, params: Samples, condition: Condition, seed: int
 
 
 def _stratified_order(strata: np.ndarray, seed: int) -> np.ndarray:
-    """An order of which every prefix holds each stratum in its share, to within one image."""
+    """An order of which every prefix holds each stratum in its share, to within an image or two."""
     rng = np.random.default_rng(seed)
     place = np.empty(len(strata))
     for stratum in np.unique(strata):

@@ -67,7 +67,7 @@ class Data:
 
 
 def augment(images: torch.Tensor, options: Augment, seed: int, step: int) -> torch.Tensor:
-    """Pad, crop at random and mirror at random: a function of the seed and the step alone, on any device."""
+    """Pad with the mean colour, crop and mirror at random: a function of the seed and the step, on any device."""
     if options.pad:
         images = F.pad(images, [options.pad] * 4)
     if not options.flip and not options.pad and options.crop is None:

@@ -10,7 +10,7 @@ import pandas as pd
 from granularity import artifacts
 from granularity.artifacts import Artifact
 from granularity.config import Device, Recipe
-from granularity.device import torch_device
+from granularity.device import cpu_threads, torch_device
 from granularity.progress import track
 from granularity.runs import Run
 from granularity.seeds import seed_of
@@ -46,6 +46,7 @@ def run(
     table, images = Artifact.open(samples, "samples"), Artifact.open(pixels, "pixels")
     backbones = Backbones(pretrained)
     resolved = {"recipe": recipe.model_dump(), "runs": [run.name for run in runs], "seed": seed}
+    resolved["threads"] = cpu_threads(place)
     inputs = {"samples": table, "pixels": images, **backbones.inputs}
     with artifacts.create(output, "finetune", "granularity.training.finetune", inputs, resolved, True) as out:
         data = Data(table, images, place)

@@ -11,7 +11,7 @@ import pandas as pd
 from granularity import artifacts
 from granularity.artifacts import Artifact
 from granularity.config import Device, Model, Recipe
-from granularity.device import torch_device
+from granularity.device import cpu_threads, torch_device
 from granularity.errors import GranularityError
 from granularity.optimise import arrays_of, tensors_of
 from granularity.progress import track
@@ -55,6 +55,7 @@ def run(
         "model": model.model_dump(),
         "runs": [run.name for run in runs],
         "seed": seed,
+        "threads": cpu_threads(place),
     }
     inputs = {"samples": table, "pixels": images, **spaces}
     with artifacts.create(output, "pretrain", "granularity.training.pretrain", inputs, resolved, True) as out:
