@@ -51,7 +51,7 @@ def configuration_file(model: str) -> Path | None:
 
 
 def configuration(model: str) -> dict | None:
-    """What that file says: a path alone does not say what lies there today."""
+    """What that file says; read it after the model, whose loading says what is wrong with it."""
     file = configuration_file(model)
     return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else None
 

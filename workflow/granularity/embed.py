@@ -42,9 +42,9 @@ def run(
     if encoder is not None:
         inputs["encoder"] = Artifact.open(encoder, "encoder")
     resolved = {"model": params.model, "pretrained": params.pretrained, "batch_size": params.batch_size}
-    resolved["architecture"] = clip.configuration(params.model)
     model, transform = clip.load(params, inputs["encoder"].path if encoder is not None else None, place)
-    resolved["weights_sha256"] = clip.weights_digest(model)  # a path does not say what lies there today
+    # Paths do not say what lies there today.
+    resolved |= {"architecture": clip.configuration(params.model), "weights_sha256": clip.weights_digest(model)}
     with artifacts.create(output, "embedding", "granularity.embed", inputs, resolved, resumable=True) as out:
         images = Images(inputs["samples"])
         size = params.batch_size
