@@ -8,7 +8,7 @@ from snakemake.exceptions import WorkflowError
 
 from granularity import plan
 from granularity.code import code_digest
-from granularity.config import validate
+from granularity.config_files import validate
 from granularity.errors import GranularityError
 
 try:

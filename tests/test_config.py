@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from granularity import config as cfg
-from granularity import plan
+from granularity import config_files, plan
 from granularity.errors import GranularityError
 
 ROOT = Path(__file__).parents[1]
@@ -20,22 +20,22 @@ def in_repository(monkeypatch):
 
 def refused(values):
     with pytest.raises(GranularityError) as error:
-        cfg.validate(values)
+        config_files.validate(values)
     return str(error.value)
 
 
 def test_generated_files_have_not_drifted():
-    assert (ROOT / "config/config.yaml").read_text() == cfg.default_yaml(), "run: granularity config default"
-    assert (ROOT / "config/schema.json").read_text() == cfg.schema_json(), "run: granularity config schema"
+    assert (ROOT / "config/config.yaml").read_text() == config_files.default_yaml(), "run: granularity config default"
+    assert (ROOT / "config/schema.json").read_text() == config_files.schema_json(), "run: granularity config schema"
 
 
 def test_the_commented_default_is_the_default():
-    assert cfg.load(ROOT / "config/config.yaml") == cfg.Config()
+    assert config_files.load(ROOT / "config/config.yaml") == cfg.Config()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "config/experiments").glob("*.yaml")), ids=lambda file: file.name)
 def test_every_experiment_is_valid(file):
-    config = cfg.load(ROOT / "config/config.yaml", file)
+    config = config_files.load(ROOT / "config/config.yaml", file)
     assert all(plan.spaces(config, condition) for condition in config.conditions)
 
 
@@ -94,24 +94,24 @@ def test_the_file_that_holds_the_mistake_is_named(tmp_path):
     good.write_text("cluster: {iterations: 3}\n")
     bad.write_text("cluster: {restarts: none}\n")
     with pytest.raises(GranularityError, match=r"bad\.yaml: cluster\.restarts"):
-        cfg.load(good, bad)
+        config_files.load(good, bad)
     bad.write_text("cluster: [3\n")
     with pytest.raises(GranularityError, match=r"bad\.yaml: not readable as YAML"):
-        cfg.load(bad)
+        config_files.load(bad)
     with pytest.raises(GranularityError, match="no such configuration file"):
-        cfg.load(tmp_path / "none.yaml")
+        config_files.load(tmp_path / "none.yaml")
 
 
 def test_later_files_win_key_by_key(tmp_path):
     over = tmp_path / "over.yaml"
     over.write_text("pretrain: {lr: 0.5}\nlabel_spaces: {kmeans: []}\n")
-    config = cfg.load(ROOT / "config/config.yaml", over)
+    config = config_files.load(ROOT / "config/config.yaml", over)
     assert (config.pretrain.lr, config.pretrain.epochs) == (0.5, 30)
     assert config.label_spaces.kmeans == [] and config.label_spaces.random == [10, 30, 100]
 
 
 def test_an_unknown_space_of_a_condition_is_refused():
-    config = cfg.validate({"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]})
+    config = config_files.validate({"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]})
     with pytest.raises(GranularityError, match="kmeans-7"):
         plan.spaces(config, config.conditions[0])
 
@@ -140,7 +140,7 @@ def test_every_arm_has_the_seeds_asked_for():
 
 @pytest.mark.parametrize("level", ["run", "space", "family", "condition"])
 def test_jobs_hold_every_run_once(level):
-    config = cfg.validate({"jobs": {"pretrain": level, "finetune": level, "probe": level}})
+    config = config_files.validate({"jobs": {"pretrain": level, "finetune": level, "probe": level}})
     condition = config.conditions[0]
     for stage, expected in (
         ("pretrain", plan.pretrain_runs(config, condition)),

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from granularity.code import code_digest
 from granularity.errors import GranularityError
+from granularity.provenance import hardware, package_versions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,17 +35,6 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 SCHEMA_VERSION = 1
-PACKAGES = (
-    "granularity",
-    "snakemake",
-    "torch",
-    "torchvision",
-    "timm",
-    "open_clip_torch",
-    "faiss-cpu",
-    "faiss-gpu",
-)
-PACKAGES += ("numpy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow")
 
 
 # ---------------------------------------------------------------- reading
@@ -309,8 +298,8 @@ def create(
             "summary": writer.summary,
             "code": {"module": module, "digest": code},
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-            "packages": _package_versions(),
-            "hardware": _hardware(),
+            "packages": package_versions(),
+            "hardware": hardware(),
             "cost": {
                 "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
                 "wall_seconds": round(time.time() - started, 3),
@@ -379,34 +368,6 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _package_versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[package] = importlib.metadata.version(package)
-    return versions
-
-
-def _hardware() -> dict[str, Any]:
-    cpu = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                cpu = line.split(":", 1)[1].strip()
-                break
-    hardware: dict[str, Any] = {
-        "cpu": cpu,
-        "cores": len(os.sched_getaffinity(0)),
-        "system": platform.platform(),
-    }
-    torch = sys.modules.get("torch")  # never imported for this: a stage without it need not wait for it
-    if torch is not None:
-        hardware["threads"] = torch.get_num_threads()
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
-            hardware["gpu"] = torch.cuda.get_device_name()
-    return hardware
 
 
 # ---------------------------------------------------------------- a whole folder of them

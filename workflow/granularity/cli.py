@@ -17,6 +17,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from granularity import config as cfg
+from granularity import config_files
 from granularity.errors import GranularityError
 from granularity.runs import Run
 
@@ -250,13 +251,13 @@ DEFAULT_FILES = [Path("config/config.yaml")]
 @config_app.command("default")
 def config_default() -> None:
     """Print the commented default configuration (config/config.yaml)."""
-    print(cfg.default_yaml(), end="")
+    print(config_files.default_yaml(), end="")
 
 
 @config_app.command("schema")
 def config_schema() -> None:
     """Print the JSON schema (config/schema.json)."""
-    print(cfg.schema_json(), end="")
+    print(config_files.schema_json(), end="")
 
 
 @config_app.command("check")
@@ -264,7 +265,7 @@ def config_check(files: Files = DEFAULT_FILES) -> None:
     """Check configuration files, and say what they ask for."""
     from granularity import plan
 
-    config = cfg.load(*files)
+    config = config_files.load(*files)
     for condition in config.conditions:
         spaces = plan.spaces(config, condition)
         trainings = len(plan.pretrain_runs(config, condition)) + len(plan.finetune_runs(config, condition))
@@ -276,7 +277,7 @@ def config_report(files: Files = DEFAULT_FILES) -> None:
     """Print where the report lies."""
     from granularity import plan
 
-    print(plan.page(cfg.load(*files)))
+    print(plan.page(config_files.load(*files)))
 
 
 def _parse(model: type[BaseModel], text: str, option: str = "--params") -> Any:

@@ -15,7 +15,7 @@ PACKAGE = "granularity"
 ROOT = Path(__file__).parent
 # Options reach a stage as parameters, which Snakemake and every manifest already compare; digesting the module that
 # holds all of them would rerun everything for a new option of one stage.
-NOT_DIGESTED = {f"{PACKAGE}.config"}
+NOT_DIGESTED = {f"{PACKAGE}.config", f"{PACKAGE}.config_files"}
 
 
 @functools.cache

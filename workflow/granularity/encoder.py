@@ -68,7 +68,7 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
         batches = Batches(len(train[0]), options.batch_size, seed_of(seed, "encoder"))
         history = minimise(
             model,
-            torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay),
+            torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True),
             lambda step: loss_on(*(part[batches(step).to(place)] for part in train)),
             epochs=options.epochs,
             steps_per_epoch=batches.per_epoch,
