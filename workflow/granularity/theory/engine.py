@@ -176,9 +176,7 @@ def train(
                 rows[i].append({"step": t, "event": event} | {name: v[i] for name, v in measured.items()})
                 if last[i] and stopped[i]:
                     outcome[i] = f"stopped at step {t}"
-        active = [
-            on and not bad and not end for on, bad, end in zip(active, diverged, last, strict=True)
-        ]
+        active = [on and not bad and not end for on, bad, end in zip(active, diverged, last, strict=True)]
         if not any(active):
             break
         state = new if all(active) else _freeze(new, state, active)
@@ -270,4 +268,6 @@ def run_table(world: ModuleType, settings: Sequence[Settings], device: str = "au
 
 def _scalars(item: Settings) -> dict[str, Any]:
     values = item.model_dump(exclude={"name", "seeds"})
-    return {key: value for key, value in values.items() if value is None or isinstance(value, (int, float, str))}
+    return {
+        key: value for key, value in values.items() if value is None or isinstance(value, (int, float, str))
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import matplotlib
@@ -38,7 +39,14 @@ STYLE = {
 }
 
 
-def canvas(columns: int = 1, rows: int = 1, width: float | None = None, height: float = 2.5) -> tuple[Figure, list[Axes]]:
+def style() -> AbstractContextManager[None]:
+    """The context in which every figure is drawn and saved."""
+    return matplotlib.rc_context(STYLE)
+
+
+def canvas(
+    columns: int = 1, rows: int = 1, width: float | None = None, height: float = 2.5
+) -> tuple[Figure, list[Axes]]:
     """A figure and its panels, left to right, top to bottom.
 
     Args:
@@ -46,13 +54,19 @@ def canvas(columns: int = 1, rows: int = 1, width: float | None = None, height: 
         width: inches; by default one column a panel.
         height: inches a row.
     """
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width or COLUMN * columns, height * rows), layout="constrained")
-        return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
+    figure = Figure(figsize=(width or COLUMN * columns, height * rows), layout="constrained")
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
 def curve(
-    axes: Axes, table: pd.DataFrame, x: str, y: str, label: str, index: int = 0, style: str = "-", mark: bool = False
+    axes: Axes,
+    table: pd.DataFrame,
+    x: str,
+    y: str,
+    label: str,
+    index: int = 0,
+    style: str = "-",
+    mark: bool = False,
 ) -> None:
     """The mean of `y` over seeds against `x`, with a band from the smallest to the largest seed.
 
@@ -71,7 +85,14 @@ def curve(
     axes.fill_between(mean.index, low, high, color=colour, alpha=0.25, linewidth=0)
 
 
-def points(axes: Axes, x: Sequence[float], values: Sequence[Sequence[float]], label: str, index: int = 0, line: bool = True) -> None:
+def points(
+    axes: Axes,
+    x: Sequence[float],
+    values: Sequence[Sequence[float]],
+    label: str,
+    index: int = 0,
+    line: bool = True,
+) -> None:
     """One point a position: the mean over seeds, with a bar from the smallest to the largest."""
     mean = np.array([np.mean(v) for v in values])
     bars = np.array([[m - np.min(v), np.max(v) - m] for m, v in zip(mean, values, strict=True)]).T
@@ -91,6 +112,5 @@ def save(figure: Figure, folder: Path, name: str) -> Path:
     """Write `name`.svg into the folder, without a date, so that the same figure is the same bytes."""
     path = folder / f"{name}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(path, format="svg", metadata={"Date": None})
+    figure.savefig(path, format="svg", metadata={"Date": None})
     return path
