@@ -1,7 +1,7 @@
 """A claim against its numbers: measured values, the band they must lie in, and the verdict that follows.
 
-A verdict is computed, never written: `holds` when the judged values lie in the band, `fails` when one does not or is
-not a number (a diverged run), `not run at this size` when there are none.
+A verdict is computed, never written: `holds` when the judged values lie in the band, `fails` when one does
+not or is not a number (a diverged run), `not run at this size` when there are none.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def at(
         table: of runs.
         setting, phase: the arm.
         column: the measure.
-        where: instead of the end, such as ``step=200`` or ``event="T0"`` (events of that row contain the word).
+        where: instead of the end, such as ``step=200`` or ``event="T0"`` (events of that row contain the
+            word).
 
     Returns:
         float64, NaN for a run that diverged; empty when the arm or the row is not in the table.

@@ -1,9 +1,10 @@
 """What every world shares: settings, runs and their random streams, grouping, and the training loop.
 
-A run is one setting with one seed. Runs whose settings share shapes train in one tensor program with a leading run
-axis, on a CPU or a GPU. A run's numbers depend on its settings and its seed alone: every stream of random numbers is
-derived from (world, purpose, seed), never from a batch, so adding seeds or settings changes no other run. Settings
-with the same seed share their streams (common random numbers), which sharpens comparisons between arms.
+A run is one setting with one seed. Runs whose settings share shapes train in one tensor program with a
+leading run axis, on a CPU or a GPU. A run's numbers depend on its settings and its seed alone: every stream
+of random numbers is derived from (world, purpose, seed), never from a batch, so adding seeds or settings
+changes no other run. Settings with the same seed share their streams (common random numbers), which sharpens
+comparisons between arms.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 State = dict[str, torch.Tensor]
 
-# On one CPU thread, batching runs pays while the cost of calling an operation exceeds its arithmetic, and costs cache
-# misses above: about 1e6 multiply-adds a step (see benchmarks). A GPU is filled instead.
+# On one CPU thread, batching runs pays while the cost of calling an operation exceeds its arithmetic, and
+# costs cache misses above: about 1e6 multiply-adds a step. A GPU is filled instead.
 CPU_WORK = 1e6
 CUDA_WORK = 2e10
 RUN_COLUMNS = ("setting", "seed", "phase", "step", "event", "outcome")
@@ -88,7 +89,7 @@ def pick_device(device: str = "auto") -> torch.device:
 
 
 def column(runs: Sequence[Run], key: str, device: torch.device, dims: int = 1) -> torch.Tensor:
-    """A scalar setting as a float32 tensor (B, 1, ..., 1) with `dims` axes, to broadcast over a batch of runs."""
+    """A scalar setting as a float32 tensor (B, 1, ..., 1) with `dims` axes, to broadcast over runs."""
     values = [float(getattr(run.settings, key)) for run in runs]
     return torch.tensor(values, device=device).view(-1, *[1] * (dims - 1))
 
@@ -120,23 +121,25 @@ def train(
 
     Args:
         runs: B of them.
-        state: tensors with a leading run axis B; ones that `step` hands back as the same object are left alone.
-        step: ``(state, t) -> (state at t + 1, info)``. ``info["loss"]`` (B,) is the loss of `state`; further float
-            tensors (B,) are recorded beside it, and bool tensors (B,) are events: the first step at which one is
-            true is recorded under its name.
-        measure: ``(state, t, end) -> {name: (B,)}``, called at recorded steps only; `end` is true where some run
-            takes its last row, for measures that are worth their cost only then.
+        state: tensors with a leading run axis B; ones that `step` hands back as the same object are left
+            alone.
+        step: ``(state, t) -> (state at t + 1, info)``. ``info["loss"]`` (B,) is the loss of `state`; further
+            float tensors (B,) are recorded beside it, and bool tensors (B,) are events: the first step at
+            which one is true is recorded under its name.
+        measure: ``(state, t, end) -> {name: (B,)}``, called at recorded steps only; `end` is true where some
+            run takes its last row, for measures that are worth their cost only then.
         steps: updates at most; the state after the last one is recorded too.
         record: steps to record. The last step of a run is always recorded, as event "end".
         stop_loss: a run is over, before its update, at the first step whose loss is not above this.
-        prepare: ``(state, t) -> state`` before each step; may change shapes (drop neurons that can never fire).
+        prepare: ``(state, t) -> state`` before each step; may change shapes (drop neurons that can never
+            fire).
         phase: goes to the column of that name.
 
     Returns:
-        Rows in the order of runs, then steps, and the last state. A run whose loss or new state is not finite is
-        frozen in its last finite state, and gets a last row with event "diverged"; the other runs go on. The column
-        ``outcome`` of every row of a run says how it ended: "ran all steps", "stopped at step t" or "diverged at step
-        t".
+        Rows in the order of runs, then steps, and the last state. A run whose loss or new state is not finite
+        is frozen in its last finite state, and gets a last row with event "diverged"; the other runs go on.
+        The column ``outcome`` of every row of a run says how it ended: "ran all steps", "stopped at step t"
+        or "diverged at step t".
     """
     count = len(runs)
     wanted = set(record)
@@ -236,8 +239,8 @@ def run_table(world: ModuleType, settings: Sequence[Settings], device: str = "au
         device: see :func:`pick_device`.
 
     Returns:
-        One row a setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss`` and the
-        world's measures (float64, NaN where a row lacks one). Ordered as the settings, then by seed.
+        One row a setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss``
+        and the world's measures (float64, NaN where a row lacks one). Ordered as the settings, then by seed.
 
     Raises:
         GranularityError: two settings share a name, or a measure has the name of a parameter.

@@ -1,4 +1,4 @@
-"""The look of every theory figure: readable at a column's width, colour-blind-safe, the same bytes every time."""
+"""The look of every theory figure: readable at a column's width, colour-blind-safe, reproducible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Numerics of two-layer networks, batched over runs: dictionaries, activations, losses, gradients, updates.
 
-Shapes: B runs, N samples, d inputs, m hidden units, C outputs. Everything takes and returns float tensors of one
-dtype and device, works without autograd, and is checked against autograd and NumPy in float64 by the tests.
+Shapes: B runs, N samples, d inputs, m hidden units, C outputs. Everything takes and returns float tensors of
+one dtype and device, works without autograd, and is checked against autograd and NumPy in float64 by the
+tests.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def softmax_residual(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def hinge_residual(outputs: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
-    """Hinge loss max(1 - y h, 0), mean (B,), and minus its gradient y 1[y h < 1] (B, N); y = +-1 as floats."""
+    """Hinge loss max(1 - y h, 0), mean (B,), and minus its gradient y 1[y h < 1] (B, N); y = +-1."""
     margin = 1 - signs * outputs
     return margin.clamp_min(0).mean(-1), signs * (margin > 0).to(outputs.dtype)
 

@@ -1,4 +1,4 @@
-"""The theory stage: train a world at a size, write its run table, checks and figures; or run one setting by hand."""
+"""The theory stage: train a world and write its run table, checks and figures; or run one setting."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from granularity.errors import GranularityError
 def run(world: str, size: str, output: Path, device: str = "auto", threads: int = 1) -> None:
     """Train a world and write the artifact "theory".
 
-    Files: ``runs.parquet`` (one row a setting, seed and recorded step), ``checks.csv`` (one row a claim's quantity:
-    id, claim, source, quantity, measured mean with sd, minimum and maximum over seeds, band, verdict, seeds),
-    ``settings.json`` and ``figures/*.svg``. The manifest's summary holds one verdict a claim.
+    Files: ``runs.parquet`` (one row a setting, seed and recorded step), ``checks.csv`` (one row a claim's
+    quantity: id, claim, source, quantity, measured mean with sd, minimum and maximum over seeds, band,
+    verdict, seeds), ``settings.json`` and ``figures/*.svg``. The manifest's summary holds one verdict a
+    claim.
 
     Args:
         world: a name of `theory.WORLDS`.
@@ -42,7 +43,8 @@ def run(world: str, size: str, output: Path, device: str = "auto", threads: int 
     torch.set_num_threads(threads)
     settings = module.SIZES[size]
     resolved = [item.model_dump(mode="json") for item in settings]
-    # The settings are in the world's module, whose code digest the manifest holds, and written out in settings.json.
+    # The settings are in the world's module, whose code digest the manifest holds, and written out in
+    # settings.json.
     digest = hashlib.sha256(artifacts.canonical_json(resolved).encode()).hexdigest()[:16]
     params = {"world": world, "size": size, "device": str(engine.pick_device(device)), "settings": digest}
     with artifacts.create(output, "theory", module.__name__, inputs={}, params=params) as writer:
@@ -98,7 +100,7 @@ def measures_of(module: Any, table: pd.DataFrame) -> list[str]:
 
 
 def describe(table: pd.DataFrame, measures: list[str], most: int = 8) -> str:
-    """Means over seeds as text: a block a phase, a line a measure, at most `most` steps (the last among them)."""
+    """Means over seeds as text: a block a phase, a line a measure, at most `most` steps."""
     lines = []
     for phase, part in table.groupby("phase", sort=False):
         common = part.groupby("step")["seed"].nunique()

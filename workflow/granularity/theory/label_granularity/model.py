@@ -1,167 +1,38 @@
 """World 1: a two-layer ReLU network on patches, pretrained on coarse or on fine labels.
 
-The paper's model: superclasses + and -, each with k subclasses. An image is P patches; some show the feature v_y
-common to its superclass, some the feature v_{y,c} of its subclass, the rest noise. A *hard* image has no common
-patch. Claim: coarse training learns v_y alone and fails on hard images; training on the 2k fine labels learns v_{y,c}
-too, and its responses summed over subclasses classify hard images.
+The paper's model: superclasses + and -, each with k subclasses. An image is P patches; some show the feature
+v_y common to its superclass, some the feature v_{y,c} of its subclass, the rest noise. A *hard* image has no
+common patch. Claim: coarse training learns v_y alone and fails on hard images; training on the 2k fine labels
+learns v_{y,c} too, and its responses summed over subclasses classify hard images.
 
-Indices: n sample, p patch, r neuron, j coordinate; s = 0 (+) or 1 (-) superclass, c subclass, g labels a superclass.
-The dictionary is the standard basis (without loss of generality: the initialisation is rotation invariant): v_s is
-coordinate s, v_{s,c} is coordinate 2 + s k + c. Each class c has neurons of its own, and
+Indices: n sample, p patch, r neuron, j coordinate; s = 0 (+) or 1 (-) superclass, c subclass, g labels a
+superclass. The dictionary is the standard basis (without loss of generality: the initialisation is rotation
+invariant): v_s is coordinate s, v_{s,c} is coordinate 2 + s k + c. Each class c has neurons of its own, and
 
-    F_c(X) = sum_{r in class c} sum_p relu(<w_r, x_p> + b_r)                                       (network)
-    dw_r   = eta / (N P) sum_n (1{y_n = c} - softmax_c(X_n)) sum_p 1{<w_r, x_np> + b_r > 0} x_np    (update)
-    b_r   -= beta ||dw_r||                                                                   (bias, coarse: g = 1)
-    b_r   -= min(beta ||dw_r||, clip max_np <dw_r, x_np of the next batch>), clipped at 0         (bias, fine: g > 1)
+    F_c(X) = sum_{r in class c} sum_p relu(<w_r, x_p> + b_r)
+    dw_r   = eta / (N P) sum_n (1{y_n = c} - softmax_c(X_n)) sum_p 1{<w_r, x_np> + b_r > 0} x_np
+    b_r   -= beta ||dw_r||                                                      (coarse labels, g = 1)
+    b_r   -= min(beta ||dw_r||, clip max_np <dw_r, x_np of the next batch>)     (finer; never below 0)
 
-Pretraining label granularity: data and network as in the paper's appendix on the data distribution, the network and
-the training algorithm; numbers in `SIZES` are those of the specification's measured settings.
+Pretraining label granularity: data and network as in the paper's appendix on the data distribution, the
+network and the training algorithm; numbers in `SIZES` are those of the specification's measured settings.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from granularity.theory import engine, nets
-from granularity.theory.engine import Count, NonNegative, Positive, Run, State
-from granularity.theory.label_granularity_claims import ARMS, checks, figures
-from granularity.theory.label_granularity_measures import Evaluation, members, pruned_away
-
-__all__ = ["SIZES", "Settings", "checks", "figures", "simulate"]
+from granularity.theory.engine import Run, State
+from granularity.theory.label_granularity.measures import Evaluation, members, pruned_away
+from granularity.theory.label_granularity.settings import Settings
 
 RECORDED = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000)
 COARSE = {"g": 1, "labels": "class"}
-SILENT = (
-    12.0  # standard deviations of patch noise: a neuron this far below its threshold never fires (p < 1e-32)
-)
-
-
-class Settings(engine.Settings):
-    """One arm: which labels, which data, which network, how long."""
-
-    WORLD: ClassVar[str] = "label_granularity"
-
-    labels: Literal["class", "random_within", "random"] = Field(
-        "class",
-        description="`class`: superclass and c mod g. `random_within`: superclass and a random ID. `random`.",
-    )
-    g: Count = Field(1, description="Labels a superclass: 1 is coarse, k is fine. Divides k.")
-    d: Count = Field(64, description="Dimensions of a patch.")
-    k: Count = Field(8, description="Subclasses a superclass.")
-    per_subclass: Count = Field(
-        4, description="Samples of each of the 2k subclasses in a batch: N = 2k times this."
-    )
-    patches: Count = Field(32, description="P, patches a sample.")
-    signal: Positive = Field(8, description="s*, the expected number of common patches.")
-    equal_counts: bool = Field(
-        False, description="Exactly s* common and s* subclass patches, instead of Bernoulli."
-    )
-    iota: NonNegative = Field(
-        0.05, lt=1, description="Signal strength lies in [sqrt(1 - iota), sqrt(1 + iota)]."
-    )
-    gamma: NonNegative = Field(0.05, description="Largest strength of a feature in a noise patch.")
-    noise_features: Count = Field(2, description="s_f, features of the opposite superclass in a noise patch.")
-    sigma_z: NonNegative = Field(0.005, description="Standard deviation of the noise on every coordinate.")
-    sigma_0: Positive = Field(1e-3, description="Standard deviation of the initial weights.")
-    c0: NonNegative = Field(
-        0.1, description="b(0) = -sigma_0 sqrt((4 + 2 c0) ln d) for g = 1, (2 + 2 c0) for g > 1."
-    )
-    threshold: Positive | None = Field(None, description="-b(0) / sigma_0, instead of the above.")
-    neurons: Literal["full", "five", "gaussian"] = Field(
-        "full",
-        description="`full`: for each class, n_act neurons above threshold for every feature. `five`: only for v_+, "
-        "v_-, the own subclass, a sibling and an opposite one. `gaussian`: `width` plain Gaussian neurons a class.",
-    )
-    n_act: Count = Field(3, description="Neurons above threshold, for each class and feature.")
-    width: Count = Field(4000, description="Neurons a class, for `gaussian`.")
-    eta: Positive = Field(
-        0.2, description="Step size; per-class batches are 1/g as large, so g times it for g > 1."
-    )
-    beta: NonNegative = Field(0.1, description="Bias rate; 1/ln^5 d in the paper.")
-    clip: NonNegative = Field(0.1, description="Second bias bound, for g > 1.")
-    steps: Count = Field(600, description="Updates at most.")
-    stop_loss: float | None = Field(None, description="Stop at the first batch whose loss is not above this.")
-    finetune_steps: int = Field(
-        0, ge=0, description="Coarse updates of the merged fine networks, afterwards."
-    )
-    finetune_eta: Positive = Field(0.2, description="Their step size.")
-
-    @model_validator(mode="after")
-    def _consistent(self):
-        if 2 + 2 * self.k > self.d:
-            raise ValueError(
-                f"k: 2 + 2k <= d must hold, but k = {self.k} needs d >= {2 + 2 * self.k}, not {self.d}"
-            )
-        if self.labels == "class" and self.k % self.g:
-            raise ValueError(f"g: must divide k = {self.k}, but {self.g} does not")
-        if self.signal >= self.patches / 2:
-            raise ValueError(
-                f"signal: s* must lie below P / 2 = {self.patches / 2:g}, but is {self.signal:g}"
-            )
-        if self.equal_counts and self.signal != int(self.signal):
-            raise ValueError(f"signal: with equal_counts s* must be a whole number, but is {self.signal:g}")
-        if self.neurons == "five" and (self.labels != "class" or self.g != self.k or self.k < 2):
-            raise ValueError(
-                f"neurons: 'five' is for the fine labels, g = k = {self.k} > 1, but g is {self.g}"
-            )
-        if self.finetune_steps and self.g == 1:
-            raise ValueError("finetune_steps: only fine networks (g > 1) are merged and finetuned")
-        return self
-
-    @property
-    def classes(self) -> int:
-        return 2 * self.g
-
-    @property
-    def samples(self) -> int:
-        """N, the samples of a batch."""
-        return 2 * self.k * self.per_subclass
-
-    @property
-    def level(self) -> float:
-        """-b(0) / sigma_0 (initialisation of the paper's Section on training, with c0)."""
-        factor = 4 if self.g == 1 else 2
-        return self.threshold or math.sqrt((factor + 2 * self.c0) * math.log(self.d))
-
-    def slots(self) -> list[tuple[int, int]]:
-        """(class, feature) of every neuron; feature -1 for Gaussian ones."""
-        if self.neurons == "gaussian":
-            return [(c, -1) for c in range(self.classes) for _ in range(self.width)]
-        k, slots = self.k, []
-        for label in range(self.classes):
-            s, c = divmod(label, self.g)
-            own, opposite = 2 + s * k, 2 + (1 - s) * k
-            five = [0, 1, own + c, own + (c + 1) % k, opposite + c]
-            for feature in five if self.neurons == "five" else range(2 + 2 * k):
-                slots += [(label, feature)] * self.n_act
-        return slots
-
-    def shape(self) -> tuple:
-        keys = (
-            "labels",
-            "g",
-            "d",
-            "k",
-            "per_subclass",
-            "patches",
-            "neurons",
-            "n_act",
-            "width",
-            "steps",
-            "stop_loss",
-        )
-        return (*(getattr(self, key) for key in keys), self.finetune_steps)
-
-    def work(self) -> float:
-        return 3.0 * self.samples * self.patches * self.d * len(self.slots())
-
-
-SIZES = {size: [Settings(**arm) for arm in arms] for size, arms in ARMS.items()}
+SILENT = 12.0  # standard deviations of patch noise: a neuron so far below threshold never fires (p < 1e-32)
 
 
 # ---------------------------------------------------------------- data
@@ -176,10 +47,11 @@ def draw_samples(
     sigma_z: float | None = None,
     distractors: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Draw `per_subclass` samples of each subclass, in the order of subclasses (data distribution, normal and hard).
+    """Draw `per_subclass` samples of each subclass, in the order of subclasses (normal, or hard).
 
-    Each patch is common with probability s*/P, each other one a subclass patch with that probability, the rest
-    feature noise. Samples without a common or without a subclass patch are drawn again: the former would be hard.
+    Each patch is common with probability s*/P, each other one a subclass patch with that probability, the
+    rest feature noise. Samples without a common or without a subclass patch are drawn again: the former would
+    be hard.
 
     Args:
         generator: decides everything, and where (its device) the samples lie.
@@ -255,8 +127,9 @@ def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
 def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
     """Initial weights (R, d) float32, in the order of `Settings.slots`.
 
-    Of the Gaussian draw N(0, sigma_0^2 I), only neurons above the threshold ever fire or move, and for practical d
-    there is less than one a feature. So each slot draws one *given* that exactly its own feature is above threshold.
+    Of the Gaussian draw N(0, sigma_0^2 I), only neurons above the threshold ever fire or move, and for
+    practical d there is less than one a feature. So each slot draws one *given* that exactly its own feature
+    is above threshold.
     """
     slots, level = cfg.slots(), cfg.level
     device = generator.device
@@ -305,7 +178,7 @@ def weight_step(fires: Tensor, residual: Tensor, x: Tensor, cls: Tensor, eta: Te
 
 
 def bias_step(dw: Tensor, beta: Tensor, x_next: Tensor | None = None, clip: Tensor | None = None) -> Tensor:
-    """What is taken off each bias (B, R): beta ||dw||, for fine labels bounded by the next batch (see the module)."""
+    """What is taken off each bias (B, R): beta ||dw||, for fine labels bounded by the next batch."""
     off = beta * dw.norm(dim=2)
     if x_next is None:
         return off
@@ -316,9 +189,10 @@ def bias_step(dw: Tensor, beta: Tensor, x_next: Tensor | None = None, clip: Tens
 def silent(w: Tensor, b: Tensor, most: float, sigma_z: Tensor) -> Tensor:
     """(B, R) neurons that no patch can make fire, so that dropping them changes nothing, ever.
 
-    The largest <w, x> is `most` times the largest coordinate (no patch shows features of larger total strength), plus
-    `SILENT` standard deviations of noise. A neuron that does not fire does not move, so it stays silent. (On test
-    patches with raised noise a dropped neuron might have fired, at the scale of sigma_0, not of what was learnt.)
+    The largest <w, x> is `most` times the largest coordinate (no patch shows features of larger total
+    strength), plus `SILENT` standard deviations of noise. A neuron that does not fire does not move, so it
+    stays silent. (On test patches with raised noise a dropped neuron might have fired, at the scale of
+    sigma_0, not of what was learnt.)
     """
     return most * w.amax(2).clamp_min(0) + SILENT * sigma_z * w.norm(dim=2) + b < 0
 
@@ -348,7 +222,7 @@ def simulate(runs: list[Run], device: torch.device) -> list[dict]:
 
 
 def _train(runs: list[Run], net: State, g: int, device: torch.device, phase: str) -> tuple[list[dict], State]:
-    """Train networks (w, b, cls, feature) on g labels a superclass; `phase` "train" or a finetuning (coarse)."""
+    """Train networks (w, b, cls, feature) on g labels a superclass; any phase but "train" is coarse."""
     cfg = runs[0].settings
     pretraining = phase == "train"
     data = [run.generator(f"{phase} data", device) for run in runs]
@@ -389,7 +263,7 @@ def _train(runs: list[Run], net: State, g: int, device: torch.device, phase: str
         off = bias_step(dw, beta) if g == 1 else bias_step(dw, beta, following["x"], clip)
         # T0: coarse, some response reaches 1/d; fine, some softmax of the own class reaches 1/(1.5 g)
         own = 1 - residual.gather(2, state["y"].unsqueeze(2)).squeeze(2)
-        event = (F >= 1 / cfg.d).flatten(1).any(1) if g == 1 else (own >= 1 / (1.5 * g)).any(1)
+        event = (1 / cfg.d <= F).flatten(1).any(1) if g == 1 else (own >= 1 / (1.5 * g)).any(1)
         return state | following | {"w": state["w"] + dw, "b": state["b"] - off}, {"loss": loss, "T0": event}
 
     state = net | batch()

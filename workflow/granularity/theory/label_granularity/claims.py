@@ -1,16 +1,14 @@
-"""World 1's arms, claims and figures. Reads the run table only; bands are the specification's, set before any run."""
+"""World 1's arms and claims. The checks read the run table only; bands were set before any run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from granularity.theory import figures as draw
 from granularity.theory.checks import ABOVE_ZERO, Check, at
 
 SCALES: dict[str, dict[str, Any]] = {
@@ -69,7 +67,7 @@ ARMS = {
 # ---------------------------------------------------------------- checks
 
 
-def _first(table: pd.DataFrame, setting: str, key: str) -> float:
+def first(table: pd.DataFrame, setting: str, key: str) -> float:
     found = table.loc[table["setting"] == setting, key]
     return float(found.iloc[0]) if len(found) else math.nan
 
@@ -77,8 +75,8 @@ def _first(table: pd.DataFrame, setting: str, key: str) -> float:
 def _range(table: pd.DataFrame, setting: str) -> tuple[float, float]:
     """Between q/(k + q) and 1/(k + 1), a tenth wider: the hard/normal ratio of coarse networks."""
     k, q = (
-        _first(table, setting, "k"),
-        (1 - _first(table, setting, "signal") / _first(table, setting, "patches")) ** 2,
+        first(table, setting, "k"),
+        (1 - first(table, setting, "signal") / first(table, setting, "patches")) ** 2,
     )
     return 0.9 * q / (k + q), 1.1 / (k + 1)
 
@@ -107,7 +105,7 @@ def _coarse(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
             )
         yield Check("S1", claim, source, f"{scale}: F_y hard / normal", hard / normal, *_range(table, arm))
     arms = [COARSE.format(s) for s in scales if s != "P"]
-    ks = [np.full(len(at(table, arm, "hard_own")), _first(table, arm, "k")) for arm in arms]
+    ks = [np.full(len(at(table, arm, "hard_own")), first(table, arm, "k")) for arm in arms]
     ys = [np.log(at(table, arm, "hard_own")) for arm in arms]
     slope = [np.polyfit(np.log(np.concatenate(ks)), np.concatenate(ys), 1)[0]] if len(arms) > 1 else []
     count = min(map(len, ks), default=0)
@@ -182,7 +180,7 @@ def _growth(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
         (EARLY_FINE, "common"),
         (EARLY_FINE, "subclass"),
     ):
-        k, eta, s, P, steps = (_first(table, arm, key) for key in ("k", "eta", "signal", "patches", "steps"))
+        k, eta, s, P, steps = (first(table, arm, key) for key in ("k", "eta", "signal", "patches", "steps"))
         step = eta * s / (2 * P)
         fine = {"common": step / (2 * k), "subclass": step * (1 - 1 / (2 * k)) / k}
         theory = fine[column] if arm == EARLY_FINE else step / 2 / (1 if column == "common" else k)
@@ -193,7 +191,7 @@ def _growth(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
     claim, source = "Afterwards the common response grows as ln t", "Theorem E.1"
     rows = [at(table, LONG, "normal_own", step=t) for t in (200, 2000)]
     k, eta, s, P, n, beta = (
-        _first(table, LONG, key) for key in ("k", "eta", "signal", "patches", "n_act", "beta")
+        first(table, LONG, key) for key in ("k", "eta", "signal", "patches", "n_act", "beta")
     )
     rate = eta * s**2 * n / (2 * P) * (1 + 1 / k) * (1 - beta)
     yield Check("S8", claim, source, "F(2000) - F(200)", rows[1] - rows[0], 2.303 - 0.15, 2.303 + 0.15)
@@ -212,7 +210,7 @@ def _growth(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
         1.03,
     )
     some = table[(table["setting"] == LONG_FINE) & table["step"].isin([5, 20, 100, 200])]
-    a, k = some["hard_label"], _first(table, LONG_FINE, "k")
+    a, k = some["hard_label"], first(table, LONG_FINE, "k")
     g = some["normal_label"] - a
     claim = "Fine responses: common g and subclass a obey a = g + (1 - 1/k)(e^g - 1)"
     quantity = "a / formula, worst of steps 5, 20, 100, 200"
@@ -239,7 +237,7 @@ def _sets(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
         "Invariance (E.1), A",
     )
     for arm in ("A coarse", "A fine"):
-        n = _first(table, arm, "n_act")
+        n = first(table, arm, "n_act")
         yield Check(
             "S11",
             claim,
@@ -329,119 +327,3 @@ def _controls(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
     yield Check(
         "S16", claim, "Theorem 5.2", "hard F_y at step 1500", at(table, SLOW, "hard_own", step=1500), 5
     )
-
-
-# ---------------------------------------------------------------- figures
-
-
-def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Five figures: responses, separation with k, decisions under disturbance, granularity, the log law."""
-    scales = [s for s in SCALES if (table["setting"] == COARSE.format(s)).any()]
-    _draw_responses(table, folder)
-    _draw_separation(table, folder, [s for s in scales if s != "P"])
-    _draw_decisions(table, folder, [s for s in scales if s in "ABC"])
-    _draw_granularity(table, folder)
-    _draw_log_law(table, folder)
-
-
-def _arm(table: pd.DataFrame, setting: str) -> pd.DataFrame:
-    return table[(table["setting"] == setting) & (table["phase"] == "train")]
-
-
-def _draw_responses(table: pd.DataFrame, folder: Path) -> None:
-    figure, panels = draw.canvas(2)
-    for axes, (arm, title) in zip(
-        panels, ((LONG, "Coarse labels"), (LONG_FINE, "Fine labels, summed")), strict=True
-    ):
-        rows = _arm(table, arm)
-        rows = rows[rows["step"] > 0]
-        draw.curve(axes, rows, "step", "normal_own", "own superclass, normal", 0)
-        draw.curve(axes, rows, "step", "hard_own", "own superclass, hard", 1)
-        draw.curve(axes, rows, "step", "hard_other", "other superclass, hard", 6, ":")
-        axes.set(title=title, xscale="log", xlabel="step", ylabel="network response F (nats)")
-        axes.legend(loc="upper left")
-    draw.save(figure, folder, "responses")
-
-
-def _draw_separation(table: pd.DataFrame, folder: Path, scales: list[str]) -> None:
-    figure, (axes,) = draw.canvas(1)
-    ks = [_first(table, COARSE.format(s), "k") for s in scales]
-    for index, (arm, label) in enumerate(((FINE, "fine labels, summed"), (COARSE, "coarse labels"))):
-        draw.points(axes, ks, [at(table, arm.format(s), "hard_own") for s in scales], label, index)
-    normal = np.mean([at(table, COARSE.format(s), "normal_own").mean() for s in scales])
-    axes.plot(ks, [normal / (k + 1) for k in ks], ":", color="black", label="normal response / (k + 1)")
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="subclasses a superclass, k",
-        ylabel="response to hard samples (nats)",
-    )
-    axes.set_xticks(ks, [f"{k:g}" for k in ks])
-    axes.minorticks_off()
-    axes.legend()
-    draw.save(figure, folder, "separation")
-
-
-def _draw_decisions(table: pd.DataFrame, folder: Path, scales: list[str]) -> None:
-    figure, panels = draw.canvas(len(scales), width=6.8, height=2.4)
-    heads = (
-        (COARSE, "sum", "coarse"),
-        (FINE, "sum", "fine, sum"),
-        (FINE, "pruned", "fine, pruned"),
-        (FINE, "max", "fine, max"),
-    )
-    shown = {"0": "hard_accuracy{}", "1": "accuracy_{}_1_distractor", "2": "accuracy_{}_2_distractors"}
-    shown["4"] = "accuracy_{}_4_distractors"
-    for axes, scale in zip(panels, scales, strict=True):
-        for index, (arm, head, label) in enumerate(heads):
-            names = [
-                n.format(("" if head == "sum" else "_" + head) if x == "0" else head)
-                for x, n in shown.items()
-            ]
-            values = [at(table, arm.format(scale), name) for name in names]
-            draw.points(axes, [i + 0.08 * (index - 1.5) for i in range(len(shown))], values, label, index)
-        k = _first(table, COARSE.format(scale), "k")
-        axes.set(title=f"k = {k:g} subclasses", xlabel="distracting patches", ylim=(-0.05, 1.05))
-        axes.set_xticks(range(len(shown)), list(shown))
-    panels[0].set_ylabel("accuracy on hard samples")
-    panels[0].legend()
-    draw.save(figure, folder, "decisions")
-
-
-def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
-    figure, (axes,) = draw.canvas(1)
-    gs = list(SWEEP)
-    draw.points(axes, gs, [at(table, SWEEP[g], "hard_own") for g in gs], "subclass labels", 0)
-    draw.points(axes, [8], [at(table, WITHIN, "hard_own")], "random IDs in superclasses", 1, line=False)
-    draw.points(axes, [8], [at(table, RANDOM, "hard_own")], "random IDs", 2, line=False)
-    axes.set(
-        xscale="log", xlabel="pretraining labels a superclass, g", ylabel="response to hard samples (nats)"
-    )
-    axes.set_xticks(gs, [str(g) for g in gs])
-    axes.minorticks_off()
-    axes.legend()
-    draw.save(figure, folder, "granularity")
-
-
-def _draw_log_law(table: pd.DataFrame, folder: Path) -> None:
-    figure, (left, right) = draw.canvas(2)
-    rows = _arm(table, LONG)
-    rows = rows[rows["step"] >= 5]
-    k = _first(table, LONG, "k")
-    draw.curve(left, rows, "step", "normal_own", "normal samples", 0)
-    steps = np.array(sorted(rows["step"].unique()))
-    mean = rows.groupby("step")["normal_own"].mean()
-    eta, s, P, n, beta = (_first(table, LONG, key) for key in ("eta", "signal", "patches", "n_act", "beta"))
-    rate = eta * s**2 * n / (2 * P) * (1 + 1 / k) * (1 - beta)
-    later = steps[steps >= 200]
-    if len(later):
-        law = np.log(np.exp(mean[200]) + rate * (later - 200))
-        left.plot(later, law, "--", color="black", label="ln(C (t - 200) + exp F(200))")
-    left.set(xscale="log", xlabel="step", ylabel="coarse response F (nats)")
-    left.legend()
-    ratio = rows.assign(ratio=rows["hard_own"] / rows["normal_own"])
-    draw.curve(right, ratio, "step", "ratio", "measured", 0)
-    right.axhline(1 / (k + 1), color="black", linestyle="--", linewidth=1, label=f"1 / (k + 1), k = {k:g}")
-    right.set(xscale="log", xlabel="step", ylabel="coarse response, hard / normal", ylim=(0, 1.5 / (k + 1)))
-    right.legend()
-    draw.save(figure, folder, "log_law")

@@ -1,4 +1,4 @@
-"""What is measured of world 1's networks: responses and accuracies of four heads, learnt weights, firing sets."""
+"""What is measured of world 1's networks: responses and accuracies of heads, learnt weights, firing sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from granularity.theory.engine import Run, State
 
 HELD_OUT, DISTURBED = 4, 8  # samples of each subclass in the test sets
-# name -> keyword arguments of the hard test set: noise patches that show half the opposite common feature, or noise
+# How hard test sets are disturbed: noise patches that show half the opposite common feature, or more noise.
 DISTURBANCES: dict[str, dict[str, Any]] = {
     "1_distractor": {"distractors": 1},
     "2_distractors": {"distractors": 2},
@@ -28,16 +28,16 @@ def members(cls: Tensor, classes: int) -> Tensor:
 
 
 def pruned_away(cls: Tensor, feature: Tensor, g: int) -> Tensor:
-    """(R,) bool: neurons of v_y in every group of superclass y but the first (the paper's optional pruning)."""
+    """(R,) bool: neurons of v_y in all groups of superclass y but the first (the optional pruning)."""
     return (feature == cls // g) & (cls % g != 0)
 
 
 class Evaluation:
     """Test sets of a group of runs, and the measures taken on them.
 
-    Normal and hard sets are each run's own, the disturbed sets one draw for all seeds. Superclass heads on fine
-    responses F_{y,c} (B, 2g, N): their sum (the paper's), their sum after pruning, their maximum, whose decision is
-    also that of the largest of all 2g outputs. An accuracy counts a tie as half.
+    Normal and hard sets are each run's own, the disturbed sets one draw for all seeds. Superclass heads on
+    fine responses F_{y,c} (B, 2g, N): their sum (the paper's), their sum after pruning, their maximum, whose
+    decision is also that of the largest of all 2g outputs. An accuracy counts a tie as half.
     """
 
     def __init__(self, runs: Sequence[Run], g: int, draw: Callable, forward: Callable, device: torch.device):
@@ -125,7 +125,7 @@ class Evaluation:
         return found
 
     def _own(self, state: State) -> tuple[Tensor, Tensor]:
-        """Of every neuron's class: which features (R, 2 + 2k) are its superclass's common, its own subclasses'."""
+        """Which features (R, 2 + 2k) are the common one, and the own subclasses', of a neuron's class."""
         cls, g, k = state["cls"].unsqueeze(1), self.g, self.cfg.k
         v = torch.arange(2 + 2 * k, device=self.device)
         s, c = (v - 2) // k, (v - 2) % k
@@ -141,7 +141,7 @@ class Evaluation:
         return found
 
     def firing(self, state: State) -> Tensor:
-        """S^(t)(v): (B, R, 2 + 2k) bool, neurons that fire on some patch of the batch that shows feature v."""
+        """S^(t)(v): (B, R, 2 + 2k) bool, neurons that fire on some patch of the batch showing v."""
         B, R, _ = state["w"].shape
         v = torch.arange(2 + 2 * self.cfg.k, device=self.device)
         shows = (state["shows"].flatten(1).unsqueeze(2) == v).float()
@@ -149,7 +149,7 @@ class Evaluation:
         return torch.bmm(fires.view(B, R, -1).float(), shows) > 0
 
     def _sets(self, state: State) -> dict[str, Tensor]:
-        """Neurons of a class that fire on its common feature, its subclasses' (a subclass), on any other feature."""
+        """Neurons of a class that fire on its common feature, on a subclass of its own, on others."""
         fires, (common, sub) = self.firing(state), self._own(state)
         classes = 2 * self.g
         return {
@@ -160,7 +160,7 @@ class Evaluation:
         }
 
     def _initial_sets(self, state: State) -> dict[str, Tensor]:
-        """|S(v)| and |S*(v)| a class and feature, and the most features a neuron is above threshold for (at t = 0)."""
+        """|S(v)|, |S*(v)| a class and feature; most features one neuron is above threshold for (t = 0)."""
         cfg = self.cfg
         factor = (4 if self.g == 1 else 2) + 2 * cfg.c0
         ends = [math.sqrt(factor * (math.log(cfg.d) + sign / math.log(cfg.d) ** 5)) for sign in (-1, 1)]
