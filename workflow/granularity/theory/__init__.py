@@ -15,8 +15,8 @@ How to add a world
 ------------------
 Write ``theory/NAME.py``, found through `WORLDS`; where it would grow past some 350 lines, make it a package
 ``theory/NAME/`` whose ``model.py`` holds data, network, loss and update and whose ``__init__`` exports the
-same names (``label_granularity`` is the example). Worlds import the shared modules above and never each other.
-They expose:
+same names (``label_granularity`` is the example). Worlds import the shared modules above, never each other,
+and expose:
 
 ``Settings(engine.Settings)``
     One setting, closed to unknown keys. ``WORLD: ClassVar[str]`` names the world. Constraints of the model

@@ -1,7 +1,8 @@
 """A claim against its numbers: measured values, the band they must lie in, and the verdict that follows.
 
 A verdict is computed, never written: `holds` when the judged values lie in the band, `fails` when one does
-not or is not a number (a diverged run), `not run at this size` when there are none.
+not or is not a number (a diverged run), `not run at this size` when there are none. A quantity without a band is
+`reported`: shown beside the others, judged by nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-HOLDS, FAILS, NOT_RUN = "holds", "fails", "not run at this size"
+HOLDS, FAILS, NOT_RUN, REPORTED = "holds", "fails", "not run at this size", "reported"
 ABOVE_ZERO = math.ulp(0.0)  # the smallest low end that excludes zero itself
 
 
@@ -48,6 +49,8 @@ class Check:
         values = np.asarray(self.values, dtype=float)
         if values.size == 0:
             return NOT_RUN
+        if math.isinf(self.low) and math.isinf(self.high):
+            return REPORTED
         judged = values if self.judged == "every seed" else np.array([values.mean()])
         return HOLDS if bool(np.all((judged >= self.low) & (judged <= self.high))) else FAILS
 
@@ -85,11 +88,11 @@ def table(checks: Iterable[Check]) -> pd.DataFrame:
 
 
 def verdicts(checks: Iterable[Check]) -> dict[str, str]:
-    """One verdict a claim: `fails` if a quantity fails, else `holds`, unless nothing of it was run."""
+    """One verdict a claim: `fails` if a quantity fails, else `holds` if one holds, else what is left."""
     folded: dict[str, str] = {}
     for check in checks:
         found = {folded.get(check.id, NOT_RUN), check.verdict}
-        folded[check.id] = next(v for v in (FAILS, HOLDS, NOT_RUN) if v in found)
+        folded[check.id] = next(v for v in (FAILS, HOLDS, REPORTED, NOT_RUN) if v in found)
     return folded
 
 

@@ -45,7 +45,7 @@ class Settings(engine.Settings):
     neurons: Literal["full", "five", "gaussian"] = Field(
         "full",
         description="`full`: for each class, n_act neurons above threshold for every feature. `five`: only "
-        "for v_+, v_-, the own subclass, a sibling and an opposite one. `gaussian`: `width` plain Gaussian ones.",
+        "for v_+, v_-, the own subclass, a sibling and an opposite one. `gaussian`: `width` Gaussian ones.",
     )
     n_act: Count = Field(3, description="Neurons above threshold, for each class and feature.")
     width: Count = Field(4000, description="Neurons a class, for `gaussian`.")
