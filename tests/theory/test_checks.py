@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-
 from granularity.theory import checks
 from granularity.theory.checks import FAILS, HOLDS, NOT_RUN, REPORTED, Check
 
@@ -45,7 +44,12 @@ def test_table_has_spread_and_band():
 
 
 def test_at_picks_rows_and_keeps_diverged_runs_as_nan():
-    rows = [("a", 0, 0, "", 1.0), ("a", 0, 5, "T0 end", 2.0), ("a", 1, 0, "", 3.0), ("a", 1, 2, "diverged", np.nan)]
+    rows = [
+        ("a", 0, 0, "", 1.0),
+        ("a", 0, 5, "T0 end", 2.0),
+        ("a", 1, 0, "", 3.0),
+        ("a", 1, 2, "diverged", np.nan),
+    ]
     table = pd.DataFrame(rows, columns=["setting", "seed", "step", "event", "f"]).assign(phase="train")
     np.testing.assert_array_equal(checks.at(table, "a", "f"), [2, np.nan])
     np.testing.assert_array_equal(checks.at(table, "a", "f", step=0), [1, 3])

@@ -6,7 +6,6 @@ from typing import ClassVar
 import pandas as pd
 import pytest
 import torch
-
 from granularity.errors import GranularityError
 from granularity.theory import engine
 
@@ -108,8 +107,10 @@ def test_streams_differ_by_purpose_seed_and_base():
 def test_clashes_and_missing_devices_are_refused():
     with pytest.raises(GranularityError, match="share a name"):
         engine.run_table(WORLD, [Toy(name="a"), Toy(name="a")], "cpu")
-    clash = SimpleNamespace(simulate=lambda runs, device: [row | {"eta": 1.0} for row in simulate(runs, device)])
-    with pytest.raises(GranularityError, match="names of parameters.*eta"):
+    clash = SimpleNamespace(
+        simulate=lambda runs, device: [row | {"eta": 1.0} for row in simulate(runs, device)]
+    )
+    with pytest.raises(GranularityError, match=r"names of parameters.*eta"):
         engine.run_table(clash, [Toy(name="a")], "cpu")
     if not torch.cuda.is_available():
         with pytest.raises(GranularityError, match="no GPU is visible"):

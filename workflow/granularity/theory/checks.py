@@ -1,8 +1,8 @@
 """A claim against its numbers: measured values, the band they must lie in, and the verdict that follows.
 
 A verdict is computed, never written: `holds` when the judged values lie in the band, `fails` when one does
-not or is not a number (a diverged run), `not run at this size` when there are none. A quantity without a band is
-`reported`: shown beside the others, judged by nobody.
+not or is not a number (a diverged run), `not run at this size` when there are none. A quantity without a
+band is `reported`: shown beside the others, judged by nobody.
 """
 
 from __future__ import annotations
@@ -79,6 +79,9 @@ class Check:
             "judged": self.judged,
             "verdict": self.verdict,
             "seeds": values.size if self.seeds is None else self.seeds,
+            "in_band": ""
+            if none
+            else f"{np.sum((values >= self.low) & (values <= self.high))} of {values.size}",
         }
 
 

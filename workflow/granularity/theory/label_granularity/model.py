@@ -32,7 +32,8 @@ from granularity.theory.label_granularity.settings import Settings
 
 RECORDED = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000)
 COARSE = {"g": 1, "labels": "class"}
-SILENT = 12.0  # standard deviations of patch noise: a neuron so far below threshold never fires (p < 1e-32)
+SILENT = 8.0  # standard deviations of patch noise: a neuron so far below threshold never fires (p < 1e-15)
+NEVER = -1e30  # the bias of such a neuron from then on
 
 
 # ---------------------------------------------------------------- data
@@ -186,15 +187,15 @@ def bias_step(dw: Tensor, beta: Tensor, x_next: Tensor | None = None, clip: Tens
     return torch.minimum(off, clip * reach).clamp_min(0)
 
 
-def silent(w: Tensor, b: Tensor, most: float, sigma_z: Tensor) -> Tensor:
+def silent(w: Tensor, b: Tensor, most: float, sigma_z: Tensor, features: int) -> Tensor:
     """(B, R) neurons that no patch can make fire, so that dropping them changes nothing, ever.
 
-    The largest <w, x> is `most` times the largest coordinate (no patch shows features of larger total
+    The largest <w, x> is `most` times the largest <w, v> (no patch shows features of larger total
     strength), plus `SILENT` standard deviations of noise. A neuron that does not fire does not move, so it
     stays silent. (On test patches with raised noise a dropped neuron might have fired, at the scale of
     sigma_0, not of what was learnt.)
     """
-    return most * w.amax(2).clamp_min(0) + SILENT * sigma_z * w.norm(dim=2) + b < 0
+    return most * w[:, :, :features].amax(2).clamp_min(0) + SILENT * sigma_z * w.norm(dim=2) + b < 0
 
 
 # ---------------------------------------------------------------- training
@@ -245,8 +246,13 @@ def _train(runs: list[Run], net: State, g: int, device: torch.device, phase: str
     def prepare(state: State, t: int) -> State:
         if t & (t - 1) and t % 32:
             return state
-        keep = ~silent(state["w"], state["b"], most, sigma_z).all(0)
-        if keep.all() or not keep.any():
+        quiet = silent(state["w"], state["b"], most, sigma_z, 2 + 2 * cfg.k)
+        state = state | {
+            "b": state["b"].masked_fill(quiet, NEVER)
+        }  # so that a run does not depend on its batch
+        keep = ~quiet.all(0)
+        keep[0] = True
+        if keep.all():
             return state
         return (
             state
@@ -256,15 +262,17 @@ def _train(runs: list[Run], net: State, g: int, device: torch.device, phase: str
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         cls = state["cls"]
-        F, _, fires = forward(state["w"], state["b"], state["x"], members(cls, 2 * g))
+        F, h, fires = forward(state["w"], state["b"], state["x"], members(cls, 2 * g))
         loss, residual = nets.softmax_residual(F.transpose(1, 2), state["y"])
-        dw = weight_step(fires, residual.transpose(1, 2), state["x"], cls, eta)
+        live = (h > 0).any(2).any(0).nonzero().squeeze(1)  # the others do not move
+        dw = weight_step(fires[:, live], residual.transpose(1, 2), state["x"], cls[live], eta)
         following = batch()
         off = bias_step(dw, beta) if g == 1 else bias_step(dw, beta, following["x"], clip)
         # T0: coarse, some response reaches 1/d; fine, some softmax of the own class reaches 1/(1.5 g)
         own = 1 - residual.gather(2, state["y"].unsqueeze(2)).squeeze(2)
         event = (1 / cfg.d <= F).flatten(1).any(1) if g == 1 else (own >= 1 / (1.5 * g)).any(1)
-        return state | following | {"w": state["w"] + dw, "b": state["b"] - off}, {"loss": loss, "T0": event}
+        moved = {"w": state["w"].index_add(1, live, dw), "b": state["b"].index_add(1, live, -off)}
+        return state | following | moved, {"loss": loss, "T0": event}
 
     state = net | batch()
     state["could"] = evaluation.firing(state) | (state["w"][:, :, : 2 + 2 * cfg.k] > -state["b"].unsqueeze(2))
