@@ -30,9 +30,9 @@ Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 State = dict[str, torch.Tensor]
 
-# Multiply-adds of a step of all runs in one program. On one CPU thread batching pays while calling an operation
-# costs more than its arithmetic, and loses cache above. Measured, loop / batch of 8: 2.0 at 4e4 a run, 1.0 at
-# 4e7, 0.8 at 9e7. A GPU is filled instead.
+# Multiply-adds of a step of all runs in one program. On one CPU thread batching pays while calling an
+# operation costs more than its arithmetic, and loses cache above. CPU time of loop / batch of 8: 2.0 at
+# 4e4 a run, 1.0 at 4e7, 0.8 at 9e7. A GPU is filled instead.
 CPU_WORK = 1e7
 CUDA_WORK = 2e10
 RUN_COLUMNS = ("setting", "seed", "phase", "step", "event", "outcome")

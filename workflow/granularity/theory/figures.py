@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 # Okabe and Ito's palette: distinct for all common kinds of colour vision. Blue and vermilion come first.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+SPREAD = "means over seeds; bars and bands from the smallest to the largest seed"
 COLUMN = 3.4  # inches: one column of a two-column page
 STYLE = {
     "font.family": "DejaVu Sans",
@@ -108,8 +109,10 @@ def points(
     )
 
 
-def save(figure: Figure, folder: Path, name: str) -> Path:
-    """Write `name`.svg into the folder, without a date, so that the same figure is the same bytes."""
+def save(figure: Figure, folder: Path, name: str, note: str = SPREAD) -> Path:
+    """Write `name`.svg into the folder, a note under it, no date in it: the same figure is the same bytes."""
+    if note:
+        figure.supxlabel(note, fontsize=6, color="#555555")
     path = folder / f"{name}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None})

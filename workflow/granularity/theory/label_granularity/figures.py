@@ -38,16 +38,20 @@ def _arm(table: pd.DataFrame, setting: str) -> pd.DataFrame:
 
 def _draw_responses(table: pd.DataFrame, folder: Path) -> None:
     figure, panels = draw.canvas(2)
-    for axes, (arm, title) in zip(
-        panels, ((LONG, "Coarse labels"), (LONG_FINE, "Fine labels, summed")), strict=True
-    ):
+    titles = ((LONG, "2 coarse labels"), (LONG_FINE, "2k fine labels, summed over subclasses"))
+    top = 0.0
+    for axes, (arm, title) in zip(panels, titles, strict=True):
         rows = _arm(table, arm)
         rows = rows[rows["step"] > 0]
-        draw.curve(axes, rows, "step", "normal_own", "own superclass, normal", 0)
-        draw.curve(axes, rows, "step", "hard_own", "own superclass, hard", 1)
-        draw.curve(axes, rows, "step", "hard_other", "other superclass, hard", 6, ":")
-        axes.set(title=title, xscale="log", xlabel="step", ylabel="network response F (nats)")
-        axes.legend(loc="upper left")
+        top = max(top, 1.05 * rows["normal_own"].max())
+        draw.curve(axes, rows, "step", "normal_own", "own superclass, normal samples", 0)
+        draw.curve(axes, rows, "step", "hard_own", "own superclass, hard samples", 1)
+        draw.curve(axes, rows, "step", "hard_other", "other superclass, hard samples", 6, ":")
+        axes.set(title=title, xscale="log", xlabel="training step")
+    for axes in panels:
+        axes.set_ylim(-0.03 * top, top)
+    panels[0].set_ylabel("network response F (nats)")
+    panels[0].legend(loc="upper left")
     draw.save(figure, folder, "responses")
 
 
@@ -125,11 +129,13 @@ def _draw_log_law(table: pd.DataFrame, folder: Path) -> None:
     if len(later):
         law = np.log(np.exp(mean[200]) + rate * (later - 200))
         left.plot(later, law, "--", color="black", label="ln(C (t - 200) + exp F(200))")
-    left.set(xscale="log", xlabel="step", ylabel="coarse response F (nats)")
+    left.set(xscale="log", xlabel="training step", ylabel="coarse response F (nats)")
     left.legend()
     ratio = rows.assign(ratio=rows["hard_own"] / rows["normal_own"])
     draw.curve(right, ratio, "step", "ratio", "measured", 0)
     right.axhline(1 / (k + 1), color="black", linestyle="--", linewidth=1, label=f"1 / (k + 1), k = {k:g}")
-    right.set(xscale="log", xlabel="step", ylabel="coarse response, hard / normal", ylim=(0, 1.5 / (k + 1)))
+    right.set(
+        xscale="log", xlabel="training step", ylabel="coarse response, hard / normal", ylim=(0, 1.5 / (k + 1))
+    )
     right.legend()
     draw.save(figure, folder, "log_law")
