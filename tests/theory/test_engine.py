@@ -1,11 +1,15 @@
 """The engine alone, on a toy world: w <- w - eta (w - target), with loss w^2 / 2."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import ClassVar
 
 import pandas as pd
 import pytest
 import torch
+from granularity import theory
+from granularity.code import import_closure
 from granularity.errors import GranularityError
 from granularity.theory import engine
 
@@ -115,3 +119,17 @@ def test_clashes_and_missing_devices_are_refused():
     if not torch.cuda.is_available():
         with pytest.raises(GranularityError, match="no GPU is visible"):
             engine.pick_device("cuda")
+
+
+def test_finding_a_world_needs_no_torch_and_reruns_for_its_own_code_only():
+    code = "import sys, granularity.theory.stage as s; assert not {'torch', 'matplotlib'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    closure = import_closure(theory.WORLDS["label_granularity"])
+    assert {"granularity.theory.engine", "granularity.theory.label_granularity.model"} <= closure
+    assert not [name for name in closure if "stage" in name or "neural_collapse" in name]
+
+
+def test_deterministic_mode_ends_with_the_table():
+    before = torch.are_deterministic_algorithms_enabled()
+    engine.run_table(WORLD, [Toy(name="a")], "cpu")
+    assert torch.are_deterministic_algorithms_enabled() == before

@@ -41,7 +41,7 @@ and expose:
 ``engine.run_table(module, settings)`` then gives the table: one row a setting, seed and recorded step, with
 the columns ``setting, seed, phase, step, event, outcome``, every parameter of the setting, ``loss`` and the
 measures. The loop does not know what a world is, so a world may also call ``engine.train`` twice
-(pretraining, then finetuning, told apart by ``phase``), or not at all.
+(pretraining, then finetuning, told apart by ``phase``), or not at all (``engine.row``).
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ comparisons between arms.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
@@ -89,10 +90,12 @@ def pick_device(device: str = "auto") -> torch.device:
     return torch.device(device)
 
 
-def column(runs: Sequence[Run], key: str, device: torch.device, dims: int = 1) -> torch.Tensor:
-    """A scalar setting as a float32 tensor (B, 1, ..., 1) with `dims` axes, to broadcast over runs."""
+def column(
+    runs: Sequence[Run], key: str, device: torch.device, dims: int = 1, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """A scalar setting as a tensor (B, 1, ..., 1) with `dims` axes, to broadcast over a batch of runs."""
     values = [float(getattr(run.settings, key)) for run in runs]
-    return torch.tensor(values, device=device).view(-1, *[1] * (dims - 1))
+    return torch.tensor(values, device=device, dtype=dtype).view(-1, *[1] * (dims - 1))
 
 
 def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tensor:
@@ -101,6 +104,14 @@ def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tens
     Drawing one run at a time from its own generator is what keeps a run independent of its batch.
     """
     return torch.stack([draw(*items) for items in zip(*per_run, strict=True)])
+
+
+def row(
+    run: Run, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end"
+) -> dict:
+    """A row of the run table, for what a world computes without :func:`train`."""
+    known = {"setting": run.settings.name, "seed": run.seed, "phase": phase, "step": step, "event": event}
+    return known | {"outcome": "ran all steps"} | measures
 
 
 # ---------------------------------------------------------------- the training loop
@@ -250,10 +261,8 @@ def run_table(world: ModuleType, settings: Sequence[Settings], device: str = "au
     if len(set(names)) != len(names):
         raise GranularityError(f"theory: two settings share a name: {sorted(names)}")
     where = pick_device(device)
-    torch.use_deterministic_algorithms(True)
-    torch.set_float32_matmul_precision("highest")
     rows: list[dict[str, Any]] = []
-    with torch.no_grad():
+    with torch.no_grad(), _exact():
         for group in groups(settings, where):
             rows += world.simulate(group, where)
     frame = pd.DataFrame(rows)
@@ -268,6 +277,19 @@ def run_table(world: ModuleType, settings: Sequence[Settings], device: str = "au
     frame[measures] = frame[measures].astype("float64")
     keys = [name for name in parameters[0] if name != "setting"]
     return frame[[*RUN_COLUMNS, *keys, *measures]].reset_index(drop=True)
+
+
+@contextlib.contextmanager
+def _exact() -> Iterator[None]:
+    """Deterministic algorithms and full float32 products, as they were before afterwards."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
+    torch.use_deterministic_algorithms(True)
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.set_float32_matmul_precision(before[1])
 
 
 def _scalars(item: Settings) -> dict[str, Any]:
