@@ -66,6 +66,7 @@ class Check:
     def row(self) -> dict[str, object]:
         values = np.asarray(self.values, dtype=float)
         none = values.size == 0
+        inside = (values >= self.low) & (values <= self.high)
         return {
             "id": self.id,
             "claim": self.claim,
@@ -79,9 +80,7 @@ class Check:
             "judged": self.judged,
             "verdict": self.verdict,
             "seeds": values.size if self.seeds is None else self.seeds,
-            "in_band": ""
-            if none
-            else f"{np.sum((values >= self.low) & (values <= self.high))} of {values.size}",
+            "in_band": f"{inside.sum()} of {values.size}" if self.verdict in (HOLDS, FAILS) else "",
         }
 
 

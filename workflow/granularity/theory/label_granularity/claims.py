@@ -330,6 +330,12 @@ def _controls(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
     hard, normal = at(table, GAUSS, "hard_own"), at(table, GAUSS, "normal_own")
     yield Check("S15", claim, "Theorem 5.1", "training loss at the end", at(table, GAUSS, "loss"), high=0.025)
     yield Check("S15", claim, "Theorem 5.1", "F_y hard / normal", hard / normal, *_range(table, GAUSS))
+    above = at(
+        table, GAUSS, "initial_set", step=0
+    )  # few and random, hence the scatter of the ratio over seeds
+    yield Check(
+        "S15", claim, "Proposition 1", "neurons above threshold at step 0, a class and feature", above
+    )
     claim = "Not an artefact of the learning rate: fine labels with the coarse step size"
     yield Check(
         "S16", claim, "Theorem 5.2", "hard F_y at step 1500", at(table, SLOW, "hard_own", step=1500), 5
