@@ -34,7 +34,7 @@ and expose:
     anything but the run.
 ``checks(table: DataFrame) -> list[checks.Check]``
     Every claim from the run table alone; a claim whose arms are absent gets no values and reads "not run at
-    this size". Bands come from the paper or its specification, never from the run.
+    this size". Bands are the paper's, or are set before the run; never after it.
 ``figures(table: DataFrame, folder: Path) -> None``
     Writes SVG files with ``figures.save``.
 

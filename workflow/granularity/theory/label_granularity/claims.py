@@ -1,7 +1,7 @@
 """World 1's arms and claims. The checks read the run table only; bands were set before any run.
 
-Claims that the specification states for every seed (S1, S3, S4, S6) or as exact counts (S11) are judged seed
-by seed, the others by their mean over seeds; ``in_band`` in checks.csv says how many seeds lie in the band.
+Claims stated for every seed (S1, S3, S4, S6) or as exact counts (S11) are judged seed by seed, the others by
+their mean over seeds; ``in_band`` in checks.csv says how many seeds lie in the band.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ invariant): v_s is coordinate s, v_{s,c} is coordinate 2 + s k + c. Each class c
     b_r   -= beta ||dw_r||                                                      (coarse labels, g = 1)
     b_r   -= min(beta ||dw_r||, clip max_np <dw_r, x_np of the next batch>)     (finer; never below 0)
 
-Pretraining label granularity: data and network as in the paper's appendix on the data distribution, the
-network and the training algorithm; numbers in `SIZES` are those of the specification's measured settings.
+This is the model of the theorems on pretraining label granularity (5.1, 5.2, proofs in the appendix E). They
+are asymptotic; the sizes in `claims` are small ones that show the effect, and `claims` says what should be
+seen there.
 """
 
 from __future__ import annotations
