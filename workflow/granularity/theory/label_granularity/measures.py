@@ -11,8 +11,7 @@ from torch import Tensor
 
 from granularity.theory.engine import Run, State
 
-HELD_OUT, DISTURBED = 4, 8  # samples of each subclass in the test sets, at least
-ENOUGH = 512  # samples in all of a disturbed set: with 128, its accuracy has a standard error of 0.04
+HELD_OUT, DISTURBED = 4, 8  # samples of each subclass in the test sets
 # How hard test sets are disturbed: noise patches that show half the opposite common feature, or more noise.
 DISTURBANCES: dict[str, dict[str, Any]] = {
     "1_distractor": {"distractors": 1},
@@ -68,8 +67,7 @@ class Evaluation:
         for name, disturbance in DISTURBANCES.items():
             accuracies = dict.fromkeys(("sum", "pruned", "max"), torch.full((len(self.runs),), math.nan))
             if end:
-                each = max(DISTURBED, ENOUGH // (2 * self.cfg.k))
-                x = self._draw(f"disturbed {name}", each, one_for_all=True, hard=True, **disturbance)
+                x = self._draw(f"disturbed {name}", DISTURBED, one_for_all=True, hard=True, **disturbance)
                 heads = self._heads(state, x)[1]
                 accuracies = {head: self._accuracy(*self._own_other(F)) for head, F in heads.items()}
             found |= {f"accuracy_{head}_{name}": value for head, value in accuracies.items()}
