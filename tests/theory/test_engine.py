@@ -133,3 +133,18 @@ def test_deterministic_mode_ends_with_the_table():
     before = torch.are_deterministic_algorithms_enabled()
     engine.run_table(WORLD, [Toy(name="a")], "cpu")
     assert torch.are_deterministic_algorithms_enabled() == before
+
+
+def test_an_event_can_end_a_run_in_the_state_it_saw():
+    runs = [engine.Run(Toy(name="a"), seed) for seed in (0, 1)]
+    rows, state = engine.train(
+        runs,
+        {"x": torch.tensor([0.0, 2.0])},
+        lambda state, t: ({"x": state["x"] + 1}, {"loss": state["x"], "high": state["x"] >= 3}),
+        lambda state, t, end: {"seen": state["x"]},
+        steps=5,
+        stop_event="high",
+    )
+    ends = [(row["seed"], row["step"], row["event"]) for row in rows]
+    assert ends == [(0, 3, "high end"), (1, 1, "high end")]
+    assert state["x"].tolist() == [3, 3] and rows[1]["outcome"] == "stopped at step 1"

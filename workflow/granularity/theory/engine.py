@@ -126,6 +126,7 @@ def train(
     steps: int,
     record: Iterable[int] = (),
     stop_loss: float | None = None,
+    stop_event: str | None = None,
     prepare: Callable[[State, int], State] | None = None,
     phase: str = "train",
 ) -> tuple[list[dict[str, Any]], State]:
@@ -143,6 +144,7 @@ def train(
         steps: updates at most; the state after the last one is recorded too.
         record: steps to record. The last step of a run is always recorded, as event "end".
         stop_loss: a run is over, before its update, at the first step whose loss is not above this.
+        stop_event: a run is over, before its update, at the first step at which this event is true.
         prepare: ``(state, t) -> state`` before each step; may change shapes (drop neurons that can never
             fire).
         phase: goes to the column of that name.
@@ -167,6 +169,8 @@ def train(
         finite = (torch.isfinite(info["loss"]) & _finite(new, state, count)).tolist()
         diverged = [on and not ok for on, ok in zip(active, finite, strict=True)]
         stopped = [stop_loss is not None and value <= stop_loss for value in loss]
+        if stop_event is not None:
+            stopped = [a or b for a, b in zip(stopped, info[stop_event].tolist(), strict=True)]
         last = [
             on and ok and (done or t == steps) for on, ok, done in zip(active, finite, stopped, strict=True)
         ]
