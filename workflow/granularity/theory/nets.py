@@ -1,0 +1,145 @@
+"""Numerics of two-layer networks, batched over runs: dictionaries, activations, losses, gradients, updates.
+
+Shapes: B runs, N samples, d inputs, m hidden units, C outputs. Everything takes and returns float tensors of
+one dtype and device, works without autograd, and is checked against autograd and NumPy in float64 by the
+tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# ---------------------------------------------------------------- dictionaries
+
+
+def orthonormal(rows: int, d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
+    """(rows, d) with orthonormal rows, uniform over such matrices (QR of a Gaussian matrix, signs fixed).
+
+    Drawn in float64, so rows are orthonormal to the last digit of `dtype`. Needs ``rows <= d``.
+    """
+    if rows > d:
+        raise ValueError(f"rows: at most d orthonormal vectors fit in d = {d} dimensions, not {rows}")
+    gauss = torch.randn(d, rows, generator=generator, dtype=torch.float64, device=generator.device)
+    q, r = torch.linalg.qr(gauss)
+    return (q * r.diagonal().sign()).T.contiguous().to(dtype)
+
+
+# ---------------------------------------------------------------- activations
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A pointwise function and its derivative (at kinks: the left derivative, so relu'(0) = 0)."""
+
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+
+
+RELU = Activation(torch.relu, lambda z: (z > 0).to(z.dtype))
+IDENTITY = Activation(lambda z: z, torch.ones_like)
+TRUNCATED_RELU = Activation(lambda z: z.clamp(0, 1), lambda z: ((z > 0) & (z < 1)).to(z.dtype))
+TANH = Activation(torch.tanh, lambda z: 1 - torch.tanh(z) ** 2)
+SIGMOID = Activation(torch.sigmoid, lambda z: torch.sigmoid(z) * (1 - torch.sigmoid(z)))
+
+
+def leaky_relu(below: float) -> Activation:
+    """Slope 1 above zero, `below` under it."""
+    return Activation(
+        lambda z: torch.where(z > 0, z, below * z),
+        lambda z: torch.where(z > 0, torch.ones_like(z), torch.full_like(z, below)),
+    )
+
+
+def smoothed_relu(q: int, width: float) -> Activation:
+    """Zero below 0, z^q / (q width^(q-1)) on [0, width], z - (1 - 1/q) width above: once differentiable."""
+    return Activation(
+        lambda z: torch.where(
+            z < width, z.clamp(0, width) * (z.clamp(0, width) / width) ** (q - 1) / q, z - (1 - 1 / q) * width
+        ),
+        lambda z: (z.clamp(0, width) / width) ** (q - 1),
+    )
+
+
+# ---------------------------------------------------------------- losses: value and residual
+
+
+def softmax_residual(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy and minus its gradient in the logits.
+
+    Args:
+        logits: (B, N, C).
+        labels: (B, N) int64.
+
+    Returns:
+        Mean loss (B,), and ``onehot(label) - softmax`` (B, N, C) of each sample, not divided by N.
+    """
+    log_p = torch.log_softmax(logits, -1)
+    picked = log_p.gather(-1, labels.unsqueeze(-1))
+    residual = -log_p.exp()
+    residual.scatter_add_(-1, labels.unsqueeze(-1), torch.ones_like(picked))
+    return -picked.squeeze(-1).mean(-1), residual
+
+
+def hinge_residual(outputs: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
+    """Hinge loss max(1 - y h, 0), mean (B,), and minus its gradient y 1[y h < 1] (B, N); y = +-1."""
+    margin = 1 - signs * outputs
+    return margin.clamp_min(0).mean(-1), signs * (margin > 0).to(outputs.dtype)
+
+
+# ---------------------------------------------------------------- the dense two-layer network
+
+
+def two_layer(
+    x: Tensor, w: Tensor, a: Tensor, phi: Activation, b: Tensor | None = None, c: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Forward pass of ``a phi(w x + b) + c``.
+
+    Args:
+        x: (B, N, d).
+        w: (B, m, d), and b (B, m) or None.
+        a: (B, C, m), and c (B, C) or None.
+
+    Returns:
+        Outputs (B, N, C), hidden units (B, N, m), pre-activations (B, N, m).
+    """
+    u = torch.bmm(x, w.transpose(1, 2)) if b is None else torch.baddbmm(b.unsqueeze(1), x, w.transpose(1, 2))
+    h = phi.value(u)
+    f = torch.bmm(h, a.transpose(1, 2)) if c is None else torch.baddbmm(c.unsqueeze(1), h, a.transpose(1, 2))
+    return f, h, u
+
+
+def two_layer_gradient(
+    x: Tensor, u: Tensor, h: Tensor, a: Tensor, residual: Tensor, phi: Activation
+) -> dict[str, Tensor]:
+    """Minus the gradient of the mean loss, given the residual (minus the loss's gradient in the outputs).
+
+    Args:
+        x, u, h, a: as in :func:`two_layer`.
+        residual: (B, N, C), not divided by N.
+
+    Returns:
+        Descent directions ``w`` (B, m, d), ``b`` (B, m), ``a`` (B, C, m), ``c`` (B, C): add eta times them.
+    """
+    residual = residual / x.shape[1]
+    back = torch.bmm(residual, a) * phi.slope(u)
+    return {
+        "w": torch.bmm(back.transpose(1, 2), x),
+        "b": back.sum(1),
+        "a": torch.bmm(residual.transpose(1, 2), h),
+        "c": residual.sum(1),
+    }
+
+
+def descend(weights: Tensor, direction: Tensor, lr: Tensor | float, decay: Tensor | float = 0.0) -> Tensor:
+    """One step of gradient descent with coupled L2: ``w + lr * (direction - decay * w)``."""
+    return weights + lr * (direction - decay * weights)
+
+
+def cosine(a: Tensor, b: Tensor, eps: float = 1e-30) -> Tensor:
+    """Cosine similarity along the last axis; 0 where a vector is zero."""
+    norms = a.norm(dim=-1) * b.norm(dim=-1)
+    return (a * b).sum(-1) / norms.clamp_min(eps)
