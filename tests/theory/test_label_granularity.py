@@ -274,8 +274,11 @@ def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
     quick += [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith("equal counts")]
     arms += [arm.model_copy(update={"seeds": 1, "steps": 5}) for arm in quick]
     monkeypatch.setitem(label_granularity.SIZES, "tiny", arms)
-    for name in ("one", "two"):
-        stage.run("label_granularity", "tiny", tmp_path / name, device="cpu")
+    for name, parts in (("one", 1), ("two", 3)):  # cut into parts or not, the same bytes
+        folders = [tmp_path / f"{name}-{part}" for part in range(parts)]
+        for part, folder in enumerate(folders):
+            stage.run_part("label_granularity", "tiny", part, parts, folder, device="cpu")
+        stage.run("label_granularity", "tiny", folders, tmp_path / name)
     artifact, again = (Artifact.open(tmp_path / name, "theory") for name in ("one", "two"))
     assert artifact.digest == again.digest
     assert set(artifact.summary["verdicts"]) == {f"S{i}" for i in range(1, 17)}
@@ -286,6 +289,6 @@ def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
 
 def test_unknown_world_and_size(tmp_path):
     with pytest.raises(GranularityError, match="there is no world 'atlantis'; there are label_granularity"):
-        stage.run("atlantis", "quick", tmp_path / "x")
+        stage.run_part("atlantis", "quick", 0, 1, tmp_path / "x")
     with pytest.raises(GranularityError, match="there is no size 'huge'; there are quick, paper"):
-        stage.run("label_granularity", "huge", tmp_path / "x")
+        stage.run_part("label_granularity", "huge", 0, 1, tmp_path / "x")

@@ -14,6 +14,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
@@ -21,8 +22,10 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from granularity.artifacts import write_atomically
 from granularity.errors import GranularityError
-from granularity.plan import seed_of
+from granularity.progress import track
+from granularity.seeds import seed_of
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
 
@@ -106,9 +109,7 @@ def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tens
     return torch.stack([draw(*items) for items in zip(*per_run, strict=True)])
 
 
-def row(
-    run: Run, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end"
-) -> dict:
+def row(run: Run, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end") -> dict:
     """A row of the run table, for what a world computes without :func:`train`."""
     known = {"setting": run.settings.name, "seed": run.seed, "phase": phase, "step": step, "event": event}
     return known | {"outcome": "ran all steps"} | measures
@@ -171,9 +172,7 @@ def train(
         stopped = [stop_loss is not None and value <= stop_loss for value in loss]
         if stop_event is not None:
             stopped = [a or b for a, b in zip(stopped, info[stop_event].tolist(), strict=True)]
-        last = [
-            on and ok and (done or t == steps) for on, ok, done in zip(active, finite, stopped, strict=True)
-        ]
+        last = [on and ok and (done or t == steps) for on, ok, done in zip(active, finite, stopped, strict=True)]
         events = [""] * count
         for name, flags in info.items():
             if flags.dtype is torch.bool:
@@ -255,21 +254,56 @@ def run_table(world: ModuleType, settings: Sequence[Settings], device: str = "au
         device: see :func:`pick_device`.
 
     Returns:
-        One row a setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss``
-        and the world's measures (float64, NaN where a row lacks one). Ordered as the settings, then by seed.
+        See :func:`ordered`.
 
     Raises:
         GranularityError: two settings share a name, or a measure has the name of a parameter.
+    """
+    return ordered(run_part(world, settings, device), settings)
+
+
+def run_part(
+    world: ModuleType,
+    settings: Sequence[Settings],
+    device: str = "auto",
+    part: int = 0,
+    parts: int = 1,
+    store: Path | None = None,
+) -> pd.DataFrame:
+    """Train one of several parts of a world: every so-manieth group of runs, so that cutting changes no run.
+
+    Args:
+        store: a folder in which each finished group is kept, and from which it is taken when it is there.
+
+    Returns:
+        The rows as the groups give them: `RUN_COLUMNS` (without parameters) and the measures.
     """
     names = [item.name for item in settings]
     if len(set(names)) != len(names):
         raise GranularityError(f"theory: two settings share a name: {sorted(names)}")
     where = pick_device(device)
-    rows: list[dict[str, Any]] = []
+    own = groups(settings, where)[part::parts]
+    frames = []
     with torch.no_grad(), _exact():
-        for group in groups(settings, where):
-            rows += world.simulate(group, where)
-    frame = pd.DataFrame(rows)
+        for index, group in track(enumerate(own), len(own), settings[0].WORLD, "groups of runs"):
+            kept = None if store is None else store / f"group-{index}.parquet"
+            if kept is None:
+                frames.append(pd.DataFrame(world.simulate(group, where)))
+                continue
+            if not kept.exists():
+                write_atomically(kept, pd.DataFrame(world.simulate(group, where)).to_parquet(index=False))
+            frames.append(pd.read_parquet(kept))  # read back, so that a continued part gives the same bytes
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(RUN_COLUMNS))
+
+
+def ordered(frame: pd.DataFrame, settings: Sequence[Settings]) -> pd.DataFrame:
+    """The run table of the rows of all parts.
+
+    Returns:
+        One row a setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss``
+        and the world's measures (float64, NaN where a row lacks one). Ordered as the settings, then by seed.
+    """
+    names = [item.name for item in settings]
     parameters = [{"setting": item.name, **_scalars(item)} for item in settings]
     clash = (set(frame.columns) & set(parameters[0])) - {"setting"}
     if clash:
@@ -298,6 +332,4 @@ def _exact() -> Iterator[None]:
 
 def _scalars(item: Settings) -> dict[str, Any]:
     values = item.model_dump(exclude={"name", "seeds"})
-    return {
-        key: value for key, value in values.items() if value is None or isinstance(value, (int, float, str))
-    }
+    return {key: value for key, value in values.items() if value is None or isinstance(value, (int, float, str))}

@@ -12,11 +12,47 @@ import yaml
 from pydantic import ValidationError
 
 from granularity import artifacts, theory
+from granularity.artifacts import Artifact
 from granularity.errors import GranularityError
 
 
-def run(world: str, size: str, output: Path, device: str = "auto", threads: int = 1) -> None:
-    """Train a world and write the artifact "theory".
+def run_part(
+    world: str, size: str, part: int, parts: int, output: Path, device: str = "auto", threads: int = 1
+) -> None:
+    """Train one part of a world and write the artifact "theory_runs": its rows, in ``runs.parquet``.
+
+    Finished groups of runs outlive a kill: the part continues with the next one.
+
+    Args:
+        world: a name of `theory.WORLDS`.
+        size: ``quick`` or ``paper``.
+        part, parts: which of how many; with one machine and device, cutting changes no byte of a run.
+        output: the artifact's folder.
+        device: auto, cpu or cuda.
+        threads: CPU threads; part of the result, as sums over threads decide its last bits.
+
+    Raises:
+        GranularityError: unknown world, size, part or device.
+    """
+    import torch
+
+    from granularity.theory import engine
+
+    module, settings = _world(world, size)
+    if not 0 <= part < parts:
+        raise GranularityError(f"theory: there is no part {part} of {parts}; they are counted from 0")
+    torch.set_num_threads(threads)
+    where = engine.pick_device(device).type
+    params = _params(world, size, settings) | {"part": part, "parts": parts}
+    params |= {"device": where, "threads": threads if where == "cpu" else None}
+    with artifacts.create(output, "theory_runs", module.__name__, {}, params, resumable=True) as writer:
+        table = engine.run_part(module, settings, device, part, parts, writer.work)
+        writer.table("runs.parquet", table)
+        writer.summary["diverged"] = int((table["event"] == "diverged").sum())
+
+
+def run(world: str, size: str, parts: list[Path], output: Path) -> None:
+    """Judge and draw a trained world, and write the artifact "theory".
 
     Files: ``runs.parquet`` (one row a setting, seed and recorded step), ``checks.csv`` (one row a claim's
     quantity: id, claim, source, quantity, measured mean with sd, minimum and maximum over seeds, band,
@@ -24,39 +60,50 @@ def run(world: str, size: str, output: Path, device: str = "auto", threads: int 
     claim.
 
     Args:
-        world: a name of `theory.WORLDS`.
-        size: ``quick`` or ``paper``.
+        world, size: as the parts were trained.
+        parts: their artifacts, all of them.
         output: the artifact's folder.
-        device: auto, cpu or cuda.
-        threads: CPU threads. With one machine, seed and number of threads, runs.parquet is the same bytes.
 
     Raises:
-        GranularityError: unknown world, size or device.
+        GranularityError: parts that are missing, or of another world or size.
     """
-    import torch
-
     from granularity.theory import checks, engine, figures
 
-    module = theory.load(world)
-    if size not in module.SIZES:
-        raise GranularityError(f"theory: there is no size '{size}'; there are {', '.join(module.SIZES)}")
-    torch.set_num_threads(threads)
-    settings = module.SIZES[size]
-    resolved = [item.model_dump(mode="json") for item in settings]
-    # The settings are in the world's module, whose code digest the manifest holds, and written out in
-    # settings.json.
-    digest = hashlib.sha256(artifacts.canonical_json(resolved).encode()).hexdigest()[:16]
-    params = {"world": world, "size": size, "device": str(engine.pick_device(device)), "settings": digest}
-    with artifacts.create(output, "theory", module.__name__, inputs={}, params=params) as writer:
-        table = engine.run_table(module, settings, device)
+    module, settings = _world(world, size)
+    params = _params(world, size, settings)
+    sources = [Artifact.open(path, "theory_runs") for path in parts]
+    for source in sources:
+        other = {key: source.params[key] for key in params if source.params[key] != params[key]}
+        if other or source.params["parts"] != len(parts):
+            raise GranularityError(f"{source.path}: not one of {len(parts)} parts of {params}, but of {source.params}")
+    inputs = {f"part {source.params['part']}": source for source in sources}
+    if len(inputs) != len(parts):
+        raise GranularityError(f"theory: a part of {world} is given twice")
+    with artifacts.create(output, "theory", module.__name__, inputs, params) as writer:
+        rows = [source.table("runs.parquet") for source in sources]
+        table = engine.ordered(pd.concat(rows, ignore_index=True), settings)
         found = module.checks(table)
         writer.table("runs.parquet", table)
         writer.text("checks.csv", checks.table(found).to_csv(index=False, float_format="%.6g"))
-        writer.json("settings.json", resolved)
+        writer.json("settings.json", [item.model_dump(mode="json") for item in settings])
         with figures.style():
             module.figures(table, writer.path("figures/x").parent)
         writer.summary |= {"verdicts": checks.verdicts(found), "runs": sum(item.seeds for item in settings)}
         writer.summary["diverged"] = int((table["event"] == "diverged").sum())
+
+
+def _world(world: str, size: str) -> tuple[Any, list]:
+    module = theory.load(world)
+    if size not in module.SIZES:
+        raise GranularityError(f"theory: there is no size '{size}'; there are {', '.join(module.SIZES)}")
+    return module, module.SIZES[size]
+
+
+def _params(world: str, size: str, settings: list) -> dict[str, Any]:
+    """The settings are in the world's module and written out in settings.json; here is their digest."""
+    resolved = [item.model_dump(mode="json") for item in settings]
+    digest = hashlib.sha256(artifacts.canonical_json(resolved).encode()).hexdigest()[:16]
+    return {"world": world, "size": size, "settings": digest}
 
 
 def simulate(world: str, overrides: dict[str, str], device: str = "auto") -> None:
@@ -86,9 +133,7 @@ def settings_from(module: Any, overrides: dict[str, str]) -> Any:
     try:
         return module.Settings(**values)
     except ValidationError as error:
-        raise GranularityError(
-            "\n".join(_explain(item, module.Settings) for item in error.errors())
-        ) from None
+        raise GranularityError("\n".join(_explain(item, module.Settings) for item in error.errors())) from None
 
 
 def measures_of(module: Any, table: pd.DataFrame) -> list[str]:
@@ -105,11 +150,7 @@ def describe(table: pd.DataFrame, measures: list[str], most: int = 8) -> str:
     for phase, part in table.groupby("phase", sort=False):
         common = part.groupby("step")["seed"].nunique()
         steps = common[common == part["seed"].nunique()].index
-        chosen = (
-            sorted({steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)})
-            if len(steps)
-            else []
-        )
+        chosen = sorted({steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)}) if len(steps) else []
         ends = part[part["event"].str.contains("end|diverged")]
         endings = ", ".join(
             f"seed {seed} {outcome}" for seed, outcome in zip(ends["seed"], ends["outcome"], strict=True)
@@ -122,8 +163,7 @@ def describe(table: pd.DataFrame, measures: list[str], most: int = 8) -> str:
             values = [rows[name].mean() for rows in columns]
             if any(value == value for value in values):
                 lines.append(
-                    f"  {name:32}"
-                    + "".join(f"{value:12.5g}" if value == value else f"{'':12}" for value in values)
+                    f"  {name:32}" + "".join(f"{value:12.5g}" if value == value else f"{'':12}" for value in values)
                 )
     return "\n".join(lines)
 
