@@ -18,6 +18,7 @@ include: "rules/hierarchy.smk"
 include: "rules/pretrain.smk"
 include: "rules/finetune.smk"
 include: "rules/probe.smk"
+include: "rules/theory.smk"
 include: "rules/report.smk"
 
 

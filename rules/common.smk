@@ -7,9 +7,11 @@ import sys
 from snakemake.exceptions import WorkflowError
 
 from granularity import plan
+from granularity.artifacts import Artifact
 from granularity.code import code_digest
 from granularity.config_files import validate
 from granularity.errors import GranularityError
+from granularity.theory import WORLDS
 
 try:
     CONFIG = validate(config, (*workflow.configfiles, *workflow.overwrite_configfiles))
@@ -174,6 +176,28 @@ def pretrained_for_finetune(wildcards):
 
 def pretrained_for_probe(wildcards):
     return pretrained_for("probe", wildcards)
+
+
+def code_of_world(wildcards):
+    return f"{code_digest(WORLDS[wildcards.world])} {code_digest('granularity.theory.stage')}"
+
+
+def parts_of_world(wildcards):
+    parts = range(CONFIG.theory.parts)
+    return [
+        manifest("theory_runs", world=wildcards.world, part=str(part)) for part in parts
+    ]
+
+
+def theory_results():
+    """The worlds whose results lie there: the report shows them as they are, and does not make them again.
+
+    A parameter and not an input, so that a report never waits for minutes of simulation; the digest makes the report
+    again when the results have changed.
+    """
+    worlds = [manifest("theory", world=world) for world in WORLDS]
+    found = [path for path in worlds if os.path.exists(path)]
+    return [f"--theory {path}@{Artifact.peek(path).digest[:12]}" for path in found]
 
 
 def pretrain_run_names(wildcards):

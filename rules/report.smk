@@ -30,7 +30,8 @@ rule make_report:
     params:
         code=code("report"),
         config=options(CONFIG),
+        theory=theory_results(),
     message:
         "Writing {output.page}"
     shell:
-        "granularity report --params {params.config:q} --page {output.page} --output {output.manifest} > {log} 2>&1"
+        "granularity report --params {params.config:q} {params.theory} --page {output.page} --output {output.manifest} > {log} 2>&1"

@@ -307,6 +307,26 @@ def test_hostile_names_are_escaped(monkeypatch, tmp_path):
     assert "&lt;script" in text  # the superclass in the montage
 
 
+def test_theory_results_are_shown_with_their_verdicts(monkeypatch, tmp_path):
+    config, _ = make(monkeypatch, tmp_path)
+    checks = (
+        "id,claim,source,quantity,measured,sd,minimum,maximum,band,judged,verdict,seeds,in_band\n"
+        "S1,It rises,Theorem 1,slope,2,0.1,1.9,2.1,>= 1,every seed,holds,3,3 of 3\n"
+        "S2,It <b>falls</b>,Theorem 2,slope,,,,,<= 0,every seed,not run at this size,0,\n"
+    )
+    with artifacts.create(
+        tmp_path / "world", "theory", "granularity.seeds", {}, {"world": "a_b", "size": "quick"}
+    ) as out:
+        out.text("checks.csv", checks)
+        out.text("figures/rise.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>")
+        out.summary |= {"runs": 3, "verdicts": {"S1": "holds", "S2": "not run at this size"}}
+    stage.run(config, tmp_path / "again", tmp_path / "again.html", [tmp_path / "world"])
+    html = (tmp_path / "again.html").read_text()
+    assert "a b" in html and "2 (1.9 to 2.1)" in html and "not run at this size" in html
+    assert "It &lt;b&gt;falls" in html and "data:image/svg+xml;base64," in html
+    assert "theory/a_b" in Artifact.open(tmp_path / "again").manifest["inputs"]
+
+
 def test_the_command_is_the_one_given(monkeypatch, tmp_path):
     monkeypatch.setenv("GRANULARITY_COMMAND", "snakemake --configfile 'a & b.yaml'")
     _, output = make(monkeypatch, tmp_path)

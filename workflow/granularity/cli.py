@@ -31,6 +31,7 @@ app = typer.Typer(
 )
 
 STAGE = "Stages, as the data flows"
+THEORY = "Theory simulations"
 LOOK = "Looking at results"
 SamplesIn = Annotated[Path, typer.Option("--samples", help="Artifact of stage samples.", show_default=False)]
 PixelsIn = Annotated[Path, typer.Option("--pixels", help="Artifact of stage pixels.", show_default=False)]
@@ -205,16 +206,67 @@ def probe(
     stage.run(*options, _runs(runs), seed, samples, pixels, embedding, pretrain, output, _device(device), threads)
 
 
+World = Annotated[str, typer.Argument(help="Name of the world, one of granularity.theory.WORLDS.", show_default=False)]
+Size = Annotated[str, typer.Option(help="quick, or paper (the paper's own dimensions, sweeps and seeds).")]
+
+
+@app.command(rich_help_panel=THEORY)
+def theory_runs(
+    world: World,
+    output: Output,
+    size: Size = "quick",
+    part: Annotated[int, typer.Option(help="Which part of the trainings, from 0.", min=0)] = 0,
+    parts: Annotated[int, typer.Option(help="How many parts there are; changes no result.", min=1)] = 1,
+    device: DeviceOption = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Train a two-layer world, or one part of it."""
+    from granularity.theory import stage
+
+    stage.run_part(world, size, part, parts, output, _device(device), threads)
+
+
+@app.command(rich_help_panel=THEORY)
+def theory(
+    world: World,
+    output: Output,
+    runs: Annotated[list[Path], typer.Option(help="Artifacts of theory-runs, all parts.", show_default=False)],
+    size: Size = "quick",
+) -> None:
+    """Judge every claim about a trained world, and draw its figures."""
+    from granularity.theory import stage
+
+    stage.run(world, size, runs, output)
+
+
+@app.command(rich_help_panel=THEORY)
+def simulate(
+    world: World,
+    settings: Annotated[list[str], typer.Option("--set", help="KEY=VALUE over the setting's defaults.")] = [],  # noqa: B006
+    device: DeviceOption = "auto",
+) -> None:
+    """Train one setting of a world alone and print its measures."""
+    from granularity.theory import stage
+
+    pairs = [text.partition("=") for text in settings]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise GranularityError(f"--set {key}: must be KEY=VALUE")
+    stage.simulate(world, {key: value for key, _, value in pairs}, _device(device))
+
+
 @app.command(rich_help_panel=STAGE)
 def report(
     output: Output,
     page: Annotated[Path, typer.Option(help="Where to put the page as well.", show_default=False)],
+    theory: Annotated[list[str], typer.Option(help="Artifacts of theory, as FOLDER or FOLDER@DIGEST.")] = [],  # noqa: B006
     params: Params = "{}",
 ) -> None:
     """Make tables, figures and the HTML page from everything above (found under results/NAME/)."""
     from granularity.report import stage
 
-    stage.run(_parse(cfg.Config, params), output, page)
+    worlds = [Path(name.partition("@")[0]) for name in theory]
+    stage.run(_parse(cfg.Config, params), output, page, worlds)
 
 
 @app.command(rich_help_panel=LOOK)

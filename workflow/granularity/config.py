@@ -212,6 +212,15 @@ class Jobs(Section):
     probe: Unit = Field("condition", description="The same.")
 
 
+class Theory(Section):
+    """The theory simulations (`snakemake theory`), which need no images."""
+
+    size: Literal["quick", "paper"] = Field(
+        "quick", description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds."
+    )
+    parts: Count = Field(2, description="Jobs that the trainings of one world are cut into; changes no result.")
+
+
 class Report(Section):
     title: str = Field("Does finer-grained pretraining help here?", description="The page's heading.")
     montage_clusters: Annotated[int, Field(ge=0)] = Field(10, description="Clusters shown as rows of images.")
@@ -249,6 +258,7 @@ class Config(Section):
     finetune: Recipe = Recipe()
     probe: Probe = Probe()
     jobs: Jobs = Jobs()
+    theory: Theory = Theory()
     report: Report = Report()
 
     @model_validator(mode="after")

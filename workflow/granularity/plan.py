@@ -31,6 +31,8 @@ PATHS = {
     "pretrain": "{root}/{condition}/pretrain/{unit}",
     "finetune": "{root}/{condition}/finetune/{unit}",
     "probe": "{root}/{condition}/probe/{unit}",
+    "theory_runs": "results/theory/parts/{world}/{part}",
+    "theory": "results/theory/{world}",
     "report": "{root}/report",
 }
 FILES = {
@@ -43,6 +45,8 @@ FILES = {
     "pretrain": ["runs.parquet", "history.parquet"],
     "finetune": ["runs.parquet", "history.parquet", "predictions.parquet"],
     "probe": ["runs.parquet"],
+    "theory_runs": ["runs.parquet"],
+    "theory": ["runs.parquet", "checks.csv", "settings.json"],
     "report": ["report.html"],
 }
 # The report's figures (.svg) and tables (.csv and .parquet) -> their captions in report/captions/

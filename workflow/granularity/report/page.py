@@ -15,6 +15,7 @@ from granularity.config import Config
 from granularity.report import words
 from granularity.report.drawing import PAPER
 from granularity.report.tables import LEVEL, SERIES, Condition
+from granularity.report.theory import World
 
 HERE = Path(__file__).parent
 
@@ -26,6 +27,7 @@ def render(
     figures: dict[str, str],
     montage_of: str | None,
     artifacts: dict[str, Artifact],
+    worlds: list[World],
 ) -> str:
     """The page's text.
 
@@ -36,6 +38,7 @@ def render(
         figures: name -> SVG.
         montage_of: the label space and condition of the montage, in words; None where there is none.
         artifacts: everything read, by role.
+        worlds: the theory simulations to show.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
@@ -75,6 +78,7 @@ def render(
         packages=_versions(artifacts, "packages"),
         hardware=_versions(artifacts, "hardware"),
         artifacts=artifacts,
+        worlds=worlds,
     )
 
 

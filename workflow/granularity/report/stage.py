@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,25 +12,27 @@ from granularity import artifacts, plan
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Config
 from granularity.errors import GranularityError
-from granularity.report import drawing, figures, montage, tables, words
+from granularity.report import drawing, figures, montage, tables, theory, words
 from granularity.report.page import render
 
 PUBLISHED = Path(__file__).parents[3] / "config" / "published" / "granularity_t5.csv"
 
 
-def run(config: Config, output: Path, page: Path) -> None:
+def run(config: Config, output: Path, page: Path, worlds: Sequence[Path] = ()) -> None:
     """Write the report of a finished run.
 
     Args:
         config: the resolved configuration.
         output: the folder of the `report` artifact: `report.html`, `figures/*.svg`, `tables/*.csv` and `*.parquet`.
         page: where a copy of `report.html` goes.
+        worlds: artifacts of theory simulations to show as well.
 
     Raises:
         GranularityError: an artifact is missing, corrupt or stale, or lacks runs that the configuration asks for.
     """
     conditions = [load(config, condition) for condition in config.conditions]
     sources = {f"{found.name}/{role}": source for found in conditions for role, source in found.artifacts.items()}
+    simulated = [Artifact.open(path, "theory") for path in worlds]
     built = {
         "results": tables.results(conditions),
         "probe": tables.probe(conditions),
@@ -47,7 +50,9 @@ def run(config: Config, output: Path, page: Path) -> None:
     if losses:
         drawn["encoder_loss"] = figures.encoder_loss(losses)
     published = {"published": tables.published(PUBLISHED)}
-    html = render(config, conditions, built | published, drawn, montage_of, sources)
+    told = theory.read(simulated)
+    sources |= {f"theory/{world.params['world']}": world for world in simulated}
+    html = render(config, conditions, built | published, drawn, montage_of, sources, told)
 
     params = config.model_dump(mode="json")
     with artifacts.create(output, "report", "granularity.report.stage", inputs=sources, params=params) as writer:

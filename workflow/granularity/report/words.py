@@ -16,9 +16,9 @@ def listing(items: Iterable[object]) -> str:
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1] if items else "none"
 
 
-def count(number: int, word: str) -> str:
+def count(number: int, word: str, plural: str | None = None) -> str:
     """`1 run`, `2 runs`."""
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
+    return f"{number:,} {word if number == 1 else plural or word + 's'}"
 
 
 def signed(number: float, digits: int = 2) -> str:
