@@ -342,7 +342,7 @@ class Training:
         return self.supervised({"w": w, "u": u}, step, cfg.probe_steps, "probe", y, record=())[0]
 
     def supervised(
-        self, state: State, step: Any, steps: int, phase: str, y: Tensor, record: Any = RECORDED_SUPERVISED
+        self, state: State, step: Any, steps: int, phase: str, y: Tensor, record: Any = None
     ) -> tuple[list[dict], State]:
         return engine.train(
             self.runs,
@@ -350,7 +350,7 @@ class Training:
             step,
             lambda state, t, end: self.evaluation.classifier(state["w"], state["u"], y, end),
             steps=steps,
-            record=record,
+            record=RECORDED_SUPERVISED if record is None else record,
             phase=phase,
         )
 
