@@ -33,9 +33,7 @@ REGRESSION = {
     for target, words in TARGETS.items()
     for phi in ("relu", "identity")
 }
-SMALL = {
-    phi: f"regression yz from yz, {name}, small start" for phi, name in (("relu", RELU), (LINEAR, LINEAR))
-}
+SMALL = {phi: f"regression yz from yz, {name}, small start" for phi, name in (("relu", RELU), (LINEAR, LINEAR))}
 LABELS = {1: "2 labels (coarse)", 2: "4 labels", 4: "8 labels (fine)"}
 LABELS_LINEAR = {g: f"{name}, identity" for g, name in LABELS.items() if g != 2}
 RANDOM, OF_BACKGROUND = "8 labels, random IDs in classes", "8 labels, by background"
@@ -78,9 +76,7 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     for (target, phi), name in REGRESSION.items():
         arms.append({"name": name, **regression, "target": target, "activation": phi, "seeds": some})
     for phi, name in SMALL.items():
-        arms.append(
-            {"name": name, **regression, "activation": phi, "init_scale": 0.1, "seeds": some if paper else 1}
-        )
+        arms.append({"name": name, **regression, "activation": phi, "init_scale": 0.1, "seeds": some if paper else 1})
     labels = {"task": "granularity", "steps": 3000, **five}
     for g, name in LABELS.items():
         arms.append({"name": name, **labels, "g": g})
@@ -254,15 +250,9 @@ def _shells(table: pd.DataFrame) -> Iterable[tuple]:
 
 def _regression(table: pd.DataFrame) -> Iterable[tuple]:
     claim, source = "Regression onto the core contaminates a ReLU network only", "Fig. 9"
-    error = {
-        (*key, test): at(table, arm, f"{test}_risk")
-        for key, arm in REGRESSION.items()
-        for test in ("id", "ood")
-    }
+    error = {(*key, test): at(table, arm, f"{test}_risk") for key, arm in REGRESSION.items() for test in ("id", "ood")}
     bands = {("relu", "id"): (-np.inf, 1e-3), ("relu", "ood"): (0.05, np.inf)}
-    for (phi, test), (low, high) in (
-        bands | {("identity", t): (-np.inf, 1e-3) for t in ("id", "ood")}
-    ).items():
+    for (phi, test), (low, high) in (bands | {("identity", t): (-np.inf, 1e-3) for t in ("id", "ood")}).items():
         quantity = f"{REGRESSION['yz', phi]}: {test.upper()} mean squared error"
         yield "C12", claim, source, quantity, error["yz", phi, test], low, high
     ratio = error["z", "relu", "ood"] / error["z", "relu", "id"]
@@ -287,10 +277,7 @@ def _exact(table: pd.DataFrame) -> Iterable[Check | tuple]:
         other = at(table, arm, "ood_risk")
         difference = np.abs(other - ood) if len(other) == len(ood) else []
         yield "C13", claim, source, f"{arm}: |OOD risk - that of {RELU}|", difference, -np.inf, most
-    one, two = (
-        table[(table["setting"] == arm) & (table["seed"] == 0)].reset_index(drop=True)
-        for arm in (RELU, AGAIN)
-    )
+    one, two = (table[(table["setting"] == arm) & (table["seed"] == 0)].reset_index(drop=True) for arm in (RELU, AGAIN))
     values = [name for name in table.columns if name not in RUN_COLUMNS]
     unequal = []
     if len(one) and len(two):

@@ -32,9 +32,7 @@ def _over_steps(axes: Axes, **labels: object) -> None:
 
 def _risks(table: pd.DataFrame, folder: Path) -> None:
     figure, panels = draw.canvas(2, 2, height=2.2)
-    for (top, bottom), arm in zip(
-        ((panels[0], panels[2]), (panels[1], panels[3])), (c.RELU, c.LINEAR), strict=True
-    ):
+    for (top, bottom), arm in zip(((panels[0], panels[2]), (panels[1], panels[3])), (c.RELU, c.LINEAR), strict=True):
         rows = _arm(table, arm)
         draw.curve(top, rows, "step", "id_risk", "in distribution", 0)
         draw.curve(top, rows, "step", "ood_risk", OOD, 1)
@@ -179,9 +177,7 @@ def _shells(table: pd.DataFrame, folder: Path) -> None:
     panels[0].set_ylabel("logistic loss (nats)")
     panels[0].legend()
     groups = (c.SHELLS, c.SHELLS_FIXED, c.SHELLS_CENTRED)
-    for index, (arms, label) in enumerate(
-        zip(groups, ("fresh", "1000 fixed", "fresh, centred"), strict=True)
-    ):
+    for index, (arms, label) in enumerate(zip(groups, ("fresh", "1000 fixed", "fresh, centred"), strict=True)):
         found = {phi: at(table, arm, "ood_acc") for phi, arm in arms.items()}
         found = {phi: v for phi, v in found.items() if len(v)}
         x = [list(c.ACTIVATIONS).index(phi) + 0.12 * (index - 1) for phi in found]

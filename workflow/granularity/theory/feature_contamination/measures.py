@@ -83,11 +83,7 @@ class Evaluation:
             found |= self._identities(state) if wanted else dict.fromkeys(IDENTITIES, missing)
         found["bg_label_correlation"] = self._correlation() if t == 0 else missing
         if "M" in state:
-            error = (
-                (state["M"] @ state["M"].transpose(1, 2) - torch.eye(cfg.d0, device=P.device))
-                .abs()
-                .amax((1, 2))
-            )
+            error = (state["M"] @ state["M"].transpose(1, 2) - torch.eye(cfg.d0, device=P.device)).abs().amax((1, 2))
             found["dictionary_error"] = error if t == 0 else missing
         return found
 

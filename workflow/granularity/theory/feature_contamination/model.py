@@ -50,9 +50,7 @@ ACTIVATIONS = {
     "leaky_relu": nets.leaky_relu(0.1),
     "gelu": nets.Activation(
         functional.gelu,
-        lambda z: (
-            0.5 * (1 + torch.erf(z / math.sqrt(2))) + z * torch.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-        ),
+        lambda z: 0.5 * (1 + torch.erf(z / math.sqrt(2))) + z * torch.exp(-z * z / 2) / math.sqrt(2 * math.pi),
     ),
     "sigmoid": nets.SIGMOID,
     "tanh": nets.TANH,
@@ -106,9 +104,7 @@ def draw_samples(
     return found
 
 
-def _labels(
-    cfg: Settings, y: Tensor, c: Tensor, background: Tensor, source: torch.Generator | None
-) -> Tensor:
+def _labels(cfg: Settings, y: Tensor, c: Tensor, background: Tensor, source: torch.Generator | None) -> Tensor:
     first = (y < 0).long() * cfg.g
     if cfg.labels == "class":
         return first + c % cfg.g
@@ -173,9 +169,7 @@ def residuals(cfg: Settings, f: Tensor, batch: dict[str, Tensor]) -> tuple[Tenso
         rival, which = f.scatter(2, label, -math.inf).max(2, keepdim=True)
         margin = 1 - own + rival
         gate = (margin > 0).to(f.dtype)
-        return margin.clamp_min(0).mean((1, 2)), torch.zeros_like(f).scatter(2, label, gate).scatter(
-            2, which, -gate
-        )
+        return margin.clamp_min(0).mean((1, 2)), torch.zeros_like(f).scatter(2, label, gate).scatter(2, which, -gate)
     h, y = f.squeeze(2), batch["y"]
     if cfg.task == "shells":
         return functional.softplus(-y * h).mean(1), (y * torch.sigmoid(-y * h)).unsqueeze(2)
@@ -246,8 +240,7 @@ def buffers(cfg: Settings, state: State) -> State:
 def initial(runs: list[Run], device: torch.device) -> State:
     """Networks of a group of runs and their optimiser's buffers, with a leading run axis."""
     drawn = [
-        draw_network(run.settings, run.generator("init", device), run.generator("dictionary", device))
-        for run in runs
+        draw_network(run.settings, run.generator("init", device), run.generator("dictionary", device)) for run in runs
     ]
     state = {name: torch.stack([net[name] for net in drawn]) for name in drawn[0]}
     return state | buffers(runs[0].settings, state)
@@ -285,7 +278,5 @@ def simulate(runs: list[Run], device: torch.device) -> list[dict]:
         loss, minus = descent(cfg, state, draw())
         return state | update(state, minus, t), {"loss": loss}
 
-    rows, _ = engine.train(
-        runs, initial(runs, device), step, evaluation.measure, steps=cfg.steps, record=RECORDED
-    )
+    rows, _ = engine.train(runs, initial(runs, device), step, evaluation.measure, steps=cfg.steps, record=RECORDED)
     return rows

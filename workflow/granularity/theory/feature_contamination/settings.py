@@ -56,8 +56,7 @@ class Settings(engine.Settings):
     project: bool = Field(False, description="Drop the background part of the gradient (a control).")
     target: Literal["z", "z_given_yz", "yz"] = Field(
         "yz",
-        description="Regression. `z`: input core z, target z. "
-        "`z_given_yz`: input y z, target z. `yz`: y z twice.",
+        description="Regression. `z`: input core z, target z. `z_given_yz`: input y z, target z. `yz`: y z twice.",
     )
     subclasses: Count = Field(4, description="K, subclasses a class (task granularity).")
     g: Count = Field(1, description="Labels a class (task granularity): 1 is coarse, K is fine. Divides K.")
@@ -72,8 +71,7 @@ class Settings(engine.Settings):
     def _consistent(self):
         if self.d_core + self.d_bg > self.d:
             raise ValueError(
-                f"d: must be at least d_core + d_bg = {self.d_core + self.d_bg} orthonormal features, "
-                f"but is {self.d}"
+                f"d: must be at least d_core + d_bg = {self.d_core + self.d_bg} orthonormal features, but is {self.d}"
             )
         if self.coordinates == "reduced" and (self.init != "gaussian" or self.optimiser != "sgd"):
             raise ValueError(
@@ -103,13 +101,9 @@ class Settings(engine.Settings):
         if self.subclasses % self.g:
             raise ValueError(f"g: must divide subclasses = {self.subclasses}, but {self.g} does not")
         if self.m % (2 * self.g):
-            raise ValueError(
-                f"g: each of the 2g = {2 * self.g} labels needs as many of the m = {self.m} neurons"
-            )
+            raise ValueError(f"g: each of the 2g = {2 * self.g} labels needs as many of the m = {self.m} neurons")
         if self.labels == "background" and self.d_bg % self.g:
-            raise ValueError(
-                f"g: must divide d_bg = {self.d_bg} for labels of the background, {self.g} does not"
-            )
+            raise ValueError(f"g: must divide d_bg = {self.d_bg} for labels of the background, {self.g} does not")
         if self.init != "gaussian":
             raise ValueError("init: task 'granularity' has Gaussian weights and no biases")
 
