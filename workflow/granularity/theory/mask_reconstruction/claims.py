@@ -33,6 +33,7 @@ LABELS = {
 }
 CROSSED = {label: f"labels: {label}" for label in LABELS}
 CLASSES, RANDOM, VIEWS = (list(LABELS)[i] for i in (2, 3, 4))
+LONGER = {label: f"labels: {label}, 5000 steps" for label in (CLASSES, RANDOM, VIEWS)}
 MORE = {
     "50 kernels": {"m": 5, "sigma_0": 0.1, "eta_2": 10.0},
     "C_p = 2": {"m": 5, "sigma_0": 0.1, "eta_2": 10.0, "copies": 2, "patches": 28},
@@ -61,6 +62,9 @@ def _arms(seeds: int, more: bool) -> list[dict[str, Any]]:
         ),
     ]
     if more:
+        for label, name in LONGER.items():
+            longer = {"pretrain": "labels", "pretrain_steps": 5000, "probe_steps": 400}
+            arms.append({"name": name, **longer, **LABELS[label]})
         for name, what in MORE.items():
             arms.append({"name": f"{name}, masked, stable teacher", **what})
             arms.append({"name": f"{name}, masked, the paper's teacher", **PAPER_TEACHER, **what})
@@ -96,7 +100,7 @@ def interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def checks(table: pd.DataFrame) -> list[Check]:
-    """A1 to A8, B1 to B13, P1 to P8, C1 to C5 and R1 to R4 (see the module)."""
+    """A1 to A8, B1 to B13, P1 to P8, C1 to C6 and R1 to R4 (see the module)."""
     parts = (_identities, _reconstruction, _supervised, _settings, _kernels, _paper, _crossing, _more)
     return [check for part in parts for check in part(table)]
 
@@ -350,6 +354,19 @@ def _crossing(table: pd.DataFrame) -> Iterable[Check]:
             yield Check("C5", claim, source, f"{label}: single-view accuracy {words}", values)
         for column, words in (("views_per_class", "views a class"), ("train_accuracy", "training accuracy")):
             yield Check("C5", claim, source, f"{label}: {words} after fine-tuning", final(table, arm, column))
+    claim = "Trained five times as long, so that the finer label is learnt (added after C1 was seen)"
+    longer = {label: final(table, arm, "single_accuracy") for label, arm in LONGER.items()}
+    for label, arm in LONGER.items():
+        yield Check("C6", claim, source, f"{label}: {after}", longer[label])
+        yield Check("C6", claim, source, f"{label}: pretraining loss", final(table, arm, "loss", "pretrain"))
+    for label in (VIEWS, RANDOM):
+        difference = both(longer[label], longer[CLASSES])
+        ends = [[end] for end in interval(difference)] if len(difference) > 1 else [[], []]
+        band = ABOVE_ZERO if label == VIEWS else -math.inf
+        quantity = f"{label} minus 10 classes: 95 % interval"
+        yield Check("C6", claim, source, f"{quantity}, low end", ends[0], band, seeds=len(difference))
+        yield Check("C6", claim, source, f"{quantity}, high end", ends[1], seeds=len(difference))
+    claim = "Where labels of each granularity leave the encoder"
     difference = both(final(table, STABLE, "single_accuracy"), arms[VIEWS])
     quantity = "mask reconstruction minus 20 labels (class and stronger view): single-view accuracy"
     yield Check("C5", claim, source, quantity, difference)

@@ -76,7 +76,7 @@ def _draw_growth(table: pd.DataFrame, folder: Path) -> None:
     left.set_ylabel("largest correlation / threshold")
     right.set_yscale("log")
     left.set_ylim(0, None)
-    left.legend(loc="lower right")
+    right.legend(loc="upper left")
     draw.save(figure, folder, "growth", "one line a seed")
 
 
@@ -89,7 +89,7 @@ def _draw_accuracies(table: pd.DataFrame, folder: Path) -> None:
     left.axhline(0.5, color="black", linestyle=":", linewidth=1)
     left.set_xticks(x, list(METHODS.values()))
     left.tick_params(axis="x", labelsize=6)
-    left.set(ylabel="accuracy", ylim=(0.4, 1.03), xlim=(-0.5, len(METHODS) - 0.5))
+    left.set(ylabel="accuracy", ylim=(0.3, 1.03), xlim=(-0.5, len(METHODS) - 0.5))
     left.legend(loc="lower left")
     mus = list(MUS)
     for index, (kind, label) in enumerate((("multi", "multi-view"), ("single", "single-view"))):
@@ -99,7 +99,7 @@ def _draw_accuracies(table: pd.DataFrame, folder: Path) -> None:
     right.set(
         xlabel="share of single-view samples in training, $\\mu$",
         title="labels only, fixed head",
-        ylim=(0.4, 1.03),
+        ylim=(0.3, 1.03),
     )
     draw.save(figure, folder, "accuracies", f"{draw.SPREAD}; dotted: one half")
 
@@ -152,7 +152,8 @@ def _draw_purity(table: pd.DataFrame, folder: Path) -> None:
     right.axhline(20, color="black", linestyle="--", linewidth=1, label="one semantic a kernel (Theorem 1b)")
     right.set(xlabel="steps to full capture", ylabel="winners with one semantic only", ylim=(0, 21))
     right.set_xlim(0, None)
-    right.legend(loc="center right")
+    right.set_yticks(range(0, 21, 5))
+    right.legend(loc="lower left")
     draw.save(figure, folder, "purity", f"left: {draw.SPREAD}; right: one point a seed")
 
 
