@@ -129,9 +129,8 @@ def _neurons(table: pd.DataFrame, folder: Path, arm: str) -> None:
             some = net[side == value]
             axes.scatter(some["mds_x"], some["mds_y"], s=7, color=colour, alpha=0.5, linewidth=0, label=words)
         marks = part[part["neuron"] < 0]
-        axes.scatter(
-            marks["mds_x"], marks["mds_y"], marker="*", s=70, color="black", label="+u and -u", zorder=3
-        )
+        open_star = {"facecolor": "none", "edgecolor": "black", "linewidth": 0.8, "zorder": 3}
+        axes.scatter(marks["mds_x"], marks["mds_y"], marker="*", s=130, label="+u and -u", **open_star)
         axes.set(title="initial weights" if step == 0 else f"after step {step}", xlabel="MDS axis 1")
         axes.set(xlim=(-1.15, 1.15), ylim=(-1.15, 1.15), aspect="equal")
     panels[0].set_ylabel("MDS axis 2")
@@ -151,15 +150,15 @@ def _alignment(table: pd.DataFrame, folder: Path, arm: str) -> None:
         values.append(at(table, name, "cos_mean", phase="network"))
         if all(map(len, values)):
             draw.points(axes, range(4), values, words, index)
-    axes.set(ylabel="mean |cosine| with relevant direction", ylim=(0, 1.05))
+    axes.set(ylabel="mean |cosine| with u", ylim=(0, 1.05))
     axes.set_xticks(range(4), ["start", "step 1", "step 2", "end"])
     axes.legend(loc="center right")
     draw.save(figure, folder, "alignment")
 
 
 def _clusters(table: pd.DataFrame, folder: Path, arms: Sequence[str]) -> None:
-    figure, panels = draw.canvas(3, width=6.8, height=2.5)
-    shown = (("lowest_best", "worst centre's best cosine"), ("near_share", "neurons at cosine > 0.9 (share)"))
+    figure, panels = draw.canvas(3, width=6.8, height=2.7)
+    shown = (("lowest_best", "worst centre's best cosine"), ("near_share", "share of neurons near a centre"))
     for axes, (column, label) in zip(panels, shown, strict=False):
         for index, arm in enumerate(arms):
             rows = table[(table["setting"] == arm) & (table["phase"] == "clusters")]
@@ -167,6 +166,8 @@ def _clusters(table: pd.DataFrame, folder: Path, arms: Sequence[str]) -> None:
         axes.set(xlabel="training step", ylabel=label, ylim=(0, 1.02))
     _plane(table, panels[2], arms[0])
     handles, labels = panels[0].get_legend_handles_labels()
+    more = panels[2].get_legend_handles_labels()
+    handles, labels = handles + more[0], labels + more[1]
     figure.legend(handles, labels, loc="outside upper center", ncols=3)
     draw.save(figure, folder, "clusters", f"{draw.SPREAD}; right: {arms[0]}, seed 0, at the end")
 
@@ -177,14 +178,12 @@ def _plane(table: pd.DataFrame, axes: Axes, arm: str) -> None:
     net, marks = rows[rows["neuron"] >= 0], rows[rows["neuron"] < 0]
     k = table.loc[table["setting"] == arm, "k"].iloc[0]
     odd = marks["neuron"].map(lambda i: (int(k) - bin(int(-i) - 1).count("1")) % 2)  # signs -1 a centre has
-    near = axes.scatter(net["mds_x"], net["mds_y"], s=4, color="#999999", alpha=0.5, linewidth=0)
-    plus, minus = (marks[odd == value] for value in (0, 1))
-    one = axes.scatter(plus["mds_x"], plus["mds_y"], marker="^", s=22, color=draw.COLOURS[1])
-    two = axes.scatter(minus["mds_x"], minus["mds_y"], marker="v", s=22, color=draw.COLOURS[0])
+    axes.scatter(net["mds_x"], net["mds_y"], s=4, color="#999999", alpha=0.5, linewidth=0, label="neurons")
+    for value, mark, colour, words in ((0, "^", 1, "centres, y = +1"), (1, "v", 0, "centres, y = -1")):
+        some = marks[odd == value]
+        style = {"marker": mark, "s": 22, "color": draw.COLOURS[colour], "label": words}
+        axes.scatter(some["mds_x"], some["mds_y"], **style)
     axes.set(xlabel="MDS axis 1", ylabel="MDS axis 2", aspect="equal")
-    axes.legend(
-        [near, one, two], ["neurons", "centres, y = +1", "centres, y = -1"], fontsize=5.5, loc="upper left"
-    )
 
 
 def _digits(table: pd.DataFrame, folder: Path, arms: Sequence[str]) -> None:
@@ -226,12 +225,12 @@ def _digits(table: pd.DataFrame, folder: Path, arms: Sequence[str]) -> None:
     axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.legend()
+    axes.legend(loc="center right")
     draw.save(figure, folder, "u_curve")
 
 
 def _crossing(table: pd.DataFrame, folder: Path) -> None:
-    figure, panels = draw.canvas(2)
+    figure, panels = draw.canvas(2, height=2.8)
     named = {labels: count for labels, count in GRAINS.items() if labels != RANDOM}
     for index, (structured, words) in enumerate(((True, "structured inputs"), (False, f"inputs {PLAIN}"))):
         for axes, phase, column, step in (
@@ -249,7 +248,7 @@ def _crossing(table: pd.DataFrame, folder: Path) -> None:
         axes.minorticks_off()
     panels[0].axhline(50, color="black", linestyle=":", linewidth=1, label="guessing")
     panels[0].set(ylabel="test accuracy on parity (%)", ylim=(45, 103))
-    panels[1].set(ylabel="mean |cosine| with u after step 2", ylim=(0, 1.05))
+    panels[1].set(ylabel="mean |cosine| with u, step 2", ylim=(0, 1.05))
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3)
     draw.save(figure, folder, "granularity")

@@ -67,7 +67,8 @@ def embed(run: Run, w: Tensor, landmarks: Tensor, step: int) -> list[dict[str, A
     """Classical MDS of vectors under D_ij = sqrt(2 - 2 cos_ij): the first two principal components of unit
     vectors, landmarks embedded with them. One row a neuron (R, p), then one a landmark (L, p)."""
     w = w[w.norm(dim=1) > 0]
-    unit = torch.nn.functional.normalize(torch.cat([w, landmarks]).double(), dim=1)
+    unit = torch.cat([w, landmarks]).double()
+    unit = unit / unit.norm(dim=1, keepdim=True)  # however small: step 1 leaves norms of 1e-12
     _, _, v = torch.linalg.svd(unit - unit.mean(0), full_matrices=False)
     plane = (unit - unit.mean(0)) @ v[:2].T
     plane *= torch.where(plane[len(w)] < 0, -1.0, 1.0)  # the first landmark lies to the right, above
