@@ -45,7 +45,7 @@ def family(rows: pd.DataFrame, key: str) -> pd.DataFrame:
 
 def cells(rows: pd.DataFrame, key: str, measure: str = "msdr") -> Cells:
     """A measure by the value of `key` and sigma^2, seeds in order."""
-    if rows.empty:
+    if rows.empty or measure not in rows:
         return {}
     ordered = rows.sort_values("seed").groupby([key, "sigma2"])[measure]
     return {name: part.to_numpy(float) for name, part in ordered}
@@ -138,8 +138,8 @@ def _trend(
             continue
         if full and not all((accuracy[v, s] == 1).all() for v in values):
             quantity, band = "not tested (accuracy < 1), " + quantity, (-math.inf, -math.inf)
-        mean = np.array([found[v, s].mean() for v in values])
         seeds = min(len(found[v, s]) for v in values)
+        mean = np.array([found[v, s][:seeds].mean() for v in values])
         shown = ", ".join(f"{v:g}" for v in values)
         steps = [float((mean[1:] / mean[:-1]).min())]
         name = f"{quantity}smallest ratio of neighbours in {word} {shown}"
@@ -269,6 +269,8 @@ def separations(table: pd.DataFrame) -> pd.DataFrame:
 
 def by_clock(rows: pd.DataFrame, key: str, measure: str, s: float) -> dict[float, np.ndarray]:
     """A measure at clock s by the value of `key`, one number a seed."""
+    if rows.empty:
+        return {}
     rows = rows[np.isclose(rows["clock"], s) | (rows["event"] == "diverged")]
     return {v: part.sort_values("seed")[measure].to_numpy(float) for v, part in rows.groupby(key)}
 

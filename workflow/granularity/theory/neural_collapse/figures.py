@@ -47,13 +47,15 @@ def _draw_sweeps(table: pd.DataFrame, folder: Path) -> None:
     heads = (("d_in", "input dimension"), ("hidden", "hidden width"), ("decay", "weight decay"))
     for axes, (key, title) in zip(panels, heads, strict=True):
         rows = family(ends(table), key)
-        found, accuracy = cells(rows, key), cells(rows, key, "accuracy")
+        found, accuracy = _common(cells(rows, key)), cells(rows, key, "accuracy")
         curves = [v for v in values_of(found) if len(variances(found, v)) > 3]
         for index, value in enumerate(curves):
             at = variances(found, value)
-            draw.points(axes, at, [found[value, s] for s in at], f"{value:g}", index)
-            low = [s for s in at if (accuracy[value, s] < 1).any()]
-            axes.plot(low, [found[value, s].mean() for s in low], "o", mfc="none", mec="red", ms=8, zorder=5)
+            spread = [s * 1.06 ** (index - (len(curves) - 1) / 2) for s in at]  # bars side by side
+            draw.points(axes, spread, [found[value, s] for s in at], f"{value:g}", index)
+            low = [i for i, s in enumerate(at) if (accuracy[value, s] < 1).any()]
+            mean = [found[value, at[i]].mean() for i in low]
+            axes.plot([spread[i] for i in low], mean, "o", mfc="none", mec="red", ms=8, zorder=5)
         at = sorted(set(rows["sigma2"]))
         axes.plot(at, [1 + s for s in at], "--", color="black", linewidth=1, label=r"inputs, $1 + \sigma^2$")
         axes.set(title=title, xscale="log", yscale="log", xlabel=r"variance of cluster means, $\sigma^2$")
@@ -61,6 +63,12 @@ def _draw_sweeps(table: pd.DataFrame, folder: Path) -> None:
         axes.legend(loc="upper left")
     panels[0].set_ylabel("MSDR at the end")
     draw.save(figure, folder, "sweeps", f"{draw.SPREAD}; red rings: some training accuracy under 100 %")
+
+
+def _common(found: Cells) -> Cells:
+    """The seeds that all cells have, so that their means compare."""
+    seeds = min(map(len, found.values()), default=0)
+    return {cell: values[:seeds] for cell, values in found.items()}
 
 
 def _plain(axes: Axes, x: Sequence[float], y: Sequence[float] = ()) -> None:
@@ -93,7 +101,7 @@ def _draw_scaling(table: pd.DataFrame, folder: Path) -> None:
         ("lr", family(rows, "lr"), "standard scaling", "step size"),
     )
     for axes, (key, part, title, label) in zip(panels, heads, strict=True):
-        xs = _by_value(axes, cells(part, key), (1, 2, 4, 8))
+        xs = _by_value(axes, _common(cells(part, key)), (1, 2, 4, 8))
         axes.set(title=title, xlabel=label)
         _plain(axes, xs, (1, 2, 5, 10, 20, 50, 100))
     panels[0].set_ylabel("MSDR at the end")
@@ -148,6 +156,8 @@ def _draw_dynamics(table: pd.DataFrame, folder: Path) -> None:
     panels[0].set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
     panels[0].yaxis.minorticks_off()
     panels[1].set_ylim(0, 1.05)
+    panels[2].set_yticks([0.02, 0.05, 0.1, 0.2, 0.5], ["0.02", "0.05", "0.1", "0.2", "0.5"])
+    panels[2].yaxis.minorticks_off()
     panels[1].legend(loc="lower left")
     draw.save(figure, folder, "dynamics", f"coarse labels; {draw.SPREAD}")
 
@@ -165,7 +175,7 @@ def _median(axes: Axes, x: Sequence[float], values: Sequence[np.ndarray], label:
 
 
 def _draw_clock(table: pd.DataFrame, folder: Path) -> None:
-    figure, (left, right) = draw.canvas(2)
+    figure, (left, right) = draw.canvas(2, height=2.9)
     rows = theorem(table)
     for index, (d, part) in enumerate(rows.groupby("dimension")):
         for axes, measure in ((left, "ratio"), (right, "worst_ratio")):
@@ -233,7 +243,8 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
         if value is not None:
             middle.axhline(value.mean(), color="black", linestyle=dash, linewidth=1, label=label)
     middle.set(xscale="log", ylabel=f"held-out accuracy on\nnatural classes, $\\sigma^2$ = {s:g}")
-    middle.legend()
+    middle.set_ylim(bottom=middle.get_ylim()[0] - 0.12)
+    middle.legend(loc="lower right")
     for axes in (left, middle):
         axes.set_xlabel("given labels (natural: 8)")
         _plain(axes, xs)

@@ -38,12 +38,14 @@ def nc1(features: Tensor, member: Tensor) -> Tensor:
     mean, off = class_means(features, member)
     classes = member.shape[2]
     centred = mean - mean.mean(1, keepdim=True)
-    _, s, v = torch.linalg.svd(centred, full_matrices=False)
+    known = torch.isfinite(centred).flatten(1).all(1)
+    _, s, v = torch.linalg.svd(torch.where(known.view(-1, 1, 1), centred, 0.0), full_matrices=False)
     kept = min(classes - 1, s.shape[1])
     s, v = s[:, :kept], v[:, :kept]
     weight = (member / member.sum(1, keepdim=True)).sum(2, keepdim=True) / classes  # 1 / (K n_c) of a sample
     spread = (weight * (off @ v.transpose(1, 2)) ** 2).sum(1)  # v^T Sigma_W v
-    return (spread / s**2).sum(1)  # Sigma_B = M^T M / K: its eigenvalues are s^2 / K, which the 1/K cancels
+    found = (spread / s**2).sum(1)  # Sigma_B = M^T M / K: its eigenvalues are s^2 / K, which the 1/K cancels
+    return torch.where(known, found, torch.nan)
 
 
 def nc2(features: Tensor, member: Tensor) -> Tensor:
