@@ -1,0 +1,130 @@
+"""Collapse metrics and class distances (Sections 3 and 4), batched over runs, float64.
+
+Shapes: B runs, N samples, h feature dimensions, K classes, `member` (B, N, K) one-hot. A class without
+samples gives NaN.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def one_hot(y: Tensor, classes: int) -> Tensor:
+    """(..., N) int64 -> (..., N, K) float64."""
+    return torch.nn.functional.one_hot(y, classes).double()
+
+
+def class_means(features: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
+    """Means (B, K, h), and each sample's deviation from its class's mean (B, N, h), both float64."""
+    features = features.double()
+    mean = member.transpose(1, 2) @ features / member.sum(1).unsqueeze(2)
+    return mean, features - member @ mean
+
+
+def class_distances(features: Tensor, member: Tensor) -> Tensor:
+    """D_ij (B, K, K): mean over all pairs u in i, v in j of ||h_u - h_v||^2, u = v included.
+
+    Exactly ``tr S_i + tr S_j + ||mu_i - mu_j||^2`` with the divisor n_i in S_i, so O(N h), not O(N^2 h).
+    """
+    mean, off = class_means(features, member)
+    trace = (member.transpose(1, 2) @ (off**2).sum(2, keepdim=True)).squeeze(2) / member.sum(1)
+    gap = mean.unsqueeze(2) - mean.unsqueeze(1)
+    return trace.unsqueeze(2) + trace.unsqueeze(1) + (gap**2).sum(3)
+
+
+def nc1(features: Tensor, member: Tensor) -> Tensor:
+    """NC1 = Tr(Sigma_W pinv(Sigma_B)) / K (B,), by the top K - 1 singular pairs of the centred means."""
+    mean, off = class_means(features, member)
+    classes = member.shape[2]
+    centred = mean - mean.mean(1, keepdim=True)
+    known = torch.isfinite(centred).flatten(1).all(1)
+    _, s, v = torch.linalg.svd(torch.where(known.view(-1, 1, 1), centred, 0.0), full_matrices=False)
+    kept = min(classes - 1, s.shape[1])
+    s, v = s[:, :kept], v[:, :kept]
+    weight = (member / member.sum(1, keepdim=True)).sum(2, keepdim=True) / classes  # 1 / (K n_c) of a sample
+    spread = (weight * (off @ v.transpose(1, 2)) ** 2).sum(1)  # v^T Sigma_W v
+    found = (spread / s**2).sum(1)  # Sigma_B = M^T M / K: its eigenvalues are s^2 / K, which the 1/K cancels
+    return torch.where(known, found, torch.nan)
+
+
+def nc2(features: Tensor, member: Tensor) -> Tensor:
+    """NC2 (B,): distance of the normalised Gram matrix of centred means from that of a simplex ETF."""
+    mean, _ = class_means(features, member)
+    classes = member.shape[2]
+    centred = mean - mean.mean(1, keepdim=True)
+    gram = centred @ centred.transpose(1, 2)
+    eye = torch.eye(classes, dtype=gram.dtype, device=gram.device)
+    etf = (eye - 1 / classes) / (classes - 1) ** 0.5
+    return (gram / gram.flatten(1).norm(dim=1).view(-1, 1, 1) - etf).flatten(1).norm(dim=1)
+
+
+def pairs(clusters: int, device: torch.device | str = "cpu") -> Tensor:
+    """(K, K) bool: i != j that coarse labels c mod clusters/2 merge."""
+    c = torch.arange(clusters, device=device) % (clusters // 2)
+    return (c.unsqueeze(0) == c.unsqueeze(1)) & ~torch.eye(clusters, dtype=torch.bool, device=device)
+
+
+def structure(distance: Tensor) -> dict[str, Tensor]:
+    """Off D of the natural classes (B, K, K): d_within, d_sup, d_far and MSDR = R1, R2, R3, each (B,).
+
+    Always with the pairs (c, c + K/2), whatever labels were given, so that labels can be compared.
+    """
+    clusters = distance.shape[1]
+    merged = pairs(clusters, distance.device)
+    far = ~merged & ~torch.eye(clusters, dtype=torch.bool, device=distance.device)
+    d_within = distance.diagonal(dim1=1, dim2=2).mean(1)
+    d_sup, d_far = distance[:, merged].mean(1), distance[:, far].mean(1)
+    found = {"d_within": d_within, "d_sup": d_sup, "d_far": d_far}
+    return found | {"msdr": d_sup / d_within, "r2": d_sup / d_far, "r3": d_within / d_far}
+
+
+def group_msdr(distance: Tensor, classes: Tensor) -> Tensor:
+    """MSDR (B,) among the natural classes of a group alone; `classes` (K',) int64, closed under pairing."""
+    merged = pairs(distance.shape[1], distance.device)
+    part = distance[:, classes][:, :, classes]
+    within = merged[classes][:, classes]
+    return part[:, within].mean(1) / part.diagonal(dim1=1, dim2=2).mean(1)
+
+
+def split_ratios(distance: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
+    """F1 = D_{c, c'} / D_cc and F2 = D_{c, c'} / other off-diagonals, c' a random part of the same cluster.
+
+    Args:
+        distance: (B, G, G) of the given labels, a multiple of `clusters`; label c has cluster c mod clusters.
+    """
+    count = distance.shape[1]
+    natural = torch.arange(count, device=distance.device) % clusters
+    eye = torch.eye(count, dtype=torch.bool, device=distance.device)
+    same = natural.unsqueeze(0) == natural.unsqueeze(1)
+    parts = distance[:, same & ~eye].mean(1)
+    return parts / distance.diagonal(dim1=1, dim2=2).mean(1), parts / distance[:, ~same].mean(1)
+
+
+def nearest_mean_accuracy(train: Tensor, test: Tensor, member: Tensor) -> Tensor:
+    """Share (B,) of test samples whose nearest training mean is their own class's.
+
+    Args:
+        train, test: features (B, N, h), samples of both in the classes of `member` (B, N, K).
+    """
+    mean, _ = class_means(train, member)
+    score = test.double() @ mean.transpose(1, 2) - (mean**2).sum(2).unsqueeze(1) / 2
+    return (score.argmax(2) == member.argmax(2)).double().mean(1)
+
+
+def distance_ratios(h: Tensor, cluster: Tensor) -> tuple[Tensor, Tensor]:
+    """Theorem 7.1: mean inter / mean intra distance, and min inter / max intra, each (B,).
+
+    Inter: one sample in each of the two clusters of one label, (0, 1) and (2, 3). Intra: two different
+    samples of one cluster.
+
+    Args:
+        h: (B, n, k) float64.
+        cluster: (n,) int64 in 0..3.
+    """
+    distance = torch.cdist(h, h, compute_mode="donot_use_mm_for_euclid_dist")
+    same = cluster.unsqueeze(0) == cluster.unsqueeze(1)
+    label = (cluster // 2).unsqueeze(0) == (cluster // 2).unsqueeze(1)
+    intra = distance[:, same & ~torch.eye(len(cluster), dtype=torch.bool, device=h.device)]
+    inter = distance[:, label & ~same]
+    return inter.mean(1) / intra.mean(1), inter.amin(1) / intra.amax(1)
