@@ -174,6 +174,23 @@ def test_a_killed_job_of_the_workflow_is_taken_up_again(finished):
     assert Artifact.open(folder).digest == before
 
 
+def test_theory_is_planned_in_parts_and_simulates_one_setting(finished):
+    rules = planned(finished.snakemake("-n", "theory", *SMOKE, "--config", "theory={'parts': 3}"))
+    assert rules == {"make_theory_runs": 15, "make_theory": 5, "theory": 1}
+    rules = planned(finished.snakemake("-n", "theory_label_granularity", *SMOKE))
+    assert rules == {"make_theory_runs": 2, "make_theory": 1, "theory_label_granularity": 1}
+    small = ["--set", "d=24", "--set", "k=4", "--set", "steps=3"]
+    assert "loss" in finished.run("granularity", "simulate", "label_granularity", *small)
+    for words, message in {
+        ("label_granularity", "--set", "k=32"): "2 + 2k <= d must hold",
+        ("label_granularity", "--set", "dd=3"): "unknown key; did you mean 'd'?",
+        ("label_granularity", "--set", "d"): "must be KEY=VALUE",
+        ("atlantis",): "there is no world 'atlantis'",
+    }.items():
+        output = finished.run("granularity", "simulate", *words, code=1)
+        assert message in output and "Traceback" not in output
+
+
 def test_snakemakes_own_report(finished):
     finished.snakemake("--report", "report.zip", *SMOKE)
     assert finished.path("report.zip").stat().st_size > 10_000
