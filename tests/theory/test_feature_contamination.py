@@ -27,6 +27,7 @@ ARMS = {
     "regression": REGRESSION,
     "shells": {**SHELLS, "activation": "gelu"},
     "granularity": FINE,
+    "cross-entropy": {**FINE, "objective": "softmax"},
 }
 
 
@@ -148,6 +149,12 @@ def reference(cfg, steps):
         if cfg.task == "regression":
             losses.append(((f - batch["target"]) ** 2).sum(1).mean())
             df = 2 * (f - batch["target"]) / n
+        elif cfg.objective == "softmax":
+            p_label = np.exp(f - f.max(1, keepdims=True))
+            p_label /= p_label.sum(1, keepdims=True)
+            onehot = np.eye(cfg.outputs)[batch["label"].astype(int)]
+            losses.append(-np.log((p_label * onehot).sum(1)).mean())
+            df = (p_label - onehot) / n
         elif cfg.task == "granularity":
             label, rows = batch["label"].astype(int), np.arange(n)
             others = f.copy()
@@ -285,10 +292,10 @@ def test_contamination_at_the_papers_size(reference_run):
 def test_what_was_not_run_is_not_judged(reference_run):
     found = feature_contamination.checks(reference_run)
     folded = checks.verdicts(found)
-    names = [f"C{i}" for i in range(1, 16)] + [f"P{i}" for i in range(1, 5)] + ["X1", "X2", "X3"]
+    names = [f"C{i}" for i in range(1, 16)] + [f"P{i}" for i in range(1, 5)] + [f"X{i}" for i in range(1, 5)]
     assert list(folded) == names
     assert folded["C4"] != checks.NOT_RUN
-    for name in ("C7", "C10", "C12", "C13", "C14", "C15", "P1", "P2", "P3", "X1", "X2", "X3"):
+    for name in ("C7", "C10", "C12", "C13", "C14", "C15", "P1", "P2", "P3", "X1", "X2", "X3", "X4"):
         assert folded[name] == checks.NOT_RUN, name
 
 
@@ -329,6 +336,7 @@ def test_a_diverging_run_says_when():
         ({"task": "granularity", "g": "4", "m": "20"}, "g: each of the 2g = 8 labels"),
         ({"task": "granularity", "g": "4", "labels": "background", "d_bg": "30"}, "g: must divide d_bg = 30"),
         ({"task": "granularity", "init": "framework", "coordinates": "full"}, "init: task 'granularity' has"),
+        ({"objective": "softmax"}, "objective: can be chosen for task 'granularity' only"),
         ({"lrr": "1"}, "lrr: unknown key; did you mean 'lr'"),
     ],
 )

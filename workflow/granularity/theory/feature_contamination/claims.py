@@ -1,7 +1,7 @@
 """World 4's arms and claims. The checks read the run table only; bands were set before any run.
 
 C1 to C14 are judged seed by seed. Claims that begin with "Paper:" are the paper's own where a reproduction
-had reason to doubt them. X1 to X3 cross the world with label granularity; nothing is claimed there
+had reason to doubt them. X1 to X4 cross the world with label granularity; nothing is claimed there
 beforehand, so they have no bands.
 """
 
@@ -36,6 +36,8 @@ REGRESSION = {
 SMALL = {phi: f"regression yz from yz, {name}, small start" for phi, name in (("relu", RELU), (LINEAR, LINEAR))}
 LABELS = {1: "2 labels (coarse)", 2: "4 labels", 4: "8 labels (fine)"}
 LABELS_LINEAR = {g: f"{name}, identity" for g, name in LABELS.items() if g != 2}
+SOFTMAX = {g: f"{name}, cross-entropy" for g, name in LABELS.items()}
+RANDOM_SOFTMAX = "8 labels, random IDs in classes, cross-entropy"
 RANDOM, OF_BACKGROUND = "8 labels, random IDs in classes", "8 labels, by background"
 
 
@@ -84,6 +86,9 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
         arms.append({"name": name, **labels, "g": g, "activation": "identity"})
     arms.append({"name": RANDOM, **labels, "g": 4, "labels": "random"})
     arms.append({"name": OF_BACKGROUND, **labels, "g": 4, "labels": "background"})
+    for g, name in SOFTMAX.items():
+        arms.append({"name": name, **labels, "g": g, "objective": "softmax"})
+    arms.append({"name": RANDOM_SOFTMAX, **labels, "g": 4, "labels": "random", "objective": "softmax"})
     return arms
 
 
@@ -100,7 +105,7 @@ def first(table: pd.DataFrame, setting: str, key: str) -> float:
 
 
 def checks(table: pd.DataFrame) -> list[Check]:
-    """C1 to C15, P1 to P4 and X1 to X3 of the run table (see `Check`)."""
+    """C1 to C15, P1 to P4 and X1 to X4 of the run table (see `Check`)."""
     parts = (
         _learnt,
         _contamination,
@@ -332,17 +337,20 @@ def kept(table: pd.DataFrame, arm: str) -> np.ndarray:
 def _labels(table: pd.DataFrame) -> Iterable[tuple]:
     claim, source = "Contamination against label granularity", "crossing, not in the paper"
     columns = [f"{test}_{name}" for test in ("id", "ood", "worst") for name in ("risk", "acc")]
-    columns += ["bg_sum", "core_sum", "bg_norm", "id_label_acc", "ood_label_acc"]
+    columns += ["rate_pos", "rate_neg", "bg_sum", "core_sum", "bg_norm", "id_label_acc", "ood_label_acc"]
     controls = (*LABELS_LINEAR.values(), RANDOM, OF_BACKGROUND)
-    for id, arms in (("X1", tuple(LABELS.values())), ("X3", controls)):
+    softmax = (*SOFTMAX.values(), RANDOM_SOFTMAX)
+    for id, arms in (("X1", tuple(LABELS.values())), ("X3", controls), ("X4", softmax)):
         for arm in arms:
-            words = claim if id == "X1" else claim + ": controls"
+            words = claim + {"X1": "", "X3": ": controls", "X4": ", trained with cross-entropy"}[id]
             yield id, words, source, f"{arm}: margin kept at z_bg = -1", kept(table, arm)
             for column in columns:
                 yield id, words, source, f"{arm}: {column}", at(table, arm, column)
-    claim = "Do fine labels change contamination? 8 labels minus 2, same seeds"
-    fine, coarse = LABELS[4], LABELS[1]
-    pairs = {name: [at(table, arm, name) for arm in (fine, coarse)] for name in columns[2:]}
-    pairs = {"margin kept at z_bg = -1": [kept(table, arm) for arm in (fine, coarse)]} | pairs
-    for name, (a, b) in pairs.items():
-        yield "X2", claim, source, f"{name}, fine - coarse", a - b if len(a) == len(b) else []
+    for arms, loss in ((LABELS, "hinge"), (SOFTMAX, "cross-entropy")):
+        claim = f"Do fine labels change contamination? 8 labels minus 2, same seeds, {loss}"
+        fine, coarse = arms[4], arms[1]
+        pairs = {"margin kept at z_bg = -1": [kept(table, arm) for arm in (fine, coarse)]}
+        pairs |= {name: [at(table, arm, name) for arm in (fine, coarse)] for name in columns[2:9]}
+        for name, (a, b) in pairs.items():
+            values = a - b if len(a) == len(b) else []
+            yield "X2", claim, source, f"{name}, fine - coarse, {loss}", values

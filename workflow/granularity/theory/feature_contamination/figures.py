@@ -43,7 +43,7 @@ def _risks(table: pd.DataFrame, folder: Path) -> None:
         _over_steps(bottom, ylim=(0, 0.8))
     panels[0].set_ylabel("hinge risk")
     panels[2].set_ylabel("mean norm of a neuron's weights")
-    panels[1].legend(loc="upper right")
+    panels[0].legend(loc="lower left")
     panels[3].legend(loc="upper left")
     draw.save(figure, folder, "risks")
 
@@ -73,7 +73,7 @@ def _activity(table: pd.DataFrame, folder: Path) -> None:
         for column, style, words in (("rate_pos", "-", "positive class"), ("rate_neg", "--", "other class")):
             draw.curve(axes, rows, "step", column, f"{arm}, {words}", index, style)
     _over_steps(axes, ylabel="share of samples with ⟨w, x⟩ > 0", ylim=(-0.03, 1.03))
-    axes.legend(loc="center left")
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.45))
     draw.save(figure, folder, "activity")
 
 
@@ -152,16 +152,9 @@ def _regression(table: pd.DataFrame, folder: Path) -> None:
             values = [at(table, c.REGRESSION[target, phi], f"{test}_risk") for target in c.TARGETS]
             if all(map(len, values)):
                 x = np.arange(3) + 0.1 * (2 * i + j - 1.5)
-                draw.points(
-                    axes,
-                    x,
-                    values,
-                    f"{name}, {test.upper()}",
-                    (1, 3, 0, 2)[2 * i + j] if i else j,
-                    line=False,
-                )
+                draw.points(axes, x, values, f"{name}, {test.upper()}", 2 * i + j, line=False)
     axes.set_xticks(range(3), ["z, z", "yz, z", "yz, yz"])
-    axes.set(title="input core, target", yscale="log", ylim=(1e-6, 30))
+    axes.set(title="input core, target", yscale="log", ylim=(1e-6, 3000))
     axes.legend(loc="upper right", ncols=2, columnspacing=0.8, handletextpad=0.2)
     draw.save(figure, folder, "regression")
 
@@ -184,8 +177,8 @@ def _shells(table: pd.DataFrame, folder: Path) -> None:
         if found:
             draw.points(panels[2], x, list(found.values()), label, index, line=False)
     panels[2].set_xticks(range(4), c.ACTIVATIONS.values())
-    panels[2].set(ylabel="OOD accuracy", ylim=(-0.03, 1.35), yticks=(0, 0.25, 0.5, 0.75, 1))
-    panels[2].legend(title="training data", title_fontsize=7, ncols=2, columnspacing=0.8)
+    panels[2].set(ylabel="OOD accuracy", ylim=(-0.03, 1.6), yticks=(0, 0.25, 0.5, 0.75, 1))
+    panels[2].legend(loc="upper center", title="training data", title_fontsize=7, ncols=2, columnspacing=0.8)
     draw.save(figure, folder, "shells")
 
 
@@ -199,13 +192,15 @@ def _granularity(table: pd.DataFrame, folder: Path) -> None:
         arms = (
             (c.LABELS, "subclass labels", True),
             (c.LABELS_LINEAR, "subclass, identity network", True),
+            (c.SOFTMAX, "subclass, cross-entropy", True),
             ({4: c.RANDOM}, "random IDs in classes", False),
+            ({4: c.RANDOM_SOFTMAX}, "random IDs, cross-entropy", False),
             ({4: c.OF_BACKGROUND}, "by strongest background", False),
         )
         for index, (group, label, line) in enumerate(arms):
             found = {2 * g: of(arm) for g, arm in group.items() if len(of(arm))}
             if found:
-                x = [n * 1.06 ** (index - 1.5) for n in found]
+                x = [n * 1.05 ** (index - 2.5) for n in found]
                 draw.points(axes, x, list(found.values()), label, index, line)
         axes.set(xscale="log", xlabel="training labels")
         axes.set_xticks([2, 4, 8], ["2", "4", "8"])
@@ -214,5 +209,5 @@ def _granularity(table: pd.DataFrame, folder: Path) -> None:
     panels[1].set(ylabel="margin kept at $z_{bg}$ = −1")
     panels[2].set(ylabel="background weight")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4)
+    figure.legend(handles, labels, loc="outside upper center", ncols=3)
     draw.save(figure, folder, "granularity")

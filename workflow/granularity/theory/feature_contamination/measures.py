@@ -72,7 +72,7 @@ class Evaluation:
         for name, moved in TESTS.items():
             wanted = end or name in EARLY
             scale, shift = (1.0, self.shift) if moved is None else moved
-            u = torch.add(base, uniform, alpha=scale) + shift * total if wanted else None
+            u = torch.add(base, uniform, alpha=scale).add_(shift * total) if wanted else None
             measured = self._test(state, u) if wanted else {}
             for key in self._names():
                 found[f"{name}_{key}"] = measured.get(key, missing)
@@ -140,17 +140,15 @@ class Evaluation:
 
     def _firing(self, state: State, u: Tensor) -> dict[str, Tensor]:
         """Shares of a class's samples on which a neuron is active (u > 0), in distribution."""
-        plus = (self.set["y"] > 0).float().unsqueeze(1)
-        fires = (u > 0).float()
-        count = plus.sum(2)
-        on_plus = torch.bmm(plus, fires).squeeze(1) / count
-        on_minus = torch.bmm(1 - plus, fires).squeeze(1) / (SAMPLES - count)
+        plus = (self.set["y"] > 0).float()
+        each = torch.stack((plus, 1 - plus), 1)  # (B, 2, n), whose rows become means
+        each /= each.sum(2, keepdim=True)
+        on_plus, on_minus = torch.bmm(each, torch.gt(u, 0, out=torch.empty_like(u))).unbind(1)
         sign = self._sign(state) > 0
         own, other = torch.where(sign, on_plus, on_minus), torch.where(sign, on_minus, on_plus)
         aligned = ((own > ALIGNED[0]) & (other < ALIGNED[1])).float().mean(1)
         found = {"rate_pos": own.mean(1), "rate_neg": other.mean(1), "frac_aligned": aligned}
-        for name, part, size in (("plus", plus, count), ("minus", 1 - plus, SAMPLES - count)):
-            mean = torch.bmm(part, u).squeeze(1) / size
+        for name, mean in zip(("plus", "minus"), torch.bmm(each, u).unbind(1), strict=True):
             found |= {f"neuron_{k}_{name}": mean[:, k] for k in range(self.cfg.neurons)}
         found |= {f"neuron_{k}_sign": self._sign(state)[:, k] for k in range(self.cfg.neurons)}
         return found

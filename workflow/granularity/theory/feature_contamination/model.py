@@ -23,7 +23,7 @@ Further tasks: `regression` onto the core (the paper's stand-in for distillation
 half of the core is common to a class, the other half is split between its K subclasses and shows only on
 samples of its own. Training labels are 2g groups of subclasses; label l has m/(2g) neurons and
 F_l = g/m sum_{k of l} phi(u_k), trained with max(0, 1 - F_l + max_{other} F). For g = 1 that is the hinge
-loss of h = F_0 - F_1 above.
+loss of h = F_0 - F_1 above. Cross-entropy on the same outputs shows what is the hinge's own.
 
 Source: theory Section 4 (data 4.1, network 4.2, Theorems 4.1 to 4.4, Eq. 7), experiments Appendix F.1.
 """
@@ -158,11 +158,14 @@ def projections(state: State) -> Tensor:
 def residuals(cfg: Settings, f: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Mean loss (B,) and minus each sample's gradient in the outputs (B, N, outputs), not divided by N.
 
-    Hinge; summed squared error; logistic; multi-class hinge (the rival is the largest other output).
+    Hinge; summed squared error; logistic; multi-class hinge (the rival is the largest other
+    output) or cross-entropy.
     """
     if cfg.task == "regression":
         error = batch["target"] - f
         return (error**2).sum(2).mean(1), 2 * error
+    if cfg.objective == "softmax":
+        return nets.softmax_residual(f, batch["label"])
     if cfg.task == "granularity":
         label = batch["label"].unsqueeze(2)
         own = f.gather(2, label)
@@ -187,7 +190,15 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
     phi, z = ACTIVATIONS[cfg.activation], batch["z"]
     f, h, u = nets.two_layer(z, projections(state), state["a"], phi, state.get("b"), state.get("c"))
     loss, residual = residuals(cfg, f, batch)
-    found = nets.two_layer_gradient(z, u, h, state["a"], residual, phi)
+    if cfg.outputs > 1:
+        found = nets.two_layer_gradient(z, u, h, state["a"], residual, phi)
+    else:  # a_k comes out of the sum over samples, which saves two tensors of the size of u
+        slope, pull, a = phi.slope(u), residual / z.shape[1], state["a"].transpose(1, 2)
+        found = {"w": a * torch.bmm(slope.transpose(1, 2), pull * z)}
+        if "b" in cfg.trained:
+            found["b"] = (a * torch.bmm(slope.transpose(1, 2), pull)).squeeze(2)
+        if "a" in cfg.trained:
+            found |= {"a": torch.bmm(pull.transpose(1, 2), h), "c": pull.sum(1)}
     if cfg.project:
         found["w"][:, :, cfg.d_core :] = 0
     if "M" in state:

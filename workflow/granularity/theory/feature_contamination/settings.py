@@ -65,6 +65,9 @@ class Settings(engine.Settings):
         description="Which of the g labels of its class a sample has: by its subclass, at random, or by "
         "which of g blocks of background features is strongest.",
     )
+    objective: Literal["hinge", "softmax"] = Field(
+        "hinge", description="Multi-class hinge, or cross-entropy (task granularity)."
+    )
     neurons: int = Field(0, ge=0, description="So many neurons' mean pre-activations are recorded.")
 
     @model_validator(mode="after")
@@ -88,6 +91,8 @@ class Settings(engine.Settings):
             raise ValueError(f"neurons: there are m = {self.m}, so {self.neurons} cannot be recorded")
         if self.task == "granularity":
             self._consistent_labels()
+        elif self.objective != "hinge":
+            raise ValueError("objective: can be chosen for task 'granularity' only")
         elif self.g != 1 or self.labels != "class":
             raise ValueError("g: labels finer than the two classes are for task 'granularity' only")
         return self
