@@ -16,9 +16,10 @@ from granularity import theory
 from granularity.theory import engine
 
 
-def seconds(work) -> float:
+def seconds(world, groups, device) -> float:
     started = time.process_time()
-    work()
+    for group in groups:
+        world.simulate(group, device)
     return time.process_time() - started
 
 
@@ -36,8 +37,8 @@ def main() -> None:
         print(f"{name}: {sum(map(len, groups))} runs in {len(groups)} groups, {alone} of one run")
         with torch.no_grad(), engine._exact():
             for group in sorted((g for g in groups if len(g) > 1), key=len, reverse=True)[: options.groups]:
-                together = seconds(lambda group=group: world.simulate(group, device))
-                apart = seconds(lambda group=group: [world.simulate([run], device) for run in group])
+                together = seconds(world, [group], device)
+                apart = seconds(world, [[run] for run in group], device)
                 label = f"{group[0].settings.name}, {len(group)} runs"
                 print(f"  {label:60.60} batched {together:7.2f} s   alone {apart:7.2f} s   {apart / together:5.1f} x")
 

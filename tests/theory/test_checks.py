@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+
 from granularity.theory import checks
 from granularity.theory.checks import FAILS, HOLDS, NOT_RUN, REPORTED, Check
 

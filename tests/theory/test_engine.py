@@ -8,6 +8,7 @@ from typing import ClassVar
 import pandas as pd
 import pytest
 import torch
+
 from granularity import theory
 from granularity.code import import_closure
 from granularity.errors import GranularityError

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+
 from granularity.errors import GranularityError
 from granularity.theory import checks, engine, label_granularity, stage
 from granularity.theory.label_granularity import model
