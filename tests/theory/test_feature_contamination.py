@@ -26,6 +26,8 @@ ARMS = {
     "identity": {"activation": "identity"},
     "regression": REGRESSION,
     "shells": {**SHELLS, "activation": "gelu"},
+    "sigmoid": {**SHELLS, "activation": "sigmoid"},
+    "tanh": {**SHELLS, "activation": "tanh"},
     "granularity": FINE,
     "cross-entropy": {**FINE, "objective": "softmax"},
 }
@@ -127,6 +129,8 @@ def numpy_phi(name):
             lambda u: u * (1 + erf(u / math.sqrt(2))) / 2,
             lambda u: (1 + erf(u / math.sqrt(2))) / 2 + u * np.exp(-(u**2) / 2) / math.sqrt(2 * math.pi),
         ),
+        "sigmoid": (lambda u: 1 / (1 + np.exp(-u)), lambda u: np.exp(-u) / (1 + np.exp(-u)) ** 2),
+        "tanh": (np.tanh, lambda u: 1 / np.cosh(u) ** 2),
     }[name]
 
 

@@ -61,10 +61,10 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     letter = {"lr": 1e-3, "batch": 1000}
     arms.append({"name": LETTER, **letter, "steps": 100_000 if paper else 20_000, "seeds": 3 if paper else 1})
     script = {**letter, "momentum": 0.9, "seeds": 5 if paper else 1}
-    arms.append({"name": MOMENTUM, **script, "steps": 20_000 if paper else 10_000})
     default = {"coordinates": "full", "init": "framework"}
     arms.append({"name": SCRIPT, **script, **default, "data": "fixed", "steps": 20_000 if paper else 3000})
     if paper:
+        arms.append({"name": MOMENTUM, **script, "steps": 20_000})
         arms.append({"name": LONG, **five, "lr": 0.1, "steps": 20_000, "batch": 1000})
     shells = {"task": "shells", **default, **letter, "optimiser": "adamw", "steps": 2000}
     for phi, name in SHELLS.items():
@@ -77,8 +77,8 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     regression = {"task": "regression", "lr": 0.01, "momentum": 0.9, "batch": 1000, "steps": 2000}
     for (target, phi), name in REGRESSION.items():
         arms.append({"name": name, **regression, "target": target, "activation": phi, "seeds": some})
-    for phi, name in SMALL.items():
-        arms.append({"name": name, **regression, "activation": phi, "init_scale": 0.1, "seeds": some if paper else 1})
+    for phi, name in SMALL.items() if paper else ():
+        arms.append({"name": name, **regression, "activation": phi, "init_scale": 0.1, "seeds": some})
     labels = {"task": "granularity", "steps": 3000, **five}
     for g, name in LABELS.items():
         arms.append({"name": name, **labels, "g": g})

@@ -48,13 +48,12 @@ ACTIVATIONS = {
     "relu": nets.RELU,
     "identity": nets.IDENTITY,
     "leaky_relu": nets.leaky_relu(0.1),
-    "gelu": nets.Activation(
-        functional.gelu,
-        lambda z: 0.5 * (1 + torch.erf(z / math.sqrt(2))) + z * torch.exp(-z * z / 2) / math.sqrt(2 * math.pi),
-    ),
+    "gelu": nets.Activation(functional.gelu, lambda z: torch.ops.aten.gelu_backward(torch.ones_like(z), z)),
     "sigmoid": nets.SIGMOID,
     "tanh": nets.TANH,
 }
+# phi'(u) from phi(u), where that is cheaper than from u.
+FROM_VALUE = {"sigmoid": lambda h: h * (1 - h), "tanh": lambda h: 1 - h * h}
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 
 
@@ -193,7 +192,8 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
     if cfg.outputs > 1:
         found = nets.two_layer_gradient(z, u, h, state["a"], residual, phi)
     else:  # a_k comes out of the sum over samples, which saves two tensors of the size of u
-        slope, pull, a = phi.slope(u), residual / z.shape[1], state["a"].transpose(1, 2)
+        slope = FROM_VALUE[cfg.activation](h) if cfg.activation in FROM_VALUE else phi.slope(u)
+        pull, a = residual / z.shape[1], state["a"].transpose(1, 2)
         found = {"w": a * torch.bmm(slope.transpose(1, 2), pull * z)}
         if "b" in cfg.trained:
             found["b"] = (a * torch.bmm(slope.transpose(1, 2), pull)).squeeze(2)
