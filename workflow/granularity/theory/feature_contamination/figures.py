@@ -187,7 +187,7 @@ def _granularity(table: pd.DataFrame, folder: Path) -> None:
     for axes, measure in zip(panels, ("ood_risk", "kept", "bg_sum"), strict=True):
 
         def of(arm: str, measure: str = measure) -> np.ndarray:
-            return c.kept(table, arm) if measure == "kept" else at(table, arm, measure)
+            return c.kept(table, arm, "ood") if measure == "kept" else at(table, arm, measure)
 
         arms = (
             (c.LABELS, "subclass, hinge", True),
@@ -208,7 +208,7 @@ def _granularity(table: pd.DataFrame, folder: Path) -> None:
         axes.set_xticks([2, 4, 8], ["2", "4", "8"])
         axes.minorticks_off()
     panels[0].set(ylabel="OOD hinge risk, class head")
-    panels[1].set(ylabel="margin kept at $z_{bg}$ = −1")
+    panels[1].set(ylabel="share of the margin kept OOD", ylim=(-0.03, 1.05))
     panels[2].set(ylabel="background weight")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3)
