@@ -30,9 +30,7 @@ class Toy(engine.Settings):
 
 
 def simulate(runs, device):
-    w = engine.stacked(
-        lambda run: torch.rand(3, generator=run.generator("init")) + run.settings.base * 0, runs
-    )
+    w = engine.stacked(lambda run: torch.rand(3, generator=run.generator("init")) + run.settings.base * 0, runs)
     eta = engine.column(runs, "eta", device, 2)
     at = engine.column(runs, "blow_up_at", device, 2)
 
@@ -112,9 +110,7 @@ def test_streams_differ_by_purpose_seed_and_base():
 def test_clashes_and_missing_devices_are_refused():
     with pytest.raises(GranularityError, match="share a name"):
         engine.run_table(WORLD, [Toy(name="a"), Toy(name="a")], "cpu")
-    clash = SimpleNamespace(
-        simulate=lambda runs, device: [row | {"eta": 1.0} for row in simulate(runs, device)]
-    )
+    clash = SimpleNamespace(simulate=lambda runs, device: [row | {"eta": 1.0} for row in simulate(runs, device)])
     with pytest.raises(GranularityError, match=r"names of parameters.*eta"):
         engine.run_table(clash, [Toy(name="a")], "cpu")
     if not torch.cuda.is_available():

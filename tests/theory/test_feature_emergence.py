@@ -222,9 +222,7 @@ def test_training_follows_the_float64_reference_in_full_dimension(arm):
 def test_coordinates_of_the_dictionary_change_nothing():
     settings = [Settings(**TINY, name=name, coordinates=name) for name in ("dictionary", "inputs")]
     table = table_of(*settings)
-    inside, full = (
-        table[table["setting"] == name].reset_index(drop=True) for name in ("dictionary", "inputs")
-    )
+    inside, full = (table[table["setting"] == name].reset_index(drop=True) for name in ("dictionary", "inputs"))
     columns = ["step", "phase", "loss", "cos_max", "cos_mean", "cos_min", "test_acc"]
     pd.testing.assert_frame_equal(inside[columns], full[columns], rtol=1e-2, atol=1e-3)
 
@@ -391,9 +389,7 @@ def test_every_arm_of_both_sizes_can_be_drawn(tmp_path):
     arms = []
     for arm in feature_emergence.SIZES["quick"]:
         cut = {"seeds": 1, "steps": 12, "n": 300, "test": 100, "batch": 50, "student_steps": 5}
-        cut |= (
-            {"m": 10} if arm.experiment == "patterns" else {"n": arm.n if arm.experiment == "digits" else 300}
-        )
+        cut |= {"m": 10} if arm.experiment == "patterns" else {"n": arm.n if arm.experiment == "digits" else 300}
         arms.append(Settings(**(arm.model_dump() | cut)))
     table = table_of(*arms)
     found = checks.table(feature_emergence.checks(table))

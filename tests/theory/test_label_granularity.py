@@ -170,13 +170,9 @@ def test_one_seed_gives_the_same_bytes():
 
 
 def test_a_diverging_run_says_when():
-    table = table_of(
-        Settings(**SMALL, name="wild", eta=1e38, steps=10), Settings(**SMALL, name="tame", steps=3)
-    )
+    table = table_of(Settings(**SMALL, name="wild", eta=1e38, steps=10), Settings(**SMALL, name="tame", steps=3))
     wild = table[table["setting"] == "wild"]
-    assert (
-        wild["outcome"].str.match(r"diverged at step [0-4]$").all() and wild["event"].iloc[-1] == "diverged"
-    )
+    assert wild["outcome"].str.match(r"diverged at step [0-4]$").all() and wild["event"].iloc[-1] == "diverged"
     assert set(table.loc[table["setting"] == "tame", "outcome"]) == {"ran all steps"}
 
 
@@ -185,9 +181,7 @@ def test_a_diverging_run_says_when():
 
 @pytest.fixture(scope="module")
 def equal_counts():
-    arms = [
-        arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("phase I", "equal counts"))
-    ]
+    arms = [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("phase I", "equal counts"))]
     short = [arm.model_copy(update={"seeds": 1, "steps": min(arm.steps, 400)}) for arm in arms]
     return table_of(*short)
 
@@ -253,9 +247,7 @@ def test_sizes_have_names_of_their_own():
 
 
 def test_simulate_prints_measures(capsys):
-    stage.simulate(
-        "label_granularity", {key: str(value) for key, value in (SMALL | {"steps": 3}).items()}, "cpu"
-    )
+    stage.simulate("label_granularity", {key: str(value) for key, value in (SMALL | {"steps": 3}).items()}, "cpu")
     printed = capsys.readouterr().out
     assert "train: seed 0 ran all steps" in printed and "hard_own" in printed and "step 2" in printed
 
@@ -264,14 +256,10 @@ def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
     from granularity.artifacts import Artifact
 
     sizes = {"A": SMALL | {"seeds": 2}, "B": SMALL | {"seeds": 2, "k": 8}}
-    arms = [
-        Settings(**size, name=f"{scale} coarse", steps=20, stop_loss=0.2) for scale, size in sizes.items()
-    ]
+    arms = [Settings(**size, name=f"{scale} coarse", steps=20, stop_loss=0.2) for scale, size in sizes.items()]
     fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}
     arms += [Settings(**size, **fine, g=size["k"], name=f"{scale} fine") for scale, size in sizes.items()]
-    quick = [
-        arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("granularity", "random"))
-    ]
+    quick = [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("granularity", "random"))]
     quick += [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith("equal counts")]
     arms += [arm.model_copy(update={"seeds": 1, "steps": 5}) for arm in quick]
     monkeypatch.setitem(label_granularity.SIZES, "tiny", arms)

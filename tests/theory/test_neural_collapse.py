@@ -110,10 +110,7 @@ def test_nearest_mean_accuracy():
 
 
 def test_inputs_have_msdr_one_plus_sigma2_in_any_dimension():
-    arms = [
-        Settings(name=f"{d}", d_in=d, per_cluster=200, hidden=2, sigma2=4, steps=0, seeds=20)
-        for d in (128, 512)
-    ]
+    arms = [Settings(name=f"{d}", d_in=d, per_cluster=200, hidden=2, sigma2=4, steps=0, seeds=20) for d in (128, 512)]
     table = table_of(*arms)
     means = table.groupby("setting")["input_msdr"].mean()
     assert means.to_numpy() == pytest.approx(5, rel=0.03)
@@ -135,9 +132,7 @@ def test_similar_pairs_share_a_centre_and_the_others_are_unchanged():
 def test_labels_merge_or_split_clusters():
     for labels in (2, 4, 8):
         cfg = Settings(**SMALL, labels=labels)
-        assert mixture.draw_labels(cfg, generator()).tolist() == [
-            c % labels for c in range(8) for _ in range(6)
-        ]
+        assert mixture.draw_labels(cfg, generator()).tolist() == [c % labels for c in range(8) for _ in range(6)]
     y = mixture.draw_labels(Settings(per_cluster=500, labels=16), generator())
     c = torch.arange(8).repeat_interleave(500)
     assert torch.equal(y % 8, c) and (y // 8).double().mean().item() == pytest.approx(0.5, abs=0.03)
@@ -174,9 +169,7 @@ def test_update_is_gradient_descent_with_coupled_decay(scaling):
 
 def reference(cfg):
     """The model of Appendix B, literally, in float64 NumPy: losses of every step, and features at the end."""
-    x, y, net = (
-        {k: v[0].numpy() for k, v in o.items()} if isinstance(o, dict) else o[0].numpy() for o in drawn(cfg)
-    )
+    x, y, net = ({k: v[0].numpy() for k, v in o.items()} if isinstance(o, dict) else o[0].numpy() for o in drawn(cfg))
     onehot, losses = np.eye(cfg.labels)[y], []
     for _ in range(cfg.steps + 1):
         u = x @ net["w"].T + net.get("b", 0)
@@ -318,9 +311,7 @@ def test_what_was_not_run_is_not_judged():
     table = table_of(Settings(**SMALL, name="default, sigma2 2"), Settings(**TINY, name="other"))
     folded = checks.verdicts(neural_collapse.checks(table))
     assert {"A15", "A16", "A16-mf", "A18", "A19", "A20", "A21", "T7.1", "U3", "X1", "X5"} <= set(folded)
-    assert all(
-        folded[id] == checks.NOT_RUN for id in ("A15", "A17", "A18", "A19", "A20", "A21", "T7.1", "X1")
-    )
+    assert all(folded[id] == checks.NOT_RUN for id in ("A15", "A17", "A18", "A19", "A20", "A21", "T7.1", "X1"))
 
 
 # ---------------------------------------------------------------- settings and stage

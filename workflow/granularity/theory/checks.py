@@ -98,9 +98,7 @@ def verdicts(checks: Iterable[Check]) -> dict[str, str]:
     return folded
 
 
-def at(
-    table: pd.DataFrame, setting: str, column: str, *, phase: str = "train", **where: object
-) -> np.ndarray:
+def at(table: pd.DataFrame, setting: str, column: str, *, phase: str = "train", **where: object) -> np.ndarray:
     """A measure of one arm, one value a seed in the order of seeds: at the end, or where the columns say.
 
     Args:

@@ -68,9 +68,7 @@ def _arms(main: int, small: int, grains: int, clusters: int, digits: int, wide: 
         arms.append({"name": name, **scale, "seeds": seeds, "methods": methods, "picture": True})
         other = ("network", "two_step", "rf", "ntk") if name == "small" or wide else ()
         if other:
-            arms.append(
-                {"name": f"{name}, {PLAIN}", **scale, "seeds": seeds, "methods": other, "structured": False}
-            )
+            arms.append({"name": f"{name}, {PLAIN}", **scale, "seeds": seeds, "methods": other, "structured": False})
     # again, under another name
     arms.append({"name": "small, again", **SMALL, "seeds": 1, "methods": ("network",), "picture": False})
     lifted = {"coordinates": "inputs", "methods": ("reference",)}
@@ -88,9 +86,7 @@ def _arms(main: int, small: int, grains: int, clusters: int, digits: int, wide: 
             arm = SMALL | {"labels": labels, "structured": structured}
             arms.append({"name": grain(labels, structured), **arm, "seeds": grains})
     hidden = MAIN | {"rule": "hidden", "D": 250, "k": 50, "picture": True}
-    arms.append(
-        {"name": "hidden representation", **hidden, "seeds": wide or 1} | ({} if wide else {"n": 10_000})
-    )
+    arms.append({"name": "hidden representation", **hidden, "seeds": wide or 1} | ({} if wide else {"n": 10_000}))
     clustered = {"experiment": "clusters", "m": 800, "batch": 100, "rate": 0.1, "test": 5000}
     for name, setting in CLUSTERS.items():
         arms.append({"name": name, **clustered, **setting, "seeds": clusters, "picture": True})
@@ -100,11 +96,7 @@ def _arms(main: int, small: int, grains: int, clusters: int, digits: int, wide: 
     if wide:
         for name, setting in VARIED.items():
             for structured, words in BOTH.items():
-                arm = (
-                    MAIN
-                    | setting
-                    | {"structured": structured, "methods": ("network", "two_step", "rf", "ntk")}
-                )
+                arm = MAIN | setting | {"structured": structured, "methods": ("network", "two_step", "rf", "ntk")}
                 arms.append({"name": f"{name}, {words}", **arm, "seeds": wide})
     for share in SHARES if wide else ():
         for weighted in (True, False):
@@ -137,10 +129,7 @@ def best(table: pd.DataFrame, setting: str, method: str, column: str = "test_acc
     if rows.empty:
         return np.empty(0)
     return np.array(
-        [
-            part[column].iloc[int(part["val_acc"].fillna(-1).to_numpy().argmax())]
-            for _, part in rows.groupby("seed")
-        ]
+        [part[column].iloc[int(part["val_acc"].fillna(-1).to_numpy().argmax())] for _, part in rows.groupby("seed")]
     )
 
 
@@ -262,9 +251,7 @@ def _fixed(table: pd.DataFrame, scales: list[str]) -> Iterable[Check]:
         yield Check("A6", claim, source, f"{scale}: RF, test accuracy, best rate", rf, low, 86.5)
         yield Check("A6", claim, source, f"{scale}: NTK, test accuracy, best rate", ntk, low, 86.5)
         both = np.fmax(rf, ntk) if rf.size == ntk.size else []
-        yield Check(
-            "A6", claim, source, f"{scale}: network - best of both, points", _minus(network, both), 12
-        )
+        yield Check("A6", claim, source, f"{scale}: network - best of both, points", _minus(network, both), 12)
         for name, values in (("RF", rf), ("NTK", ntk), ("ridge on x", linear)):
             quantity = f"{scale}: {name}, test accuracy ({CEILING:g} is the best threshold)"
             yield Check("A6", claim, source, quantity, values, high=84.4 + 2.5)
@@ -282,13 +269,9 @@ def _fixed(table: pd.DataFrame, scales: list[str]) -> Iterable[Check]:
         yield Check("A9", claim9, "control", f"{scale}: plain SGD, largest cosine with u", cos, high=0.6)
 
 
-def _without(
-    table: pd.DataFrame, id: str, label: str, arm: str, structured: str, slack: float
-) -> Iterable[Check]:
+def _without(table: pd.DataFrame, id: str, label: str, arm: str, structured: str, slack: float) -> Iterable[Check]:
     claim, source = "Without structure in the inputs, nobody beats guessing", "Theorem 3, Figure 1"
-    methods = {
-        name: _end(table, arm, phase) for name, phase in (("network", "network"), ("Two Step", "two step"))
-    }
+    methods = {name: _end(table, arm, phase) for name, phase in (("network", "network"), ("Two Step", "two step"))}
     methods |= {"RF": best(table, arm, "random features"), "NTK": best(table, arm, "tangent kernel")}
     for name, values in methods.items():
         quantity = f"{label}: {name}, test accuracy"
@@ -343,14 +326,10 @@ def _robust(table: pd.DataFrame, scales: list[str]) -> Iterable[Check]:
     )
     for name in _known(table, (f"{key}, structured" for key in VARIED)) or [None]:
         label = name or "d in {100, 2000}, n in {25000, 10000}"
-        yield Check(
-            "A10", claim, source, f"{label}: network, test accuracy", _end(table, label, "network"), 99
-        )
+        yield Check("A10", claim, source, f"{label}: network, test accuracy", _end(table, label, "network"), 99)
         steps = passage(table, label, "network")
         yield Check("A10", claim, source, f"{label}: network, first recorded step at 99 %", steps, high=400)
-        yield Check(
-            "A10", claim, source, f"{label}: Two Step, test accuracy", _end(table, label, "two step"), 99
-        )
+        yield Check("A10", claim, source, f"{label}: Two Step, test accuracy", _end(table, label, "two step"), 99)
         if name:
             other = name.replace("structured", PLAIN)
             yield from _without(table, "A10", other, other, name, 3)
@@ -369,14 +348,10 @@ def _robust(table: pd.DataFrame, scales: list[str]) -> Iterable[Check]:
         spread = [_two(table, name, "bias_sd", 2) for name in (other, arm)]
         ratio = spread[0] / spread[1] if spread[0].size == spread[1].size else np.empty(0)
         either = ((bare < 95) | (ratio > 5)).astype(float) if bare.size == ratio.size else []
-        quantity = (
-            f"{share:.0%} negative: network below 95 % or step-2 bias s.d. above 5 times weighted (1: yes)"
-        )
+        quantity = f"{share:.0%} negative: network below 95 % or step-2 bias s.d. above 5 times weighted (1: yes)"
         yield Check("A11", need, "Appendix F", quantity, either, 1, 1)
         yield Check("A11", need, "Appendix F", f"{other}: network, test accuracy", bare)
-        yield Check(
-            "A11", need, "Appendix F", f"{share:.0%} negative: bias s.d., unweighted / weighted", ratio
-        )
+        yield Check("A11", need, "Appendix F", f"{share:.0%} negative: bias s.d., unweighted / weighted", ratio)
 
 
 def _interval(table: pd.DataFrame, scales: list[str]) -> Iterable[Check]:
@@ -437,9 +412,7 @@ def _elsewhere(table: pd.DataFrame, scales: list[str]) -> Iterable[Check]:
         for quantity, (values, low) in rows.items():
             yield Check("A16", structure, "Section 5, Figure 4", f"{arm}: {quantity}, points", values, low)
         own = _end(table, arm, "student, true labels")
-        yield Check(
-            "A16", structure, "Section 5, Figure 4", f"{arm}: digits part, mixture, test accuracy", on_l
-        )
+        yield Check("A16", structure, "Section 5, Figure 4", f"{arm}: digits part, mixture, test accuracy", on_l)
         quantity = f"{arm}: student of digits alone, test accuracy"
         yield Check("A16", structure, "Section 5, Figure 4", quantity, reference)
         quantity = f"{arm}: student of digits alone with true labels, test accuracy"
@@ -447,13 +420,9 @@ def _elsewhere(table: pd.DataFrame, scales: list[str]) -> Iterable[Check]:
         ratio = at(table, arm, "count_ratio", phase="labels", step=0)
         quantity = f"{arm}: class counts on Gaussians, largest / smallest"
         yield Check("A17", chosen, "Section 5, procedure", quantity, ratio, high=3)
-        used, rule = (
-            at(table, arm, name, phase="labels", step=0) for name in ("teacher_size", "teacher_by_rule")
-        )
+        used, rule = (at(table, arm, name, phase="labels", step=0) for name in ("teacher_size", "teacher_by_rule"))
         if rule.size and not np.isnan(rule).all():
-            yield Check(
-                "A17", chosen, "Section 5, procedure", f"{arm}: size used - size by rule", used - rule, 0, 0
-            )
+            yield Check("A17", chosen, "Section 5, procedure", f"{arm}: size used - size by rule", used - rule, 0, 0)
             yield Check("A17", chosen, "Section 5, procedure", f"{arm}: size by rule, hidden units", rule)
     twice = [_end(table, name, "network") for name in ("small", "small, again")]
     same = np.abs(twice[0][:1] - twice[1]) if twice[1].size and twice[0].size else []
@@ -513,9 +482,7 @@ def _crossing(table: pd.DataFrame) -> Iterable[Check]:
     for (labels, structured), values in ends.items():
         arm = grain(labels, structured)
         yield Check("X3", claim, source, f"{arm}: parity accuracy", values)
-        yield Check(
-            "X3", claim, source, f"{arm}: first recorded step at 99 %", passage(table, arm, "network")
-        )
+        yield Check("X3", claim, source, f"{arm}: first recorded step at 99 %", passage(table, arm, "network"))
     claim = "Where the neurons point after step 2"
     for labels, structured in ends:
         arm = grain(labels, structured)

@@ -61,8 +61,7 @@ def simulate(runs: Sequence[Run], device: torch.device) -> list[dict[str, Any]]:
         "w": engine.stacked(lambda g: torch.randn(cfg.m, cfg.d, generator=g, device=device), sources)
         * 0.1
         / cfg.d**0.5,
-        "a": engine.stacked(lambda g: torch.randn(1, cfg.m, generator=g, device=device), sources)
-        / cfg.m**0.5,
+        "a": engine.stacked(lambda g: torch.randn(1, cfg.m, generator=g, device=device), sources) / cfg.m**0.5,
         "b": torch.zeros(len(runs), cfg.m, device=device),
     }
     orders = [run.generator("clusters order", device) for run in runs]

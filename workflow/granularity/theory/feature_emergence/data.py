@@ -149,9 +149,7 @@ def prepare(runs: Sequence[Run], device: torch.device) -> Data:
 
     basis = None if drawn[0][4] is None else torch.stack([one[4] for one in drawn])
     facts = {key: torch.tensor([one[6][key] for one in drawn], device=device) for key in drawn[0][6]}
-    return Data(
-        split(0), split(1), split(2), torch.stack([one[3] for one in drawn]), basis, drawn[0][5], facts
-    )
+    return Data(split(0), split(1), split(2), torch.stack([one[3] for one in drawn]), basis, drawn[0][5], facts)
 
 
 def _prepare(run: Run, device: torch.device) -> tuple:

@@ -116,9 +116,7 @@ def fit(
     net |= {f"{moment} {key}": torch.zeros_like(net[key]) for moment in ("first", "second") for key in PARTS}
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
-        rows = engine.stacked(
-            lambda g: torch.randint(x.shape[1], (BATCH,), generator=g, device=device), sources
-        )
+        rows = engine.stacked(lambda g: torch.randint(x.shape[1], (BATCH,), generator=g, device=device), sources)
         part = x[each, rows]
         logits, h, z = forward(state, part)
         loss, residual = nets.softmax_residual(logits, y[each, rows])
@@ -169,9 +167,7 @@ def simulate(runs: Sequence[Run], device: torch.device) -> list[dict[str, Any]]:
     if cfg.teacher is None:
         curve = []
         for size in SIZES:
-            found, net = fit(
-                runs, f"U-curve, {size}", [size] * len(runs), s["L"], s["labels"], cfg.steps, plain
-            )
+            found, net = fit(runs, f"U-curve, {size}", [size] * len(runs), s["L"], s["labels"], cfg.steps, plain)
             rows += [row | {"size": float(size)} for row in found]
             curve.append(plain(net)["test_loss"].tolist())
         sizes = [select(losses) for losses in zip(*curve, strict=True)]
@@ -187,12 +183,8 @@ def simulate(runs: Sequence[Run], device: torch.device) -> list[dict[str, Any]]:
     rows += spread(runs, "labels", facts)
 
     digits = round((1 - cfg.alpha) * TRAIN) if cfg.mixture == "kept" else TRAIN
-    others = (
-        TRAIN - digits if cfg.mixture == "kept" else min(TRAIN, round(TRAIN * cfg.alpha / (1 - cfg.alpha)))
-    )
-    mixed = [
-        torch.cat([s[k][:, :digits], s[g][:, :others]], 1) for k, g in (("L", "U"), ("says L", "says U"))
-    ]
+    others = TRAIN - digits if cfg.mixture == "kept" else min(TRAIN, round(TRAIN * cfg.alpha / (1 - cfg.alpha)))
+    mixed = [torch.cat([s[k][:, :digits], s[g][:, :others]], 1) for k, g in (("L", "U"), ("says L", "says U"))]
 
     def parts(net: State) -> dict[str, Tensor]:
         on_l, on_u = hits(net, s["L_test"], s["says L_test"]), hits(net, s["U_test"], s["says U_test"])

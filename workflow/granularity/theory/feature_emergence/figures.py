@@ -51,9 +51,7 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
         )
     if {f"{key}, {words}" for key in VARIED for words in BOTH.values()} <= there:
         for words in BOTH.values():
-            _accuracies(
-                table, folder, f"varied_{words.split()[0]}", {key: f"{key}, {words}" for key in VARIED}
-            )
+            _accuracies(table, folder, f"varied_{words.split()[0]}", {key: f"{key}, {words}" for key in VARIED})
     arms = {f"{share:.0%} of class -1": unbalanced(share, True) for share in SHARES}
     if set(arms.values()) <= there:
         _accuracies(table, folder, "imbalance_accuracy", arms)
@@ -80,17 +78,13 @@ def _phase(table: pd.DataFrame, setting: str, method: str) -> pd.DataFrame:
         return rows[rows["phase"] == method]
     chosen = best(table, setting, method, "step_size")
     parts = [
-        rows[
-            rows["phase"].str.startswith(method + " ") & (rows["seed"] == seed) & (rows["step_size"] == size)
-        ]
+        rows[rows["phase"].str.startswith(method + " ") & (rows["seed"] == seed) & (rows["step_size"] == size)]
         for seed, size in zip(sorted(rows["seed"].unique()), chosen, strict=False)
     ]
     return pd.concat(parts) if parts else rows.iloc[:0]
 
 
-def _accuracies(
-    table: pd.DataFrame, folder: Path, name: str, arms: dict[str, str], ceiling: bool = False
-) -> None:
+def _accuracies(table: pd.DataFrame, folder: Path, name: str, arms: dict[str, str], ceiling: bool = False) -> None:
     figure, panels = draw.canvas(len(arms), width=6.8 if len(arms) > 1 else None, height=2.4)
     low = 100.0
     for axes, (title, arm) in zip(panels, arms.items(), strict=True):
@@ -137,9 +131,7 @@ def _neurons(table: pd.DataFrame, folder: Path, arm: str) -> None:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3)
     slug = arm.replace(",", "").replace(" ", "_").replace(".", "")
-    draw.save(
-        figure, folder, f"neurons_{slug}", f"{arm}; seed 0; distance sqrt(2 - 2 cos); u: relevant direction"
-    )
+    draw.save(figure, folder, f"neurons_{slug}", f"{arm}; seed 0; distance sqrt(2 - 2 cos); u: relevant direction")
 
 
 def _alignment(table: pd.DataFrame, folder: Path, arm: str) -> None:

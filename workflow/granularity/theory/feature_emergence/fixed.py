@@ -16,9 +16,7 @@ from granularity.theory.feature_emergence.measures import correct, recorded
 PENALTIES = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)  # ridge, in units of the features' mean square; best on validation
 
 
-def spread(
-    runs: Sequence[Run], phase: str, measures: dict[str, Tensor], step: int = 0
-) -> list[dict[str, Any]]:
+def spread(runs: Sequence[Run], phase: str, measures: dict[str, Tensor], step: int = 0) -> list[dict[str, Any]]:
     """One row a run of measures (B,)."""
     return [
         engine.row(run, {key: value[i].item() for key, value in measures.items()}, step, phase)
@@ -138,10 +136,7 @@ def ridge(runs: Sequence[Run], net: State | None, data: Data, phase: str) -> lis
         return torch.cat([x, torch.ones_like(x[:, :, :1])], 2) if net is None else hidden(net, x)[0]
 
     train, validation, test = (features(s.x) for s in (data.train, data.validation, data.test))
-    gram = (
-        sum(torch.bmm(part.transpose(1, 2), part) for part in train.double().split(10_000, dim=1))
-        / train.shape[1]
-    )
+    gram = sum(torch.bmm(part.transpose(1, 2), part) for part in train.double().split(10_000, dim=1)) / train.shape[1]
     target = torch.bmm(train.transpose(1, 2).double(), data.train.y.double().unsqueeze(2)) / train.shape[1]
     values, vectors = torch.linalg.eigh(gram)
     size = values.mean(1, keepdim=True).unsqueeze(2)

@@ -228,9 +228,7 @@ def descend(
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         rows = order[:, t]
-        loss, down = gradient(
-            state, data.train.x[each, rows], data.train.signs[each, rows], nets.TRUNCATED_RELU
-        )
+        loss, down = gradient(state, data.train.x[each, rows], data.train.signs[each, rows], nets.TRUNCATED_RELU)
         new = {"w": state["w"] + rate * down["w"], "b": state["b"] + b_rate * down["b"]}
         return state | new | {"a": state["a"] + rate * down["a"]}, {"loss": loss}
 
@@ -283,9 +281,7 @@ def patterns(runs: Sequence[Run], device: torch.device) -> list[dict[str, Any]]:
             rows += found
         elif method == "literal":
             total = cfg.m ** (4 / 3)
-            found, _ = descend(
-                runs, state, data, order, cfg.k**2 / (total * cfg.m ** (1 / 3)), "literal rate"
-            )
+            found, _ = descend(runs, state, data, order, cfg.k**2 / (total * cfg.m ** (1 / 3)), "literal rate")
             rows += found
         elif method == "sgd":
             for value in cfg.sgd_rates:
@@ -312,9 +308,7 @@ def patterns(runs: Sequence[Run], device: torch.device) -> list[dict[str, Any]]:
     return rows
 
 
-def _baseline(
-    runs: Sequence[Run], start: State, data: Data, order: Tensor, method: str
-) -> list[dict[str, Any]]:
+def _baseline(runs: Sequence[Run], start: State, data: Data, order: Tensor, method: str) -> list[dict[str, Any]]:
     """Fixed features at the initial weights. Mirror neurons move together, so half of them and twice the
     step size are the same model: f = sum over m of h_i c_i (+ a_i sigma'_i (<v_i, x> + e_i))."""
     cfg: Settings = runs[0].settings

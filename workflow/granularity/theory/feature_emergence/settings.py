@@ -10,9 +10,7 @@ from pydantic import Field, model_validator
 from granularity.theory import engine
 from granularity.theory.engine import Count, NonNegative, Positive
 
-Method = Literal[
-    "network", "two_step", "one_step", "ridge", "rf", "ntk", "sgd", "linear", "literal", "reference"
-]
+Method = Literal["network", "two_step", "one_step", "ridge", "rf", "ntk", "sgd", "linear", "literal", "reference"]
 Share = Annotated[float, Field(gt=0, lt=1)]
 LABELS = {"rule": 1, "halves": 4, "count": 6, "pattern": 32, "random": 6}  # outputs, at k = 5
 
@@ -29,9 +27,7 @@ class Settings(engine.Settings):
     experiment: Literal["patterns", "clusters", "digits"] = Field("patterns", description="Which data model.")
     d: Count = Field(100, description="Input dimensions.")
     k: Count = Field(5, description="Relevant patterns; coordinates of the hypercube of clusters.")
-    m: Count = Field(
-        100, description="Half the hidden neurons of patterns (mirrored); all those of clusters."
-    )
+    m: Count = Field(100, description="Half the hidden neurons of patterns (mirrored); all those of clusters.")
     n: Count = Field(10_000, description="Training samples.")
     test: Count = Field(5000, description="Test samples, fresh.")
     batch: Count = Field(500, description="Samples a step, after the first two of patterns.")
@@ -60,13 +56,9 @@ class Settings(engine.Settings):
         "dictionary",
         description="Weights within the span of the dictionary in its coordinates, or all in R^d.",
     )
-    methods: tuple[Method, ...] = Field(
-        ("network",), description="What is trained on the data, see `model.patterns`."
-    )
+    methods: tuple[Method, ...] = Field(("network",), description="What is trained on the data, see `model.patterns`.")
     rf_rates: tuple[Positive, ...] = Field((0.01, 0.1, 1.0), description="Step sizes of random features.")
-    ntk_rates: tuple[Positive, ...] = Field(
-        (1e-4, 3e-4, 1e-3), description="Step sizes of the tangent kernel."
-    )
+    ntk_rates: tuple[Positive, ...] = Field((1e-4, 3e-4, 1e-3), description="Step sizes of the tangent kernel.")
     sgd_rates: tuple[Positive, ...] = Field(
         (1e-4, 3e-4, 1e-3), description="Step sizes of SGD from the initial weights, without the two steps."
     )
@@ -100,9 +92,7 @@ class Settings(engine.Settings):
 
     def _check_patterns(self) -> None:
         if self.d < self.D:
-            raise ValueError(
-                f"D: D <= d must hold, but D = {self.D} orthonormal patterns need d >= D, not {self.d}"
-            )
+            raise ValueError(f"D: D <= d must hold, but D = {self.D} orthonormal patterns need d >= D, not {self.d}")
         if self.k > self.D:
             raise ValueError(f"k: k <= D must hold, but k = {self.k} and D = {self.D}")
         if self.rule == "parity" and self.k % 2 == 0:
@@ -118,9 +108,7 @@ class Settings(engine.Settings):
                 raise ValueError(f"labels: '{self.labels}' is for the balanced parity rule with k = 5")
             odd = set(self.methods) - {"network"}
             if odd:
-                raise ValueError(
-                    f"methods: finer labels are for 'network' only, not {', '.join(sorted(odd))}"
-                )
+                raise ValueError(f"methods: finer labels are for 'network' only, not {', '.join(sorted(odd))}")
         if "reference" in self.methods and self.coordinates != "inputs":
             raise ValueError("methods: 'reference' compares weights in R^d, it needs coordinates = inputs")
         if self.residual is not None and self.coordinates == "inputs":

@@ -98,14 +98,10 @@ def _coarse(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
     for scale in scales:
         arm = COARSE.format(scale)
         normal, hard = at(table, arm, "normal_own"), at(table, arm, "hard_own")
-        yield Check(
-            "S1", claim, source, f"{scale}: training loss at the end", at(table, arm, "loss"), high=0.01
-        )
+        yield Check("S1", claim, source, f"{scale}: training loss at the end", at(table, arm, "loss"), high=0.01)
         yield Check("S1", claim, source, f"{scale}: F_y, normal", normal, low=4)
         for kind in ("normal", "hard"):
-            yield Check(
-                "S1", claim, source, f"{scale}: F_y', {kind}", at(table, arm, f"{kind}_other"), high=0.05
-            )
+            yield Check("S1", claim, source, f"{scale}: F_y', {kind}", at(table, arm, f"{kind}_other"), high=0.05)
         yield Check("S1", claim, source, f"{scale}: F_y hard / normal", hard / normal, *_range(table, arm))
     arms = [COARSE.format(s) for s in scales if s != "P"]
     ks = [np.full(len(at(table, arm, "hard_own")), first(table, arm, "k")) for arm in arms]
@@ -113,9 +109,7 @@ def _coarse(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
     slope = [np.polyfit(np.log(np.concatenate(ks)), np.concatenate(ys), 1)[0]] if len(arms) > 1 else []
     count = min(map(len, ks), default=0)
     claim = "The coarse network's response to hard samples vanishes with the number of subclasses"
-    yield Check(
-        "S2", claim, source, "slope of ln(hard F_y) on ln k", slope, -1.15, -0.75, seeds=count if slope else 0
-    )
+    yield Check("S2", claim, source, "slope of ln(hard F_y) on ln k", slope, -1.15, -0.75, seeds=count if slope else 0)
 
 
 def _fine(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
@@ -133,9 +127,7 @@ def _fine(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
         )
         for quantity, column, low, high in rows:
             yield Check("S3", claim, source, f"{scale}: {quantity}", at(table, arm, column), low, high)
-        yield Check(
-            "S3", claim, source, f"{scale}: own output, hard, at T0", at(table, arm, "hard_label", event="T0")
-        )
+        yield Check("S3", claim, source, f"{scale}: own output, hard, at T0", at(table, arm, "hard_label", event="T0"))
     claim = "Fine and coarse pretraining are far apart on hard samples"
     for scale in scales:
         fine, coarse = at(table, FINE.format(scale), "hard_own"), at(table, COARSE.format(scale), "hard_own")
@@ -152,9 +144,7 @@ def _decisions(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
     for scale in (s for s in scales if s != "P"):
         coarse = at(table, COARSE.format(scale), "accuracy_sum_2_distractors")
         quantity = f"{scale}: accuracy with 2 distractors, {{}}"
-        yield Check(
-            "S5", claim, source, quantity.format("coarse"), coarse, high=0.35 if scale == "A" else 0.05
-        )
+        yield Check("S5", claim, source, quantity.format("coarse"), coarse, high=0.35 if scale == "A" else 0.05)
         for head, low in (("sum", 0.85), ("pruned", 0.98)):
             values = at(table, FINE.format(scale), f"accuracy_{head}_2_distractors")
             band = low if scale == "A" else -math.inf  # reported elsewhere
@@ -193,9 +183,7 @@ def _growth(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
         yield Check("S7", claim, source, quantity, slope / theory, 0.95, 1.05)
     claim, source = "Afterwards the common response grows as ln t", "Theorem E.1"
     rows = [at(table, LONG, "normal_own", step=t) for t in (200, 2000)]
-    k, eta, s, P, n, beta = (
-        first(table, LONG, key) for key in ("k", "eta", "signal", "patches", "n_act", "beta")
-    )
+    k, eta, s, P, n, beta = (first(table, LONG, key) for key in ("k", "eta", "signal", "patches", "n_act", "beta"))
     rate = eta * s**2 * n / (2 * P) * (1 + 1 / k) * (1 - beta)
     yield Check("S8", claim, source, "F(2000) - F(200)", rows[1] - rows[0], 2.303 - 0.15, 2.303 + 0.15)
     slope = (np.exp(rows[1]) - np.exp(rows[0])) / 1800
@@ -307,32 +295,20 @@ def _labels(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
         0.4,
         0.6,
     )
-    yield Check(
-        "S13", claim, source, "random IDs: training loss (ln 16 = 2.77 is F = 0)", at(table, RANDOM, "loss")
-    )
+    yield Check("S13", claim, source, "random IDs: training loss (ln 16 = 2.77 is F = 0)", at(table, RANDOM, "loss"))
 
 
 def _controls(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Check]:
     claim = "Coarse finetuning of the merged network keeps the subclass features"
     for head in ("sum", "pruned"):
         phase = f"finetune {head}"
-        before, after = (
-            at(table, "A fine", "hard_own", phase=phase, **w) for w in ({"step": 0}, {"event": "end"})
-        )
-        yield Check(
-            "S14", claim, "Section 5, argued", f"A, {head}: hard F_y after / before", after / before, 0.98
-        )
+        before, after = (at(table, "A fine", "hard_own", phase=phase, **w) for w in ({"step": 0}, {"event": "end"}))
+        yield Check("S14", claim, "Section 5, argued", f"A, {head}: hard F_y after / before", after / before, 0.98)
     claim = "Not an artefact of conditional sampling: a plain Gaussian draw gives the same ratio"
     hard, normal = at(table, GAUSS, "hard_own"), at(table, GAUSS, "normal_own")
     yield Check("S15", claim, "Theorem 5.1", "training loss at the end", at(table, GAUSS, "loss"), high=0.025)
     yield Check("S15", claim, "Theorem 5.1", "F_y hard / normal", hard / normal, *_range(table, GAUSS))
-    above = at(
-        table, GAUSS, "initial_set", step=0
-    )  # few and random, hence the scatter of the ratio over seeds
-    yield Check(
-        "S15", claim, "Proposition 1", "neurons above threshold at step 0, a class and feature", above
-    )
+    above = at(table, GAUSS, "initial_set", step=0)  # few and random, hence the scatter of the ratio over seeds
+    yield Check("S15", claim, "Proposition 1", "neurons above threshold at step 0, a class and feature", above)
     claim = "Not an artefact of the learning rate: fine labels with the coarse step size"
-    yield Check(
-        "S16", claim, "Theorem 5.2", "hard F_y at step 1500", at(table, SLOW, "hard_own", step=1500), 5
-    )
+    yield Check("S16", claim, "Theorem 5.2", "hard F_y at step 1500", at(table, SLOW, "hard_own", step=1500), 5)

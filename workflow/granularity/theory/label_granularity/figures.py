@@ -86,10 +86,7 @@ def _draw_decisions(table: pd.DataFrame, folder: Path, scales: list[str]) -> Non
     shown["4"] = "accuracy_{}_4_distractors"
     for axes, scale in zip(panels, scales, strict=True):
         for index, (arm, head, label) in enumerate(heads):
-            names = [
-                n.format(("" if head == "sum" else "_" + head) if x == "0" else head)
-                for x, n in shown.items()
-            ]
+            names = [n.format(("" if head == "sum" else "_" + head) if x == "0" else head) for x, n in shown.items()]
             values = [at(table, arm.format(scale), name) for name in names]
             draw.points(axes, [i + 0.08 * (index - 1.5) for i in range(len(shown))], values, label, index)
         k = first(table, COARSE.format(scale), "k")
@@ -106,9 +103,7 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
     draw.points(axes, gs, [at(table, SWEEP[g], "hard_own") for g in gs], "subclass labels", 0)
     draw.points(axes, [8], [at(table, WITHIN, "hard_own")], "random IDs in superclasses", 1, line=False)
     draw.points(axes, [8], [at(table, RANDOM, "hard_own")], "random IDs", 2, line=False)
-    axes.set(
-        xscale="log", xlabel="pretraining labels a superclass, g", ylabel="response to hard samples (nats)"
-    )
+    axes.set(xscale="log", xlabel="pretraining labels a superclass, g", ylabel="response to hard samples (nats)")
     axes.set_xticks(gs, [str(g) for g in gs])
     axes.minorticks_off()
     axes.legend()
@@ -134,8 +129,6 @@ def _draw_log_law(table: pd.DataFrame, folder: Path) -> None:
     ratio = rows.assign(ratio=rows["hard_own"] / rows["normal_own"])
     draw.curve(right, ratio, "step", "ratio", "measured", 0)
     right.axhline(1 / (k + 1), color="black", linestyle="--", linewidth=1, label=f"1 / (k + 1), k = {k:g}")
-    right.set(
-        xscale="log", xlabel="training step", ylabel="coarse response, hard / normal", ylim=(0, 1.5 / (k + 1))
-    )
+    right.set(xscale="log", xlabel="training step", ylabel="coarse response, hard / normal", ylim=(0, 1.5 / (k + 1)))
     right.legend()
     draw.save(figure, folder, "log_law")

@@ -43,17 +43,13 @@ class Evaluation:
     def __init__(self, runs: Sequence[Run], g: int, draw: Callable, forward: Callable, device: torch.device):
         self.runs, self.g, self.draw, self.forward, self.device = runs, g, draw, forward, device
         self.cfg = runs[0].settings
-        self.sets = {
-            kind: self._draw("held-out " + kind, HELD_OUT, hard=kind == "hard") for kind in ("normal", "hard")
-        }
+        self.sets = {kind: self._draw("held-out " + kind, HELD_OUT, hard=kind == "hard") for kind in ("normal", "hard")}
 
     def _draw(self, purpose: str, per_subclass: int, one_for_all: bool = False, **kind: Any) -> Tensor:
         drawn = []
         for run in self.runs:
             source = Run(run.settings, 0) if one_for_all else run
-            drawn.append(
-                self.draw(run.settings, per_subclass, source.generator(purpose, self.device), **kind)[0]
-            )
+            drawn.append(self.draw(run.settings, per_subclass, source.generator(purpose, self.device), **kind)[0])
         return torch.stack(drawn)
 
     def measure(self, state: State, t: int, end: bool) -> dict[str, Tensor]:

@@ -92,9 +92,7 @@ def draw_samples(
         pulled = ~shows & ((~shows).cumsum(1) <= distractors)
     x = torch.randn(n, P, cfg.d, generator=generator, device=device)
     x *= cfg.sigma_z if sigma_z is None else sigma_z
-    for slot in range(
-        cfg.noise_features
-    ):  # one scatter a slot: no two adds meet, so a GPU is deterministic too
+    for slot in range(cfg.noise_features):  # one scatter a slot: no two adds meet, so a GPU is deterministic too
         which = torch.randint(k + 1, (n, P), generator=generator, device=device)
         opposite = torch.where(which == 0, (1 - s).unsqueeze(1), (1 + (1 - s) * k).unsqueeze(1) + which)
         strength = cfg.gamma * uniform(n, P)
@@ -135,9 +133,7 @@ def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
     """
     slots, level = cfg.slots(), cfg.level
     device = generator.device
-    u = torch.rand(len(slots), cfg.d, generator=generator, device=device, dtype=torch.float64).clamp_min(
-        1e-16
-    )
+    u = torch.rand(len(slots), cfg.d, generator=generator, device=device, dtype=torch.float64).clamp_min(1e-16)
     if cfg.neurons == "gaussian":
         return (cfg.sigma_0 * torch.special.ndtri(u)).float()
     tail = 0.5 * math.erfc(level / math.sqrt(2))
@@ -207,17 +203,13 @@ def simulate(runs: list[Run], device: torch.device) -> list[dict]:
     cfg = runs[0].settings
     slots = torch.tensor(cfg.slots(), device=device)
     w = engine.stacked(lambda run: draw_weights(run.settings, run.generator("init", device)), runs)
-    b = -engine.column(runs, "sigma_0", device, 2) * engine.column(runs, "level", device, 2).expand(
-        -1, len(slots)
-    )
+    b = -engine.column(runs, "sigma_0", device, 2) * engine.column(runs, "level", device, 2).expand(-1, len(slots))
     net = {"w": w, "b": b.contiguous(), "cls": slots[:, 0], "feature": slots[:, 1]}
     rows, net = _train(runs, net, cfg.g, device, "train")
     if cfg.finetune_steps:
         merged = net | {"cls": net["cls"] // cfg.g}
         keep = ~pruned_away(net["cls"], net["feature"], cfg.g)
-        pruned = {
-            name: merged[name][..., keep, :] if name == "w" else merged[name][..., keep] for name in net
-        }
+        pruned = {name: merged[name][..., keep, :] if name == "w" else merged[name][..., keep] for name in net}
         rows += _train(runs, merged, 1, device, "finetune sum")[0]
         rows += _train(runs, pruned, 1, device, "finetune pruned")[0]
     return rows
@@ -248,9 +240,7 @@ def _train(runs: list[Run], net: State, g: int, device: torch.device, phase: str
         if t & (t - 1) and t % 32:
             return state
         quiet = silent(state["w"], state["b"], most, sigma_z, 2 + 2 * cfg.k)
-        state = state | {
-            "b": state["b"].masked_fill(quiet, NEVER)
-        }  # so that a run does not depend on its batch
+        state = state | {"b": state["b"].masked_fill(quiet, NEVER)}  # so that a run does not depend on its batch
         keep = ~quiet.all(0)
         keep[0] = True
         if keep.all():

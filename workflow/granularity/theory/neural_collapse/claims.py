@@ -330,9 +330,7 @@ def _direction(table: pd.DataFrame) -> Iterable[Check]:
             yield Check("A19", claim, THEOREM, f"{label}: {quantity}", values, low, seeds=len(end))
 
 
-def slope_with_interval(
-    by_dimension: dict[float, np.ndarray], draws: int = 2000
-) -> tuple[float, float, float]:
+def slope_with_interval(by_dimension: dict[float, np.ndarray], draws: int = 2000) -> tuple[float, float, float]:
     """Slope of ln(median over seeds) on ln d, and the ends of its 95 % bootstrap interval over seeds."""
     x, rng = np.log(list(by_dimension)), np.random.default_rng(0)
     parts = list(by_dimension.values())

@@ -51,9 +51,7 @@ def similar(cfg: Settings, device: torch.device | str = "cpu") -> Tensor:
 
 def draw_samples(cfg: Settings, mean: Tensor, generator: torch.Generator) -> Tensor:
     """(N, d): `per_cluster` samples N(mu_c, I) of each cluster, in the order of clusters."""
-    noise = torch.randn(
-        cfg.clusters * cfg.per_cluster, cfg.d_in, generator=generator, device=generator.device
-    )
+    noise = torch.randn(cfg.clusters * cfg.per_cluster, cfg.d_in, generator=generator, device=generator.device)
     return noise + mean.repeat_interleave(cfg.per_cluster, 0)
 
 
@@ -94,9 +92,7 @@ def rates(cfg: Settings) -> dict[str, float]:
     return dict.fromkeys(("w", "b", "a", "c"), cfg.lr)
 
 
-def update(
-    net: State, x: Tensor, y: Tensor, rate: dict[str, Tensor], decay: Tensor
-) -> tuple[State, dict[str, Tensor]]:
+def update(net: State, x: Tensor, y: Tensor, rate: dict[str, Tensor], decay: Tensor) -> tuple[State, dict[str, Tensor]]:
     """One step of gradient descent.
 
     Args:
@@ -127,10 +123,7 @@ def simulate(runs: list[Run], device: torch.device) -> list[dict]:
 
     def samples(purpose: str) -> Tensor:
         return torch.stack(
-            [
-                draw_samples(run.settings, mu, run.generator(purpose, device))
-                for run, mu in zip(runs, mean, strict=True)
-            ]
+            [draw_samples(run.settings, mu, run.generator(purpose, device)) for run, mu in zip(runs, mean, strict=True)]
         )
 
     x, held_out = samples("data"), samples("held-out data")
@@ -177,9 +170,7 @@ def simulate(runs: list[Run], device: torch.device) -> list[dict]:
             found["held_out_accuracy"] = (guess == known).double().mean(1)
             found["natural_accuracy"] = measures.nearest_mean_accuracy(h, test, natural)
         if t == 0:
-            found |= {
-                f"input_{name}": value for name, value in on(state["x"]).items() if name.startswith("msdr")
-            }
+            found |= {f"input_{name}": value for name, value in on(state["x"]).items() if name.startswith("msdr")}
             found["input_natural_accuracy"] = measures.nearest_mean_accuracy(state["x"], held_out, natural)
         return found
 

@@ -82,9 +82,7 @@ class Settings(engine.Settings):
                 f"samples: n + 4 <= dimension must hold, but n = {self.n} and dimension = {self.dimension:g}"
             )
         if self.coordinates == "full" and (self.dimension > 1e5 or self.dimension % 1):
-            raise ValueError(
-                f"coordinates: 'full' needs a whole dimension of at most 1e5, not {self.dimension:g}"
-            )
+            raise ValueError(f"coordinates: 'full' needs a whole dimension of at most 1e5, not {self.dimension:g}")
         return self
 
     # ------------------------------------------------------------ Theorem 7.1: the paper's example, Section 7
@@ -187,9 +185,7 @@ def _mixtures(
 
 def _theorems(dimensions: dict[float, int], seeds: int) -> list[dict[str, Any]]:
     common = {"model": "theorem"}
-    arms = [
-        {"name": f"theorem, d {d:g}", **common, "dimension": d, "seeds": n} for d, n in dimensions.items()
-    ]
+    arms = [{"name": f"theorem, d {d:g}", **common, "dimension": d, "seeds": n} for d, n in dimensions.items()]
     arms.append({"name": "theorem, d 4096, full", **common, "coordinates": "full", "seeds": seeds})
     sweep = {"samples": 16, "units": 8, "start": 0.3, "horizon": 20.0, "seeds": seeds}
     arms += [{"name": f"separation {s:g}", **common, **sweep, "separation": float(s)} for s in (1, 2, 4, 8)]
