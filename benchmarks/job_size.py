@@ -29,10 +29,10 @@ def main() -> None:
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             json.dump(config, file)
             file.flush()
-            command = ["snakemake", "--quiet", "--configfile", file.name]
-            subprocess.run([*command, "hierarchies"], check=True, capture_output=True)
+            command = ["--quiet", "all", "--configfile", file.name]
+            subprocess.run(["snakemake", "hierarchies", *command], check=True, capture_output=True)
             started = time.perf_counter()
-            subprocess.run([*command, "finetune"], check=True, capture_output=True)
+            subprocess.run(["snakemake", "finetune", *command], check=True, capture_output=True)
             seconds[level] = time.perf_counter() - started
         shutil.rmtree(Path("results", name))
     for level in LEVELS:
