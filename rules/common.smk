@@ -11,6 +11,7 @@ from granularity.artifacts import Artifact
 from granularity.code import code_digest
 from granularity.config_files import validate
 from granularity.errors import GranularityError
+from granularity.samples import ADAPTERS
 from granularity.theory import WORLDS
 
 try:

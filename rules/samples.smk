@@ -14,7 +14,7 @@ rule make_samples:
         runtime=60,
         gpu=0,
     params:
-        code=code("samples"),
+        code=code_digest(f"{plan.MODULES['samples']} {ADAPTERS[CONFIG.samples.source]}"),
         options=options(CONFIG.samples),
         train_size=train_size,
         seed=SEED,

@@ -74,7 +74,7 @@ def test_an_embedding_does_not_depend_on_its_neighbours(tmp_path, table, trained
     frame = Artifact.open(table).table("samples.parquet")
     some = frame.iloc[rows]
     ranks = {rank: some[rank].tolist() for rank in ("loops", "digit")}
-    columns = {name: some[name].to_numpy() for name in ("sample_id", "file", "row", "sha256")}
+    columns = {name: some[name].to_numpy() for name in ("sample_id", "file", "row", "offset", "bytes", "sha256")}
     few = make_samples(
         tmp_path / "few", some["split"].tolist(), ranks, "loops", root=str(table.resolve()), columns=columns
     )
@@ -249,8 +249,8 @@ def test_training_lowers_the_contrastive_loss(tmp_path, digits):
 
 def test_validation_captions_do_not_reach_the_weights(tmp_path, table, trained, make_samples):
     frame = Artifact.open(table).table("samples.parquet")
-    wrong = frame["digit"].where(frame["split"] == "train", "nonsense")
-    columns = {name: frame[name].to_numpy() for name in ("sample_id", "file", "row", "sha256")}
+    wrong = frame["digit"].astype("str").where(frame["split"] == "train", "nonsense")
+    columns = {name: frame[name].to_numpy() for name in ("sample_id", "file", "row", "offset", "bytes", "sha256")}
     ranks = {"loops": frame["loops"].tolist(), "digit": wrong.tolist()}
     other = make_samples(
         tmp_path / "other", frame["split"].tolist(), ranks, "loops", root=str(table.resolve()), columns=columns

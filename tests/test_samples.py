@@ -43,8 +43,8 @@ def sample_folder(root: Path, *ranks: str, validation=1, output: str = "samples"
 
 @pytest.fixture(scope="module")
 def all_digits():
-    frame, pngs = digits_adapter.read(Samples())
-    return frame, pngs
+    found = digits_adapter.read(Samples())
+    return found.frame, found.images
 
 
 def test_digits_are_scikit_learns_in_its_order(all_digits):
@@ -69,7 +69,8 @@ def test_loops_of_digits(all_digits):
 
 
 def assign(frame, train_size, seed=0, validation=400):
-    return split.assign(frame, Samples(validation=validation), Condition(train_size=train_size), seed)
+    kept, _ = split.assign(frame, Samples(validation=validation), Condition(train_size=train_size), seed)
+    return kept.reset_index(drop=True)
 
 
 def ids(frame, part):
@@ -128,8 +129,12 @@ def test_the_same_table_has_the_same_bytes(tmp_path, digits):
 
 def test_a_table_says_what_it_holds(digits):
     artifact = Artifact.open(digits, "samples")
-    assert artifact.summary == {"images": {"train": 120, "val": 60}, "classes": {"loops": 3, "digit": 10}}
-    columns = ["sample_id", "split", "file", "row", "bytes", "sha256", "loops", "digit"]
+    assert artifact.summary == {
+        "images": {"train": 120, "val": 60},
+        "classes": {"loops": 3, "digit": 10},
+        "validation": "60 images held out, stratified by digit",
+    }
+    columns = ["sample_id", "split", "file", "row", "offset", "bytes", "sha256", "loops", "digit"]
     assert table_of(digits).columns.tolist() == columns
 
 

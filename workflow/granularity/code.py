@@ -19,20 +19,20 @@ NOT_DIGESTED = {f"{PACKAGE}.config", f"{PACKAGE}.config_files"}
 
 
 @functools.cache
-def code_digest(module: str) -> str:
-    """Digest of a module and of everything in this package that it imports, directly or not.
+def code_digest(modules: str) -> str:
+    """Digest of some modules and of everything in this package that they import, directly or not.
 
     Comments, docstrings and layout do not count: the digest is over the parsed code. Files in a package that are not
     Python (templates, tables) count as they are.
 
     Args:
-        module: dotted name, such as ``granularity.cluster``.
+        modules: dotted names, such as ``granularity.cluster``, separated by spaces.
 
     Returns:
         The first 16 hexadecimal digits of a SHA-256.
     """
     digest = hashlib.sha256()
-    for name in sorted(import_closure(module)):
+    for name in sorted(import_closure(modules)):
         path = _path(name)
         digest.update(f"{name}\n{_canonical_source(path)}\n".encode())
         if path.name == "__init__.py":
@@ -42,9 +42,9 @@ def code_digest(module: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def import_closure(module: str) -> set[str]:
-    """Names of the package's modules that importing ``module`` can bring in, imports inside functions included."""
-    found, todo = set(), [module]
+def import_closure(modules: str) -> set[str]:
+    """Names of the package's modules that importing these can bring in, imports inside functions included."""
+    found, todo = set(), modules.split()
     while todo:
         name = todo.pop()
         if name in found or name in NOT_DIGESTED:

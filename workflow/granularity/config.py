@@ -16,6 +16,21 @@ Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Device = Literal["auto", "cpu", "cuda"]
 Unit = Literal["run", "space", "family", "condition"]
+SourceName = Literal[
+    "digits",
+    "folder",
+    "table",
+    "parquet",
+    "webdataset",
+    "inaturalist",
+    "imagenet",
+    "imagenet21k",
+    "cifar",
+    "mnist",
+    "svhn",
+    "wilds",
+    "domainnet",
+]
 FAMILIES = ("manual", "random", "random_superclass", "kmeans", "kmeans_superclass", "rebalanced")
 
 
@@ -26,38 +41,95 @@ class Section(BaseModel):
 
 
 class Samples(Section):
-    source: Literal["digits", "folder"] = Field(
+    source: SourceName = Field(
         "digits",
-        description="Where the images come from: `digits` (scikit-learn's bundled handwritten digits) or `folder` "
-        "(your own images, in folders named after their classes).",
+        description="The family of data sets, in its publisher's own layout: see docs/datasets.md. `digits` "
+        "(scikit-learn's bundled handwritten digits) needs no files; `folder` is your own images, in folders named "
+        "after their classes.",
     )
     root: Path | None = Field(
         None,
-        description="For `folder`: the top folder. Below it one folder level a rank, coarse to fine, then the images: "
-        "root/RANK1/RANK2/.../image.jpg. If root holds `train` and `val`, these are the splits.",
+        description="The folder that holds the data set. For `folder`: one folder level a rank, coarse to fine, then "
+        "the images: root/RANK1/RANK2/.../image.jpg. If it holds `train` and `val`, these are the splits.",
+    )
+    hub: str | None = Field(
+        None,
+        description="For `parquet`, instead of root: a data set of the Hugging Face hub, ORG/NAME or "
+        "ORG/NAME@REVISION. Downloaded once.",
+    )
+    labels: Path | None = Field(
+        None,
+        description="A file of labels, relative to root: what it is, and for which source, is in docs/datasets.md.",
+    )
+    shifted: dict[str, Path] = Field(
+        {},
+        description="For `imagenet`: test sets of a shifted distribution, by name (v2: /data/imagenetv2, ...). Each "
+        "becomes a split of that name; list it in extra_splits.",
+    )
+    train: str | None = Field(None, description="The publisher's split to train on (null: train).")
+    val: str | None = Field(
+        None,
+        description="The publisher's split to validate on (null: val or test, whichever there is first; else "
+        "`validation` images are held out of the training split).",
+    )
+    extra_splits: list[str] = Field(
+        [],
+        description="Further splits of the publisher to keep in the sample table, such as a shifted test set. They "
+        "are decoded and embedded, not trained on.",
     )
     ranks: list[str] = Field(
         ["loops", "digit"],
         min_length=1,
-        description="The human label ranks, coarse to fine. For `folder`: one name a folder level.",
+        description="The human label ranks, coarse to fine, of those that the source, the taxonomy and WordNet "
+        "have. For `folder`: one name a folder level.",
     )
     target: str = Field("loops", description="The rank that finetuning and probing predict (the superclasses).")
     validation: Count | Share = Field(
         897,
-        description="Images held out for validation, stratified by the finest rank: a count, or a share between 0 "
-        "and 1. Not used where the folder holds `train` and `val`.",
+        description="Images held out for validation where the publisher has no split for it, stratified by the finest "
+        "rank: a count, or a share between 0 and 1.",
+    )
+    taxonomy: Path | None = Field(
+        None,
+        description="A CSV file that adds ranks: its first column names the classes of a rank that the source has, "
+        "its other columns the ranks above them.",
+    )
+    wordnet: Path | None = Field(
+        None,
+        description="The folder with WordNet 3.0's data.noun (/usr/share/wordnet with Debian's wordnet-base). For "
+        "sources with a rank `synset`: gives the rank `living_thing` and the label spaces `wordnet`.",
+    )
+    check_images: Literal["no", "fail", "skip"] = Field(
+        "no",
+        description="Decode every image and look for trouble (corrupt, truncated, empty, in both splits, ...): `fail` "
+        "stops on errors, `skip` leaves such images out and records each in findings.parquet.",
+    )
+    checksums: Literal["content", "size"] = Field(
+        "content",
+        description="What tells later that an image has changed: its SHA-256, or only its size (for archives too "
+        "large to read twice).",
     )
 
     @model_validator(mode="after")
     def _consistent(self):
-        if len(set(self.ranks)) != len(self.ranks):
-            raise ValueError("ranks: every rank needs a name of its own")
+        for key in ("ranks", "extra_splits"):
+            values = getattr(self, key)
+            if len(set(values)) != len(values):
+                raise ValueError(f"{key}: one is given twice: {values}")
         if self.target not in self.ranks:
             raise ValueError(f"target: '{self.target}' is not one of the ranks {self.ranks}")
         if self.source == "digits" and self.ranks != ["loops", "digit"]:
             raise ValueError("ranks: the digits have exactly the ranks [loops, digit]")
-        if self.source == "folder" and self.root is None:
-            raise ValueError("root: source 'folder' needs the folder that holds the images")
+        if self.hub is not None and self.source != "parquet":
+            raise ValueError(f"hub: is for source 'parquet', not for '{self.source}'")
+        if self.source != "digits" and (self.root is None) == (self.hub is None):
+            raise ValueError(f"root: source '{self.source}' needs the folder that holds the data set")
+        if self.shifted and self.source != "imagenet":
+            raise ValueError(f"shifted: is for source 'imagenet', not for '{self.source}'")
+        if self.train is not None and self.train == self.val:
+            raise ValueError(f"val: '{self.val}' is the training split")
+        if {"train", "val"} & set(self.extra_splits):
+            raise ValueError("extra_splits: train and val are not extra")
         return self
 
 

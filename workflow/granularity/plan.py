@@ -36,7 +36,7 @@ PATHS = {
     "report": "{root}/report",
 }
 FILES = {
-    "samples": ["samples.parquet"],
+    "samples": ["samples.parquet", "taxonomy.parquet"],
     "pixels": ["pixels.npy"],
     "encoder": ["open_clip_config.json", "open_clip_model.safetensors", "history.parquet"],
     "embedding": ["embedding.npy"],

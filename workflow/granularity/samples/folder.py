@@ -13,12 +13,13 @@ import pandas as pd
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
+from granularity.samples.source import Source
 
 IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
-def read(params: Samples) -> tuple[pd.DataFrame, None]:
-    """The sample table, with the split where `train` and `val` folders give it.
+def read(params: Samples, threads: int = 1) -> Source:
+    """All images, with the split where `train` and `val` folders give it.
 
     Raises:
         GranularityError: no images, an image at another depth than the ranks say, or a name that is not UTF-8.
@@ -48,14 +49,13 @@ def read(params: Samples) -> tuple[pd.DataFrame, None]:
         raise GranularityError(f"{params.root}: holds no images ({', '.join(sorted(IMAGES))})")
     frame = pd.DataFrame(rows)
     frame.insert(0, "sample_id", frame["file"])
-    frame["row"] = pd.array([None] * len(frame), dtype="Int64")
     for level, rank in enumerate(params.ranks):
         paths = frame["names"].map(lambda names, level=level: names[: level + 1])
         # "other" below two parents is two classes, and only then needs its parents in its name
         parents_of_name = paths.groupby(paths.str[-1]).nunique()
         frame[rank] = [path[-1] if parents_of_name[path[-1]] == 1 else "/".join(path) for path in paths]
     frame = frame.drop(columns="names")
-    return (frame if has_splits else frame.drop(columns="split")), None
+    return Source(frame if has_splits else frame.drop(columns="split"))
 
 
 def _images_below(root: Path) -> list[Path]:

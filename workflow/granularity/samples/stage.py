@@ -3,64 +3,120 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
-from granularity import artifacts
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.progress import track
-from granularity.samples import digits, folder, split
+import numpy as np
+import pandas as pd
 
-ADAPTERS = {"digits": digits.read, "folder": folder.read}
+from granularity import artifacts
+from granularity.artifacts import Writer
+from granularity.config import Condition, Samples
+from granularity.progress import track
+from granularity.samples import ranks, source, split
+from granularity.samples.images import Reader
+
+CHUNK = 16384
+CONTAINED = "images.parquet"
 
 
 def run(params: Samples, condition: Condition, seed: int, output: Path, threads: int = 1) -> None:
     """Write the sample table of one condition.
 
-    `samples.parquet`: `sample_id` (stable), `split` (train, val), `file` (relative to `root`, or to the artifact where
-    root is null), `row` (in a Parquet file, else null), `bytes`, `sha256`, and one column a rank, coarse to fine.
+    `samples.parquet`: `sample_id` (stable), `split` (train, val, and the publisher's names of extra splits), `file`
+    (relative to `root`, or to the artifact where the images lie in it), `row` (in a Parquet file, else null),
+    `offset` (in an archive, else null), `bytes`, `sha256` (null with `checksums: size`), `distribution` (ID, OOD;
+    domain-shift sets only), and one categorical column a rank, coarse to fine.
+    `taxonomy.parquet`: see :func:`granularity.samples.ranks.taxonomy`. `wordnet.parquet`, with `samples.wordnet`: the
+    part of WordNet above the synsets.
 
     Raises:
-        GranularityError: unreadable or too few images.
+        GranularityError: unreadable or too few images, or a rank that the source does not have.
     """
-    resolved = {**params.model_dump(mode="json"), "train_size": condition.train_size, "seed": seed}
-    frame, contained = ADAPTERS[params.source](params)
-    with artifacts.create(output, "samples", "granularity.samples.stage", {}, resolved) as out:
-        if contained:
-            _write_images(out.path("images.parquet"), contained, frame["sample_id"])
-            frame["bytes"], frame["sha256"] = zip(*map(_measure, contained), strict=True)
-            frame = split.assign(frame, params, condition, seed)
-        else:
-            frame = split.assign(frame, params, condition, seed)
-            files = [params.root / name for name in frame["file"]]
-            with ThreadPoolExecutor(threads) as pool:
-                measured = pool.map(_measure_file, files)
-                measured = list(track(measured, len(files), "hashing images", "images"))
-            frame["bytes"], frame["sha256"] = zip(*measured, strict=True)
-        frame["row"] = frame["row"].astype("Int64")
-        columns = ["sample_id", "split", "file", "row", "bytes", "sha256", *params.ranks]
-        out.table("samples.parquet", frame[columns])
-        out.summary["images"] = frame["split"].value_counts().to_dict()
+    found = source.find(params, threads)
+    frame, graph = ranks.add(found, params)
+    frame, held_out = split.assign(frame, params, condition, seed)
+    resolved = {
+        **params.model_dump(mode="json"),
+        "train_size": condition.train_size,
+        "seed": seed,
+        "root": None if found.images is not None else str(params.root),
+    }
+    module = f"granularity.samples.stage {source.ADAPTERS[params.source]}"
+    with artifacts.create(output, "samples", module, {}, resolved) as out:
+        if found.images is not None:
+            frame = _store(found, frame, out)
+        frame = frame.reset_index(drop=True)
+        root = params.root if found.images is None else out.folder
+        _measure(frame, Reader(root), params.checksums, threads)
+        columns = ["sample_id", "split", "file", "row", "offset", "bytes", "sha256"]
+        columns += ["distribution"] if "distribution" in frame else []
+        out.table("samples.parquet", frame[[*columns, *params.ranks]])
+        out.table("taxonomy.parquet", ranks.taxonomy(frame, params.ranks))
+        if graph is not None:
+            out.table("wordnet.parquet", graph.frame())
+        out.summary["images"] = frame["split"].value_counts(sort=False).to_dict()
         out.summary["classes"] = {rank: int(frame[rank].nunique()) for rank in params.ranks}
+        out.summary["validation"] = held_out
+        out.summary |= found.notes
 
 
-def _measure_file(file: Path) -> tuple[int, str]:
-    try:
-        return _measure(file.read_bytes())
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror})") from None
+def _store(found: source.Source, frame: pd.DataFrame, out: Writer) -> pd.DataFrame:
+    """Keep the images of a source that ships arrays, in the layout of image data sets on the Hugging Face hub.
 
-
-def _measure(data: bytes) -> tuple[int, str]:
-    return len(data), hashlib.sha256(data).hexdigest()
-
-
-def _write_images(file: Path, images: list[bytes], names) -> None:
-    """The layout of image data sets on the Hugging Face hub: a column `img` of {bytes, path}."""
+    That is a column `img` of {bytes, path}.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = [{"bytes": data, "path": f"{name}.png"} for data, name in zip(images, names, strict=True)]
     struct = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    pq.write_table(pa.table({"img": pa.array(rows, struct)}), file, compression="zstd")
+    schema = pa.schema({"img": struct})
+    wanted = np.zeros(len(found.frame), dtype=bool)
+    wanted[frame.index] = True
+    kept = (data for data, keep in zip(found.images, wanted, strict=True) if keep)
+    named = zip(kept, frame["sample_id"], strict=True)
+    with pq.ParquetWriter(out.path(CONTAINED), schema, compression="zstd") as writer:
+        for part in track(
+            iter(lambda: list(islice(named, 4096)), []), -(-len(frame) // 4096), "storing images", "chunks"
+        ):
+            rows = [{"bytes": data, "path": f"{name}.png"} for data, name in part]
+            writer.write_table(pa.table({"img": pa.array(rows, struct)}, schema))
+    return frame.assign(file=CONTAINED, row=np.arange(len(frame)))
+
+
+def _measure(frame: pd.DataFrame, reader: Reader, checksums: str, threads: int) -> None:
+    """Fill in `bytes` and `sha256`, and the columns of places that this source does not need."""
+    for column in ("row", "offset", "bytes"):
+        frame[column] = frame[column].astype("Int64") if column in frame else pd.array([pd.NA] * len(frame), "Int64")
+    if checksums == "size":
+        if frame["bytes"].isna().any():
+            frame["bytes"] = _sizes(frame, reader, threads)
+        frame["sha256"] = pd.array([None] * len(frame), "str")
+        return
+    sizes = np.empty(len(frame), dtype=np.int64)
+    digests = []
+    with ThreadPoolExecutor(threads) as pool:
+        for start in track(
+            range(0, len(frame), CHUNK), -(-len(frame) // CHUNK), "hashing", f"chunks of {CHUNK} images"
+        ):
+            part = pool.map(lambda place: _digest(reader.read(*place)), _places(frame.iloc[start : start + CHUNK]))
+            lengths, texts = zip(*part, strict=True)
+            sizes[start : start + len(lengths)] = lengths
+            digests.append(pd.array(texts, "str"))  # not a list of all: 12.7 million strings are 1.4 GB of Python
+    frame["bytes"], frame["sha256"] = sizes, pd.concat([pd.Series(part) for part in digests], ignore_index=True)
+
+
+def _sizes(frame: pd.DataFrame, reader: Reader, threads: int) -> np.ndarray:
+    with ThreadPoolExecutor(threads) as pool:
+        sizes = pool.map(lambda place: reader.size(*place), _places(frame))
+        return np.fromiter(track(sizes, len(frame), "measuring", "images"), np.int64, len(frame))
+
+
+def _places(frame: pd.DataFrame) -> Iterator[tuple]:
+    return zip(*(frame[column].tolist() for column in ("file", "row", "offset", "bytes")), strict=True)
+
+
+def _digest(data: bytes) -> tuple[int, str]:
+    return len(data), hashlib.sha256(data).hexdigest()
