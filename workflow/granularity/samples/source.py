@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -34,6 +35,7 @@ class Source:
             with several labels has them in one string, joined by `|`.
         images: where the publisher ships arrays and no image files: the images as PNG files, in row order. They are
             stored with the sample table.
+        root: the folder that `file` is relative to, where it is not `samples.root`.
         notes: what the adapter wants recorded in the manifest.
 
     Where the bytes are: `file`, relative to `samples.root` with `/` between folders; the whole of it, or the row
@@ -42,6 +44,7 @@ class Source:
 
     frame: pd.DataFrame
     images: Iterable[bytes] | None = None
+    root: Path | None = None
     notes: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -38,19 +38,19 @@ def run(params: Samples, condition: Condition, seed: int, output: Path, threads:
     found = source.find(params, threads)
     frame, graph = ranks.add(found, params)
     frame, held_out = split.assign(frame, params, condition, seed)
+    root = found.root or params.root
     resolved = {
         **params.model_dump(mode="json"),
         "train_size": condition.train_size,
         "seed": seed,
-        "root": None if found.images is not None else str(params.root),
+        "root": None if found.images is not None else str(root),
     }
     module = f"granularity.samples.stage {source.ADAPTERS[params.source]}"
     with artifacts.create(output, "samples", module, {}, resolved) as out:
         if found.images is not None:
             frame = _store(found, frame, out)
         frame = frame.reset_index(drop=True)
-        root = params.root if found.images is None else out.folder
-        _measure(frame, Reader(root), params.checksums, threads)
+        _measure(frame, Reader(root if found.images is None else out.folder), params.checksums, threads)
         columns = ["sample_id", "split", "file", "row", "offset", "bytes", "sha256"]
         columns += ["distribution"] if "distribution" in frame else []
         out.table("samples.parquet", frame[[*columns, *params.ranks]])
