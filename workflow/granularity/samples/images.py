@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
 import threading
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pandas as pd
 
 from granularity.artifacts import Artifact
 from granularity.errors import GranularityError
+from granularity.samples.decoding import ImageError, decode
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -55,6 +56,9 @@ class Reader:
     def __init__(self, root: Path):
         self.root = root
         self._lock = threading.Lock()
+        # Of odd metadata, which is no concern here, and of large images, which `decode` refuses. Here and not around
+        # each image, as Python's filters belong to all threads together.
+        warnings.filterwarnings("ignore", module=r"PIL\.")
 
     def name(self, file: str, row: int | None, offset: int | None) -> str:
         """How messages call an image."""
@@ -93,33 +97,6 @@ class Reader:
             return (self.root / file).stat().st_size
         except OSError as error:
             raise GranularityError(f"{self.root / file}: cannot be read ({error.strerror})") from None
-
-
-class ImageError(ValueError):
-    """Bytes that are no image that can be used."""
-
-
-def decode(data: bytes, mode: str = "RGB") -> Image.Image:
-    """The image in a file's bytes, upright (EXIF) and in the colour mode asked for.
-
-    Raises:
-        ImageError: empty, truncated or corrupt, or a decompression bomb.
-    """
-    from PIL import Image, ImageOps
-
-    try:
-        image = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-        return (_eight_bits(image) if image.mode.startswith("I") else image).convert(mode)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ImageError(str(error)) from None
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """16-bit grey, scaled; Pillow's own conversion turns every value above 255 white."""
-    import numpy as np
-    from PIL import Image
-
-    return Image.fromarray(np.clip(np.asarray(image) // 256, 0, 255).astype(np.uint8))
 
 
 def _parquet_row(file: Path, row: int) -> bytes:
