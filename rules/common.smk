@@ -38,7 +38,7 @@ os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[
 
 wildcard_constraints:
     condition="train-[^/]*",
-    clustering="(whole|superclass)-[0-9]*",
+    clustering="(whole|superclass|class)-[-0-9]*",
     space="[^/]*",
     unit="[^/]*",
 

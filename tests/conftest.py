@@ -11,6 +11,7 @@ import pytest
 from granularity import artifacts, config, pixels, state
 from granularity.artifacts import Artifact
 from granularity.samples import stage as samples
+from granularity.samples.ranks import taxonomy
 
 
 @pytest.fixture
@@ -40,10 +41,11 @@ def make_samples():
 
     def make(folder: Path, split: list[str], ranks: dict[str, list[str]], target: str, **over) -> Path:
         frame = pd.DataFrame({"sample_id": [f"image {i}" for i in range(len(split))], "split": split, **ranks})
-        frame = frame.assign(**over.pop("columns", {}))
+        frame = frame.assign(**over.pop("columns", {})).astype(dict.fromkeys(ranks, "category"))
         params = {"target": target, "ranks": list(ranks), "root": None, **over}
         with artifacts.create(folder, "samples", "granularity.samples.stage", {}, params) as out:
             out.table("samples.parquet", frame)
+            out.table("taxonomy.parquet", taxonomy(frame, list(ranks)))
         return folder
 
     return make

@@ -222,7 +222,7 @@ def test_more_clusters_than_training_images_are_refused(inputs, tmp_path):
 
 @pytest.mark.parametrize("name", ["whole", "whole-0", "whole-x", "superclas-3", "whole--3", "5", ""])
 def test_a_clustering_nobody_defined_is_refused(inputs, tmp_path, name):
-    with pytest.raises(GranularityError, match="must be whole-K or superclass-C"):
+    with pytest.raises(GranularityError, match="must be whole-K, superclass-C or class-C"):
         run(inputs, tmp_path / "made", name)
 
 

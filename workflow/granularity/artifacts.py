@@ -31,6 +31,7 @@ from granularity.provenance import hardware, package_versions
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    import pyarrow as pa
     import torch
 
 MANIFEST = "manifest.json"
@@ -200,11 +201,12 @@ class Writer:
     summary: dict[str, Any] = field(default_factory=dict)
     described: dict[str, dict] = field(default_factory=dict)
 
-    def table(self, name: str, frame: pd.DataFrame) -> None:
+    def table(self, name: str, frame: pd.DataFrame | pa.Table) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+        table = table.replace_schema_metadata()
         pq.write_table(table, self.path(name), compression="zstd")
         columns = {column.name: str(column.type) for column in table.schema}
         self.described[name] = {"rows": table.num_rows, "columns": columns}

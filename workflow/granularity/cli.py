@@ -43,6 +43,8 @@ Seed = Annotated[int, typer.Option(help="Base seed.", min=0)]
 Threads = Annotated[int, typer.Option(help="CPU threads.", min=1)]
 Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")]
+Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
+DEFAULT_FILES = [Path("config/config.yaml")]
 Runs = Annotated[str, typer.Option(help="Names of the runs of this job, separated by commas.", show_default=False)]
 
 
@@ -294,10 +296,62 @@ def verify(
         raise typer.Exit(1)
 
 
+@app.command(rich_help_panel=LOOK)
+def spaces(
+    path: Annotated[Path, typer.Argument(help="A folder of results, such as results/digits.")],
+    files: Files = DEFAULT_FILES,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """Compare label spaces before training on them: size, balance, agreement with the human labels, cost.
+
+    The network whose cost is estimated is the configuration's (--file). Exits with status 1 if a check fails.
+    """
+    from granularity.hierarchy import comparison
+
+    found = comparison.compare(path, config_files.load(*files))
+    print(json.dumps(found, indent=2) if as_json else comparison.describe(found))
+    if any(check["verdict"] == "FAILS" for condition in found for check in condition["checks"]):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=LOOK)
+def wordnet(
+    synsets: Annotated[
+        Path | None, typer.Argument(help="A list of synsets, one a line. Left out: the 21,843 of ImageNet-21k.")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--dict", help="Folder with WordNet 3.0's data.noun.")] = Path(
+        "/usr/share/wordnet"
+    ),
+) -> None:
+    """Count the classes of some synsets at each WordNet level, beside the published counts."""
+    from granularity.hierarchy import acceptance
+    from granularity.wordnet import WordNet
+
+    labels = acceptance.imagenet21k_synsets() if synsets is None else acceptance.read_synsets(synsets)
+    graph = WordNet.read(folder).above(labels)
+    counts = acceptance.level_counts(graph, labels)
+    living = sum(map(graph.is_living, labels))
+    print(f"{len(labels)} labels, {len(graph.parents)} synsets above them, {living} living things")
+    verdicts = (
+        {check.what.rsplit(" ", 1)[1]: check for check in acceptance.level_checks(counts)} if synsets is None else {}
+    )
+    words = {("L1", "holds"): "as published", ("L2", "holds"): "as derived"}
+    for row in counts.itertuples():
+        check = verdicts.get(str(row.level))
+        note = (
+            ""
+            if check is None
+            else f"  {check.id} " + words.get((check.id, check.verdict), f"FAILS, expected {check.expected}")
+        )
+        print(f"level {row.level:2d}: G = {row.granularity:6d}, {row.several} labels with several{note}")
+    roots = [graph.label(label) for label in labels if not graph.parents[label]]
+    print(f"labels that are their own root: {', '.join(roots) or 'none'}")
+    if any(check.verdict == "FAILS" for check in verdicts.values()):
+        raise typer.Exit(1)
+
+
 config_app = typer.Typer(help="The configuration: its schema, its default, a check.", no_args_is_help=True)
 app.add_typer(config_app, name="config", rich_help_panel=LOOK)
-Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
-DEFAULT_FILES = [Path("config/config.yaml")]
 
 
 @config_app.command("default")

@@ -1,8 +1,8 @@
-"""Stage `clusters`: FAISS k-means on the embedding, over the whole training split or within each superclass.
+"""Stage `clusters`: FAISS k-means on the embedding, over the whole training split or within groups of it.
 
 Specification: Lloyd's algorithm from random training points, several restarts, on all points (FAISS by itself would
 take at most 256 a centroid). Cluster IDs are canonical: clusters are numbered by their first image in the order of
-the sample table, superclass by superclass, so the same partition always has the same IDs.
+the sample table, group by group, so the same partition always has the same IDs.
 """
 
 from __future__ import annotations
@@ -37,59 +37,81 @@ def run(
     """Write one clustering of the training images.
 
     `assignment.parquet`: `sample_id`, `cluster` (int32, 0..G-1). `clusters.parquet`: `cluster`, `size`, `superclass`
-    (null over the whole set), `objective` (sum of squared distances to the centroid). `centroids.npy`: float32
-    [G, D], the mean of each cluster's rows.
+    (the target class, or the class, it lies within; null over the whole set), `objective` (sum of squared distances
+    to the centroid), and `level_1`, `level_2`, ...: the cluster's ancestor at each level of a tree of clusters.
+    `centroids.npy`: float32 [G, D], the mean of each cluster's rows.
 
     Args:
-        clustering: `whole-K`, or `superclass-C` for C clusters in each superclass (all its images, where it has
-            fewer than C). During the iterations FAISS refills empty clusters by splitting large ones; those empty at
-            the end move once to the images farthest from their centroids, and are dropped if they are empty still.
+        clustering: `whole-K`; `superclass-C` for C clusters in each superclass, `class-C` in each class of the finest
+            rank (all its images, where it has fewer than C). With several numbers, such as `whole-10-3`, a tree: ten
+            clusters (those of `whole-10`), each split into three by k-means on its own images. During the iterations
+            FAISS refills empty clusters by splitting large ones; those empty at the end move once to the images
+            farthest from their centroids, and are dropped if they are empty still.
 
     Raises:
         GranularityError: more clusters than images, or a GPU was asked for and FAISS sees none.
     """
-    if not re.fullmatch(r"(whole|superclass)-[1-9]\d*", clustering):
-        raise GranularityError(f"clustering = {clustering}: must be whole-K or superclass-C")
-    scope, count = clustering.rsplit("-", 1)
-    clusters = int(count)
+    if not re.fullmatch(r"(whole|superclass|class)(-[1-9]\d*)+", clustering):
+        raise GranularityError(
+            f"clustering = {clustering}: must be whole-K, superclass-C or class-C, or a tree such as whole-10-3"
+        )
+    scope, *counts = clustering.split("-")
     gpus = faiss_gpus(device)
     faiss.omp_set_num_threads(threads)
     inputs = {
         "samples": Artifact.open(samples, "samples"),
         "embedding": Artifact.open(embedding, "embedding"),
     }
-    target = inputs["samples"].params["target"]
-    frame = inputs["samples"].table("samples.parquet", ["sample_id", "split", target])
+    within = {"superclass": inputs["samples"].params["target"], "class": inputs["samples"].params["ranks"][-1]}
+    columns = ["sample_id", "split", *([within[scope]] if scope in within else [])]
+    frame = inputs["samples"].table("samples.parquet", columns)
     rows = np.flatnonzero(frame["split"] == "train")
-    if clusters > len(rows):
-        raise GranularityError(f"{clustering}: {clusters} clusters of {len(rows)} training images")
+    if int(counts[0]) > len(rows):
+        raise GranularityError(f"{clustering}: {counts[0]} clusters of {len(rows)} training images")
     frame = frame.iloc[rows].reset_index(drop=True)
-    groups = {None: np.arange(len(frame))} if scope == "whole" else frame.groupby(target).indices
+    groups = [(None, np.arange(len(frame)))]
+    if scope in within:
+        groups = list(frame.groupby(frame[within[scope]].astype("str")).indices.items())
     resolved = {**params.model_dump(), "clustering": clustering, "seed": seed, "gpu": gpus > 0}
     with artifacts.create(output, "clusters", "granularity.cluster", inputs, resolved, resumable=True) as out:
         vectors = np.asarray(inputs["embedding"].array("embedding.npy")[rows], dtype=np.float32)
+        ancestors: list[list[int]] = [[] for _ in groups]
+        for level in range(1, len(counts) + 1):
+            name = "-".join([scope, *counts[:level]])
+            found, path = [], []
+            for number, (superclass, members) in enumerate(track(groups, len(groups), name, "groups")):
+                above = [number] if level > 1 else []
+                store = out.work / f"level-{level}-group-{number}.safetensors"
+                local, centers = kmeans(
+                    vectors[members],
+                    min(int(counts[level - 1]), len(members)),
+                    params,
+                    seed_of(seed, "kmeans", name, superclass, *above),
+                    gpus,
+                    store,
+                )
+                grouped = members[np.argsort(local, kind="stable")]
+                for part in np.split(grouped, np.cumsum(np.bincount(local, minlength=len(centers)))[:-1]):
+                    path.append([*ancestors[number], len(found)])
+                    found.append((superclass, part))
+            groups, ancestors = found, path
         labels = np.empty(len(frame), dtype=np.int32)
-        summary, centroids = [], []
-        for superclass, members in track(groups.items(), len(groups), clustering, "groups"):
-            local_seed = seed_of(seed, "kmeans", clustering, superclass)
-            store = out.work / f"group-{len(centroids)}.safetensors"
-            local, centers = kmeans(vectors[members], min(clusters, len(members)), params, local_seed, gpus, store)
-            labels[members] = local + sum(map(len, centroids))
-            distances = ((vectors[members] - centers[local]) ** 2).sum(1)
-            summary += [
-                {
-                    "cluster": sum(map(len, centroids)) + c,
-                    "size": int((local == c).sum()),
-                    "superclass": superclass,
-                    "objective": float(distances[local == c].sum(dtype=np.float64)),
-                }
-                for c in range(len(centers))
-            ]
-            centroids.append(centers)
-        table = pd.DataFrame(summary)
+        for number, (_, members) in enumerate(groups):
+            labels[members] = number
+        centroids = _means(vectors, labels, len(groups))
+        distances = _squared_distances(vectors, centroids, labels)
+        table = pd.DataFrame(
+            {
+                "cluster": np.arange(len(groups)),
+                "size": [len(members) for _, members in groups],
+                "superclass": [superclass for superclass, _ in groups],
+                "objective": [float(distances[members].sum(dtype=np.float64)) for _, members in groups],
+            }
+        )
+        table[[f"level_{level}" for level in range(1, len(counts) + 1)]] = np.array(ancestors)
         out.table("assignment.parquet", pd.DataFrame({"sample_id": frame["sample_id"], "cluster": labels}))
         out.table("clusters.parquet", table)
-        out.array("centroids.npy", np.concatenate(centroids))
+        out.array("centroids.npy", centroids)
         out.summary |= {"clusters": len(table), "objective": float(table["objective"].sum())}
         say(f"{clustering}: {len(table)} clusters, objective {table['objective'].sum():.4f}")
 
@@ -158,6 +180,14 @@ def _assign(vectors: np.ndarray, centroids: np.ndarray, gpus: int) -> np.ndarray
         search.centroids[empty] = vectors[np.argsort(-distances, kind="stable")[: len(empty)]]
         _, labels = search.assign(vectors)
     return labels
+
+
+def _squared_distances(
+    vectors: np.ndarray, centroids: np.ndarray, labels: np.ndarray, chunk: int = 65536
+) -> np.ndarray:
+    """Of each row to its centroid, float32 [N]; a chunk of rows in memory at a time."""
+    parts = [slice(start, start + chunk) for start in range(0, len(vectors), chunk)]
+    return np.concatenate([((vectors[part] - centroids[labels[part]]) ** 2).sum(1) for part in parts])
 
 
 def _means(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:

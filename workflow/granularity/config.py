@@ -31,7 +31,7 @@ SourceName = Literal[
     "wilds",
     "domainnet",
 ]
-FAMILIES = ("manual", "random", "random_superclass", "kmeans", "kmeans_superclass", "rebalanced")
+Scope = Literal["whole", "superclass"]
 
 
 class Section(BaseModel):
@@ -214,14 +214,43 @@ class Rebalanced(Section):
     )
 
 
+class Nested(Section):
+    """Label spaces that refine one another exactly: levels of one tree of clusters."""
+
+    scope: Scope = Field("whole", description="One tree over the whole set, or one in each superclass.")
+    topdown: list[Count] = Field(
+        [],
+        description="Top-down: [10, 3, 3] makes 10 clusters, splits each into 3 and each of those into 3, and gives "
+        "the label spaces topdown-10, topdown-10-3 and topdown-10-3-3 (G = 10, 30, 90).",
+    )
+    bottomup: list[Count] = Field(
+        [],
+        description="Bottom-up: [10, 30, 90] makes 90 clusters and merges their centroids to 30 and to 10.",
+    )
+
+
 class LabelSpaces(Section):
-    manual: list[str] = Field(["digit"], description="Human ranks to pretrain on (the target is always there).")
+    manual: list[str] | None = Field(
+        None, description="Human ranks to pretrain on (null: all but the target, which is always there)."
+    )
+    wordnet: list[Annotated[int, Field(ge=0)]] = Field(
+        [],
+        description="WordNet levels: level k labels an image with the synsets k steps above its own. Needs "
+        "samples.wordnet and the rank `synset`.",
+    )
     random: list[Count] = Field([10, 30, 100], description="Random IDs over the whole set: numbers of classes G.")
     random_instance: bool = Field(True, description="A label of its own for every image.")
     random_superclass: list[Count] = Field([10], description="Random IDs within each superclass: IDs a superclass.")
     kmeans: list[Count] = Field([10, 30, 90], description="k-means over the whole set: numbers of clusters.")
     kmeans_superclass: list[Count] = Field([3, 10, 30], description="k-means in each superclass: clusters in each.")
+    kmeans_class: list[Count] = Field([], description="k-means in each class of the finest rank: clusters in each.")
     rebalanced: Rebalanced = Rebalanced()
+    nested: Nested = Nested()
+    coarse_mod: list[Count] = Field(
+        [], description="Class number of the finest rank modulo this: coarse labels without meaning in common."
+    )
+    random_coarse: list[Count] = Field([], description="The same after one random permutation of the classes.")
+    random_fine: bool = Field(False, description="Each class of the finest rank cut in two by a coin an image.")
 
 
 class Model(Section):
@@ -248,15 +277,54 @@ class Augment(Section):
 
 
 class Recipe(Section):
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    loss: Literal["auto", "softmax", "sigmoid"] = Field(
+        "auto",
+        description="Cross-entropy: softmax, or sigmoid (a yes or no for each class, summed over the classes). auto: "
+        "sigmoid where the label space has images with several labels, else softmax.",
+    )
+    optimizer: Literal["sgd", "adam", "adamw"] = Field(
+        "sgd", description="weight_decay is of the gradient (L2) for sgd and adam, of the weights for adamw."
+    )
     lr: float = Field(0.3, gt=0, description="Peak learning rate.")
     momentum: float = Field(0.9, ge=0, lt=1, description="For sgd.")
+    nesterov: bool = Field(False, description="For sgd: Nesterov's momentum.")
     weight_decay: float = Field(5e-4, ge=0)
+    clip_norm: float | None = Field(
+        None, gt=0, description="The gradient is scaled down to this norm, over all weights, where it is longer."
+    )
     batch_size: Count = Field(100, description="Images a step; an incomplete last batch is dropped.")
     epochs: Count = 30
-    warmup_epochs: Annotated[float, Field(ge=0)] = Field(2.4, description="Linear warm-up; then cosine to zero.")
+    warmup_epochs: Annotated[float, Field(ge=0)] = Field(
+        2.4, description="Linear warm-up to the peak; a fraction gives any number of steps."
+    )
+    hold_epochs: Annotated[float, Field(ge=0)] = Field(0.0, description="At the peak, after the warm-up.")
+    schedule: Literal["cosine", "linear", "step"] = Field(
+        "cosine",
+        description="How the learning rate falls to final_lr over the remaining epochs. step: times step_factor every "
+        "step_epochs, not below final_lr.",
+    )
+    final_lr: float = Field(0.0, ge=0, description="Learning rate that the schedule ends at.")
+    step_epochs: float = Field(1.0, gt=0, description="For schedule: step.")
+    step_factor: float = Field(0.97, gt=0, le=1, description="For schedule: step.")
+    head_bias: float | None = Field(
+        None, description="Initial bias of the head's outputs (null: drawn at random, as PyTorch does)."
+    )
+    freeze_backbone: bool = Field(
+        False,
+        description="Train the head alone, on a backbone as in evaluation (a linear probe by gradient descent). For "
+        "finetune only.",
+    )
+    dropout: bool = Field(True, description="false: none, whatever dropout the network has (model.args).")
     augment: Augment = Augment()
     precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: autocast.")
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.final_lr > self.lr:
+            raise ValueError(f"final_lr: {self.final_lr} is more than the peak, lr = {self.lr}")
+        if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
+            raise ValueError("nesterov: is for optimizer: sgd with momentum")
+        return self
 
 
 class Probe(Section):
@@ -336,9 +404,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _counts_fit(self):
         spaces = self.label_spaces
-        for rank in spaces.manual:
+        for rank in spaces.manual or ():
             if rank not in self.samples.ranks:
                 raise ValueError(f"label_spaces.manual: '{rank}' is not one of the ranks {self.samples.ranks}")
+        if spaces.wordnet and (self.samples.wordnet is None or "synset" not in self.samples.ranks):
+            raise ValueError("label_spaces.wordnet: needs samples.wordnet, and 'synset' in samples.ranks")
         for i, condition in enumerate(self.conditions):
             size = condition.train_size
             if size == "all":
@@ -346,6 +416,9 @@ class Config(Section):
             for key, values in (
                 ("kmeans", spaces.kmeans),
                 ("kmeans_superclass", spaces.kmeans_superclass),
+                ("kmeans_class", spaces.kmeans_class),
+                ("nested.topdown", spaces.nested.topdown),
+                ("nested.bottomup", spaces.nested.bottomup),
                 ("rebalanced.clusters", spaces.rebalanced.clusters),
                 ("random", spaces.random),
             ):

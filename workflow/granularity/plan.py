@@ -9,10 +9,10 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from granularity.artifacts import canonical_json
-from granularity.config import Condition, Config
+from granularity.config import Condition, Config, Nested
 from granularity.errors import GranularityError
 from granularity.runs import Run
 from granularity.seeds import seed_of
@@ -100,30 +100,36 @@ class Space:
     """A label space to be made: `name` is unique within a condition, `params` its definition."""
 
     name: str
-    family: Literal["manual", "random", "random_superclass", "kmeans", "kmeans_superclass", "rebalanced"]
+    family: str
     params: dict[str, Any]
 
 
 def spaces(config: Config, condition: Condition) -> list[Space]:
     """The label spaces of a condition, the target first."""
-    wanted = config.label_spaces
-    found = [Space(TARGET, "manual", {"rank": config.samples.target})]
-    found += [Space(f"manual-{rank}", "manual", {"rank": rank}) for rank in wanted.manual]
-    found += [Space(f"random-{n}", "random", {"classes": n}) for n in wanted.random]
-    if wanted.random_instance:
-        found.append(Space("random-instance", "random", {"classes": None}))
-    found += [
-        Space(f"random-superclass-{n}", "random_superclass", {"per_superclass": n}) for n in wanted.random_superclass
-    ]
-    found += [Space(f"kmeans-{n}", "kmeans", {"clusterings": [f"whole-{n}"]}) for n in wanted.kmeans]
-    found += [
-        Space(f"kmeans-superclass-{n}", "kmeans_superclass", {"clusterings": [f"superclass-{n}"]})
-        for n in wanted.kmeans_superclass
-    ]
+    wanted, samples = config.label_spaces, config.samples
+    manual = [rank for rank in samples.ranks if rank != samples.target] if wanted.manual is None else wanted.manual
     grid = [f"superclass-{n}" for n in sorted(wanted.rebalanced.clusters)]
-    found += [
-        Space(f"rebalanced-{threshold}", "rebalanced", {"clusterings": grid, "threshold": threshold})
-        for threshold in wanted.rebalanced.thresholds
+    found = [
+        Space(TARGET, "manual", {"rank": samples.target}),
+        *(Space(f"manual-{rank}", "manual", {"rank": rank}) for rank in manual),
+        *(Space(f"wordnet-{k}", "wordnet", {"level": k}) for k in wanted.wordnet),
+        *(Space(f"random-{n}", "random", {"classes": n}) for n in wanted.random),
+        *(Space("random-instance", "random", {"classes": None}) for _ in range(wanted.random_instance)),
+        *(
+            Space(f"random-superclass-{n}", "random_superclass", {"per_superclass": n})
+            for n in wanted.random_superclass
+        ),
+        *(Space(f"kmeans-{n}", "kmeans", {"clusterings": [f"whole-{n}"]}) for n in wanted.kmeans),
+        *_clustered("superclass", wanted.kmeans_superclass),
+        *_clustered("class", wanted.kmeans_class),
+        *(
+            Space(f"rebalanced-{threshold}", "rebalanced", {"clusterings": grid, "threshold": threshold})
+            for threshold in wanted.rebalanced.thresholds
+        ),
+        *_nested(wanted.nested),
+        *(Space(f"coarse-mod-{n}", "coarse_mod", {"classes": n}) for n in wanted.coarse_mod),
+        *(Space(f"random-coarse-{n}", "random_coarse", {"classes": n}) for n in wanted.random_coarse),
+        *(Space("random-fine", "random_fine", {}) for _ in range(wanted.random_fine)),
     ]
     if condition.spaces is None:
         return found
@@ -136,8 +142,30 @@ def spaces(config: Config, condition: Condition) -> list[Space]:
     return [space for space in found if space.name == TARGET or space.name in condition.spaces]
 
 
+def _clustered(within: str, counts: list[int]) -> list[Space]:
+    """k-means within each superclass, or within each class of the finest rank."""
+    family = f"kmeans_{within}"
+    return [Space(f"kmeans-{within}-{n}", family, {"clusterings": [f"{within}-{n}"]}) for n in counts]
+
+
+def _nested(wanted: Nested) -> list[Space]:
+    """The levels of a tree of clusters made from above, and of one made from below."""
+    within = "" if wanted.scope == "whole" else f"-{wanted.scope}"
+    tree = "-".join(map(str, [wanted.scope, *wanted.topdown]))
+    found = []
+    for level in range(1, len(wanted.topdown) + 1):
+        name = "-".join(map(str, wanted.topdown[:level]))
+        params = {"clusterings": [tree], "level": level}
+        found.append(Space(f"topdown{within}-{name}", "topdown", params))
+    finest = max(wanted.bottomup, default=0)
+    for n in wanted.bottomup:
+        params = {"clusterings": [f"{wanted.scope}-{finest}"], "classes": n}
+        found.append(Space(f"bottomup{within}-{n}", "bottomup", params))
+    return found
+
+
 def clusterings(spaces: Iterable[Space]) -> list[str]:
-    """The clusterings that label spaces are read from: `whole-K` or `superclass-C`."""
+    """The clusterings that label spaces are read from, such as `whole-30` or `superclass-3`."""
     return list(dict.fromkeys(name for space in spaces for name in space.params.get("clusterings", ())))
 
 

@@ -39,17 +39,18 @@ class WordNet:
             GranularityError: the file is missing or is not WordNet's.
         """
         file = folder / "data.noun"
-        parents, names = {}, {}
+        parents, names, mentioned = {}, {}, {LIVING_THING}
         try:
             with file.open(encoding="ascii") as stream:
                 for number, line in enumerate(stream, 1):
                     if line.startswith("  "):  # the licence
                         continue
                     try:
-                        synset, name, above = _parse(line)
+                        synset, name, above, pointed = _parse(line)
                     except (IndexError, ValueError):
                         raise GranularityError(f"{file}: line {number} is not in WordNet's format") from None
                     parents[synset], names[synset] = above, name
+                    mentioned |= pointed
         except OSError as error:
             raise GranularityError(
                 f"samples.wordnet: {file}: cannot be read ({error.strerror}). Debian's package wordnet-base puts it in "
@@ -57,11 +58,9 @@ class WordNet:
             ) from None
         except UnicodeDecodeError:
             raise GranularityError(f"{file}: is not WordNet's data.noun") from None
-        missing = next((one for above in parents.values() for one in above if one not in parents), None)
-        if missing or LIVING_THING not in parents:
-            raise GranularityError(
-                f"{file}: {missing or LIVING_THING} is missing; the file is truncated, or no WordNet 3.0"
-            )
+        missing = min(mentioned - parents.keys(), default=None)
+        if missing is not None:
+            raise GranularityError(f"{file}: {missing} is missing; the file is truncated, or no WordNet 3.0")
         return cls(parents, names)
 
     @classmethod
@@ -123,12 +122,14 @@ class WordNet:
         return f"{self.names[synset]} ({synset})"
 
 
-def _parse(line: str) -> tuple[str, str, tuple[str, ...]]:
+def _parse(line: str) -> tuple[str, str, tuple[str, ...], set[str]]:
+    """Id, first word, hypernyms, and every noun that it points to."""
     fields = line.split("|", 1)[0].split(" ")
     words = int(fields[3], 16)
     first = 4 + 2 * words
     pointers = [fields[first + 1 + 4 * i : first + 5 + 4 * i] for i in range(int(fields[first]))]
     above = tuple(f"n{target}" for symbol, target, _, _ in pointers if symbol == "@")
-    if len(fields[0]) != 8 or not fields[0].isdigit():
+    if len(fields[0]) != 8 or not fields[0].isdigit() or not line.endswith("\n"):
         raise ValueError
-    return f"n{fields[0]}", fields[4].replace("_", " "), above
+    nouns = {f"n{target}" for _, target, part, _ in pointers if part == "n"}
+    return f"n{fields[0]}", fields[4].replace("_", " "), above, nouns

@@ -4,23 +4,40 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
 from granularity import artifacts
 from granularity.artifacts import Artifact
 from granularity.errors import GranularityError
-from granularity.hierarchy import families
+from granularity.hierarchy import clustered, families, synsets
+from granularity.hierarchy.labels import Clustering, Training
 from granularity.hierarchy.properties import class_table, properties
 from granularity.progress import say
+from granularity.wordnet import WordNet
+
+# family -> what makes its labels from the training images and the definition in granularity.plan.Space
+FAMILIES = {
+    "manual": families.manual,
+    "wordnet": synsets.wordnet,
+    "random": families.random,
+    "random_superclass": families.random_superclass,
+    "kmeans": clustered.clustered,
+    "kmeans_superclass": clustered.clustered,
+    "kmeans_class": clustered.clustered,
+    "rebalanced": clustered.rebalanced,
+    "topdown": clustered.topdown,
+    "bottomup": clustered.bottomup,
+    "coarse_mod": families.coarse_mod,
+    "random_coarse": families.random_coarse,
+    "random_fine": families.random_fine,
+}
 
 
 def run(name: str, family: str, params: dict, seed: int, samples: Path, clusterings: list[Path], output: Path) -> None:
     """Write one label space.
 
-    `labels.parquet`: `sample_id`, `label` (int32, 0..G-1), training images only. `classes.parquet`: see
-    :func:`granularity.hierarchy.properties.class_table`. `properties.json`: `space`, `family` and
-    :func:`granularity.hierarchy.properties.properties`.
+    `labels.parquet`: `sample_id`, `label` (int32, 0..G-1; a list of them where images have several), training images
+    only. `classes.parquet`: see :func:`granularity.hierarchy.properties.class_table`. `properties.json`: `space`,
+    `family` and :func:`granularity.hierarchy.properties.properties`. `threshold_sweep.parquet`, for the rebalanced
+    family: see :func:`granularity.hierarchy.clustered.threshold_sweep`.
 
     Args:
         params: the definition, as :class:`granularity.plan.Space` gives it.
@@ -29,40 +46,43 @@ def run(name: str, family: str, params: dict, seed: int, samples: Path, clusteri
     Raises:
         GranularityError: an input is missing or does not cover the training images.
     """
+    if family not in FAMILIES:
+        raise GranularityError(f"{name}: there is no family '{family}'; there are {sorted(FAMILIES)}")
     table = Artifact.open(samples, "samples")
     sources = [Artifact.open(path, "clusters") for path in clusterings]
     inputs = {"samples": table} | {source.params["clustering"]: source for source in sources}
-    ranks, target = table.params["ranks"], table.params["target"]
-    frame = table.table("samples.parquet", ["sample_id", "split", *ranks])
-    frame = frame[frame["split"] == "train"].reset_index(drop=True)
-    clustered = {source.params["clustering"]: _clustering(source, frame) for source in sources}
+    training = _training(table, sources, seed)
     resolved = {"space": name, "family": family, "seed": seed, **params}
     with artifacts.create(output, "label_space", "granularity.hierarchy.stage", inputs, resolved) as out:
-        superclass = frame[target].to_numpy(dtype=str)
-        if family == "manual":
-            labels, names = families.manual(frame, params["rank"])
-        elif family == "random":
-            labels, names = families.random(frame, params["classes"], seed)
-        elif family == "random_superclass":
-            labels, names = families.random_superclass(frame, target, params["per_superclass"], seed)
-        elif family in ("kmeans", "kmeans_superclass"):
-            labels, names = families.clustered(*clustered[params["clusterings"][0]])
-        elif family == "rebalanced":
-            labels, names, chosen = families.rebalanced(clustered, superclass, params["threshold"])
-            out.summary["clusters_of_superclass"] = chosen
-        else:
-            raise GranularityError(f"{name}: there is no family '{family}'")
-        classes = class_table(labels, names, superclass)
-        measured = properties(labels, classes, frame[ranks], target)
-        out.table("labels.parquet", pd.DataFrame({"sample_id": frame["sample_id"], "label": labels}))
+        labels = FAMILIES[family](training, **params)
+        ranks = {rank: training.coded(rank) for rank in table.params["ranks"]}
+        classes = class_table(labels, ranks[training.target])
+        measured = properties(labels, classes, ranks)
+        out.table("labels.parquet", labels.table(training.frame["sample_id"]))
         out.table("classes.parquet", classes)
         out.json("properties.json", {"space": name, "family": family, **measured})
-        out.summary["granularity"] = measured["granularity"]
+        if family == "rebalanced":
+            out.table("threshold_sweep.parquet", clustered.threshold_sweep(training, params["clusterings"]))
+        out.summary |= {"granularity": measured["granularity"], **labels.notes}
         say(f"{name}: G = {measured['granularity']}, {100 * measured['straddling_share']:.1f} % of images straddle")
 
 
-def _clustering(source: Artifact, frame: pd.DataFrame) -> tuple[np.ndarray, pd.DataFrame]:
+def _training(samples: Artifact, sources: list[Artifact], seed: int) -> Training:
+    ranks = samples.params["ranks"]
+    frame = samples.table("samples.parquet", ["sample_id", "split", *ranks])
+    frame = frame.loc[frame["split"] == "train", ["sample_id", *ranks]].reset_index(drop=True)
+    return Training(
+        frame,
+        samples.params["target"],
+        seed,
+        order=samples.table("taxonomy.parquet", [ranks[-1]])[ranks[-1]].drop_duplicates().tolist(),
+        clusterings={source.params["clustering"]: _clustering(source, frame) for source in sources},
+        graph=WordNet.from_frame(samples.table("wordnet.parquet")) if samples.params.get("wordnet") else None,
+    )
+
+
+def _clustering(source: Artifact, frame) -> Clustering:
     assignment = source.table("assignment.parquet", ["sample_id", "cluster"])
     if not assignment["sample_id"].equals(frame["sample_id"]):
         raise GranularityError(f"{source.path}: does not cover the training images of the sample table, row by row")
-    return assignment["cluster"].to_numpy(), source.table("clusters.parquet")
+    return Clustering(assignment["cluster"].to_numpy(), source.table("clusters.parquet"), source.array("centroids.npy"))

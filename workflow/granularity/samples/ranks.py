@@ -121,10 +121,9 @@ def _with_wordnet(frame: pd.DataFrame, params: Samples) -> tuple[pd.DataFrame, W
 def taxonomy(frame: pd.DataFrame, ranks: list[str]) -> pd.DataFrame:
     """One row a combination of ranks that occurs, with its number of images in each split.
 
-    Rows are in the order of the classes, coarse to fine: the order of a rank's classes is that of their first rows.
+    Rows are in the publisher's order of the finest rank's classes.
     """
-    counts = frame.groupby([*ranks, "split"], observed=True, sort=True).size().rename("images").reset_index()
-    table = counts.pivot_table(index=ranks, columns="split", values="images", fill_value=0, observed=True, sort=True)
-    table = table.astype("int64").reset_index()
-    table.columns.name = None
-    return table
+    keys = ranks[::-1]
+    counts = frame.groupby([*keys, "split"], observed=True, sort=True).size().unstack("split", fill_value=0)
+    table = counts.astype("int64").rename_axis(columns=None).reset_index()
+    return table[[*ranks, *counts.columns]]

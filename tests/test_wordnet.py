@@ -1,0 +1,186 @@
+"""WordNet: the file format, several hypernym paths, and the published counts."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from granularity.cli import app
+from granularity.errors import GranularityError
+from granularity.hierarchy import synsets
+from granularity.hierarchy.labels import Training
+from granularity.wordnet import WordNet
+
+DICT = Path(os.environ.get("WORDNET_DICT", "/usr/share/wordnet"))
+needs_wordnet = pytest.mark.skipif(
+    not (DICT / "data.noun").exists(), reason="needs WordNet 3.0: apt install wordnet-base, or set WORDNET_DICT"
+)
+# The format of wndb(5WN): offset, file number, type, number of words (hexadecimal), word and lex id each, number of
+# pointers, pointers (symbol, offset, part of speech, source/target), gloss. `@` is a hypernym, `@i` an instance
+# hypernym, `~` a hyponym.
+SMALL = """  1 This software and database is being provided to you, the LICENSEE.
+00001740 03 n 01 entity 0 003 ~ 00004258 n 0000 ~ 00000050 n 0000 + 00999999 a 0101 | that which is
+00004258 03 n 02 living_thing 0 animate_thing 0 001 @ 00001740 n 0000 | a living entity
+00000010 03 n 01 animal 0 001 @ 00004258 n 0000 | moves
+00000020 03 n 01 artifact 0 001 @ 00001740 n 0000 | made
+00000030 03 n 02 working_dog 0 dog 1 002 @ 00000010 n 0000 @ 00000020 n 0000 | both a living thing | and a tool
+00000040 03 n 01 husky 0 001 @ 00000030 n 0000 | pulls
+00000050 03 n 01 Balto 0 001 @i 00000040 n 0000 | an instance, so its own root
+"""
+
+
+@pytest.fixture
+def small(tmp_path) -> Path:
+    (tmp_path / "data.noun").write_text(SMALL)
+    return tmp_path
+
+
+def test_the_file_is_read_as_its_manual_says(small):
+    graph = WordNet.read(small)
+    assert graph.parents["n00000030"] == ("n00000010", "n00000020")
+    assert graph.parents["n00000050"] == ()
+    assert graph.label("n00000030") == "working dog (n00000030)"
+    assert len(graph.parents) == 7
+
+
+def all_paths(graph: WordNet, synset: str) -> list[list[str]]:
+    above = graph.parents[synset]
+    return [[synset, *path] for parent in above for path in all_paths(graph, parent)] if above else [[synset]]
+
+
+def test_a_level_is_the_union_over_all_paths(small):
+    """Against the rule spelt out: enumerate every path, take the node at min(k, its end)."""
+    graph = WordNet.read(small)
+    for synset in graph.parents:
+        for k in range(7):
+            assert graph.level(synset, k) == {path[min(k, len(path) - 1)] for path in all_paths(graph, synset)}
+    assert graph.level("n00000040", 2) == {"n00000010", "n00000020"}
+    assert graph.level("n00000050", 5) == {"n00000050"}
+
+
+def test_living_on_any_path_is_living(small):
+    graph = WordNet.read(small)
+    assert [graph.is_living(f"n000000{i}0") for i in (1, 2, 3, 4, 5)] == [True, False, True, True, False]
+    assert graph.is_living("n00004258")
+
+
+def test_the_part_above_some_synsets_survives_a_table(small):
+    part = WordNet.read(small).above(["n00000030"])
+    assert sorted(part.parents) == ["n00000010", "n00000020", "n00000030", "n00001740", "n00004258"]
+    assert WordNet.from_frame(part.frame()) == part
+
+
+@pytest.mark.parametrize("cut", range(90, len(SMALL) - 1, 37))
+def test_a_truncated_file_is_refused(tmp_path, cut):
+    (tmp_path / "data.noun").write_text(SMALL[:cut])
+    with pytest.raises(GranularityError, match=r"data.noun: (line \d+ is not in WordNet's format|n\d+ is missing)"):
+        WordNet.read(tmp_path)
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(GranularityError, match=r"data.noun: cannot be read .* wordnet-base"):
+        WordNet.read(tmp_path)
+    (tmp_path / "data.noun").write_bytes(b"\xff\xd8\xff")
+    with pytest.raises(GranularityError, match="is not WordNet's"):
+        WordNet.read(tmp_path)
+    (tmp_path / "data.noun").write_text("synset,name\n")
+    with pytest.raises(GranularityError, match="line 1 is not in WordNet's format"):
+        WordNet.read(tmp_path)
+
+
+def test_an_unknown_synset_is_named(small):
+    with pytest.raises(GranularityError, match="2 synsets are not nouns of this WordNet, such as 'n00000099'"):
+        WordNet.read(small).above(["n00000099", "n00000010", "dog"])
+
+
+# ---------------------------------------------------------------- the label spaces
+
+
+def space_at(small: Path, images: list[str], level: int):
+    frame = pd.DataFrame({"sample_id": range(len(images)), "synset": pd.Categorical(images)})
+    return synsets.wordnet(Training(frame, "synset", graph=WordNet.read(small)), level)
+
+
+def test_one_label_an_image_where_paths_agree(small):
+    space = space_at(small, ["n00000040", "n00000010", "n00000040"], 1)
+    assert space.offsets is None
+    assert list(space.names) == ["working dog (n00000030)", "living thing (n00004258)"]
+    assert space.values.tolist() == [0, 1, 0]
+
+
+def test_several_labels_where_paths_or_the_images_own_labels_do_not(small):
+    space = space_at(small, ["n00000040", "n00000020|n00000050", "n00000010"], 2)
+    found = [
+        [space.names[label].split(" (")[0] for label in space.values[start:stop]]
+        for start, stop in zip(space.offsets, space.offsets[1:], strict=False)
+    ]
+    assert found == [["animal", "artifact"], ["Balto", "entity"], ["entity"]]
+    assert len(space.names) == len({*space.names}) == 4
+    table = space.table(pd.Series(["a", "b", "c"]))
+    assert table["label"].to_pylist() == [[1, 2], [0, 3], [3]] or [sorted(x) for x in table["label"].to_pylist()] == (
+        table["label"].to_pylist()
+    )
+
+
+@pytest.mark.parametrize("level", range(4))
+def test_labels_of_many_images_are_those_of_each(small, level):
+    rng = np.random.default_rng(0)
+    graph = WordNet.read(small)
+    kinds = ["n00000040", "n00000020|n00000050", "n00000010", "n00000030"]
+    images = rng.choice(kinds, 200).tolist()
+    space = space_at(small, images, level)
+    labels = space.table(pd.Series(range(200)))["label"].to_pylist()
+    for image, mine in zip(images, labels, strict=True):
+        expected = frozenset().union(*(graph.level(synset, level) for synset in image.split("|")))
+        mine = mine if isinstance(mine, list) else [mine]
+        assert {space.names[label].split("(")[1].rstrip(")") for label in mine} == expected
+        assert mine == sorted(mine)
+
+
+# ---------------------------------------------------------------- the published counts (L1, L2)
+
+
+@pytest.fixture(scope="module")
+def imagenet21k() -> tuple[WordNet, list[str]]:
+    folder = Path(importlib.util.find_spec("timm").submodule_search_locations[0])
+    labels = (folder / "data/_info/imagenet21k_goog_synsets.txt").read_text().split()
+    return WordNet.read(DICT).above(labels), labels
+
+
+@needs_wordnet
+@pytest.mark.parametrize(
+    ("level", "classes", "with_several"),
+    [
+        *[(0, 21843, 0), (1, 5995, 453), (2, 2281, 1560), (4, 519, 3999), (6, 160, 5324), (9, 38, 3361)],  # L1
+        *[(3, 1038, 2676), (5, 285, 4914), (7, 92, 5226), (8, 58, 4584)],  # L2
+    ],
+)
+def test_imagenet21ks_level_counts_are_the_published_ones(imagenet21k, level, classes, with_several):
+    graph, labels = imagenet21k
+    above = [graph.level(label, level) for label in labels]
+    assert len(frozenset().union(*above)) == classes
+    assert sum(len(one) > 1 for one in above) == with_several
+
+
+@needs_wordnet
+def test_imagenet21ks_self_roots_and_living_things(imagenet21k):
+    graph, labels = imagenet21k
+    roots = {graph.label(label) for label in labels if not graph.parents[label]}
+    assert roots == {"sun (n09450163)", "Genet (n10994097)", "Munro (n11196627)", "Stoker (n11318824)"}  # L2
+    assert sum(graph.is_living(label) for label in labels) == 10_899
+
+
+@needs_wordnet
+def test_the_command_prints_the_levels_and_their_verdicts():
+    result = CliRunner().invoke(app, ["wordnet", "--dict", str(DICT)])
+    assert result.exit_code == 0, result.output
+    assert "21843" in result.output
+    assert "5995" in result.output
+    assert result.output.count("as published") == 6
+    assert result.output.count("as derived") == 4
