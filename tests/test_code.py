@@ -45,7 +45,7 @@ def test_an_edit_to_what_stages_share_changes_those_that_import_it(edited):
 
 
 def test_an_edit_to_the_ground_floor_changes_everything(edited):
-    assert edited("artifacts.py", "SCHEMA_VERSION = 1", "SCHEMA_VERSION = 2") == set(plan.MODULES)
+    assert edited("artifacts.py", '"samples": 2', '"samples": 3') == set(plan.MODULES)
 
 
 def test_comments_and_docstrings_do_not_count(edited):

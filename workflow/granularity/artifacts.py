@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import torch
 
 MANIFEST = "manifest.json"
-SCHEMA_VERSION = 1
+SCHEMA_VERSIONS = {"samples": 2, "clusters": 2, "label_space": 2}  # every other kind: 1
 
 
 # ---------------------------------------------------------------- reading
@@ -81,9 +81,11 @@ class Artifact:
             raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
         if seal != _seal(manifest):
             raise GranularityError(f"{file}: corrupt (its seal does not match what it says); make the artifact again")
-        if manifest["schema_version"] != SCHEMA_VERSION:
+        current = _schema_version(manifest["kind"])
+        if manifest["schema_version"] != current:
             raise GranularityError(
-                f"{file}: schema_version {manifest['schema_version']}, but this version reads {SCHEMA_VERSION}"
+                f"{file}: schema_version {manifest['schema_version']}, but this version reads {current}; delete "
+                "the folder, and snakemake makes it again"
             )
         return cls(folder, manifest)
 
@@ -166,6 +168,10 @@ class Artifact:
         return json.loads((self.path / name).read_text(encoding="utf-8"))
 
 
+def _schema_version(kind: str) -> int:
+    return SCHEMA_VERSIONS.get(kind, 1)
+
+
 def hash_file(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -174,7 +180,7 @@ def hash_file(path: Path) -> str:
 def _content_digest(kind: str, files: dict[str, dict]) -> str:
     content = {
         "kind": kind,
-        "schema": SCHEMA_VERSION,
+        "schema": _schema_version(kind),
         "files": {name: files[name]["sha256"] for name in files},
     }
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
@@ -285,7 +291,7 @@ def create(
         files = _describe_files(writer)
         manifest = {
             "kind": kind,
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": _schema_version(kind),
             "digest": _content_digest(kind, files),
             "files": files,
             "inputs": {

@@ -13,6 +13,7 @@ from granularity.artifacts import Artifact
 from granularity.config import Config
 from granularity.errors import GranularityError
 from granularity.hierarchy import acceptance
+from granularity.hierarchy.stage import FAMILIES
 
 HEADINGS = {
     "space": "label space",
@@ -64,10 +65,9 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
         target = next((one for one in rows if one["space"] == "target"), None)
         for one in rows:
             one["cost"] = one["flops"] / target["flops"] if target else None
-        order = {family: i for i, family in enumerate(dict.fromkeys(["manual", *(one["family"] for one in rows)]))}
-        rows.sort(key=lambda one: (one["space"] != "target", order[one["family"]], one["granularity"]))
+        rows.sort(key=lambda one: (one["space"] != "target", list(FAMILIES).index(one["family"]), one["granularity"]))
         sweeps = {
-            ", ".join(space.params["clusterings"]): space.table("threshold_sweep.parquet")
+            ", ".join(space.params["clusterings"]): _steps(space)
             for space in spaces
             if space.params["family"] == "rebalanced"
         }
@@ -78,10 +78,7 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
                 "target": samples.params["target"],
                 "finest": samples.params["ranks"][-1],
                 "spaces": rows,
-                "sweeps": {
-                    name: table.astype(object).where(table.notna(), None).to_dict("records")
-                    for name, table in sweeps.items()
-                },
+                "sweeps": sweeps,
                 "checks": [asdict(check) for check in acceptance.checks(samples, spaces)],
             }
         )
@@ -115,6 +112,14 @@ def row(space: Artifact, samples: Artifact, backbone: float, width: int) -> dict
     }
 
 
+def _steps(rebalanced: Artifact) -> list[dict[str, int | None]]:
+    table = rebalanced.table("threshold_sweep.parquet")
+    return [
+        {key: None if pd.isna(value) else int(value) for key, value in step.items()}
+        for step in table.to_dict("records")
+    ]
+
+
 def describe(found: list[dict[str, Any]]) -> str:
     """The comparison as text."""
     parts = []
@@ -134,12 +139,8 @@ def describe(found: list[dict[str, Any]]) -> str:
             f"finest rank {condition['finest']}\n\n{table.rename(columns=HEADINGS).to_string(index=False)}"
         )
         for name, sweep in condition["sweeps"].items():
-            steps = ", ".join(
-                f"{step['threshold_from']}-{'' if step['threshold_to'] is None else step['threshold_to']}: "
-                f"{step['granularity']}"
-                for step in sweep
-            )
-            parts.append(f"Rebalanced from {name}, threshold: G\n  {steps}")
+            steps = ", ".join(f"from {step['threshold_from']}: G = {step['granularity']}" for step in sweep)
+            parts.append(f"Rebalanced from {name}, by threshold\n  {steps}")
         if condition["checks"]:
             lines = [
                 "  {id} {verdict:5s} {what}: {found} (expected {expected})".format(**check)
