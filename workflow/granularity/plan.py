@@ -54,6 +54,7 @@ FIGURES = {
     "granularity_curve": "granularity_curve",
     "differences": "differences",
     "probe": "probe_figure",
+    "agreement": "agreement",
     "class_sizes": "class_sizes",
     "montage": "montage",
 }

@@ -23,6 +23,13 @@ STYLES = {
     "kmeans_superclass": ("#14935a", "^"),
     "rebalanced": ("#0e9db0", "P"),
     "kmeans": ("#9a5fd0", "v"),
+    "wordnet": ("#3f51b5", "o"),
+    "kmeans_class": ("#5c9a1e", "<"),
+    "topdown": ("#c2479b", "1"),
+    "bottomup": ("#c2479b", "2"),
+    "coarse_mod": ("#8d6e63", "p"),
+    "random_coarse": ("#8d6e63", "d"),
+    "random_fine": ("#8d6e63", "x"),
     "one_pass": ("#808791", "X"),
     "embedding": ("#808791", "h"),
 }

@@ -72,6 +72,40 @@ def granularity_curve(results: pd.DataFrame) -> str:
     return svg(figure, "granularity_curve", description)
 
 
+@mpl.rc_context(RC)
+def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
+    """Normalised mutual information with human ranks against the number of classes, one line a family.
+
+    Args:
+        properties: :func:`granularity.report.tables.properties`.
+        ranks: the ranks to show, a column of panels each.
+    """
+    conditions = list(properties["condition"].unique())
+    figure, axes = panels(len(conditions), len(ranks), 1.0 + 2.1 * len(conditions), sharey=True)
+    legend = {}
+    for row, name in zip(axes, conditions, strict=True):
+        table = properties[properties["condition"] == name]
+        table = table.assign(x=_apart(table["granularity"]))
+        for axis, rank in zip(row, ranks, strict=True):
+            for series, points in table.groupby("series", sort=False):
+                colour, marker = STYLES[series]
+                size = 10 if marker == "*" else 5
+                (drawn,) = axis.plot(points["x"], points[f"nmi_{rank}"], color=colour, marker=marker, markersize=size)
+                legend[SERIES[series]] = drawn
+            axis.set_title(f"{shorten(rank)}, {table['label'].iloc[0]}")
+            axis.set_xscale("log")
+            axis.set_ylim(-0.03, 1.03)
+            axis.margins(x=0.04)
+            _log_counts(axis)
+            axis.grid(axis="y")
+        row[0].set_ylabel("NMI with the rank")
+    for axis in axes[-1]:
+        axis.set_xlabel("Granularity G")
+    figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=2)
+    description = "Agreement of the label spaces with the human ranks, against the number of classes"
+    return svg(figure, "agreement", description)
+
+
 def _apart(granularity: pd.Series) -> pd.Series:
     """Equal granularities a little apart on a log axis, so that the bars of two families can both be seen."""
     same = granularity.groupby(granularity)

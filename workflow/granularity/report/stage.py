@@ -43,6 +43,7 @@ def run(config: Config, output: Path, page: Path, worlds: Sequence[Path] = ()) -
         "granularity_curve": figures.granularity_curve(built["results"]),
         "differences": figures.differences(built["results"]),
         "probe": figures.probe(built["probe"], conditions[0].shown_ranks),
+        "agreement": figures.agreement(built["properties"], conditions[0].shown_ranks),
         "class_sizes": figures.class_sizes(conditions),
     }
     drawn["montage"], montage_of = draw_montage(conditions, config.report.montage_clusters)

@@ -23,12 +23,19 @@ LEVEL = 0.95
 # A series of the granularity curve, in words. A family is a series, but one label an image is a series of its own.
 SERIES = {
     "manual": "human labels",
+    "wordnet": "WordNet levels",
     "random": "random IDs",
     "random_superclass": "random IDs per superclass",
     "instance": "one label per image",
     "kmeans_superclass": "k-means per superclass",
+    "kmeans_class": "k-means per class",
     "rebalanced": "rebalanced k-means",
     "kmeans": "k-means, whole set",
+    "topdown": "k-means tree, split from above",
+    "bottomup": "k-means tree, merged from below",
+    "coarse_mod": "class number modulo C",
+    "random_coarse": "random groups of classes",
+    "random_fine": "random halves of classes",
     "one_pass": "target labels, one pass",
 }
 VERDICTS = {
