@@ -55,13 +55,24 @@ def samples(
     train_size: Annotated[str, typer.Option(help="Training images, or 'all'.")] = "all",
     seed: Seed = 0,
     threads: Threads = 1,
+    check_images: Annotated[
+        bool,
+        typer.Option(
+            "--check-images",
+            help="Decode every image and name what is odd or broken; a broken one is an "
+            "error unless the parameter check_images is 'skip'.",
+        ),
+    ] = False,
 ) -> None:
     """Make the sample table: which images there are, their split and their human labels."""
     from granularity.samples import stage
 
     size = int(train_size) if train_size.isdigit() else train_size
     condition = _parse(cfg.Condition, json.dumps({"train_size": size}), "--train-size")
-    stage.run(_parse(cfg.Samples, params), condition, seed, output, threads)
+    options = _parse(cfg.Samples, params)
+    if check_images and options.check_images == "no":
+        options = options.model_copy(update={"check_images": "fail"})
+    stage.run(options, condition, seed, output, threads, check_images)
 
 
 @app.command(rich_help_panel=STAGE)

@@ -15,14 +15,14 @@ from granularity import artifacts
 from granularity.artifacts import Writer
 from granularity.config import Condition, Samples
 from granularity.progress import track
-from granularity.samples import ranks, source, split
+from granularity.samples import checks, ranks, source, split
 from granularity.samples.images import Reader
 
 CHUNK = 16384
 CONTAINED = "images.parquet"
 
 
-def run(params: Samples, condition: Condition, seed: int, output: Path, threads: int = 1) -> None:
+def run(params: Samples, condition: Condition, seed: int, output: Path, threads: int = 1, show: bool = False) -> None:
     """Write the sample table of one condition.
 
     `samples.parquet`: `sample_id` (stable), `split` (train, val, and the publisher's names of extra splits), `file`
@@ -30,10 +30,16 @@ def run(params: Samples, condition: Condition, seed: int, output: Path, threads:
     `offset` (in an archive, else null), `bytes`, `sha256` (null with `checksums: size`), `distribution` (ID, OOD;
     domain-shift sets only), and one categorical column a rank, coarse to fine.
     `taxonomy.parquet`: see :func:`granularity.samples.ranks.taxonomy`. `wordnet.parquet`, with `samples.wordnet`: the
-    part of WordNet above the synsets.
+    part of WordNet above the synsets. `findings.parquet`, with `samples.check_images`: see
+    :mod:`granularity.samples.checks`; images with errors are not in the sample table, and the splits are smaller
+    by them.
+
+    Args:
+        show: put every finding about an image into the log, errors and notes.
 
     Raises:
-        GranularityError: unreadable or too few images, or a rank that the source does not have.
+        GranularityError: unreadable or too few images, or a rank that the source does not have; with
+            `check_images: fail`, an image that cannot be used.
     """
     found = source.find(params, threads)
     frame, graph = ranks.add(found, params)
@@ -50,7 +56,16 @@ def run(params: Samples, condition: Condition, seed: int, output: Path, threads:
         if found.images is not None:
             frame = _store(found, frame, out)
         frame = frame.reset_index(drop=True)
-        _measure(frame, Reader(root if found.images is None else out.folder), params.checksums, threads)
+        reader = Reader(root if found.images is None else out.folder)
+        _complete(frame)
+        if params.check_images == "no":
+            _measure(frame, reader, params.checksums, threads)
+        else:
+            whole = frame["split"].value_counts(sort=False)
+            frame, findings = checks.run(frame, params, reader, threads, show)
+            out.table("findings.parquet", findings)
+            out.summary["findings"] = checks.counted(findings)
+            out.summary["left_out"] = (whole - frame["split"].value_counts(sort=False)).to_dict()
         columns = ["sample_id", "split", "file", "row", "offset", "bytes", "sha256"]
         columns += ["distribution"] if "distribution" in frame else []
         out.table("samples.parquet", frame[[*columns, *params.ranks]])
@@ -86,10 +101,14 @@ def _store(found: source.Source, frame: pd.DataFrame, out: Writer) -> pd.DataFra
     return frame.assign(file=CONTAINED, row=np.arange(len(frame)))
 
 
-def _measure(frame: pd.DataFrame, reader: Reader, checksums: str, threads: int) -> None:
-    """Fill in `bytes` and `sha256`, and the columns of places that this source does not need."""
+def _complete(frame: pd.DataFrame) -> None:
+    """Add the columns of places that this source does not need."""
     for column in ("row", "offset", "bytes"):
         frame[column] = frame[column].astype("Int64") if column in frame else pd.array([pd.NA] * len(frame), "Int64")
+
+
+def _measure(frame: pd.DataFrame, reader: Reader, checksums: str, threads: int) -> None:
+    """Fill in `bytes` and `sha256`."""
     if checksums == "size":
         if frame["bytes"].isna().any():
             frame["bytes"] = _sizes(frame, reader, threads)
