@@ -30,12 +30,14 @@ def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
     except ValidationError as error:
         raise GranularityError("\n".join(_explain(item, files) for item in error.errors())) from None
     samples, encoder = config.samples, config.encoder
-    if samples.root is not None and not samples.root.is_dir():
-        where = _file_with(["samples", "root"], files)
-        raise GranularityError(f"{where}samples.root: there is no folder '{samples.root}'")
-    if encoder.model.endswith(".json") and not Path(encoder.model).is_file():
-        where = _file_with(["encoder", "model"], files)
-        raise GranularityError(f"{where}encoder.model: there is no file '{encoder.model}'")
+    wanted = [(["samples", key], getattr(samples, key), Path.is_dir, "folder") for key in ("root", "wordnet")]
+    wanted += [(["samples", "shifted", name], folder, Path.is_dir, "folder") for name, folder in samples.shifted.items()]
+    wanted.append((["samples", "taxonomy"], samples.taxonomy, Path.is_file, "file"))
+    if encoder.model.endswith(".json"):
+        wanted.append((["encoder", "model"], Path(encoder.model), Path.is_file, "file"))
+    for place, path, is_there, what in wanted:
+        if path is not None and not is_there(path):
+            raise GranularityError(f"{_file_with(place, files)}{'.'.join(place)}: there is no {what} '{path}'")
     folder = encoder.model.removeprefix("local-dir:")
     if folder != encoder.model and not Path(folder).is_dir():
         where = _file_with(["encoder", "model"], files)
