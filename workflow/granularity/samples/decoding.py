@@ -43,6 +43,8 @@ def open_image(data: bytes) -> Image.Image:
 
     if not data:
         raise ImageError("empty", "there are no bytes in it")
+    if data[:4] == b"RIFF" and len(data) < 8 + int.from_bytes(data[4:8], "little"):  # of WebP, Pillow does not say it
+        raise ImageError("truncated", "its own length is more than its bytes")
     ImageFile.LOAD_TRUNCATED_IMAGES = False  # another library may have turned it on
     with image_errors():
         image = Image.open(io.BytesIO(data), formats=FORMATS)

@@ -41,6 +41,9 @@ def look(reader: Reader, file: str, row: int | None, offset: int | None, size: i
         image = open_image(data)
         found = list(_notes(image))  # before it is decoded: Pillow keeps some of this only until then
         upright(image, "RGB")
+        if image.format == "PNG":  # the one format with checksums, which Pillow does not look at to decode
+            with image_errors():
+                open_image(data).verify()
         if _has_frames(image):
             found.append(("animated", "the first of its frames is used"))
     except FileNotFoundError as error:
