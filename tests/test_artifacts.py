@@ -194,7 +194,7 @@ def test_a_killed_writer_publishes_nothing_and_its_work_is_continued(tmp_path):
     killed.wait()
     assert not target.exists()
     leftovers = {path.name.split("-")[0] for path in tmp_path.iterdir()}
-    assert leftovers == {".thing.new", ".thing.work"}
+    assert leftovers == {".thing.new", ".thing.work", ".thing.claim"}
     again = write(target, "same", "finish")
     assert again.communicate()[0] == "continued\n"
     assert [path.name for path in tmp_path.iterdir()] == ["thing"]

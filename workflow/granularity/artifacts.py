@@ -14,8 +14,8 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
 import resource
+import secrets
 import shutil
 import sys
 import time
@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from granularity import interrupt
+from granularity.claim import Claim
 from granularity.code import code_digest
 from granularity.errors import GranularityError
 from granularity.provenance import hardware, package_versions
@@ -279,20 +281,24 @@ def create(
         canonical_json([kind, params, code, {role: source.digest for role, source in inputs.items()}]).encode()
     ).hexdigest()[:16]
     work = output.parent / f".{output.name}.work-{key}"
-    folder = output.parent / f".{output.name}.new-{platform.node()}-{os.getpid()}"
+    before, claim, folder = _seal_of(output), None, None
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
+        claim = Claim(output, key)
+        folder = output.parent / f".{output.name}.new-{claim.token}"
         _remove_leftovers(output, keep=work if resumable else None)
         folder.mkdir()
         if resumable:
             work.mkdir(exist_ok=True)
         writer = Writer(folder, work)
-        yield writer
+        with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
+            yield writer
         files = _describe_files(writer)
         manifest = {
             "kind": kind,
             "schema_version": _schema_version(kind),
             "digest": _content_digest(kind, files),
+            "key": key,
             "files": files,
             "inputs": {
                 role: {
@@ -316,9 +322,13 @@ def create(
             },
         }
         writer.json(MANIFEST, {**manifest, "seal": _seal(manifest)})
+        claim.check()
+        _refuse_another_result(output, before, key, manifest["digest"])
         _publish(folder, output)
         shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
+        if claim is not None:
+            claim.check()  # its new owner has cleaned up: that is why a file is gone
         where = Path(error.filename or output)
         if not where.absolute().is_relative_to(output.parent.absolute()):  # something the stage reads
             raise GranularityError(f"{where}: cannot be read ({error.strerror or error})") from error
@@ -327,7 +337,30 @@ def create(
             "Free space or fix the permission, and run again"
         ) from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if claim is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            claim.release()
+
+
+def _seal_of(output: Path) -> str | None:
+    """What tells one published artifact from the next at the same place."""
+    try:
+        return json.loads((output / MANIFEST).read_text(encoding="utf-8"))["seal"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _refuse_another_result(output: Path, before: str | None, key: str, digest: str) -> None:
+    """Never replace what another writer published meanwhile from the same inputs, if it is something else."""
+    if _seal_of(output) in (None, before):
+        return
+    other = Artifact.peek(output)
+    if other.manifest.get("key") == key and other.digest != digest:
+        raise GranularityError(
+            f"{output}: another process published a different result of the same inputs, parameters and code meanwhile "
+            f"({other.digest[:12]}, this one {digest[:12]}); it stays as it is, and this one is not published. Delete "
+            "the folder and run again"
+        )
 
 
 def _describe_files(writer: Writer) -> dict[str, dict]:
@@ -354,20 +387,16 @@ def _publish(folder: Path, output: Path) -> None:
 
 
 def _remove_leftovers(output: Path, keep: Path | None) -> None:
-    """Delete what a killed writer of this artifact left behind, unless that writer may still be alive."""
-    for path in output.parent.glob(f".{output.name}.*"):
-        if path.name.startswith(f".{output.name}.work-"):
+    """Delete what earlier writers of this artifact left: dead, or about to stop because they have lost their claim."""
+    for pattern in (f".{output.name}.work-*", f".{output.name}.new-*"):
+        for path in output.parent.glob(pattern):
             if path != keep:
-                shutil.rmtree(path, ignore_errors=True)
-        elif path.name.startswith(f".{output.name}.new-{platform.node()}-"):
-            pid = path.name.removesuffix("-old").rsplit("-", 1)[1]
-            if not Path(f"/proc/{pid}").exists() or pid == str(os.getpid()):
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write one file so that a reader, or a process killed at any moment, never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # two nodes may have the same process id
     try:
         with temporary.open("wb") as stream:
             stream.write(data)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from granularity import interrupt
 from granularity.artifacts import Writer, write_atomically
 from granularity.progress import track
 
@@ -28,6 +29,7 @@ def write_rows(
             stream = io.BytesIO()
             np.save(stream, compute(start, min(start + chunk, total)), allow_pickle=False)
             write_atomically(file, stream.getvalue())
+            interrupt.stop_if_requested()
     array = None
     for file in sorted(out.work.glob(f"{name}.*-*")):
         rows = np.load(file, allow_pickle=False)

@@ -17,7 +17,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from granularity import config as cfg
-from granularity import config_files
+from granularity import config_files, interrupt
 from granularity.errors import GranularityError
 from granularity.runs import Run
 
@@ -428,8 +428,12 @@ def _device(name: str) -> Any:
 
 def main() -> None:
     """Run the command; what a user can mend is one line and status 1."""
+    interrupt.install()
     try:
         app()
+    except interrupt.Stopped as stopped:
+        print(f"stopped: {stopped.reason}; finished work is kept, and the next run goes on from there", file=sys.stderr)
+        raise
     except GranularityError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from granularity import interrupt
 from granularity.artifacts import write_atomically
+from granularity.progress import say
 
 # At most about this much work is lost to a kill; results do not depend on it.
 CHECKPOINT_SECONDS = float(os.environ.get("GRANULARITY_CHECKPOINT_SECONDS", "60"))
@@ -25,20 +28,39 @@ class Clock:
         self._saved = time.monotonic()
 
     def due(self) -> bool:
-        if time.monotonic() - self._saved < CHECKPOINT_SECONDS:
+        if time.monotonic() - self._saved < CHECKPOINT_SECONDS and not interrupt.requested():
             return False
         self._saved = time.monotonic()
         return True
 
 
 def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
+    """Save a checkpoint; if the process was asked to stop, it ends here."""
     arrays = {key: np.asarray(value, order="C") for key, value in arrays.items()}
-    write_atomically(path, save(arrays, {"notes": json.dumps(notes)}))
+    text = json.dumps(notes)
+    write_atomically(path, save(arrays, {"notes": text, "sha256": _digest(arrays, text)}))
+    interrupt.stop_if_requested()
 
 
 def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """What :func:`write_state` wrote, or None where there is nothing."""
+    """What :func:`write_state` wrote, or None where there is nothing, or nothing sound: then the work is done again."""
     if not path.exists():
         return None
-    with safe_open(path, "numpy") as file:
-        return {key: file.get_tensor(key) for key in file.keys()}, json.loads(file.metadata()["notes"])  # noqa: SIM118
+    try:
+        with safe_open(path, "numpy") as file:
+            arrays, about = {key: file.get_tensor(key) for key in file.keys()}, file.metadata()  # noqa: SIM118
+        if about["sha256"] == _digest(arrays, about["notes"]):
+            return arrays, json.loads(about["notes"])
+    except (SafetensorError, KeyError, TypeError, ValueError):
+        pass
+    say(f"{path}: a corrupt checkpoint; this part is done again")
+    path.unlink(missing_ok=True)
+    return None
+
+
+def _digest(arrays: dict[str, np.ndarray], notes: str) -> str:
+    digest = hashlib.sha256(notes.encode())
+    for key in sorted(arrays):
+        digest.update(f"{key} {arrays[key].dtype} {arrays[key].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[key]).data)
+    return digest.hexdigest()

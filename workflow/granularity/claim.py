@@ -1,0 +1,103 @@
+"""Who may publish an artifact: the writer that claimed it last.
+
+After a driver is killed its jobs go on, and the rerun starts the same jobs beside them. Each writer therefore works
+under a name of its own and first writes its claim beside the output; the latest claim is the one that counts. A writer
+that has lost its claim stops at its next checkpoint and publishes nothing, whatever the scheduler believes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from granularity import interrupt
+from granularity.errors import GranularityError
+
+HEARTBEAT_SECONDS = 10.0
+
+
+class Claim:
+    """A claim on an output folder: `.NAME.claim` beside it, touched while its writer lives."""
+
+    def __init__(self, output: Path, key: str):
+        self.output = output
+        self.token = secrets.token_hex(8)
+        self.file = claim_file(output)
+        about = {
+            "token": self.token,
+            "key": key,
+            "host": os.environ.get("SLURMD_NODENAME", platform.node()),
+            "pid": os.getpid(),
+            "job": os.environ.get("SLURM_JOB_ID"),
+            "started": time.time(),
+        }
+        temporary = self.file.with_name(f"{self.file.name}-{self.token}")
+        try:
+            temporary.write_text(json.dumps(about), encoding="utf-8")
+            temporary.replace(self.file)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def held(self) -> bool:
+        """Whether nobody has claimed the output since."""
+        found = read_claim(self.output)
+        return found is not None and found["token"] == self.token
+
+    def check(self) -> None:
+        """Raise a GranularityError if the claim is lost."""
+        if not self.held():
+            raise GranularityError(self.lost())
+
+    def lost(self) -> str:
+        """Who has the claim now, for people."""
+        found = read_claim(self.output) or {}
+        who = f"process {found['pid']} on {found['host']}" if found else "another process"
+        return f"{self.output}: {who} has taken over this artifact; this one stops and publishes nothing"
+
+    @contextlib.contextmanager
+    def heartbeat(self) -> Iterator[None]:
+        """Touch the claim while the work goes on, and ask this process to stop once it is lost."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(HEARTBEAT_SECONDS):
+                if not self.held():
+                    interrupt.request(self.lost())
+                    return
+                with contextlib.suppress(OSError):
+                    os.utime(self.file)
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def release(self) -> None:
+        """Take the claim away, if it is still ours."""
+        with contextlib.suppress(OSError):
+            if self.held():
+                self.file.unlink(missing_ok=True)
+
+
+def claim_file(output: Path) -> Path:
+    return output.parent / f".{output.name}.claim"
+
+
+def read_claim(output: Path) -> dict[str, Any] | None:
+    """The claim on an output, with `beat`, when it was last touched (seconds since the epoch); None without one."""
+    file = claim_file(output)
+    try:
+        return {**json.loads(file.read_text(encoding="utf-8")), "beat": file.stat().st_mtime}
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,72 @@
+"""Stopping in good order when a scheduler says so.
+
+Slurm sends SIGTERM some seconds before it kills a job that is over its limit (and SIGUSR1 earlier, where asked to).
+Within resumable work the signal is noted, the next checkpoint is due at once, and the process ends as soon as it is
+written. Elsewhere the process ends at once: nothing would be kept anyway.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+_reason: str | None = None
+_status = 1
+_resumable = 0
+
+
+class Stopped(SystemExit):
+    """The process was asked to stop; the exit status is 128 and the signal, as a shell has it."""
+
+    def __init__(self, reason: str, status: int):
+        super().__init__(status)
+        self.reason = reason
+
+
+def install() -> None:
+    """Handle the signals of a scheduler from here on."""
+    for number in SIGNALS:
+        signal.signal(number, _on_signal)
+
+
+def _on_signal(number: int, frame: object) -> None:
+    request(signal.Signals(number).name, 128 + number)
+    if not _resumable:
+        stop_if_requested()
+
+
+def request(reason: str, status: int = 1) -> None:
+    """Ask this process to stop at the next checkpoint."""
+    global _reason, _status
+    _reason, _status = reason, status
+
+
+def requested() -> bool:
+    """Whether a checkpoint is due because the process is to stop."""
+    return _reason is not None
+
+
+def stop_if_requested() -> None:
+    """End the process if it was asked to; called where everything done so far is saved.
+
+    Raises:
+        Stopped: it was.
+    """
+    global _reason
+    if _reason is not None:
+        reason, _reason = _reason, None
+        raise Stopped(reason, _status)
+
+
+@contextlib.contextmanager
+def resumable() -> Iterator[None]:
+    """Work that stops only where :func:`stop_if_requested` is called."""
+    global _resumable
+    _resumable += 1
+    try:
+        yield
+    finally:
+        _resumable -= 1
