@@ -1,0 +1,51 @@
+"""The taxonomies in config/taxonomies: each names every class of its data set, and joins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from granularity.samples import digits, ranks
+
+FOLDER = Path(__file__).parents[2] / "config" / "taxonomies"
+LABELS = [str(i) for i in range(10)]
+CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+TABLES = {  # file -> the rank that it joins on and its classes, and the sizes of the ranks that it adds
+    "cifar10.csv": ("class", CIFAR10, {"group": 6, "kind": 2}),
+    "fashion_mnist.csv": ("label", LABELS, {"name": 10, "group": 5}),
+    "mnist.csv": ("label", LABELS, {"loops": 3}),
+}
+
+
+def test_every_file_is_tested():
+    assert sorted(file.name for file in FOLDER.iterdir()) == sorted(TABLES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_taxonomy_names_every_class_in_order_and_joins(name):
+    rank, classes, sizes = TABLES[name]
+    table = ranks.read_taxonomy(FOLDER / name)
+    assert table.columns.tolist() == [rank, *sizes]
+    assert table[rank].tolist() == classes
+    frame = pd.DataFrame({"sample_id": classes, rank: pd.Categorical(classes, classes)})
+    joined = ranks.join(frame, table, FOLDER / name)
+    assert joined[rank].tolist() == classes
+    assert {added: joined[added].nunique() for added in sizes} == sizes
+    assert not joined.isna().any(axis=None)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_taxonomy_says_who_made_it(name):
+    assert "made by hand" in (FOLDER / name).read_text().splitlines()[0].lower()
+
+
+def test_loops_are_those_of_the_digits():
+    loops = ranks.read_taxonomy(FOLDER / "mnist.csv")["loops"].tolist()
+    assert loops == [digits.LOOPS[count] for count in digits.LOOPS_OF_DIGIT]
+
+
+def test_the_tree_of_cifar10_is_one():
+    table = ranks.read_taxonomy(FOLDER / "cifar10.csv")
+    assert (table.groupby("group")["kind"].nunique() == 1).all()
