@@ -23,10 +23,11 @@ from granularity import cli
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import checks, stage
+from granularity.samples import checks, folder, stage
 from granularity.samples.decoding import ImageError, decode
 from granularity.samples.images import Images, Reader
 from granularity.samples.look import LARGEST, look
+from granularity.samples.source import Source
 
 DATA = os.environ.get("GRANULARITY_DATA")
 ROTATED = Image.Exif()
@@ -121,13 +122,13 @@ BROKEN = {
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory) -> Path:
     """All of them at once, and a good image in each split."""
-    folder = tmp_path_factory.mktemp("broken") / "root"
+    root = tmp_path_factory.mktemp("broken") / "root"
     for name, data in [("train/cat/good.png", encoded(noise(1))), ("val/cat/good.png", encoded(noise(2)))]:
-        (folder / name).parent.mkdir(parents=True)
-        (folder / name).write_bytes(data)
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_bytes(data)
     for name, (data, _) in BROKEN.items():
-        (folder / "train/cat" / name).write_bytes(data)
-    return folder
+        (root / "train/cat" / name).write_bytes(data)
+    return root
 
 
 def test_every_error_has_its_name(broken):
@@ -526,6 +527,23 @@ def test_a_name_cannot_add_a_line_to_the_log(root, capsys):
     assert "\n" not in str(error.value)
     artifact = check(root)
     assert findings(artifact) == {f"train/cat/{name}": [("empty", "error"), ("not_ascii", "note")]}
+
+
+@pytest.mark.parametrize("dtype", [object, "category", None])
+@pytest.mark.parametrize("column", ["sample_id", "file", "kind"])
+def test_a_name_that_no_file_can_hold_is_refused(root, monkeypatch, column, dtype):
+    """Whatever the adapter, and whatever it makes its columns of."""
+
+    def read(params, threads):
+        columns = {name: ["train/cat/good.png", "val/cat/good.png"] for name in ("sample_id", "file", "kind")}
+        columns[column][1] = "a\ud800\n.png"
+        return Source(pd.DataFrame({name: pd.Series(values, dtype=dtype) for name, values in columns.items()}))
+
+    monkeypatch.setattr(folder, "read", read)
+    for policy in ("no", "fail"):
+        with pytest.raises(GranularityError, match=r"root: the name 'a\\ud800\\n\.png' is not UTF-8; rename it"):
+            check(root, policy)
+    assert not (root.parent / "samples").exists()
 
 
 def test_the_digits_have_nothing_wrong(tmp_path):

@@ -14,6 +14,7 @@ import pandas as pd
 from granularity import artifacts
 from granularity.artifacts import Writer
 from granularity.config import Condition, Samples
+from granularity.errors import GranularityError
 from granularity.progress import track
 from granularity.samples import checks, ranks, source, split
 from granularity.samples.images import Reader
@@ -41,8 +42,13 @@ def run(params: Samples, condition: Condition, seed: int, output: Path, threads:
         GranularityError: unreadable or too few images, or a rank that the source does not have; with
             `check_images: fail`, an image that cannot be used.
     """
-    found = source.find(params, threads)
-    frame, graph = ranks.add(found, params)
+    try:
+        found = source.find(params, threads)
+        frame, graph = ranks.add(found, params)
+        names = [column for column in ("sample_id", "file") if column in frame and frame[column].dtype == object]
+        frame = frame.astype(dict.fromkeys(names, "str"))
+    except UnicodeEncodeError as error:  # lone surrogates: Python's stand-ins for other bytes, and JSON's escapes
+        raise GranularityError(f"{params.root}: the name {error.object[:200]!r} is not UTF-8; rename it") from None
     frame, held_out = split.assign(frame, params, condition, seed)
     root = found.root or params.root
     resolved = {
