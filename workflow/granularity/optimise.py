@@ -37,11 +37,30 @@ class Batches:
         return torch.from_numpy(self._order[place * self.batch_size : (place + 1) * self.batch_size])
 
 
-def warmup_cosine(step: int, steps: int, warmup: float) -> float:
-    """Share of the peak learning rate at a step: linear over `warmup` steps, then half a cosine down to zero."""
+def share_of_peak(
+    step: int,
+    steps: int,
+    warmup: float,
+    hold: float = 0.0,
+    shape: str = "cosine",
+    final: float = 0.0,
+    every: float = 1.0,
+    factor: float = 1.0,
+) -> float:
+    """Share of the peak learning rate at a step: linear over `warmup` steps, the peak for `hold` steps, then down.
+
+    Args:
+        shape: `cosine` (half a period) or `linear`, from the peak to the share `final` at step `steps`; or `step`:
+            times `factor` every `every` steps, not below `final`.
+    """
     if step < warmup:
         return (step + 1) / (warmup + 1)
-    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1.0, steps - warmup)))
+    done = max(0.0, step - warmup - hold)
+    if shape == "step":
+        return max(final, factor ** (done // every))
+    whole = max(1.0, steps - warmup - hold)
+    left = 1 - done / whole if shape == "linear" else 0.5 * (1 + math.cos(math.pi * done / whole))
+    return final + (1 - final) * left
 
 
 def minimise(
@@ -54,15 +73,19 @@ def minimise(
     seed: int,
     checkpoint: Path | None = None,
     after_epoch: Callable[[], dict[str, float]] | None = None,
+    schedule: Callable[[int, int, float], float] = share_of_peak,
+    clip_norm: float | None = None,
 ) -> list[dict[str, Any]]:
     """Run an optimisation to its end, from its last checkpoint where there is one.
 
     Args:
-        model: the parameters that are saved.
+        model: what is trained and saved.
         optimizer: its groups' `lr` is the peak.
         loss_at: the loss on the batch of a step.
         seed: what dropout draws from, at every step anew, so that a resumed run draws the same.
         after_epoch: more columns for the history.
+        schedule: share of the peak learning rate at a step, of so many, after so many of warm-up.
+        clip_norm: the norm of the whole gradient at most.
 
     Returns:
         One row an epoch: `epoch` (from 1), `lr` (at its last step), `train_loss` (mean over its steps).
@@ -77,13 +100,15 @@ def minimise(
     clock = Clock()
     model.train()
     for step in range(first, steps):
-        share = warmup_cosine(step, steps, warmup_epochs * steps_per_epoch)
+        share = schedule(step, steps, warmup_epochs * steps_per_epoch)
         for group, peak in zip(optimizer.param_groups, peaks, strict=True):
             group["lr"] = peak * share
         torch.manual_seed(seed_of(seed, "step", step))
         loss = loss_at(step)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
         optimizer.step()
         losses.append(loss.detach())
         if (step + 1) % steps_per_epoch == 0:

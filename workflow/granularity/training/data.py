@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import torch
@@ -13,6 +16,31 @@ from granularity.errors import GranularityError
 from granularity.seeds import seed_of
 
 RESIDENT_BYTES = 2**31  # smaller data sets are kept on the device
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """Several labels an image: those of training image i are `values[offsets[i]:offsets[i + 1]]`.
+
+    Attributes:
+        values: int32 [pairs], no label twice in an image.
+        offsets: int64 [N + 1].
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    def multi_hot(self, picked: torch.Tensor, classes: int, device: torch.device) -> torch.Tensor:
+        """1 where an image has the label: float32 [B, classes] on the device, for the training images picked [B]."""
+        picked = picked.numpy()
+        start = self.offsets[picked]
+        count = self.offsets[picked + 1] - start
+        image = np.repeat(np.arange(len(picked)), count)
+        pair = np.arange(len(image)) + np.repeat(start - (np.cumsum(count) - count), count)
+        place = torch.from_numpy(np.stack([image, self.values[pair]])).to(device)
+        found = torch.zeros(len(picked), classes, device=device)
+        found[place[0], place[1]] = 1.0
+        return found
 
 
 class Data:
@@ -57,13 +85,61 @@ class Data:
         """The training images' target classes, int64 [number of training images]."""
         return torch.from_numpy(self.target[self.train]).to(self.device)
 
-    def labels_of(self, space: Artifact) -> torch.Tensor:
-        """The training images' labels in a label space, int64 [number of training images]."""
-        labels = space.table("labels.parquet", ["sample_id", "label"])
+    def labels_of(self, space: Artifact, classes: int) -> torch.Tensor | LabelSets:
+        """The training images' labels in a label space of so many classes.
+
+        Returns:
+            int64 [number of training images] on the device, or sets of labels, on the CPU.
+
+        Raises:
+            GranularityError: labels of other images, in another order, missing or out of range.
+        """
+        file = space.path / "labels.parquet"
+        ids, values, offsets = read_labels(file)
         expected = self.table["sample_id"].iloc[self.train].reset_index(drop=True)
-        if not labels["sample_id"].equals(expected):
+        if not ids.equals(expected):
             raise GranularityError(f"{space.path}: does not cover the training images of the sample table, row by row")
-        return torch.from_numpy(labels["label"].to_numpy().astype(np.int64)).to(self.device)
+        if (offsets is not None) != space.json("properties.json").get("multi_label", False):
+            raise GranularityError(f"{file}: `label` is not of the type that multi_label of properties.json asks for")
+
+        def image_of(pair: int) -> str:
+            return expected[pair if offsets is None else int(np.searchsorted(offsets, pair, side="right")) - 1]
+
+        outside = (values < 0) | (values >= classes)
+        if outside.any():
+            first = int(outside.argmax())
+            raise GranularityError(
+                f"{file}: label {values[first]} of '{image_of(first)}', but classes.parquet ends at {classes - 1}"
+            )
+        if offsets is None:
+            return torch.from_numpy(values.astype(np.int64)).to(self.device)
+        empty = np.diff(offsets) == 0
+        if empty.any():
+            raise GranularityError(f"{file}: '{expected[int(empty.argmax())]}' has no label; each image needs one")
+        ascending = np.diff(values) > 0
+        ascending[offsets[1:-1] - 1] = True  # from one image to the next
+        if not ascending.all():
+            raise GranularityError(f"{file}: the labels of '{image_of(int(ascending.argmin()))}' do not ascend")
+        return LabelSets(values, offsets)
+
+
+def read_labels(file: Path) -> tuple[pd.Series, np.ndarray, np.ndarray | None]:
+    """Sample IDs, labels and, where images have several, where each image's begin: int64 [N + 1], else None."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(file)
+    if missing := {"sample_id", "label"} - set(table.column_names):
+        raise GranularityError(f"{file}: has no column {sorted(missing)}; it has {table.column_names}")
+    column, offsets = table["label"].combine_chunks(), None
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        counts = column.value_lengths().fill_null(0).to_numpy()
+        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        column = column.flatten()
+    if not pa.types.is_integer(column.type) or column.null_count:
+        kind = "null" if column.null_count else column.type
+        raise GranularityError(f"{file}: a label is {kind}; each must be an integer, or a list of integers")
+    return table.select(["sample_id"]).to_pandas()["sample_id"], column.to_numpy(), offsets
 
 
 def augment(images: torch.Tensor, options: Augment, seed: int, step: int) -> torch.Tensor:

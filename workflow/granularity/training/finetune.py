@@ -60,7 +60,7 @@ def run(
             if state is None:
                 run_seed = seed_of(seed, "finetune", one.pretrain_seed, one.finetune_seed)
                 network = backbones.load(parent, data.channels)
-                new_head(network, len(data.target_names), run_seed)
+                new_head(network, len(data.target_names), run_seed, recipe.head_bias)
                 network.to(place)
                 epochs = loop.train(network, data, target, recipe, run_seed, out.work / f"{one.name}.running")
                 predicted = loop.predict(network, data, data.val, recipe).argmax(1).numpy().astype(np.int32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,37 +12,77 @@ import torch
 import torch.nn.functional as F
 
 from granularity.config import Recipe
-from granularity.optimise import Batches, minimise
-from granularity.training.data import Data, augment, centre_crop
-from granularity.training.model import optimizer
+from granularity.optimise import Batches, minimise, share_of_peak
+from granularity.training.data import Data, LabelSets, augment, centre_crop
+from granularity.training.model import freeze_backbone, optimizer, remove_dropout
 
 EVALUATION_BATCH = 512
 
 
 def train(
-    model: torch.nn.Module, data: Data, labels: torch.Tensor, recipe: Recipe, seed: int, checkpoint: Path
+    model: torch.nn.Module, data: Data, labels: torch.Tensor | LabelSets, recipe: Recipe, seed: int, checkpoint: Path
 ) -> list[dict[str, Any]]:
-    """Minimise softmax cross-entropy on the training split; returns the history, a row an epoch."""
+    """Minimise the recipe's loss on the training split; returns the history, a row an epoch."""
     rows = torch.from_numpy(data.train)
     batches = Batches(len(rows), recipe.batch_size, seed)
     half = recipe.precision == "bfloat16"
+    if not recipe.dropout:
+        remove_dropout(model)
+    trained = freeze_backbone(model) if recipe.freeze_backbone else model
 
     def loss_at(step: int) -> torch.Tensor:
         picked = batches(step)
         images = augment(data.images(rows[picked]), recipe.augment, seed, step)
         with torch.autocast(data.device.type, torch.bfloat16, enabled=half):
             outputs = model(images)
-        return F.cross_entropy(outputs.float(), labels[picked.to(labels.device)])
+        return cross_entropy(outputs.float(), labels, picked, recipe.loss)
 
     return minimise(
-        model,
-        optimizer(model, recipe),
+        trained,
+        optimizer(trained, recipe),
         loss_at,
         epochs=recipe.epochs,
         steps_per_epoch=batches.per_epoch,
         warmup_epochs=recipe.warmup_epochs,
         seed=seed,
         checkpoint=checkpoint,
+        schedule=schedule(recipe, batches.per_epoch),
+        clip_norm=recipe.clip_norm,
+    )
+
+
+def cross_entropy(
+    outputs: torch.Tensor, labels: torch.Tensor | LabelSets, picked: torch.Tensor, loss: str
+) -> torch.Tensor:
+    """The loss of some images, a mean over them. Sigmoid: summed over the classes.
+
+    That is sigmoid_xent of google-research/big_vision (utils.py) and weighted_sigmoid_cross_entropy of
+    google-research/scenic (model_lib/base_models/model_utils.py); torch's own mean would be over the classes, too.
+
+    Args:
+        outputs: float32 [B, G].
+        labels: of all training images; sets of labels have no softmax.
+        picked: int64 [B], on the CPU: which training images these are.
+        loss: `auto`, `softmax` or `sigmoid`.
+    """
+    if isinstance(labels, LabelSets):
+        truth = labels.multi_hot(picked, outputs.shape[1], outputs.device)
+    else:
+        single = labels[picked.to(labels.device)]
+        if loss != "sigmoid":
+            return F.cross_entropy(outputs, single)
+        truth = torch.zeros_like(outputs).scatter_(1, single[:, None], 1.0)
+    return F.binary_cross_entropy_with_logits(outputs, truth, reduction="sum") / len(outputs)
+
+
+def schedule(recipe: Recipe, steps_per_epoch: int) -> Callable[[int, int, float], float]:
+    return partial(
+        share_of_peak,
+        hold=recipe.hold_epochs * steps_per_epoch,
+        shape=recipe.schedule,
+        final=recipe.final_lr / recipe.lr,
+        every=recipe.step_epochs * steps_per_epoch,
+        factor=recipe.step_factor,
     )
 
 
@@ -53,7 +94,7 @@ def predict(
     with torch.inference_mode():
         for start in range(0, len(rows), EVALUATION_BATCH):
             images = centre_crop(data.images(rows[start : start + EVALUATION_BATCH]), recipe.augment)
-            found.append(forward(images).float().cpu())
+            found.append(forward(images).cpu())
     return torch.cat(found)
 
 

@@ -42,14 +42,22 @@ def run(
     target), `backbone` (the file). `history.parquet`: `run_id`, `epoch`, `lr`, `train_loss`.
 
     Raises:
-        GranularityError: a label space is missing or does not fit the samples, or a loss is no longer finite.
+        GranularityError: a label space is missing or does not fit the samples or the loss, or a loss is no longer
+            finite.
     """
+    if recipe.freeze_backbone:
+        raise GranularityError("pretrain.freeze_backbone: there is no backbone yet; it is for finetune")
     place = torch_device(device, threads)
     table, images = Artifact.open(samples, "samples"), Artifact.open(pixels, "pixels")
     spaces = {space.params["space"]: space for space in (Artifact.open(path, "label_space") for path in label_spaces)}
     missing = sorted({run.space for run in runs} - set(spaces))
     if missing:
         raise GranularityError(f"pretrain: runs on the label spaces {missing}, but only {sorted(spaces)} are given")
+    several = sorted(name for name, space in spaces.items() if space.json("properties.json").get("multi_label"))
+    if recipe.loss == "softmax" and several:
+        raise GranularityError(
+            f"pretrain.loss = softmax: images have several labels in {several}; set it to auto or sigmoid"
+        )
     resolved = {
         "recipe": recipe.model_dump(),
         "model": model.model_dump(),
@@ -95,9 +103,11 @@ def run(
 def _train(one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, seed: int, work: Path) -> tuple:
     classes = space.table("classes.parquet", ["label", "parent"])
     run_seed = seed_of(seed, "pretrain", one.pretrain_seed)
-    network = build(model, data.channels, len(classes), run_seed).to(data.device)
-    history = loop.train(network, data, data.labels_of(space), recipe, run_seed, work / f"{one.name}.running")
-    predicted = loop.predict(network, data, data.val, recipe).argmax(1).numpy()
+    labels = data.labels_of(space, len(classes))
+    network = build(model, data.channels, len(classes), run_seed, recipe.head_bias).to(data.device)
+    history = loop.train(network, data, labels, recipe, run_seed, work / f"{one.name}.running")
+    # Classes, not outputs: those of half a million classes would fill the memory.
+    predicted = loop.predict(lambda images: network(images).argmax(1), data, data.val, recipe).numpy()
     # An empty class has no parent; predicting it is always wrong, but never by matching an unseen target class (-1).
     parent = pd.Index(data.target_names).get_indexer(classes["parent"])
     wrong = loop.percent_wrong(np.where(parent >= 0, parent, -2)[predicted], data.target[data.val])
