@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from granularity import interrupt
+from granularity import interrupt, sharing
 from granularity.claim import Claim
 from granularity.code import code_digest
 from granularity.errors import GranularityError
@@ -110,6 +110,11 @@ class Artifact:
 
     def problems(self) -> Iterator[str]:
         """What is wrong, one line each: corrupt or missing files, files nobody listed, stale inputs."""
+        yield from self.corrupt()
+        yield from self.stale()
+
+    def corrupt(self) -> Iterator[str]:
+        """What is wrong with its own files."""
         files = self.manifest["files"]
         if _content_digest(self.kind, files) != self.digest:
             yield f"{self.path / MANIFEST}: corrupt (its digest does not match the files it lists)"
@@ -125,7 +130,6 @@ class Artifact:
             name = file.relative_to(self.path).as_posix()
             if file.is_file() and name not in files and name != MANIFEST and not file.name.startswith("."):
                 yield f"{file}: not listed in the manifest"
-        yield from self.stale()
 
     def stale(self) -> Iterator[str]:
         """Inputs that have changed since this artifact was made, however far up; inputs that are gone do not count."""
@@ -208,6 +212,7 @@ class Writer:
     work: Path
     summary: dict[str, Any] = field(default_factory=dict)
     described: dict[str, dict] = field(default_factory=dict)
+    cached: dict[str, Any] | None = None  # the manifest of a shared result, which is already in the folder
 
     def table(self, name: str, frame: pd.DataFrame | pa.Table) -> None:
         import pyarrow as pa
@@ -258,6 +263,7 @@ def create(
     inputs: dict[str, Artifact],
     params: dict[str, Any],
     resumable: bool = False,
+    shared: bool = False,
 ) -> Iterator[Writer]:
     """Write an artifact and publish it whole, or leave what was there untouched.
 
@@ -269,6 +275,8 @@ def create(
         params: resolved parameters, seeds included: everything but the inputs and the code that decides its bytes.
         resumable: keep `writer.work`, a private folder keyed by inputs, parameters and code, when the work dies;
             the next writer with the same key finds it and continues, one with another key starts clean.
+        shared: look into the cache of :mod:`granularity.sharing`, if there is one. Where `writer.cached` is set, the
+            result is there already and nothing is to be written.
 
     Raises:
         GranularityError: the disk is full, or the folder cannot be written.
@@ -290,10 +298,11 @@ def create(
         folder.mkdir()
         if resumable:
             work.mkdir(exist_ok=True)
-        writer = Writer(folder, work)
+        place = sharing.entry(kind, key) if shared else None
+        writer = Writer(folder, work, cached=_from_cache(place, folder, kind, key) if place else None)
         with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
             yield writer
-        files = _describe_files(writer)
+        files = writer.cached["files"] if writer.cached else _describe_files(writer)
         manifest = {
             "kind": kind,
             "schema_version": _schema_version(kind),
@@ -309,7 +318,7 @@ def create(
                 for role, source in inputs.items()
             },
             "params": params,
-            "summary": writer.summary,
+            "summary": writer.cached["summary"] if writer.cached else writer.summary,
             "code": {"module": module, "digest": code},
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "packages": package_versions(),
@@ -321,11 +330,17 @@ def create(
                 "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
             },
         }
+        if writer.cached:
+            manifest |= {name: writer.cached[name] for name in ("packages", "hardware", "cost")} | {
+                "cached": str(place)
+            }
         writer.json(MANIFEST, {**manifest, "seal": _seal(manifest)})
         claim.check()
         _refuse_another_result(output, before, key, manifest["digest"])
         _publish(folder, output)
         shutil.rmtree(work, ignore_errors=True)
+        if place:
+            sharing.store(output, place)
     except OSError as error:
         if claim is not None:
             claim.check()  # its new owner has cleaned up: that is why a file is gone
@@ -340,6 +355,23 @@ def create(
         if claim is not None:
             shutil.rmtree(folder, ignore_errors=True)
             claim.release()
+
+
+def _from_cache(place: Path, folder: Path, kind: str, key: str) -> dict[str, Any] | None:
+    """Copy a shared result into a writer's folder, verify the copy, and return its manifest."""
+    if not sharing.copy_in(place, folder):
+        return None
+    try:
+        copy = Artifact.peek(folder)
+        wrong = next(copy.corrupt(), None)
+        if copy.kind != kind or copy.manifest.get("key") != key:
+            wrong = f"{place}: is another artifact than its name says"
+    except GranularityError as error:
+        wrong = str(error)
+    if wrong is not None:
+        sharing.discard(place, folder, wrong.replace(str(folder), str(place)))
+        return None
+    return copy.manifest
 
 
 def _seal_of(output: Path) -> str | None:

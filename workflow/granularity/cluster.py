@@ -73,7 +73,11 @@ def run(
     if scope in within:
         groups = list(frame.groupby(frame[within[scope]].astype("str")).indices.items())
     resolved = {**params.model_dump(), "clustering": clustering, "seed": seed, "gpu": gpus > 0}
-    with artifacts.create(output, "clusters", "granularity.cluster", inputs, resolved, resumable=True) as out:
+    with artifacts.create(
+        output, "clusters", "granularity.cluster", inputs, resolved, resumable=True, shared=True
+    ) as out:
+        if out.cached:
+            return
         vectors = np.asarray(inputs["embedding"].array("embedding.npy")[rows], dtype=np.float32)
         ancestors: list[list[int]] = [[] for _ in groups]
         for level in range(1, len(counts) + 1):

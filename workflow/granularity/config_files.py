@@ -31,7 +31,7 @@ def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
         raise GranularityError("\n".join(_explain(item, files) for item in error.errors())) from None
     samples, encoder = config.samples, config.encoder
     wanted = [(["samples", key], getattr(samples, key), Path.is_dir, "folder") for key in ("root", "wordnet")]
-    wanted += [(["samples", "shifted", name], folder, Path.is_dir, "folder") for name, folder in samples.shifted.items()]
+    wanted += [(["samples", "shifted", name], path, Path.is_dir, "folder") for name, path in samples.shifted.items()]
     wanted.append((["samples", "taxonomy"], samples.taxonomy, Path.is_file, "file"))
     if encoder.model.endswith(".json"):
         wanted.append((["encoder", "model"], Path(encoder.model), Path.is_file, "file"))

@@ -45,7 +45,11 @@ def run(
     model, transform = clip.load(params, inputs["encoder"].path if encoder is not None else None, place)
     # Paths do not say what lies there today.
     resolved |= {"architecture": clip.configuration(params.model), "weights_sha256": clip.weights_digest(model)}
-    with artifacts.create(output, "embedding", "granularity.embed", inputs, resolved, resumable=True) as out:
+    with artifacts.create(
+        output, "embedding", "granularity.embed", inputs, resolved, resumable=True, shared=True
+    ) as out:
+        if out.cached:
+            return
         images = Images(inputs["samples"])
         size = params.batch_size
 

@@ -53,7 +53,9 @@ def run(name: str, family: str, params: dict, seed: int, samples: Path, clusteri
     inputs = {"samples": table} | {source.params["clustering"]: source for source in sources}
     training = _training(table, sources, seed)
     resolved = {"space": name, "family": family, "seed": seed, **params}
-    with artifacts.create(output, "label_space", "granularity.hierarchy.stage", inputs, resolved) as out:
+    with artifacts.create(output, "label_space", "granularity.hierarchy.stage", inputs, resolved, shared=True) as out:
+        if out.cached:
+            return
         labels = FAMILIES[family](training, **params)
         ranks = {rank: training.coded(rank) for rank in table.params["ranks"]}
         classes = class_table(labels, ranks[training.target])

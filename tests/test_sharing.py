@@ -1,0 +1,155 @@
+"""A cache between workflows: what is served is verified, and neither edited code nor a corrupt entry ever is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from granularity import artifacts, cluster, config, sharing
+from granularity.artifacts import Artifact
+from granularity.hierarchy import stage
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+MADE: list[str] = []
+
+
+def make(output: Path, value: int = 7, param: int = 1, module: str = "granularity.seeds", inputs=None) -> Artifact:
+    with artifacts.create(output, "clusters", module, inputs or {}, {"param": param}, shared=True) as out:
+        if not out.cached:
+            MADE.append(str(output))
+            out.array("values.npy", np.full(1000, value))
+            out.summary["value"] = value
+    return Artifact.open(output)
+
+
+@pytest.fixture(autouse=True)
+def nothing_made():
+    MADE.clear()
+
+
+def test_the_second_workflow_is_served(tmp_path, cache):
+    first = make(tmp_path / "mine" / "thing")
+    second = make(tmp_path / "yours" / "deep" / "thing")
+    assert [str(tmp_path / "mine" / "thing")] == MADE
+    assert second.digest == first.digest
+    assert second.summary == {"value": 7}
+    assert second.manifest["cached"].startswith(str(cache))
+    assert second.manifest["cost"] == first.manifest["cost"]
+
+
+def test_without_the_variable_nothing_is_shared(tmp_path):
+    make(tmp_path / "mine")
+    make(tmp_path / "yours")
+    assert len(MADE) == 2
+
+
+@pytest.mark.parametrize("change", [{"param": 2}, {"module": "granularity.runs"}])
+def test_other_parameters_or_code_are_made(tmp_path, cache, change):
+    make(tmp_path / "mine")
+    make(tmp_path / "yours", **change)
+    assert len(MADE) == 2
+
+
+def test_other_inputs_are_made_and_equal_ones_served(tmp_path, cache):
+    one, same, other = (
+        make(tmp_path / name, value, param) for name, value, param in (("a", 1, 1), ("b", 1, 2), ("c", 3, 3))
+    )
+    assert one.digest == same.digest  # the inputs are compared by content, wherever they lie and whatever they cost
+    MADE.clear()
+    make(tmp_path / "of one", inputs={"source": one}, param=9)
+    of_same = make(tmp_path / "of same", inputs={"source": same}, param=9)
+    make(tmp_path / "of other", inputs={"source": other}, param=9)
+    assert [Path(name).name for name in MADE] == ["of one", "of other"]
+    assert of_same.lineage()["source"].path.resolve() == same.path.resolve()
+
+
+def test_an_edited_module_is_never_served(tmp_path, cache, monkeypatch):
+    make(tmp_path / "mine")
+    monkeypatch.setattr(artifacts, "code_digest", lambda module: "edited")
+    make(tmp_path / "yours")
+    assert len(MADE) == 2
+
+
+def test_other_package_versions_are_not_served(tmp_path, cache, monkeypatch):
+    make(tmp_path / "mine")
+    monkeypatch.setattr(sharing, "package_versions", lambda: {"numpy": "0"})
+    make(tmp_path / "yours")
+    assert len(MADE) == 2
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+def forge(file: Path) -> None:
+    manifest = json.loads(file.read_text())
+    file.write_text(json.dumps({**manifest, "summary": {"value": 8}}))
+
+
+@pytest.mark.parametrize(
+    ("file", "spoil"),
+    [
+        ("values.npy", flip),
+        ("values.npy", Path.unlink),
+        ("values.npy", lambda file: file.write_bytes(file.read_bytes()[:-8])),
+        ("manifest.json", flip),
+        ("manifest.json", Path.unlink),
+        ("manifest.json", forge),
+    ],
+)
+def test_a_corrupt_entry_is_never_served(tmp_path, cache, capsys, file, spoil):
+    make(tmp_path / "mine")
+    (entry,) = (cache / "clusters").iterdir()
+    spoil(entry / file)
+    assert set(make(tmp_path / "yours").array("values.npy")) == {7}
+    assert len(MADE) == 2
+    assert f"{entry}" in capsys.readouterr().err
+    make(tmp_path / "theirs")
+    assert len(MADE) == 2  # the entry was replaced by a sound one
+
+
+def test_an_entry_under_the_wrong_name_is_never_served(tmp_path, cache):
+    make(tmp_path / "mine", value=1, param=1)
+    make(tmp_path / "yours", value=2, param=2)
+    one, two = sorted((cache / "clusters").iterdir())
+    one.rename(cache / "x")
+    two.rename(one)
+    (cache / "x").rename(two)
+    MADE.clear()
+    assert set(make(tmp_path / "again", value=1, param=1).array("values.npy")) == {1}
+    assert len(MADE) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch, capsys):
+    (tmp_path / "cache").write_text("a file, not a folder")
+    monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
+    assert make(tmp_path / "mine").summary == {"value": 7}
+    assert "the result is not shared" in capsys.readouterr().err
+
+
+def test_clusterings_and_label_spaces_are_shared(tmp_path, cache, monkeypatch, make_samples, make_array):
+    ranks = {"kind": list("ab") * 20}
+    for user in ("mine", "yours"):
+        samples = make_samples(tmp_path / user / "samples", ["train"] * 40, ranks, "kind")
+        values = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+        embedding = make_array(tmp_path / user / "embedding", "embedding", samples, values)
+        cluster.run(config.Cluster(), "whole-3", 0, samples, embedding, tmp_path / user / "whole-3", "cpu")
+        arguments = "kmeans-3", "kmeans", {"clusterings": ["whole-3"]}, 0
+        stage.run(*arguments, samples, [tmp_path / user / "whole-3"], tmp_path / user / "space")
+        monkeypatch.setattr(cluster, "kmeans", None)  # the second user computes nothing
+        monkeypatch.setattr(stage, "FAMILIES", dict.fromkeys(stage.FAMILIES))
+    for name in ("whole-3", "space"):
+        mine, yours = (Artifact.open(tmp_path / user / name) for user in ("mine", "yours"))
+        assert mine.digest == yours.digest
+        assert "cached" in yours.manifest
