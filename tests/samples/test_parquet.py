@@ -1,0 +1,414 @@
+"""Image data sets in Parquet, in the layouts of the Hugging Face hub.
+
+Layouts: https://huggingface.co/docs/hub/datasets-file-names-and-splits and, for the metadata, what
+`datasets.Features.arrow_schema` writes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import huggingface_hub.constants
+import huggingface_hub.errors
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from granularity.artifacts import Artifact
+from granularity.config import Condition, Samples
+from granularity.errors import GranularityError
+from granularity.samples import parquet, stage
+from granularity.samples.images import Images
+
+DATA = os.environ.get("GRANULARITY_DATA")
+NAMES = ["zebra", "ant", "moth"]  # a publisher's order, not the alphabet's
+STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+
+
+def png(value: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("L", (2, 2), value).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def write(file: Path, labels, names=NAMES, first=0, image="image", column="label", features=True, **more) -> None:
+    """One file; its images are of one grey value each: first, first + 1, ..."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pixels = [{"bytes": png(first + i), "path": None if i % 2 else "same.png"} for i in range(len(labels))]
+    columns = {image: pa.array(pixels, STRUCT), column: pa.array(labels), **more}
+    described = {image: {"_type": "Image"}, column: {"names": names, "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": described}})} if features else None
+    table = pa.table({name: values for name, values in columns.items() if len(values) == len(labels)})
+    pq.write_table(table.replace_schema_metadata(metadata), file, row_group_size=2)
+
+
+def params(root: Path | None, **over) -> Samples:
+    over = {"ranks": ["label"], "target": over.get("ranks", ["label"])[0], **over}
+    return Samples(source="parquet", root=root, **over)
+
+
+def run(root: Path | None, output: Path, threads: int = 1, **over) -> Artifact:
+    stage.run(params(root, **over), Condition(train_size="all"), 0, output / "samples", threads)
+    return Artifact.open(output / "samples", "samples")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_shards_go_through_the_stage(tmp_path, threads):
+    root = tmp_path / "data set"
+    write(root / "data/train-00001-of-00002-0123456789abcdef.parquet", [0, 1], first=13)
+    write(root / "data/train-00000-of-00002-0123456789abcdef.parquet", [2, 0, 1], first=10)
+    write(root / "data/validation-00000-of-00001.parquet", [1], first=90)
+    artifact = run(root, tmp_path, threads)
+    frame = artifact.table("samples.parquet")
+    assert frame["sample_id"].tolist() == [f"train/{i:08d}" for i in range(5)] + ["validation/00000000"]
+    assert frame["split"].tolist() == ["train"] * 5 + ["val"]
+    assert frame["label"].tolist() == ["moth", "zebra", "ant", "zebra", "ant", "ant"]
+    assert list(frame["label"].cat.categories) == NAMES
+    assert frame["file"].iloc[[0, 3]].str.slice(0, 16).tolist() == ["data/train-00000", "data/train-00001"]
+    assert frame["row"].tolist() == [0, 1, 2, 0, 1, 0]
+    images = Images(artifact)
+    assert [images.load(i, "L").getpixel((0, 0)) for i in range(6)] == [10, 11, 12, 13, 14, 90]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["train.parquet", "test.parquet"],
+        ["data/train.parquet", "data/test.parquet"],
+        ["plain_text/train-00000-of-00001.parquet", "plain_text/test-00000-of-00001.parquet"],
+        ["train-0000-of-0001.parquet", "test-0000-of-0001.parquet"],
+        ["default/train/0000.parquet", "default/test/0000.parquet"],
+        ["train/0000.parquet", "test/0000.parquet"],
+    ],
+)
+def test_layouts(tmp_path, files):
+    for i, file in enumerate(files):
+        write(tmp_path / file, [i, 2], image="img")
+    write(tmp_path / ".cache/huggingface/train.parquet", [0])  # a stray copy, as of a download that was broken off
+    found = parquet.read(params(tmp_path))
+    assert found.frame["split"].tolist() == ["test", "test", "train", "train"]
+    assert found.frame["label"].tolist() == ["ant", "moth", "zebra", "moth"]
+    assert found.frame["file"].unique().tolist() == files[::-1]
+
+
+def test_every_label_column_is_a_rank(tmp_path):
+    for split in ("train", "test"):
+        kinds = pa.array(["x", "x", "w"] if split == "train" else ["x", "v", "v"])
+        extra = {
+            "kind": kinds,
+            "score": pa.array([0.5, 1.0, 2.0]),
+            "size": pa.array([1, 2, 3]),
+            "sha256": pa.array(list("abc")),
+        }
+        write(tmp_path / f"{split}.parquet", [0, 1, 2], **extra)
+    found = parquet.read(params(tmp_path))
+    assert found.ranks == ["label", "kind"]
+    assert found.frame["kind"].tolist() == ["x", "v", "v", "x", "x", "w"]
+    assert list(found.frame["kind"].cat.categories) == ["v", "w", "x"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
+def test_labels_of_text(tmp_path, kind):
+    write(tmp_path / "train.parquet", pa.array(["b", "a", "b"]).cast(kind), features=False)
+    found = parquet.read(params(tmp_path))
+    assert found.frame["label"].tolist() == ["b", "a", "b"]
+    assert list(found.frame["label"].cat.categories) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64()])
+def test_labels_of_any_integer(tmp_path, kind):
+    write(tmp_path / "train.parquet", pa.array([2, 0], kind))
+    assert parquet.read(params(tmp_path)).frame["label"].tolist() == ["moth", "zebra"]
+
+
+def test_wordnet_ids_are_synsets(tmp_path):
+    write(tmp_path / "train.parquet", [1, 0], ["n02124075", "n01440764"])
+    found = parquet.read(params(tmp_path, ranks=["synset"]))
+    assert found.ranks == ["synset"]
+    assert found.frame["synset"].tolist() == ["n01440764", "n02124075"]
+    write(tmp_path / "train.parquet", [1, 0], ["n02124075", "n01440764"], synset=pa.array(["lion", "tiger"]))
+    assert parquet.read(params(tmp_path)).ranks == ["label", "synset"]
+    write(tmp_path / "train.parquet", [1, 0], ["n02124075", "cat"])
+    assert parquet.read(params(tmp_path)).ranks == ["label"]
+
+
+README = """---
+license: mit
+dataset_info:
+{}features:
+  - name: image
+    dtype: image
+  - name: label
+    dtype:
+      class_label:
+        names:
+          '0': zebra
+          '1': ant
+          '10': b
+{}
+  splits:
+  - name: train
+---
+# A data set
+"""
+
+
+@pytest.mark.parametrize("config", ["", "- config_name: other\n  features: []\n- config_name: data\n  "])
+def test_class_names_of_the_readme(tmp_path, config):
+    """Where the files have none: `Features._to_yaml_list` numbers them."""
+    rest = "\n".join(f"          '{i}': c{i}" for i in range(2, 10))
+    text = README.format(config or "  ", rest)
+    (tmp_path / "README.md").write_text(text)
+    write(tmp_path / "data/train.parquet", [10, 1, 2], features=False)
+    assert parquet.read(params(tmp_path)).frame["label"].tolist() == ["b", "ant", "c2"]
+    write(tmp_path / "data/train.parquet", [1, 2, 0])  # what the file says comes first
+    assert parquet.read(params(tmp_path)).frame["label"].tolist() == ["ant", "moth", "zebra"]
+
+
+@pytest.mark.parametrize(
+    "readme", [None, "no header", "---\n[}\n---\n", "---\ndataset_info: 3\n---\n", "---\n7\n---\n"]
+)
+def test_numbers_without_names_are_refused(tmp_path, readme):
+    if readme is not None:
+        (tmp_path / "README.md").write_text(readme)
+    write(tmp_path / "train.parquet", [1, 0], features=False)
+    with pytest.raises(GranularityError, match=r"train\.parquet: column 'label' has numbers without names"):
+        parquet.read(params(tmp_path))
+
+
+def test_splits_that_nobody_asks_for_are_not_read(tmp_path):
+    write(tmp_path / "train.parquet", [0, 1])
+    write(tmp_path / "validation.parquet", [2])
+    write(tmp_path / "test.parquet", [-1, -1])
+    frame = parquet.read(params(tmp_path)).frame
+    assert frame["split"].tolist() == ["train", "train", "validation"]
+    with pytest.raises(GranularityError, match=r"test\.parquet: row 0 has no label \(it is -1"):
+        parquet.read(params(tmp_path, extra_splits=["test"]))
+    with pytest.raises(GranularityError, match=r"there is no split 'dev'; the source has \['test', 'train', 'valid"):
+        parquet.read(params(tmp_path, val="dev"))
+    write(tmp_path / "test.parquet", [1, 2])
+    assert parquet.read(params(tmp_path, extra_splits=["test"])).frame["label"].tolist()[:2] == ["ant", "moth"]
+
+
+def test_one_split_alone_gives_both(tmp_path):
+    write(tmp_path / "train.parquet", [0, 1, 0, 1])
+    frame = run(tmp_path, tmp_path / "out", validation=2).table("samples.parquet")
+    assert sorted(frame["split"]) == ["train", "train", "val", "val"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 1, 3], r"b-00001-of-00002\.parquet: row 2: label is 3, but only 3 classes have names"),
+        ([0, -1, 2], r"b-00001-of-00002\.parquet: row 1 has no label"),
+        ([0, None, 2], r"b-00001-of-00002\.parquet: row 1 has no label"),
+        ([0, 1, 2**40], r"b-00001-of-00002\.parquet: row 2: label is 1099511627776, but only 3"),
+        ([], r"b-00001-of-00002\.parquet: has no rows"),
+    ],
+)
+def test_a_wrong_label_is_named(tmp_path, labels, message):
+    write(tmp_path / "a.parquet", [0])
+    write(tmp_path / "b-00000-of-00002.parquet", [0, 1])
+    write(tmp_path / "b-00001-of-00002.parquet", pa.array(labels, pa.int64()))
+    with pytest.raises(GranularityError, match=message):
+        run(tmp_path, tmp_path / "out", train="a", val="b")
+    assert not (tmp_path / "out" / "samples").exists()
+
+
+def test_an_unused_column_may_have_gaps(tmp_path):
+    write(tmp_path / "train.parquet", [0, -1], kind=pa.array(["x", ""]))
+    assert parquet.read(params(tmp_path, ranks=["other"])).frame["label"].isna().tolist() == [False, True]
+    with pytest.raises(GranularityError, match="row 1 has no kind"):
+        parquet.read(params(tmp_path, ranks=["kind"]))
+
+
+@pytest.mark.parametrize("names", [[], ["a", "a"], {"0": "a", "2": "b"}, "ab", None, 3])
+def test_malformed_class_names_are_refused(tmp_path, names):
+    write(tmp_path / "train.parquet", [0], names)
+    with pytest.raises(GranularityError, match=r"train\.parquet: the class names of column 'label' are malformed"):
+        parquet.read(params(tmp_path))
+
+
+@pytest.mark.parametrize("metadata", ["{", "3", '{"info": null}', '{"info": {"features": {"label": 3}}}', "\xff"])
+def test_malformed_metadata_are_refused(tmp_path, metadata):
+    write(tmp_path / "train.parquet", [0])
+    table = pq.read_table(tmp_path / "train.parquet").replace_schema_metadata(
+        {"huggingface": metadata.encode("latin1")}
+    )
+    pq.write_table(table, tmp_path / "train.parquet")
+    with pytest.raises(GranularityError, match=r"train\.parquet: the metadata 'huggingface' of its schema"):
+        parquet.read(params(tmp_path))
+
+
+def test_files_that_do_not_fit_together_are_refused(tmp_path):
+    write(tmp_path / "test.parquet", [0, 1])
+    write(tmp_path / "train.parquet", [0, 1], NAMES[::-1])
+    with pytest.raises(
+        GranularityError, match=r"train\.parquet: has other label columns or class names than .*test\.p"
+    ):
+        parquet.read(params(tmp_path))
+    write(tmp_path / "train.parquet", [0, 1], kind=pa.array(["x", "y"]))
+    with pytest.raises(GranularityError, match=r"train\.parquet: has other label columns"):
+        parquet.read(params(tmp_path))
+
+
+def test_missing_and_left_over_files_are_named(tmp_path):
+    with pytest.raises(GranularityError, match="holds no Parquet files"):
+        parquet.read(params(tmp_path / "nowhere"))
+    for i in (0, 2):
+        write(tmp_path / f"train-0000{i}-of-00003.parquet", [0])
+    with pytest.raises(GranularityError, match=r"split 'train' lacks file number 1 of 3"):
+        parquet.read(params(tmp_path))
+    write(tmp_path / "train-00001-of-00003.parquet", [0])
+    write(tmp_path / "train-00000-of-00001.parquet", [0])
+    with pytest.raises(GranularityError, match="split 'train' has files of two versions"):
+        parquet.read(params(tmp_path))
+    write(tmp_path / "b/train.parquet", [0])
+    with pytest.raises(GranularityError, match=r"holds several data sets; .*/b'\]"):
+        parquet.read(params(tmp_path))
+    for i in (0, 2):
+        write(tmp_path / f"converted/train/000{i}.parquet", [0])
+    with pytest.raises(GranularityError, match=r"split 'train' lacks file number 1 of 2"):
+        parquet.read(params(tmp_path / "converted"))
+
+
+@pytest.mark.parametrize("keep", [0, 3, 0.5, 0.99])
+def test_a_truncated_file_is_named(tmp_path, keep):
+    write(tmp_path / "train.parquet", [0, 1, 2])
+    data = (tmp_path / "train.parquet").read_bytes()
+    (tmp_path / "train.parquet").write_bytes(data[: keep if keep >= 1 else int(keep * len(data))])
+    with pytest.raises(GranularityError, match=r"train\.parquet: (is truncated or no Parquet file|cannot be read)"):
+        parquet.read(params(tmp_path))
+
+
+def test_a_file_without_images_is_refused(tmp_path):
+    write(tmp_path / "train.parquet", [0, 1])
+    pq.write_table(pq.read_table(tmp_path / "train.parquet").select(["label"]), tmp_path / "train.parquet")
+    with pytest.raises(GranularityError, match=r"train\.parquet: has no column of images"):
+        parquet.read(params(tmp_path))
+
+
+def test_the_images_are_not_read(tmp_path):
+    """Broken pages of images are no matter until an image is read, which then says where."""
+    write(tmp_path / "train.parquet", [0, 1])
+    table = pq.read_table(tmp_path / "train.parquet")
+    pq.write_table(table, tmp_path / "train.parquet", compression="NONE", use_dictionary=False)
+    data = (tmp_path / "train.parquet").read_bytes()
+    assert png(0) in data
+    (tmp_path / "train.parquet").write_bytes(data.replace(png(0), bytes(len(png(0)))))
+    assert parquet.read(params(tmp_path)).frame["label"].tolist() == ["zebra", "ant"]
+    artifact = run(tmp_path, tmp_path / "out", validation=1)
+    with pytest.raises(GranularityError, match=r"train\.parquet row 0: cannot be decoded as an image"):
+        Images(artifact).load(0)
+
+
+# ---------------------------------------------------------------- the hub
+
+
+@pytest.fixture
+def cached(tmp_path, monkeypatch):
+    """huggingface_hub's cache without a network: cached(revision, commit) makes a snapshot and gives its folder."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    repository = tmp_path / "hub" / "datasets--org--beasts"
+
+    def snapshot(revision: str, commit: str) -> Path:
+        file = repository / "refs" / revision
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(commit * 40)
+        folder = repository / "snapshots" / (commit * 40)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    return snapshot
+
+
+def place(folder: Path, name: str, *args, **over) -> None:
+    """As huggingface_hub does: the file is a blob, and the snapshot has a link to it."""
+    blob = folder.parents[1] / "blobs" / f"{folder.name[0]}-{name.replace('/', '-')}"
+    write(blob, *args, **over)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).symlink_to(blob)
+
+
+def test_a_data_set_of_the_hub(tmp_path, cached):
+    folder = cached("main", "a")
+    place(folder, "data/train-00000-of-00001.parquet", [0, 1], first=10)
+    place(folder, "data/test-00000-of-00001.parquet", [2], first=20)
+    artifact = run(None, tmp_path, hub="org/beasts")
+    assert artifact.table("samples.parquet")["label"].tolist() == ["moth", "zebra", "ant"]
+    assert artifact.summary["hub_revision"] == "a" * 40
+    images = Images(artifact)
+    assert [images.load(i, "L").getpixel((0, 0)) for i in range(3)] == [20, 10, 11]
+
+
+def test_a_revision_of_the_hub(cached):
+    place(cached("main", "a"), "train.parquet", [0])
+    place(cached("v1.0", "b"), "train.parquet", [1])
+    assert parquet.read(params(None, hub="org/beasts")).frame["label"].tolist() == ["zebra"]
+    assert parquet.read(params(None, hub="org/beasts@v1.0")).frame["label"].tolist() == ["ant"]
+    found = parquet.read(params(None, hub=f"org/beasts@{'b' * 40}"))
+    assert (found.frame["label"].tolist(), found.notes) == (["ant"], {"hub_revision": "b" * 40})
+
+
+def test_the_hubs_own_conversion_is_the_way_out(cached):
+    (cached("main", "a") / "README.md").write_text("a script makes this data set")
+    place(cached("refs/convert/parquet", "c"), "default/train/0000.parquet", [1])
+    found = parquet.read(params(None, hub="org/beasts"))
+    assert (found.frame["label"].tolist(), found.root.name) == (["ant"], "c" * 40)
+    with pytest.raises(GranularityError, match="org/beasts@main: holds no Parquet files"):
+        parquet.read(params(None, hub="org/beasts@main"))
+
+
+@pytest.mark.parametrize(
+    ("hub", "message"),
+    [
+        ("org/nothing", "cannot be had .*outgoing traffic has been disabled"),
+        ("org/beasts@nothing", "cannot be had .*outgoing traffic has been disabled"),
+        ("org/no such//name", "cannot be had .*Repo id must"),
+    ],
+)
+def test_what_the_hub_does_not_give_is_one_line(cached, hub, message):
+    place(cached("main", "a"), "train.parquet", [0])
+    with pytest.raises(GranularityError, match=rf"^samples\.hub: {hub}: {message}[^\n]*$"):
+        parquet.read(params(None, hub=hub))
+
+
+def test_a_failing_network_is_one_line(monkeypatch):
+    def fail(*args, **kwargs):
+        raise huggingface_hub.errors.OfflineModeIsEnabled("no route\nto host\n" + "x" * 1000)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    with pytest.raises(
+        GranularityError, match=r"^samples\.hub: org/beasts: cannot be had \(no route to host x{200,300}\)$"
+    ):
+        parquet.read(params(None, hub="org/beasts"))
+
+
+# ---------------------------------------------------------------- real data
+
+
+@pytest.mark.skipif(DATA is None, reason="needs real images: set GRANULARITY_DATA (see docs/development.md)")
+@pytest.mark.parametrize(
+    ("name", "rank", "classes", "counts"),
+    [
+        ("cifar10", "label", 10, {"test": 10000, "train": 50000}),
+        ("tiny-imagenet", "synset", 200, {"train": 20000, "val": 4000}),
+    ],
+)
+def test_real_data(name, rank, classes, counts):
+    root = Path(DATA, name)
+    found = parquet.read(params(root, ranks=[rank]), 2)
+    assert found.ranks == [rank]
+    assert found.frame["split"].value_counts(sort=False).to_dict() == counts
+    assert len(found.frame[rank].cat.categories) == found.frame[rank].nunique() == classes
+    for split, count in counts.items():
+        part = found.frame[found.frame["split"] == split]
+        assert part["row"].tolist() == list(range(count))
+        images = pq.ParquetFile(root / f"{split}.parquet").read(columns=["img.path"])["img"].combine_chunks()
+        folders = [path.split("/")[0] for path in images.field("path").to_pylist()]
+        assert part[rank].tolist() == folders  # the publisher's paths name the class, too
