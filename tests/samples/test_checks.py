@@ -24,6 +24,7 @@ from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
 from granularity.samples import checks, folder, stage
+from granularity.samples import look as looking
 from granularity.samples.decoding import ImageError, decode
 from granularity.samples.images import Images, Reader
 from granularity.samples.look import LARGEST, look
@@ -100,6 +101,7 @@ BROKEN = {
     "zeros.png": (bytes(5000), "corrupt"),
     "magic alone.jpg": (b"\xff\xd8\xff", "corrupt"),
     "eps.png": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(x) run\n", "corrupt"),
+    "no magic number.bmp": (encoded(noise(), "TGA"), "corrupt"),
     "cut.png": (cut(encoded(noise())), "truncated"),
     "cut.jpg": (cut(encoded(noise(size=(200, 100)), "JPEG")), "truncated"),
     "cut in its header.jpg": (cut(encoded(noise(), "JPEG"), 0.1), "truncated"),
@@ -142,7 +144,7 @@ def test_every_error_has_its_name(broken):
 
 def test_the_summary_counts_what_was_left_out(broken):
     summary = check(broken, output="counted").summary
-    assert summary["findings"] == {"empty": 1, "truncated": 9, "corrupt": 6, "bomb": 5}
+    assert summary["findings"] == {"empty": 1, "truncated": 9, "corrupt": 7, "bomb": 5}
     assert summary["left_out"] == {"train": len(BROKEN), "val": 0}
     assert summary["images"] == {"train": 1, "val": 1}
 
@@ -151,7 +153,7 @@ def test_failing_names_all_in_the_log_and_three_in_the_error(broken, capsys):
     with pytest.raises(GranularityError) as error:
         check(broken, "fail", output="failed")
     text = str(error.value)
-    assert text.startswith("samples.check_images: 21 of 23 images cannot be used, error: truncated: train/cat/almost ")
+    assert text.startswith("samples.check_images: 22 of 24 images cannot be used, error: truncated: train/cat/almost ")
     assert text.count("error: ") == 3 and "\n" not in text
     assert "train/cat/bits.png" in text and "train/cat/bomb.png" in text
     log = capsys.readouterr().err.splitlines()
@@ -370,6 +372,20 @@ def test_equal_bytes_without_checksums(root):
     table = artifact.table("samples.parquet")
     assert table["sha256"].isna().all()
     assert table["bytes"].tolist() == [(root / name).stat().st_size for name in table["file"]]
+
+
+def test_hashes_that_only_begin_alike_are_not_equal(root, monkeypatch):
+    class Hash:
+        def __init__(self, data: bytes):
+            self.data = data
+
+        def digest(self) -> bytes:
+            return bytes(8) + zlib.crc32(self.data).to_bytes(24, "big")
+
+    monkeypatch.setattr(looking.hashlib, "sha256", Hash)
+    (root / "val/cat/copy.png").write_bytes((root / "train/cat/good.png").read_bytes())
+    frame = frame_of([{"file": str(file.relative_to(root))} for file in sorted(root.rglob("*.png"))])
+    assert checked(frame, root)[1] == [("image 2", "duplicate")]
 
 
 def test_broken_images_are_nobodys_duplicates(root):

@@ -69,7 +69,7 @@ def run(
         )
     frame["bytes"] = sizes
     frame["sha256"] = _texts(digests) if params.checksums == "content" else pd.array([None] * len(frame), "str")
-    kept = frame[~findings.has_error(len(frame))].reset_index(drop=True)
+    kept = frame[~findings.has_error(len(frame))]
     if len(errors):
         say(f"left out {len(errors)} of {len(frame)} images")
     for split in frame["split"].unique():
