@@ -19,8 +19,12 @@ def edited(tmp_path, monkeypatch):
     shutil.copytree(PACKAGE, copy)
     monkeypatch.setattr(code, "ROOT", copy)
 
-    def digests():
+    def forget():
         code.code_digest.cache_clear()
+        code._read.cache_clear()
+
+    def digests():
+        forget()
         return {kind: code.code_digest(module) for kind, module in plan.MODULES.items()}
 
     before = digests()
@@ -33,7 +37,7 @@ def edited(tmp_path, monkeypatch):
         return {kind for kind in before if before[kind] != after[kind]}
 
     yield edit
-    code.code_digest.cache_clear()
+    forget()
 
 
 def test_an_edit_to_one_stage_changes_that_stage_alone(edited):

@@ -34,7 +34,7 @@ def code_digest(modules: str) -> str:
     digest = hashlib.sha256()
     for name in sorted(import_closure(modules)):
         path = _path(name)
-        digest.update(f"{name}\n{_canonical_source(path)}\n".encode())
+        digest.update(f"{name}\n{_read(path)[1]}\n".encode())
         if path.name == "__init__.py":
             for data in sorted(path.parent.iterdir()):
                 if data.is_file() and data.suffix != ".py":
@@ -50,22 +50,8 @@ def import_closure(modules: str) -> set[str]:
         if name in found or name in NOT_DIGESTED:
             continue
         found.add(name)
-        todo += _imports(name)
+        todo += [other for other in _read(_path(name))[0] if _path(other).is_file()]
     return found
-
-
-def _imports(module: str) -> list[str]:
-    names = []
-    for node in ast.walk(ast.parse(_path(module).read_bytes())):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    return [name for name in names if name.split(".")[0] == PACKAGE and _is_module(name)]
-
-
-def _is_module(name: str) -> bool:
-    return _path(name).is_file()
 
 
 def _path(name: str) -> Path:
@@ -73,10 +59,20 @@ def _path(name: str) -> Path:
     return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
 
 
-def _canonical_source(path: Path) -> str:
+@functools.cache
+def _read(path: Path) -> tuple[list[str], str]:
+    """What a file imports from this package, modules or names in them, and its code in canonical form.
+
+    Cached, because most files are in the closure of most stages, and parsing is what a digest costs.
+    """
     tree = ast.parse(path.read_bytes())
+    names = []
     for node in ast.walk(tree):
-        if (
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif (
             isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
             and node.body
             and isinstance(node.body[0], ast.Expr)
@@ -84,4 +80,4 @@ def _canonical_source(path: Path) -> str:
             and isinstance(node.body[0].value.value, str)
         ):
             node.body[0] = ast.Pass()
-    return ast.unparse(tree)
+    return [name for name in names if name.split(".")[0] == PACKAGE], ast.unparse(tree)
