@@ -61,9 +61,9 @@ def run(
     counts = ", ".join(f"{count} {name}" for name, count in counted(found).items())
     say(f"checked {len(frame)} images: {counts or 'nothing found'}")
     if params.check_images == "fail" and len(errors):
-        first = "; ".join(_lines(errors.iloc[:3]))
+        first = "; ".join(line.removeprefix("error: ") for line in _lines(errors.iloc[:3]))
         raise GranularityError(
-            f"samples.check_images: {len(errors)} of {len(frame)} images cannot be used, {first}"
+            f"samples.check_images: {len(errors)} of {len(frame)} images cannot be used: {first}"
             f"{'; ...' if len(errors) > 3 else ''}. The log names each of them. Repair or remove them, or set "
             "samples.check_images to skip"
         )
