@@ -334,8 +334,11 @@ def test_a_coarse_label_in_the_place_of_the_fine_one_is_noticed(tmp_path, small)
     assert "record" in refused(write_hundred(tmp_path / "swapped", images, fine, coarse, 5), tmp_path)
     other, fine = coarse.copy(), fine.copy()
     fine[24], other[24] = fine[3], (coarse[3] + 1) % 20
-    root = write_hundred(tmp_path / "other", images, other, fine, 5)
+    root = write_hundred(tmp_path / "other file", images, other, fine, 5)
     assert refused(root, tmp_path).startswith("test.bin: record 4 (the first is 0) has superclass")
+    fine[7], other[7] = fine[2], (coarse[2] + 1) % 20
+    root = write_hundred(tmp_path / "same file", images, other, fine, 5)
+    assert refused(root, tmp_path).startswith("train.bin: record 7 (the first is 0) has superclass")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pandas as pd
 from granularity.errors import GranularityError
 from granularity.samples.source import Source
 
-MAX_BYTES = 1 << 32  # of one array; the largest published one (SVHN's extra images) has 1.6e9
+MAX_BYTES = 1 << 31  # of one array; the largest published one (SVHN's extra images) has 1.6e9
 
 
 class Part(NamedTuple):

@@ -25,7 +25,6 @@ CHUNK = 1 << 20
 INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15
 TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", INT32: "i4", UINT32: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 CLASSES = range(6, 16)  # of matrices: the numeric ones; not cells, structs, objects, text, sparse or function handles
-COMPLEX = 0x0800
 
 
 class _Corrupt(ValueError):
@@ -82,7 +81,7 @@ def _inflate(stream: BinaryIO, length: int) -> bytearray:
                 raise _Corrupt("a compressed element holds no array, or an absurdly large one")
             announced += size
     rest = inflater.decompress(inflater.unconsumed_tail + stream.read(min(length, CHUNK)), 1)
-    if rest or not inflater.eof or length > CHUNK:  # at the end of the data, zlib has compared the checksums
+    if rest or not inflater.eof:  # at the end of the data, zlib has compared the checksums
         raise _Corrupt("an array does not end where it should")
     del out[:8]
     return out
@@ -96,7 +95,7 @@ def _array(content: bytes | bytearray) -> tuple[str, np.ndarray]:
     (_, flags), (_, dimensions), (_, name) = parts[:3]
     name = ascii(bytes(name[:63]).decode("latin-1"))[1:-1]
     (flags,) = struct.unpack_from("<I", flags)
-    if flags & 0xFF not in CLASSES or flags & COMPLEX or len(parts) != 4 or parts[3][0] not in TYPES:
+    if flags & 0xFF not in CLASSES or len(parts) != 4 or parts[3][0] not in TYPES:  # a fifth part is imaginary
         raise _Corrupt(f"the variable {name} is no array of real numbers")
     dtype = np.dtype(TYPES[parts[3][0]]).newbyteorder("<")
     if len(dimensions) % 4 or not 8 <= len(dimensions) <= 32:
