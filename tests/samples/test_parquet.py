@@ -285,6 +285,16 @@ def test_a_truncated_file_is_named(tmp_path, keep):
         parquet.read(params(tmp_path))
 
 
+def test_a_name_that_is_not_utf8_is_refused(tmp_path):
+    write(tmp_path / "a.parquet", [0])
+    try:
+        os.rename(tmp_path / "a.parquet", os.fsencode(tmp_path) + b"/train-\xff.parquet")
+    except OSError:
+        pytest.skip("this file system has UTF-8 names only")
+    with pytest.raises(GranularityError, match=r"udcff.*: its name is not UTF-8"):
+        parquet.read(params(tmp_path))
+
+
 def test_a_file_without_images_is_refused(tmp_path):
     write(tmp_path / "train.parquet", [0, 1])
     pq.write_table(pq.read_table(tmp_path / "train.parquet").select(["label"]), tmp_path / "train.parquet")

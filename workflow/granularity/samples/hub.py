@@ -62,6 +62,8 @@ def shards(root: Path) -> list[Shard]:
     for file in (file for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet") for file in root.glob(pattern)):
         if any(part.startswith(".") for part in file.relative_to(root).parts):
             continue
+        if any("\ud800" <= character <= "\udfff" for character in str(file)):  # Python's stand-ins for such bytes
+            raise GranularityError(f"{str(file)!r}: its name is not UTF-8; rename it")
         match = SHARD.fullmatch(file.stem)
         if match:
             found.append(Shard(match["split"], int(match["number"]), int(match["total"]), file.parent, file))

@@ -1,0 +1,313 @@
+"""WebDataset: samples in tar archives.
+
+Layout: https://github.com/webdataset/webdataset, src/webdataset/tariterators.py; names of shards as in
+https://huggingface.co/datasets/timm/imagenet-1k-wds (imagenet1k-train-0000.tar).
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from granularity.artifacts import Artifact
+from granularity.config import Condition, Samples
+from granularity.errors import GranularityError
+from granularity.samples import stage, webdataset
+from granularity.samples.images import Images
+
+
+def image(value: int, kind: str = "PNG") -> bytes:
+    stream = io.BytesIO()
+    Image.new("L", (2, 2), value).save(stream, kind)
+    return stream.getvalue()
+
+
+def shard(file: Path, members: dict[str, bytes | str | int | dict] | list[tuple]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(file, "w") as archive:
+        for name, content in members.items() if isinstance(members, dict) else members:
+            if isinstance(content, dict):
+                content = json.dumps(content)
+            data = content if isinstance(content, bytes) else str(content).encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+
+
+def pairs(labels, extension="cls", first=0) -> dict:
+    """Samples a0, a1, ... with images of one grey value each: first, first + 1, ..."""
+    members = {}
+    for i, label in enumerate(labels):
+        members |= {f"a{i}.png": image(first + i), f"a{i}.{extension}": label}
+    return members
+
+
+def params(root: Path, **over) -> Samples:
+    over = {"ranks": ["label"], "target": over.get("ranks", ["label"])[0], **over}
+    return Samples(source="webdataset", root=root, **over)
+
+
+def run(root: Path, threads: int = 1, **over) -> Artifact:
+    folder = root.parent / "samples"
+    stage.run(params(root, **over), Condition(train_size="all"), 0, folder, threads)
+    return Artifact.open(folder, "samples")
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_shards_go_through_the_stage(root, threads):
+    shard(root / "imagenet1k-train-0001.tar", pairs([10, 0], first=30))
+    shard(root / "imagenet1k-train-0000.tar", pairs([9, 10, 0], first=20))
+    shard(root / "imagenet1k-validation-00.tar", pairs([9], first=90))
+    artifact = run(root, threads)
+    frame = artifact.table("samples.parquet")
+    assert frame["sample_id"].tolist() == [
+        *(f"imagenet1k-train-0000/a{i}" for i in range(3)),
+        *(f"imagenet1k-train-0001/a{i}" for i in range(2)),
+        "imagenet1k-validation-00/a0",
+    ]
+    assert frame["split"].tolist() == ["train"] * 5 + ["val"]
+    assert frame["label"].tolist() == ["9", "10", "0", "10", "0", "9"]
+    assert list(frame["label"].cat.categories) == ["0", "9", "10"]
+    images = Images(artifact)
+    assert [images.load(i, "L").getpixel((0, 0)) for i in range(6)] == [20, 21, 22, 30, 31, 90]
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (["train-000000.tar", "val-000000.tar"], ["train", "val"]),
+        (["train/000000.tar", "val/000000.tar"], ["train", "val"]),
+        (["train/part-0.tar", "test/part-0.tar"], ["test", "train"]),
+        (["train.tar", "test.tar"], ["test", "train"]),
+        (["my_train_07.tar", "my_dev_07.tar"], ["dev", "train"]),
+        (["train-00000-of-00002.tar", "train-00001-of-00002.tar"], ["train", "train"]),
+    ],
+)
+def test_names_of_splits(root, names, splits):
+    for name in names:
+        shard(root / name, pairs(["x"]))
+    val = next((name for name in splits if name != "train"), None)
+    found = webdataset.read(params(root, val=val))
+    assert found.frame["split"].tolist() == splits
+    assert found.frame["sample_id"].tolist() == sorted(name.removesuffix(".tar") + "/a0" for name in names)
+
+
+def test_shards_that_are_numbers_alone_have_no_split(root):
+    for i in range(2):
+        shard(root / f"0000{i}.tar", pairs(["x", "y"]))
+    frame = run(root, validation=2).table("samples.parquet")
+    assert sorted(frame["split"]) == ["train", "train", "val", "val"]
+    shard(root / "train-0.tar", pairs(["x"]))
+    with pytest.raises(GranularityError, match=r"00000\.tar: its name says no split, but those of other archives do"):
+        webdataset.read(params(root))
+
+
+def test_other_names_are_splits_of_that_name(root):
+    shard(root / "birds-0.tar", pairs(["x"]))
+    with pytest.raises(
+        GranularityError, match=r"samples\.train: name the split to train on; the source has \['birds'\]"
+    ):
+        webdataset.read(params(root))
+    assert webdataset.read(params(root, train="birds")).frame["split"].tolist() == ["birds"]
+
+
+def test_splits_that_nobody_asks_for_are_not_read(root):
+    shard(root / "train-0.tar", pairs(["x"]))
+    shard(root / "val-0.tar", pairs(["x"]))
+    (root / "test-0.tar").write_bytes(b"junk")
+    assert webdataset.read(params(root)).frame["split"].tolist() == ["train", "val"]
+    with pytest.raises(GranularityError, match=r"test-0\.tar: is truncated or no plain tar archive"):
+        webdataset.read(params(root, extra_splits=["test"]))
+
+
+def test_odd_members_are_what_the_library_makes_of_them(root):
+    """Capitals, folders and dots in them, hidden and meta files, other files of a sample, JPEG, a leading ./"""
+    members = {
+        "__meta__/index.json": b"\0",
+        "./x.y/b.JPG": image(1, "JPEG"),
+        "./x.y/b.Cls": " 7\n",
+        "./x.y/b.seg.png": image(9),
+        "._hidden.png": b"\0",
+        "README": b"no extension",
+        "x.y/c.d.webp.txt": b"no image of its own",
+    }
+    shard(root / "train-0.tar", members)
+    with pytest.raises(
+        GranularityError, match=r"train-0\.tar: the sample 'x\.y/c' has 0 images, not one: \['d\.webp\.t"
+    ):
+        webdataset.read(params(root))
+    shard(root / "train-0.tar", [*members.items()][:-1])
+    frame = webdataset.read(params(root)).frame
+    assert frame["sample_id"].tolist() == ["train-0/x.y/b"]
+    assert frame["label"].tolist() == ["7"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_key_of_the_json_is_a_rank(root, threads):
+    shared = {"score": 0.5, "tags": ["a"], "url": None, "sha256": "00", "": "x"}  # no classes, or taken
+    first = [{"label": 3, "genus": "Felis", "tame": True, **shared}, {"label": 11, "genus": "Canis", **shared}]
+    second = [{"label": 3, "genus": "Acer", "size": 2}]
+    shard(root / "train-0.tar", pairs(first, "json"))
+    shard(root / "train-1.tar", pairs(second, "json"))
+    found = webdataset.read(params(root, ranks=["genus", "label"]), threads)
+    assert found.ranks == ["label", "genus", "tame", "size"]
+    assert found.frame["label"].tolist() == ["3", "11", "3"]
+    assert list(found.frame["genus"].cat.categories) == ["Acer", "Canis", "Felis"]
+    assert found.frame["genus"].tolist() == ["Felis", "Canis", "Acer"]
+    assert found.frame["tame"].tolist()[0] == "true"
+    assert found.frame["tame"].isna().tolist() == [False, True, True]
+    assert found.frame["size"].isna().tolist() == [True, True, False]
+    with pytest.raises(GranularityError, match=r"the sample 'train-0/a1' has no tame"):
+        webdataset.read(params(root, ranks=["tame"]), threads)
+
+
+def test_the_label_comes_from_cls_then_txt_then_json(root):
+    all_three = pairs(["1"]) | {"a0.txt": "a caption", "a0.json": {"label": 5, "cls": 6, "kind": "x"}}
+    shard(root / "train-0.tar", all_three)
+    found = webdataset.read(params(root))
+    assert found.ranks == ["label", "cls", "kind"]
+    assert found.frame["label"].tolist() == ["1"]
+    shard(root / "train-0.tar", pairs(["ash", "Birke"], "txt"))
+    assert webdataset.read(params(root)).frame["label"].tolist() == ["ash", "Birke"]
+    shard(root / "train-0.tar", pairs([{"cls": 4}], "json"))
+    assert webdataset.read(params(root)).frame["label"].tolist() == ["4"]
+    shard(root / "train-1.tar", pairs(["4"]))
+    with pytest.raises(GranularityError, match=r"train-1\.tar: its labels are \.cls files, but .* before \.json"):
+        webdataset.read(params(root))
+
+
+def test_class_names_from_a_file(root):
+    shard(root / "train-0.tar", pairs([2, 0, 2]))
+    (root / "names.txt").write_text("wolf\ntench\nash\n")
+    found = webdataset.read(params(root, labels="names.txt"))
+    assert found.frame["label"].tolist() == ["ash", "wolf", "ash"]
+    assert list(found.frame["label"].cat.categories) == ["wolf", "tench", "ash"]
+    (root / "names.txt").write_text("n02124075\nn01440764\nn02119789")
+    found = webdataset.read(params(root, ranks=["synset"], labels="names.txt"))
+    assert found.frame["synset"].tolist() == ["n02119789", "n02124075", "n02119789"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (b"a\nb\n", r"has 2 class names, and the label of the sample 'train-0/a1' is '2'"),
+        (b"a\n\nb\n", "needs one class name a line"),
+        (b"a\nb\na\n", "needs one class name a line"),
+        (b"", "has 0 class names"),
+        (b"a\n\xff\n", "is no text in UTF-8"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_bad_file_of_class_names(root, names, message):
+    shard(root / "train-0.tar", pairs([1, 2]))
+    if names is not None:
+        (root / "names.txt").write_bytes(names)
+    with pytest.raises(GranularityError, match=rf"names\.txt: {message}"):
+        webdataset.read(params(root, labels="names.txt"))
+
+
+@pytest.mark.parametrize("label", ["cat", "-1", "01", "1.0", "1" * 30])
+def test_a_label_without_a_name(root, label):
+    shard(root / "train-0.tar", pairs([0, label]))
+    (root / "names.txt").write_text("wolf\ntench\n")
+    with pytest.raises(GranularityError, match=rf"'train-0/a1' is '{label}'; it has to be a number from 0 to 1"):
+        webdataset.read(params(root, labels="names.txt"))
+
+
+PNG = image(5)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([("b.cls", 1)], r"the sample 'b' has 0 images, not one: \['cls'\]"),
+        ([("b.png", PNG)], r"the sample 'b' has no label \(\.cls\): \['png'\]"),
+        ([("b.png", PNG), ("b.txt", "x")], r"the sample 'b' has no label \(\.cls\): \['png', 'txt'\]"),
+        ([("b.png", PNG), ("b.jpg", PNG), ("b.cls", 1)], "the sample 'b' has 2 images, not one"),
+        ([("b.png", PNG), ("b.cls", 1), ("b.png", PNG)], r"the sample 'b' has two files \.png"),
+        ([("a0.png", PNG), ("a0.cls", 1)], "the key 'a0' is there twice, with other samples in between"),
+        ([("b.png", PNG), ("b.cls", b"\xff")], r"the \.cls of 'b' is malformed \(.*codec"),
+        ([("b.png", PNG), ("b.cls", " \n")], r"the \.cls of 'b' holds no label"),
+        ([("b.png", PNG), ("b.cls", -1)], "the sample 'train-0/b' has no label"),
+        ([("b.png", PNG), ("b.cls", 1), ("b.json", "{")], r"the \.json of 'b' is malformed"),
+        ([("b.png", PNG), ("b.cls", 1), ("b.json", "[" * 100_000)], r"the \.json of 'b' is malformed"),
+        ([("b.png", PNG), ("b.cls", 1), ("b.json", "3")], r"the \.json of 'b' is malformed \(not an object"),
+        ([("b.png", PNG), ("b.cls", 1), ("b.json", '{"x": "\\ud800"}')], r"the \.json of 'b' is malformed"),
+        ([("../b.png", PNG), ("../b.cls", 1)], r"'\.\./b\.png' has a path that leaves the archive"),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_bad_sample_is_named(root, members, message, threads):
+    shard(root / "train-0.tar", [*pairs([1, 2]).items(), *members])
+    shard(root / "train-1.tar", pairs([1, 2]))
+    with pytest.raises(GranularityError, match=message) as error:
+        run(root, threads)
+    assert str(root) in str(error.value) and "\n" not in str(error.value)
+    assert not (root.parent / "samples").exists()
+
+
+@pytest.mark.parametrize("content", [{}, {"label": [1, 2]}, {"label": ""}, {"label": None, "x": 0.5}])
+def test_a_json_without_labels(root, content):
+    shard(root / "train-0.tar", pairs([{"label": 1}, content], "json"))
+    with pytest.raises(GranularityError, match=r"train-0\.tar: the \.json of 'a1' holds no label"):
+        webdataset.read(params(root))
+
+
+def test_broken_archives_are_named(root):
+    with pytest.raises(GranularityError, match="holds no archives"):
+        webdataset.read(params(root))
+    shard(root / "train-0.tar", pairs([1, 2]))
+    whole = (root / "train-0.tar").read_bytes()
+    for data in (whole[:1500], whole[:2048], b"junk", gzip.compress(whole)):
+        (root / "train-0.tar").write_bytes(data)
+        with pytest.raises(GranularityError, match=r"train-0\.tar: (is )?truncated"):
+            webdataset.read(params(root))
+    (root / "train-0.tar").write_bytes(whole)
+    assert len(webdataset.read(params(root)).frame) == 2
+    for name in ("train-1.tar.gz", "train-1.tgz"):
+        (root / name).write_bytes(gzip.compress(whole))
+        with pytest.raises(GranularityError, match=rf"{name}: is compressed; .* make a plain \.tar of it first"):
+            webdataset.read(params(root))
+        (root / name).unlink()
+
+
+def test_an_empty_split_is_named(root):
+    shard(root / "train-0.tar", {})
+    shard(root / "train-1.tar", pairs(["x"]))
+    shard(root / "val-0.tar", {})
+    with pytest.raises(GranularityError, match=r"the archives of split 'val' hold no samples"):
+        webdataset.read(params(root))
+    shard(root / "val-1.tar", pairs(["y"]))
+    assert webdataset.read(params(root)).frame["sample_id"].tolist() == ["train-1/a0", "val-1/a0"]
+
+
+def test_a_name_that_is_not_utf8_is_refused(root):
+    shard(root / "a.tar", pairs(["x"]))
+    try:
+        os.rename(root / "a.tar", os.fsencode(root) + b"/train-\xff-0.tar")
+    except OSError:
+        pytest.skip("this file system has UTF-8 names only")
+    with pytest.raises(GranularityError, match=r"udcff.*: its name is not UTF-8"):
+        webdataset.read(params(root))
+
+
+def test_an_archive_that_changes_afterwards_is_named(root):
+    shard(root / "train-0.tar", pairs(["x", "y"]))
+    images = Images(run(root, validation=1))
+    data = (root / "train-0.tar").read_bytes()
+    (root / "train-0.tar").write_bytes(data.replace(image(1), image(8)))
+    images.load(0)
+    with pytest.raises(GranularityError, match=r"train-0\.tar at byte \d+: has changed"):
+        images.load(1)
