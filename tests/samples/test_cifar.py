@@ -259,6 +259,16 @@ def test_an_array_in_columns_first_order_is_the_same(tmp_path, small):
     check(sample(tmp_path / "root", tmp_path / "samples"), images, {"class": [HUNDRED[i] for i in fine]}, 5)
 
 
+def test_the_taxonomy_joins(tmp_path, small):
+    root = write_ten(tmp_path / "root", small[0], small[1], 5)
+    ranks, file = ["kind", "group", "class"], Path(__file__).parents[2] / "config" / "taxonomies" / "cifar10.csv"
+    params = Samples(source="cifar", root=root, ranks=ranks, target="kind", taxonomy=file)
+    stage.run(params, Condition(train_size="all"), 0, tmp_path / "samples")
+    table = Artifact.open(tmp_path / "samples").table("samples.parquet")
+    assert table[ranks].iloc[0].tolist() == ["vehicle", "aircraft", "airplane"]
+    assert table[ranks].iloc[3].tolist() == ["animal", "mammal", "cat"]
+
+
 def test_images_are_encoded_one_at_a_time(tmp_path, small):
     root = write_ten(tmp_path / "root", small[0], small[1], 5)
     assert inspect.isgenerator(cifar.read(Samples(source="cifar", root=root, ranks=["class"], target="class")).images)

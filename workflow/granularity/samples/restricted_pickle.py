@@ -109,10 +109,8 @@ class _Machine:
             stack.append(EMPTY[name]())
         elif name == "MARK":
             self.marks.append(len(stack))
-        elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
-            self.memo[argument] = stack[-1]
-        elif name == "MEMOIZE":
-            self.memo[len(self.memo)] = stack[-1]
+        elif name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
+            self.memo[len(self.memo) if name == "MEMOIZE" else argument] = stack[-1]
         elif name in ("GET", "BINGET", "LONG_BINGET"):
             stack.append(self.memo[argument])
         elif name in TUPLES:
