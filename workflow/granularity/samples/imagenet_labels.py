@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from granularity.errors import GranularityError
@@ -89,19 +90,26 @@ def _wnids(file: Path, root: Path) -> dict[int, str]:
     Source: the development kit's readme.txt, "synsets" (fields ILSVRC2012_ID, WNID, words, gloss, num_children,
     children, wordnet_height, num_train_images).
     """
-    from scipy.io import loadmat
-
     places = [file.parent / "meta.mat", root / DEVKIT / "meta.mat"]
     meta = next((place for place in places if place.is_file()), None)
     if meta is None:
         raise GranularityError(f"{file}: holds numbers, which meta.mat explains; put it beside, or at {places[1]}")
     try:
-        table = loadmat(meta, squeeze_me=True, variable_names=["synsets"])["synsets"]
-        ids, wnids = table["ILSVRC2012_ID"].ravel().tolist(), table["WNID"].ravel().tolist()
-        pairs = {int(key): str(name) for key, name in zip(ids, wnids, strict=True)}
-    except Exception as error:  # SciPy raises whatever comes (struct, zlib, index, key, ... errors) on a broken file
-        raise GranularityError(f"{meta}: is no intact meta.mat of ILSVRC 2012 ({error})") from None
+        # in a process of its own: SciPy's reader is not safe with broken files, and may take the process with it
+        with ProcessPoolExecutor(1) as pool:
+            pairs = pool.submit(_meta, meta).result()
+    except Exception as error:  # SciPy raises whatever comes (struct, zlib, index, key, memory, ... errors)
+        what = " ".join(str(error).split())[:200]
+        raise GranularityError(f"{meta}: is no intact meta.mat of ILSVRC 2012 ({what}); download it again") from None
     for key, name in pairs.items():
         if not WNID.fullmatch(name):
-            raise GranularityError(f"{meta}: ILSVRC2012_ID {key} has the WNID '{name[:20]}', which is none")
+            raise GranularityError(f"{meta}: ILSVRC2012_ID {key} has the WNID {name[:20]!r}, which is none")
     return pairs
+
+
+def _meta(file: Path) -> dict[int, str]:
+    from scipy.io import loadmat
+
+    table = loadmat(file, squeeze_me=True, variable_names=["synsets"])["synsets"]
+    ids, wnids = table["ILSVRC2012_ID"].ravel().tolist(), table["WNID"].ravel().tolist()
+    return {int(key): str(name) for key, name in zip(ids, wnids, strict=True)}
