@@ -540,7 +540,7 @@ def test_no_corruption_of_a_pickle_escapes_as_another_error(tmp_path, small):
     rng = np.random.default_rng(0)
     whole = python2_pickle({b"data": small[0][:1, :2, :2].reshape(1, 12), b"labels": [1, 2], b"filenames": [b"a"] * 3})
     refusals = 0
-    for i in range(1500):
+    for i in range(500):
         data = bytearray(whole)
         for place in rng.integers(0, len(data), 2):
             data[place] = rng.integers(256)
@@ -550,4 +550,4 @@ def test_no_corruption_of_a_pickle_escapes_as_another_error(tmp_path, small):
         except GranularityError as error:
             assert "\n" not in str(error)
             refusals += 1
-    assert 500 < refusals < 1500
+    assert 150 < refusals < 500
