@@ -67,9 +67,7 @@ def captioned(folder, suffix, captions):
 
 def record(folder, kind):
     """A log or benchmark file beside the results, named like the artifact."""
-    tail = plan.PATHS[kind].removeprefix("{root}/")
-    suffix = {"logs": "log", "benchmarks": "tsv"}[folder]
-    return f"{ROOT}/{folder}/{tail}.{suffix}"
+    return plan.record(kind, folder).replace("{root}", ROOT)
 
 
 def options(section):
@@ -82,26 +80,7 @@ def code(kind):
 
 def every(kind):
     """The manifests of all artifacts of a kind."""
-    found = []
-    for condition in CONDITIONS:
-        if kind in UNITS:
-            found += [
-                manifest(kind, condition=condition, unit=unit)
-                for unit in UNITS[kind][condition]
-            ]
-        elif kind == "label_space":
-            found += [
-                manifest(kind, condition=condition, space=space)
-                for space in SPACES[condition]
-            ]
-        elif kind == "clusters":
-            names = plan.clusterings(SPACES[condition].values())
-            found += [
-                manifest(kind, condition=condition, clustering=name) for name in names
-            ]
-        else:
-            found.append(manifest(kind, condition=condition))
-    return found
+    return [manifest(kind, **values) for values in plan.targets(CONFIG, kind)]
 
 
 def flags(option, name):

@@ -2,7 +2,7 @@ rule make_report:
     input:
         every("samples"),
         every("pixels"),
-        every("encoder") if CONFIG.encoder.trained_here else [],
+        every("encoder"),
         every("embedding"),
         every("clusters"),
         every("label_space"),

@@ -8,9 +8,9 @@ rule make_theory_runs:
         manifest=manifest("theory_runs"),
         files=files("theory_runs"),
     log:
-        "results/theory/logs/{world}-{part}.log",
+        record("logs", "theory_runs"),
     benchmark:
-        "results/theory/benchmarks/{world}-{part}.tsv"
+        record("benchmarks", "theory_runs")
     conda:
         ENV
     threads: 1
@@ -38,9 +38,9 @@ rule make_theory:
         manifest=manifest("theory"),
         files=files("theory"),
     log:
-        "results/theory/logs/{world}.log",
+        record("logs", "theory"),
     benchmark:
-        "results/theory/benchmarks/{world}.tsv"
+        record("benchmarks", "theory")
     conda:
         ENV
     threads: 1

@@ -16,6 +16,7 @@ from granularity.config import Condition, Config, Nested
 from granularity.errors import GranularityError
 from granularity.runs import Run
 from granularity.seeds import seed_of
+from granularity.theory import WORLDS
 
 __all__ = ["seed_of"]
 
@@ -82,6 +83,14 @@ def root(config: Config) -> str:
 def page(config: Config) -> str:
     """The report: what the default run ends in."""
     return f"{root(config)}/report.html"
+
+
+def record(kind: str, folder: str) -> str:
+    """The pattern of a job's log (`logs`) or of Snakemake's measurements (`benchmarks`): beside the results, named
+    like the artifact."""
+    start = next(start for start in ("{root}/", "results/theory/") if PATHS[kind].startswith(start))
+    suffix = {"logs": "log", "benchmarks": "tsv"}[folder]
+    return f"{start}{folder}/{PATHS[kind].removeprefix(start)}.{suffix}"
 
 
 def encoder_files(config: Config) -> list[str]:
@@ -226,3 +235,25 @@ def units(config: Config, condition: Condition, stage: str) -> dict[str, list[Ru
         unit = {"condition": "all", "family": family[run.space], "space": run.space, "run": run.name}[level]
         grouped.setdefault(unit, []).append(run)
     return grouped
+
+
+def targets(config: Config, kind: str) -> list[dict[str, str]]:
+    """The wildcards of every artifact of a kind, one dict each."""
+    if kind == "report":
+        return [{}]
+    if kind == "theory":
+        return [{"world": world} for world in WORLDS]
+    if kind == "theory_runs":
+        return [{"world": world, "part": str(part)} for world in WORLDS for part in range(config.theory.parts)]
+    found = []
+    for condition in config.conditions:
+        place = {"condition": condition_name(condition)}
+        if kind in ("pretrain", "finetune", "probe"):
+            found += [place | {"unit": unit} for unit in units(config, condition, kind)]
+        elif kind == "label_space":
+            found += [place | {"space": space.name} for space in spaces(config, condition)]
+        elif kind == "clusters":
+            found += [place | {"clustering": name} for name in clusterings(spaces(config, condition))]
+        elif kind != "encoder" or config.encoder.trained_here:
+            found.append(place)
+    return found
