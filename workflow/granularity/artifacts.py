@@ -28,7 +28,7 @@ from granularity import interrupt, sharing
 from granularity.claim import Claim
 from granularity.code import code_digest
 from granularity.errors import GranularityError
-from granularity.provenance import hardware, package_versions
+from granularity.provenance import gpu_memory, hardware, package_versions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +124,7 @@ class Artifact:
                 yield f"{file}: missing"
             elif file.stat().st_size != entry["bytes"]:
                 yield f"{file}: corrupt ({file.stat().st_size} bytes, the manifest says {entry['bytes']})"
-            elif hash_file(file) != entry["sha256"]:
+            elif hashed and hash_file(file) != entry["sha256"]:
                 yield f"{file}: corrupt (its SHA-256 is not the manifest's)"
         for file in sorted(self.path.rglob("*")):
             name = file.relative_to(self.path).as_posix()
@@ -328,6 +328,7 @@ def create(
                 "wall_seconds": round(time.time() - started, 3),
                 "cpu_seconds": round(time.process_time() - cpu_started, 3),
                 "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+                **gpu_memory(),
             },
         }
         if writer.cached:

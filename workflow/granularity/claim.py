@@ -34,7 +34,7 @@ class Claim:
         about = {
             "token": self.token,
             "key": key,
-            "host": os.environ.get("SLURMD_NODENAME", platform.node()),
+            "host": host(),
             "pid": os.getpid(),
             "job": os.environ.get("SLURM_JOB_ID"),
             "started": time.time(),
@@ -88,6 +88,11 @@ class Claim:
         with contextlib.suppress(OSError):
             if self.held():
                 self.file.unlink(missing_ok=True)
+
+
+def host() -> str:
+    """This machine's name; under Slurm the node's, for several nodes may share a host name."""
+    return os.environ.get("SLURMD_NODENAME", platform.node())
 
 
 def claim_file(output: Path) -> Path:

@@ -22,7 +22,7 @@ def describe(path: Path) -> str:
     artifact = Artifact.peek(path)
     manifest = artifact.manifest
     cost, code = manifest["cost"], manifest["code"]
-    made_now = "" if _current(artifact) else " (the code has changed since)"
+    made_now = "" if is_current(artifact) else " (the code has changed since)"
     sections = [
         f"{artifact.path}",
         f"  kind      {artifact.kind}",
@@ -72,7 +72,7 @@ def verify(root: Path) -> dict[str, Any]:
             continue
         problems += artifact.problems()
         size += sum(entry["bytes"] for entry in artifact.manifest["files"].values())
-        if not _current(artifact):
+        if not is_current(artifact):
             other_code.append(str(folder))
     # One changed artifact makes everything after it stale: name each once, in the order found.
     return {
@@ -101,7 +101,8 @@ def _found(path: Path) -> list[Path]:
     return found
 
 
-def _current(artifact: Artifact) -> bool:
+def is_current(artifact: Artifact) -> bool:
+    """Whether the code that made an artifact is the code that is installed here."""
     code = artifact.manifest["code"]
     try:
         return code_digest(code["module"]) == code["digest"]

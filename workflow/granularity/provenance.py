@@ -51,3 +51,12 @@ def hardware() -> dict[str, Any]:
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             found["gpu"] = torch.cuda.get_device_name()
     return found
+
+
+def gpu_memory() -> dict[str, float]:
+    """The most memory that torch's tensors took on one GPU in this process; nothing where torch used no GPU."""
+    torch = sys.modules.get("torch")
+    if torch is None or not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return {}
+    peak = max(torch.cuda.max_memory_allocated(index) for index in range(torch.cuda.device_count()))
+    return {"gpu_peak_memory_mb": round(peak / 2**20, 1)}
