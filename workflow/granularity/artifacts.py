@@ -113,8 +113,8 @@ class Artifact:
         yield from self.corrupt()
         yield from self.stale()
 
-    def corrupt(self) -> Iterator[str]:
-        """What is wrong with its own files."""
+    def corrupt(self, hashed: bool = True) -> Iterator[str]:
+        """What is wrong with its own files; not `hashed`: as far as their sizes show it, which is quick."""
         files = self.manifest["files"]
         if _content_digest(self.kind, files) != self.digest:
             yield f"{self.path / MANIFEST}: corrupt (its digest does not match the files it lists)"
