@@ -58,7 +58,7 @@ def read(params: Samples, threads: int = 1) -> Source:
         for line, folder, path, number in _lines(lists[name], name.rpartition("_")[0]):
             if known.setdefault(number, folder) != folder:
                 raise GranularityError(
-                    f"{lists[name]}: line {line}: class '{folder}' has number {number}, but '{known[number]}' has it, too"
+                    f"{lists[name]}: line {line}: class '{folder}' has number {number}, but so has '{known[number]}'"
                 )
             if numbers.setdefault(folder, number) != number:
                 raise GranularityError(
