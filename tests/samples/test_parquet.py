@@ -95,6 +95,12 @@ def test_layouts(tmp_path, files):
     assert found.frame["file"].unique().tolist() == files[::-1]
 
 
+def test_files_are_in_the_order_of_their_numbers(tmp_path):
+    for name, label in (("0000", 0), ("0001", 1), ("00002", 2)):
+        write(tmp_path / f"train/{name}.parquet", [label])
+    assert parquet.read(params(tmp_path)).frame["label"].tolist() == NAMES
+
+
 def test_every_label_column_is_a_rank(tmp_path):
     for split in ("train", "test"):
         kinds = pa.array(["x", "x", "w"] if split == "train" else ["x", "v", "v"])

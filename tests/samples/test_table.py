@@ -150,6 +150,15 @@ def test_a_bad_row_is_named(root, row, message, threads):
     assert not (root.parent / "samples").exists()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_bad_row_far_down_is_named(root, threads):
+    """In a later block of the file than the first, which is parsed with the header."""
+    lines = [f"train/{i:060d}.png,train,animal,cat" for i in range(20_000)]
+    (root / "images.csv").write_text("\n".join(["path,split,kind,species", *lines, "x.png"]))
+    with pytest.raises(GranularityError, match=r"images\.csv: .*Row #20002: Expected 4 columns, got 1"):
+        table.read(params(root), threads)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

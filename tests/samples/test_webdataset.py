@@ -158,17 +158,17 @@ def test_odd_members_are_what_the_library_makes_of_them(root):
 def test_every_key_of_the_json_is_a_rank(root, threads):
     shared = {"score": 0.5, "tags": ["a"], "url": None, "sha256": "00", "": "x"}  # no classes, or taken
     first = [{"label": 3, "genus": "Felis", "tame": True, **shared}, {"label": 11, "genus": "Canis", **shared}]
-    second = [{"label": 3, "genus": "Acer", "size": 2}]
+    second = [{"label": 3, "genus": "Acer"}, {"label": 3, "genus": "Acer", "size": 2}]
     shard(root / "train-0.tar", pairs(first, "json"))
     shard(root / "train-1.tar", pairs(second, "json"))
     found = webdataset.read(params(root, ranks=["genus", "label"]), threads)
     assert found.ranks == ["label", "genus", "tame", "size"]
-    assert found.frame["label"].tolist() == ["3", "11", "3"]
+    assert found.frame["label"].tolist() == ["3", "11", "3", "3"]
     assert list(found.frame["genus"].cat.categories) == ["Acer", "Canis", "Felis"]
-    assert found.frame["genus"].tolist() == ["Felis", "Canis", "Acer"]
+    assert found.frame["genus"].tolist() == ["Felis", "Canis", "Acer", "Acer"]
     assert found.frame["tame"].tolist()[0] == "true"
-    assert found.frame["tame"].isna().tolist() == [False, True, True]
-    assert found.frame["size"].isna().tolist() == [True, True, False]
+    assert found.frame["tame"].isna().tolist() == [False, True, True, True]
+    assert found.frame["size"].isna().tolist() == [True, True, True, False]
     with pytest.raises(GranularityError, match=r"the sample 'train-0/a1' has no tame"):
         webdataset.read(params(root, ranks=["tame"]), threads)
 
