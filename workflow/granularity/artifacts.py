@@ -43,6 +43,10 @@ SCHEMA_VERSIONS = {"samples": 2, "clusters": 2, "label_space": 2}  # every other
 # ---------------------------------------------------------------- reading
 
 
+class OtherVersionError(GranularityError):
+    """A sound manifest that another version of this program wrote."""
+
+
 @dataclass(frozen=True)
 class Artifact:
     """A verified artifact: `path` is its folder, `manifest` what `manifest.json` says."""
@@ -85,7 +89,7 @@ class Artifact:
             raise GranularityError(f"{file}: corrupt (its seal does not match what it says); make the artifact again")
         current = _schema_version(manifest["kind"])
         if manifest["schema_version"] != current:
-            raise GranularityError(
+            raise OtherVersionError(
                 f"{file}: schema_version {manifest['schema_version']}, but this version reads {current}; delete "
                 "the folder, and snakemake makes it again"
             )

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import secrets
 import threading
 import time
@@ -22,6 +23,7 @@ from granularity import interrupt
 from granularity.errors import GranularityError
 
 HEARTBEAT_SECONDS = 10.0
+SILENT_SECONDS = 60.0  # a writer on another host that has not touched its claim for so long counts as dead
 
 
 class Claim:
@@ -106,3 +108,23 @@ def read_claim(output: Path) -> dict[str, Any] | None:
         return {**json.loads(file.read_text(encoding="utf-8")), "beat": file.stat().st_mtime}
     except (OSError, ValueError):
         return None
+
+
+def is_live(found: dict[str, Any]) -> bool:
+    """Whether the writer of a claim still works: by its process on this host, by the last touch on another one."""
+    if found["host"] != host():
+        return time.time() - found["beat"] < SILENT_SECONDS
+    try:
+        os.kill(found["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    try:
+        fields = Path(f"/proc/{found['pid']}/stat").read_text().rpartition(")")[2].split()
+        boot = re.search(r"^btime (\d+)", Path("/proc/stat").read_text(), re.MULTILINE)
+    except OSError:  # it has just ended, or there is no /proc here
+        return not Path("/proc/stat").exists()
+    # Process numbers are used again: one that began after the claim was made is another process.
+    began = float(boot[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return fields[0] not in "ZX" and began < found["started"] + 2

@@ -308,6 +308,30 @@ def verify(
 
 
 @app.command(rich_help_panel=LOOK)
+def status(
+    files: Files = DEFAULT_FILES,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """How far a configuration is: jobs done, running, failed and waiting, and what each stage cost.
+
+    Reads manifests, claims and logs and writes nothing, so it may be asked while jobs run. Done means that a whole
+    result of the present code, inputs and parameters is there, by its files' sizes (`granularity verify` hashes
+    them). Failed means no result and an error in the log, interrupted that a job was killed without one, outdated
+    that Snakemake would make a result again. A job that is queued or only starting counts as waiting.
+
+    Exits with status 1 if a job failed.
+    """
+    from granularity import status as found
+    from granularity import status_table
+
+    config = config_files.load(*files)
+    jobs = found.look(config)
+    print(status_table.as_json(config, jobs) if as_json else status_table.describe(jobs))
+    if any(job.state == "failed" for job in jobs):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=LOOK)
 def spaces(
     path: Annotated[Path, typer.Argument(help="A folder of results, such as results/digits.")],
     files: Files = DEFAULT_FILES,

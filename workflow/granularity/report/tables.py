@@ -18,6 +18,7 @@ from scipy import stats
 
 from granularity import plan
 from granularity.artifacts import Artifact
+from granularity.cost import by_stage
 
 LEVEL = 0.95
 # A series of the granularity curve, in words. A family is a series, but one label an image is a series of its own.
@@ -242,19 +243,8 @@ def properties(conditions: list[Condition]) -> pd.DataFrame:
 
 
 def cost(artifacts: dict[str, Artifact]) -> pd.DataFrame:
-    """What each stage cost: jobs, seconds of wall clock and CPU added up, and the largest memory of a job in MB."""
-    rows = [{"stage": artifact.kind, **artifact.manifest["cost"]} for artifact in artifacts.values()]
-    table = (
-        pd.DataFrame(rows)
-        .groupby("stage")
-        .agg(
-            jobs=("stage", "size"),
-            wall_seconds=("wall_seconds", "sum"),
-            cpu_seconds=("cpu_seconds", "sum"),
-            peak_memory_mb=("peak_memory_mb", "max"),
-        )
-    )
-    return table.reindex([kind for kind in plan.PATHS if kind in table.index]).reset_index()
+    """What each stage cost: the columns of :func:`granularity.cost.by_stage`."""
+    return pd.DataFrame(by_stage(artifacts.values()))
 
 
 def published(file: Path) -> pd.DataFrame:
