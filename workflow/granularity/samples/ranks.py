@@ -42,13 +42,13 @@ def add(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet | None]:
             raise GranularityError(f"{params.root}: {int(unlabelled.sum())} images have no {rank}, such as '{name}'")
     kept = frame[[column for column in frame.columns if column in RESERVED]].copy()
     for rank in params.ranks:
-        column = frame[rank]
-        kept[rank] = column if isinstance(column.dtype, pd.CategoricalDtype) else _categorical(column)
+        kept[rank] = _categorical(frame[rank])
     return kept, graph
 
 
 def _categorical(column: pd.Series) -> pd.Series:
-    return column.astype("str").astype("category")  # alphabetical
+    """As it is if it is categorical, else with its classes in alphabetical order."""
+    return column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("str").astype("category")
 
 
 def read_taxonomy(file: Path) -> pd.DataFrame:
@@ -78,14 +78,22 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
 
 
 def join(frame: pd.DataFrame, taxonomy: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """Add the ranks of a taxonomy to a frame that has its first column."""
+    """Add the ranks of a taxonomy to a frame whose classes its first column names.
+
+    They are those of the rank of that name; or, where there is none, of the one rank whose classes are all in it.
+    """
     key, *added = taxonomy.columns
-    if key not in frame:
-        available = [column for column in frame.columns if column not in RESERVED]
+    available = {name: _categorical(frame[name]) for name in frame.columns if name not in RESERVED}
+    named = set(taxonomy[key])
+    fitting = (
+        [key] if key in available else [name for name in available if named.issuperset(available[name].cat.categories)]
+    )
+    if len(fitting) != 1:
         raise GranularityError(
-            f"samples.taxonomy: {file}: its first column is '{key}', but the source has the ranks {available}"
+            f"samples.taxonomy: {file}: its first column, '{key}', is none of the ranks of the source, {[*available]}, "
+            "and does not name the classes of exactly one of them"
         )
-    column = frame[key] if isinstance(frame[key].dtype, pd.CategoricalDtype) else _categorical(frame[key])
+    column = available[fitting[0]]
     rows = pd.Index(taxonomy[key]).get_indexer(column.cat.categories)
     used = np.unique(column.cat.codes)
     unknown = [str(column.cat.categories[code]) for code in used if code >= 0 and rows[code] < 0]
@@ -110,7 +118,7 @@ def _with_wordnet(frame: pd.DataFrame, params: Samples) -> tuple[pd.DataFrame, W
             f"samples.wordnet: needs a rank called {SYNSET} of WordNet ids; samples.source '{params.source}' has "
             f"{available}"
         )
-    column = frame[SYNSET] if isinstance(frame[SYNSET].dtype, pd.CategoricalDtype) else _categorical(frame[SYNSET])
+    column = _categorical(frame[SYNSET])
     sets = [str(name).split(SEPARATOR) for name in column.cat.categories]
     graph = WordNet.read(params.wordnet).above(sorted({synset for one in sets for synset in one}))
     living = np.array([any(graph.is_living(synset) for synset in one) for one in sets], dtype=bool)
