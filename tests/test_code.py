@@ -71,7 +71,7 @@ def test_no_stage_imports_another():
         assert not code.import_closure(module) & others, kind
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["cluster", "--help"], ["config", "check"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["cluster", "--help"], ["config", "check"], ["status"]])
 def test_help_and_planning_do_not_import_torch(arguments):
     script = (
         "import sys; from granularity import cli\n"

@@ -49,6 +49,15 @@ def test_nothing_is_left_to_do(finished):
     assert "Nothing to be done" in finished.snakemake("-n", *SMOKE)
 
 
+def test_status_calls_every_job_of_it_done(finished):
+    """So what `granularity status` expects of a manifest's parameters is what every stage records."""
+    files = ["-f", "config/config.yaml", "-f", "config/experiments/smoke.yaml"]
+    found = json.loads(finished.run("granularity", "status", "--json", *files))
+    assert found["total"]["done"] == found["total"]["jobs"], [job for job in found["jobs"] if job["state"] != "done"]
+    logs = {str(path.relative_to(finished.folder)) for path in finished.path(f"{RESULTS}/logs").rglob("*.log")}
+    assert {job["log"] for job in found["jobs"]} == logs
+
+
 def test_every_named_target_exists(finished):
     for target in ("samples", "embed", "cluster", "hierarchies", "pretrain", "finetune", "probe", "report"):
         assert "Nothing to be done" in finished.snakemake("-n", target, *SMOKE), target

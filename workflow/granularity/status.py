@@ -31,7 +31,7 @@ STATES = {
 TAIL_BYTES = 16_384
 TAIL_LINES = 3
 ERROR = re.compile(
-    r"(error|stopped): |Traceback \(most recent call last\)|Fatal Python error|\s*Usage: granularity"
+    r"(error|stopped): |Traceback \(most recent call last\)|Fatal Python error|\s*Usage: "
     r"|.*: command not found"
 )
 
@@ -52,12 +52,12 @@ class Job:
 
 def look(config: Config) -> list[Job]:
     """Every job of a configuration as it is now, without the worlds of the theory that have left no trace."""
-    jobs = [_job(config, *one) for one in _expected(config)]
+    jobs = [_job(config, *one) for one in expected(config)]
     worlds = {job.wildcards["world"] for job in jobs if "world" in job.wildcards and job.state != "waiting"}
     return [job for job in jobs if job.wildcards.get("world") in {None, *worlds}]
 
 
-def _expected(config: Config) -> Iterator[tuple[str, dict[str, str], dict[str, Any]]]:
+def expected(config: Config) -> Iterator[tuple[str, dict[str, str], dict[str, Any]]]:
     """Kind and wildcards of every artifact, and what the configuration alone says of the parameters it records."""
     seed = {"seed": config.seeds.base}
     size = {"size": config.theory.size}

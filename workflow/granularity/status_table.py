@@ -20,7 +20,7 @@ def as_json(config: Config, jobs: list[Job]) -> str:
     for (condition, stage), of_stage in _stages(jobs).items():
         cost = {key: value for row in _cost(of_stage) for key, value in row.items() if key not in ("stage", "jobs")}
         stages.append({"condition": condition, "stage": stage, **_counts(of_stage), **cost})
-    found = {"name": config.name, "root": plan.root(config), **_counts(jobs), "stages": stages}
+    found = {"name": config.name, "root": plan.root(config), "total": _counts(jobs), "stages": stages}
     return json.dumps({**found, "jobs": [_as_dict(job) for job in jobs]}, indent=2)
 
 

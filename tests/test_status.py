@@ -1,0 +1,398 @@
+"""`granularity status`: what it calls done, running, failed, interrupted, outdated and waiting, and the costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+import minimal_results
+from granularity import artifacts, claim, cli, plan, provenance, status, status_table
+from granularity.artifacts import Artifact
+from granularity.config import Config
+from granularity.cost import by_stage
+from granularity.report import tables
+
+SMALL = {
+    "name": "small",
+    "seeds": {"pretrain": 1, "finetune": 2},
+    "encoder": {"model": "encoder.json"},
+    "conditions": [{"train_size": 120}, {"train_size": 240, "spaces": ["kmeans-4"]}],
+    "label_spaces": {
+        "random": [4],
+        "random_superclass": [],
+        "kmeans": [4],
+        "kmeans_superclass": [2],
+        "rebalanced": {"clusters": [2, 3], "thresholds": [4]},
+    },
+}
+CHAIN = Path("results/small/train-120")
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch) -> Config:
+    """A small configuration, in a working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    config = Config.model_validate(SMALL)
+    Path("small.yaml").write_text(json.dumps(SMALL))
+    Path("encoder.json").touch()
+    return config
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A finished run, which no test changes."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        minimal_results.write(Config.model_validate(SMALL))
+    return folder / "results"
+
+
+@pytest.fixture
+def finished(config, made) -> Config:
+    shutil.copytree(made, "results")
+    return config
+
+
+def states(config: Config) -> Counter:
+    return Counter(job.state for job in status.look(config))
+
+
+def job_at(config: Config, folder: Path) -> status.Job:
+    return next(job for job in status.look(config) if job.folder == folder)
+
+
+def reseal(folder: Path, change) -> None:
+    """Change a manifest as if it had been written so."""
+    file = folder / "manifest.json"
+    manifest = json.loads(file.read_text())
+    del manifest["seal"]
+    change(manifest)
+    file.write_text(json.dumps({**manifest, "seal": artifacts._seal(manifest)}))
+
+
+def tree() -> dict[str, tuple]:
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in Path().rglob("*")}
+
+
+# ---------------------------------------------------------------- results
+
+
+def test_nothing_is_there(config):
+    assert set(states(config)) == {"waiting"}
+    assert not Path("results").exists()
+    count = str(len(status.look(config)))
+    last = status_table.describe(status.look(config)).splitlines()[-1]
+    assert last.split() == ["all", count, "-", "-", "-", count, "-", "-", "-"]
+
+
+def test_a_finished_run_is_done_and_nothing_is_written(finished):
+    before = tree()
+    jobs = status.look(finished)
+    text = status_table.describe(jobs)
+    assert tree() == before
+    assert {job.state for job in jobs} == {"done"}
+    assert {job.stage for job in jobs} == set(plan.FILES) - {"theory", "theory_runs"}
+    assert Counter(job.stage for job in jobs if job.wildcards.get("condition") == "train-120")["label_space"] == 7
+    assert "outdated" not in text and "interrupted" not in text
+
+
+def test_another_input_makes_what_follows_outdated(finished):
+    params = Artifact.peek(CHAIN / "clusters/whole-4").params
+    source = Artifact.peek(CHAIN / "samples")
+    with artifacts.create(
+        CHAIN / "clusters/whole-4", "clusters", plan.MODULES["clusters"], {"": source}, params
+    ) as out:
+        out.text("assignment.parquet", "another clustering")
+    outdated = {str(job.folder) for job in status.look(finished) if job.state == "outdated"}
+    assert outdated == {
+        f"{CHAIN}/label_spaces/kmeans-4",
+        *(f"{CHAIN}/{stage}/kmeans" for stage in ("pretrain", "finetune")),
+        f"{CHAIN}/probe/all",
+        "results/small/report",
+    }
+    assert job_at(finished, CHAIN / "probe/all").detail == ("made from other inputs",)
+
+
+def test_other_code_and_other_versions_are_outdated(finished):
+    reseal(CHAIN / "pixels", lambda manifest: manifest["code"].update(digest="0" * 16))
+    reseal(CHAIN / "samples", lambda manifest: manifest.update(schema_version=0))
+    assert job_at(finished, CHAIN / "pixels").detail == ("made by other code",)
+    assert job_at(finished, CHAIN / "samples").detail == ("written by another version of this program",)
+    text = status_table.describe(status.look(finished))
+    assert text.endswith("outdated\n  1 written by another version of this program\n  1 made by other code")
+
+
+@pytest.mark.parametrize(
+    ("change", "kinds"),
+    [
+        ({"cluster": {"restarts": 9}}, {"clusters"}),
+        ({"pixels": {"size": 16}}, {"pixels", "pretrain", "finetune", "probe"}),
+        ({"pretrain": {"lr": 0.1}}, {"pretrain", "finetune", "probe"}),
+        ({"finetune": {"lr": 0.1}}, {"finetune"}),
+        ({"model": {"name": "resnet34"}}, {"pretrain", "finetune", "probe"}),
+        ({"probe": {"neighbours": 3}}, {"probe"}),
+        ({"encoder": {"model": "encoder.json", "batch_size": 5}}, {"embedding"}),
+        ({"encoder": {"model": "encoder.json", "captions": {"epochs": 3}}}, {"encoder"}),
+        ({"samples": {"validation": 800}}, {"samples"}),
+        ({"jobs": {"probe": "condition"}}, set()),
+        ({"report": {"title": "Another"}}, set()),
+    ],
+)
+def test_a_changed_option_makes_its_stages_outdated(finished, change, kinds):
+    changed = Config.model_validate({**SMALL, **change})
+    found = [job for job in status.look(changed) if job.state == "outdated"]
+    assert {job.stage for job in found} - {"report"} == kinds
+    assert {job.detail for job in found} <= {("made with other parameters",)}
+
+
+def test_damage_counts_as_failed(finished):
+    (CHAIN / "pixels/pixels.npy").write_text("")
+    (CHAIN / "clusters/whole-4/centroids.npy").unlink()
+    (CHAIN / "probe/all/manifest.json").write_text("{")
+    assert "0 bytes, the manifest says" in job_at(finished, CHAIN / "pixels").detail[0]
+    assert "centroids.npy: missing" in job_at(finished, CHAIN / "clusters/whole-4").detail[0]
+    assert "corrupt (not a manifest)" in job_at(finished, CHAIN / "probe/all").detail[0]
+    assert states(finished)["failed"] == 3
+
+
+# ---------------------------------------------------------------- logs
+
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n    1 / 0\nZeroDivisionError: zero\n'
+)
+STOPPED = "stopped: SIGTERM; finished work is kept, and the next run goes on from there"
+NO_COMMAND = "/bin/bash: line 1: granularity: command not found"
+
+
+@pytest.mark.parametrize(
+    ("log", "state", "shown"),
+    [
+        ("", "waiting", []),
+        ("hashing: 3 of 9 chunks\n", "waiting", []),
+        ("some progress\nerror: no space left\n\n", "failed", ["error: no space left"]),
+        ("error: a: first\nb: second\n", "failed", ["error: a: first", "b: second"]),
+        ("x\n" * 9999 + STOPPED, "failed", [STOPPED]),
+        (TRACEBACK, "failed", TRACEBACK.splitlines()[-3:]),
+        (NO_COMMAND, "failed", [NO_COMMAND]),
+        ("a warning about an error: it is none\nand on\n", "waiting", []),
+        (b"\xff\xfe\nerror: \xff\n", "failed", ["error: \ufffd"]),
+    ],
+)
+def test_the_end_of_a_log_says_whether_a_job_failed(config, log, state, shown):
+    file = Path("results/small/logs/train-120/clusters/whole-4.log")
+    file.parent.mkdir(parents=True)
+    file.write_bytes(log if isinstance(log, bytes) else log.encode())
+    job = job_at(config, CHAIN / "clusters/whole-4")
+    assert job.log == file
+    assert (job.state, list(job.detail)) == (state, shown)
+    if state == "failed":
+        text = status_table.describe([job])
+        assert text.splitlines()[-2 - len(shown) :] == [
+            f"  {job.folder}",
+            *(f"      {line}" for line in shown),
+            f"      {file}",
+        ]
+
+
+def test_a_wrong_option_is_a_failure(config):
+    """What a rule's command prints when rules and package do not fit together."""
+    done = subprocess.run([sys.executable, "-m", "granularity", "pixels", "--nonsense"], capture_output=True)
+    file = Path("results/small/logs/train-120/pixels.log")
+    file.parent.mkdir(parents=True)
+    file.write_bytes(done.stdout + done.stderr)
+    assert job_at(config, CHAIN / "pixels").state == "failed"
+
+
+def test_an_error_of_an_earlier_attempt_does_not_spoil_a_result(finished):
+    file = Path("results/small/logs/train-120/pixels.log")
+    file.parent.mkdir(parents=True)
+    file.write_text("error: something")
+    assert job_at(finished, CHAIN / "pixels").state == "done"
+
+
+# ---------------------------------------------------------------- writers
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from granularity import artifacts, cli, interrupt
+from granularity.progress import say
+
+def work():
+    with artifacts.create(sys.argv[1], "pretrain", "granularity.seeds", {}, {}, resumable=True) as out:
+        say("pretraining: 3 of 6 runs, 50 %, about 10 s left")
+        print("ready", flush=True)
+        while True:
+            time.sleep(0.01)
+            interrupt.stop_if_requested()
+
+cli.app = work
+cli.main()
+"""
+
+
+@pytest.fixture
+def writer(config):
+    """A real process that works on the pretraining of k-means, with its log where the rule has it."""
+    job = job_at(config, CHAIN / "pretrain/kmeans")
+    job.log.parent.mkdir(parents=True)
+    with job.log.open("w") as log:
+        command = [sys.executable, "-c", WRITER, str(job.folder)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout.readline() == "ready\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_running_stage_and_a_killed_one(config, writer):
+    before = tree()
+    job = job_at(config, CHAIN / "pretrain/kmeans")
+    assert (job.state, job.detail) == ("running", ("pretraining: 3 of 6 runs, 50 %, about 10 s left",))
+    assert (job.claim["pid"], job.claim["host"]) == (writer.pid, claim.host())
+    line = next(line for line in status_table.describe([job]).splitlines() if str(job.folder) in line)
+    assert f"{claim.host()}, process {writer.pid}, since 20" in line
+    assert tree() == before
+
+    writer.kill()  # not yet waited for: a zombie is dead too
+    while Path(f"/proc/{writer.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+        pass
+    assert job_at(config, CHAIN / "pretrain/kmeans").state == "interrupted"
+    writer.wait()
+    job = job_at(config, CHAIN / "pretrain/kmeans")
+    assert job.state == "interrupted"
+    assert "what was finished is kept" in job.detail[-1]
+    assert f"process {writer.pid}" in status_table.describe([job])
+    claim.claim_file(job.folder).unlink()
+    assert job_at(config, CHAIN / "pretrain/kmeans").state == "interrupted"  # its work is still there
+
+
+def test_a_stage_that_was_told_to_stop(config, writer):
+    writer.send_signal(signal.SIGTERM)
+    assert writer.wait() == 128 + signal.SIGTERM
+    job = job_at(config, CHAIN / "pretrain/kmeans")
+    assert job.state == "failed"
+    assert job.detail[-1].startswith("stopped: SIGTERM; finished work is kept")
+
+
+def leave_claim(folder: Path, beat: float, **over) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    about = {"token": "t", "key": "k", "host": claim.host(), "pid": os.getpid(), "job": None, "started": time.time()}
+    claim.claim_file(folder).write_text(json.dumps(about | over))
+    os.utime(claim.claim_file(folder), (beat, beat))
+
+
+def test_a_writer_on_another_node_lives_while_it_touches_its_claim(config):
+    folder = CHAIN / "clusters/whole-4"
+    leave_claim(folder, time.time() - 20, host="node17", pid=1, job="4711")
+    job = job_at(config, folder)
+    assert job.state == "running"
+    assert "node17, process 1, Slurm job 4711, since" in status_table.describe([job])
+    leave_claim(folder, time.time() - 90, host="node17", pid=1)
+    assert job_at(config, folder).state == "interrupted"
+
+
+def test_a_process_of_the_same_number_is_not_the_writer(config):
+    folder = CHAIN / "clusters/whole-4"
+    leave_claim(folder, time.time() - 90, started=time.time())
+    assert job_at(config, folder).state == "running"  # suspended, say: this process is older than the claim
+    leave_claim(folder, time.time(), started=1.0)
+    assert job_at(config, folder).state == "interrupted"
+
+
+def test_a_result_is_running_while_it_is_made_again_and_done_after_a_late_kill(finished):
+    leave_claim(CHAIN / "samples", time.time())
+    assert job_at(finished, CHAIN / "samples").state == "running"
+    leave_claim(CHAIN / "samples", time.time(), started=1.0)  # killed between publishing and taking its claim away
+    job = job_at(finished, CHAIN / "samples")
+    assert (job.state, job.claim) == ("done", None)
+
+
+# ---------------------------------------------------------------- theory, costs, command
+
+
+def test_a_world_of_the_theory_is_shown_once_it_has_left_a_trace(finished):
+    assert not any(job.stage.startswith("theory") for job in status.look(finished))
+    place = {"world": "neural_collapse", "part": "0"}
+    plan_module = "granularity.theory.stage"
+    with artifacts.create("results/theory/parts/neural_collapse/0", "theory_runs", plan_module, {}, place) as out:
+        out.text("runs.parquet", "")
+    found = [job for job in status.look(finished) if job.stage.startswith("theory")]
+    assert {job.wildcards["world"] for job in found} == {"neural_collapse"}
+    assert Counter(job.state for job in found) == {"done": 1, "waiting": finished.theory.parts}
+    assert "theory     theory runs" in status_table.describe(status.look(finished))
+
+
+def test_the_report_and_status_have_the_same_costs(finished):
+    jobs = status.look(finished)
+    made = {str(job.folder): job.artifact for job in jobs}
+    table = tables.cost(made).set_index("stage")
+    assert list(table.columns) == ["jobs", "wall_seconds", "cpu_seconds", "peak_memory_mb"]
+    found = json.loads(status_table.as_json(finished, jobs))
+    for stage, row in table.iterrows():
+        of_stage = [entry for entry in found["stages"] if entry["stage"] == stage]
+        assert sum(entry["jobs"] for entry in of_stage) == row["jobs"]
+        assert sum(entry["wall_seconds"] for entry in of_stage) == pytest.approx(row["wall_seconds"])
+        assert max(entry["peak_memory_mb"] for entry in of_stage) == row["peak_memory_mb"]
+    costs = [artifact.manifest["cost"] for artifact in made.values()]
+    assert table["wall_seconds"].sum() == pytest.approx(sum(cost["wall_seconds"] for cost in costs))
+
+
+def test_gpus_appear_where_one_was_used(finished, monkeypatch):
+    def on_gpu(manifest):
+        manifest["hardware"]["gpu"] = "H200"
+        manifest["cost"] |= {"wall_seconds": 7200.0, "gpu_peak_memory_mb": 41_000.0}
+
+    reseal(CHAIN / "pretrain/kmeans", on_gpu)
+    reseal(CHAIN / "clusters/whole-4", lambda manifest: manifest["params"].update(gpu=True))
+    rows = {row["stage"]: row for row in by_stage(job.artifact for job in status.look(finished))}
+    assert (rows["pretrain"]["gpu_seconds"], rows["pretrain"]["gpu_peak_memory_mb"]) == (7200.0, 41_000.0)
+    assert rows["clusters"]["gpu_seconds"] > 0 and rows["clusters"]["gpu_peak_memory_mb"] is None
+    assert (rows["samples"]["gpu_seconds"], rows["samples"]["gpu_peak_memory_mb"]) == (0, None)
+    header, *lines = status_table.describe(status.look(finished)).splitlines()
+    assert header.endswith("GPU  GPU memory")
+    assert next(line for line in lines if " pretrain " in line).endswith("2.0 h     41.0 GB")
+
+
+def test_gpu_memory_is_that_of_torch_and_torch_is_not_imported_for_it(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert provenance.gpu_memory() == {}
+    assert "torch" not in sys.modules
+    peaks = [3 * 2**20, 5 * 2**20]
+    cuda = SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 2)
+    cuda.max_memory_allocated = peaks.__getitem__
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert provenance.gpu_memory() == {"gpu_peak_memory_mb": 5.0}
+    cuda.is_initialized = lambda: False
+    assert provenance.gpu_memory() == {}
+
+
+def test_the_command(finished):
+    def run(*options):
+        return CliRunner().invoke(cli.app, ["status", *options])
+
+    assert run("-f", "small.yaml").exit_code == 0
+    found = json.loads(run("--json", "-f", "small.yaml").stdout)
+    assert found["root"] == "results/small"
+    assert found["total"]["done"] == found["total"]["jobs"] == len(found["jobs"])
+    Path("more.yaml").write_text("name: other")
+    other = json.loads(run("--json", "-f", "small.yaml", "-f", "more.yaml").stdout)
+    assert other["total"]["waiting"] == len(found["jobs"])
+    (CHAIN / "pixels/manifest.json").write_text("{")
+    failed = run("--json", "-f", "small.yaml")
+    assert failed.exit_code == 1
+    assert json.loads(failed.stdout)["total"]["failed"] == 1
