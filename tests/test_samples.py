@@ -17,8 +17,8 @@ from granularity import pixels
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Pixels, Samples
 from granularity.errors import GranularityError
-from granularity.samples import digits as digits_adapter
 from granularity.samples import split, stage
+from granularity.samples.adapters import digits as digits_adapter
 from granularity.samples.images import Images
 
 

@@ -23,8 +23,9 @@ from granularity import cli
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import checks, folder, stage
+from granularity.samples import checks, stage
 from granularity.samples import look as looking
+from granularity.samples.adapters import folder
 from granularity.samples.decoding import ImageError, decode
 from granularity.samples.images import Images, Reader
 from granularity.samples.look import LARGEST, look

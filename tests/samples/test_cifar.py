@@ -15,7 +15,8 @@ import pytest
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import cifar, restricted_pickle, stage
+from granularity.samples import stage
+from granularity.samples.adapters import cifar, restricted_pickle
 from granularity.samples.images import Images
 
 DATA = os.environ.get("GRANULARITY_DATA")

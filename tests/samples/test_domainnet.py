@@ -10,7 +10,8 @@ from PIL import Image
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import domainnet, stage
+from granularity.samples import stage
+from granularity.samples.adapters import domainnet
 from granularity.samples.images import Images
 
 LISTS = {
@@ -87,10 +88,6 @@ def test_the_domain_that_is_trained_on_is_in_distribution(root):
     assert frame["distribution"].tolist() == ["ID", "OOD", "OOD"]
     assert frame["domain"].tolist() == ["clipart", "real", "real"]
     assert list(frame["domain"].cat.categories) == ["clipart", "real"]
-
-
-def test_a_list_that_is_asked_for_twice_is_read_once(root):
-    assert len(domainnet.read(params(root, val="real_test", extra_splits=["real_test"])).frame) == 6
 
 
 def test_without_a_split_for_validation_images_are_held_out(root):

@@ -21,7 +21,8 @@ from scipy.io import savemat
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import imagenet, imagenet_labels, imagenet_shifted, stage
+from granularity.samples import stage
+from granularity.samples.adapters import imagenet, imagenet_labels, imagenet_shifted
 from granularity.samples.images import Images
 
 SYNSETS = ["n01440764", "n01443537", "n02123045"]
@@ -322,9 +323,9 @@ def test_a_shifted_set_is_found_from_a_root_that_is_a_symbolic_link(root):
     assert (linked / found["file"].iloc[-1]).samefile(art)
 
 
-def test_shifted_sets_that_nobody_asks_for_are_not_read(root):
-    table, _ = run(root, shifted={"r": root.parent / "nowhere"}, validation=2)
-    assert "distribution" not in table
+def test_a_shifted_set_that_nobody_asks_for_is_a_mistake(root):
+    with pytest.raises(ValueError, match="shifted: 'r' is not in extra_splits, so nothing would be read of it"):
+        run(root, shifted={"r": root.parent / "nowhere"}, validation=2)
 
 
 def test_a_shifted_set_may_be_the_validation_split(root):
@@ -353,8 +354,8 @@ def test_a_shifted_set_that_is_missing_empty_or_called_like_a_split_is_refused(r
     (root.parent / "r" / "n01443537").mkdir(parents=True)
     with pytest.raises(GranularityError, match="n01443537: holds no images"):
         shifted(root, r=root.parent / "r")
-    with pytest.raises(GranularityError, match=r"samples\.shifted: train: is the name of a split already"):
-        run(root, shifted={"train": root.parent / "r"}, validation=2)
+    with pytest.raises(GranularityError, match=r"samples\.shifted: val: is the name of a split already"):
+        run(root, shifted={"val": root.parent / "r"}, val="val")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,8 @@ from PIL import Image
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import imagenet21k, stage
+from granularity.samples import stage
+from granularity.samples.adapters import imagenet21k
 from granularity.samples.images import Images
 
 SYNSETS = ["n01440764", "n01443537", "n02084071"]
@@ -203,7 +204,7 @@ def test_a_class_that_no_image_has_is_none(root):
     [
         ("", "labels.txt: lists no images"),
         (LABELS[0] + "\nn01440764_2\n", "line 2: 'n01440764_2' is not an image, a tab or comma, and synsets"),
-        ("n01440764_2\tdog\n", "line 1: 'n01440764_2\tdog' is not"),
+        ("n01440764_2\tdog\n", r"line 1: 'n01440764_2\\tdog' is not"),
         ("n01440764_2\tn1440764\n", "line 1: .* is not an image"),
         ("n01440764_2\tn014407641\n", "line 1: .* is not an image"),
         ("n01440764_2\t;\n", "line 1: .* is not an image"),

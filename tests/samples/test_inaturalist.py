@@ -14,9 +14,11 @@ from PIL import Image
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import inaturalist, stage
+from granularity.hierarchy.acceptance import inaturalist_checks
+from granularity.samples import stage
+from granularity.samples.adapters import inaturalist
+from granularity.samples.adapters.inaturalist_taxonomy import distinct, pairs, ranks
 from granularity.samples.images import Images
-from granularity.samples.inaturalist_taxonomy import distinct, published_counts, ranks
 
 FIELDS = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")
 # Real species. Two genera are called Prunella and two epithets vulgaris; Chordata holds two supercategories.
@@ -191,29 +193,34 @@ def as_published() -> list[dict]:
     return made
 
 
+def l4(categories: list[dict]) -> dict[str, tuple[str, str]]:
+    checks = inaturalist_checks(distinct(categories), pairs(categories))
+    return {check.expected: (check.found, check.verdict) for check in checks}
+
+
 def test_published_numbers_that_agree(as_published):
-    table = published_counts(as_published).set_index("published")
-    fields = ["supercategory", "phylum", "class", "order", "family", "genus", "specific_epithet"]
-    assert table["field"].tolist() == fields
-    assert table.index.tolist() == [11, 13, 51, 273, 1103, 4884, 6485]
-    assert (table["agrees"] == "both").all()
+    found = l4(as_published)
+    assert list(found) == ["11", "13", "51", "273", "1103", "4884", "6485"]
+    assert {verdict for _, verdict in found.values()} == {"holds"}
+    assert found["4884"][0] == "4884 names, 4884 paths"
+    assert found["6485"][0] == "names of specific_epithet, paths of specific_epithet"
 
 
 def test_published_numbers_that_do_not_agree(as_published):
     fewer = [one | {"specific_epithet": f"epithet {one['id'] % 6000}"} for one in as_published]
     fewer[0] = fewer[0] | {"genus": fewer[-1]["genus"]}  # genus 0 has another species; this one is now of two families
-    table = published_counts(fewer).set_index("published")
-    assert table.loc[6485].tolist() == ["none", 0, 0, "neither"]
-    assert table.loc[51, "agrees"] == "both"
-    assert table.loc[4884, ["names", "paths", "agrees"]].tolist() == [4884, 4885, "names"]
+    fewer[1] = fewer[1] | {"order": "another"}
+    found = l4(fewer)
+    assert found["6485"] == ("of no field or pair", "FAILS")
+    assert found["51"][1] == "holds"
+    assert found["4884"] == ("4884 names, 4886 paths", "holds")
+    assert found["273"] == ("274 names, 274 paths", "FAILS")
 
 
 def test_a_number_may_be_that_of_two_fields_together():
-    pairs = [(i % 97, i % 89) for i in range(6485)]  # all different
-    together = [{"id": i, "name": f"{a}", "genus": f"{b}"} for i, (a, b) in enumerate(pairs)]
-    row = published_counts(together).set_index("published").loc[6485]
-    assert row["field"] == "name + genus"
-    assert row["agrees"] == "both"
+    numbers = [(i % 97, i % 89) for i in range(6485)]  # all different
+    together = [{"id": i, "name": f"{a}", "genus": f"{b}"} for i, (a, b) in enumerate(numbers)]
+    assert l4(together)["6485"] == ("name + genus", "holds")
 
 
 # ---------------------------------------------------------------- other years

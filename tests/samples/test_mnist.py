@@ -13,7 +13,8 @@ import pytest
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import mnist, stage
+from granularity.samples import stage
+from granularity.samples.adapters import mnist
 from granularity.samples.images import Images
 
 TAXONOMIES = Path(__file__).parents[2] / "config" / "taxonomies"

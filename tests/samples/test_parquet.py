@@ -21,7 +21,8 @@ from PIL import Image
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import parquet, stage
+from granularity.samples import stage
+from granularity.samples.adapters import parquet
 from granularity.samples.images import Images
 
 DATA = os.environ.get("GRANULARITY_DATA")

@@ -15,7 +15,8 @@ from scipy.io import loadmat, savemat
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import matlab, stage, svhn
+from granularity.samples import stage
+from granularity.samples.adapters import matlab, svhn
 from granularity.samples.images import Images
 
 TAXONOMY = Path(__file__).parents[2] / "config" / "taxonomies" / "mnist.csv"

@@ -14,7 +14,8 @@ from PIL import Image
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import columns, stage, table
+from granularity.samples import stage
+from granularity.samples.adapters import columns, table
 from granularity.samples.images import Images
 
 ROWS = [

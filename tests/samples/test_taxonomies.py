@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from granularity.samples import digits, ranks
+from granularity.samples import ranks
+from granularity.samples.adapters import digits
 
 FOLDER = Path(__file__).parents[2] / "config" / "taxonomies"
 LABELS = [str(i) for i in range(10)]

@@ -19,7 +19,8 @@ from PIL import Image
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import stage, webdataset
+from granularity.samples import stage
+from granularity.samples.adapters import webdataset
 from granularity.samples.images import Images
 
 

@@ -15,7 +15,8 @@ from PIL import Image
 from granularity.artifacts import Artifact
 from granularity.config import Condition, Samples
 from granularity.errors import GranularityError
-from granularity.samples import stage, wilds
+from granularity.samples import stage
+from granularity.samples.adapters import wilds
 from granularity.samples.images import Images
 
 IWILDCAM = """\
@@ -200,3 +201,10 @@ def test_a_split_without_images_is_named(iwildcam):
         GranularityError, match=r"name the split to train on; the source has \['id_test', 'id_val', 'te"
     ):
         run(iwildcam)
+
+
+def test_the_publishers_val_may_be_an_extra_split_beside_another_val(iwildcam):
+    table = run(iwildcam, val="id_val", extra_splits=["val", "test"]).table("samples.parquet")
+    shifted = table[table["split"] == "val (published)"]
+    assert len(shifted) and set(shifted["distribution"]) == {"OOD"}
+    assert set(table.loc[table["split"] == "val", "distribution"]) == {"ID"}

@@ -10,9 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
-Count = Annotated[int, Field(ge=1)]
+from granularity.samples import RESERVED
+
+LARGEST = 2**31 - 1  # labels are int32
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Few = Annotated[int, Field(ge=1, le=1000)]
+Natural = Annotated[int, Field(ge=0, le=LARGEST)]
+# A rank names label spaces, and so folders, jobs and words of a command line.
+Rank = Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", max_length=60)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Device = Literal["auto", "cpu", "cuda"]
 Unit = Literal["run", "space", "family", "condition"]
@@ -37,7 +45,20 @@ Scope = Literal["whole", "superclass"]
 class Section(BaseModel):
     """Base of every section: immutable, and closed to keys it does not know."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes true for 1, and YAML takes yes and on for true."""
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+            raise PydanticCustomError(
+                "truth_value", "is no truth value (YAML takes yes, no, on and off for one; write such a word in quotes)"
+            )
+        if isinstance(value, list):
+            for one in value:
+                cls._no_truth_value(one, info)
+        return value
 
 
 class Samples(Section):
@@ -77,7 +98,7 @@ class Samples(Section):
         description="Further splits of the publisher to keep in the sample table, such as a shifted test set. They "
         "are decoded and embedded, not trained on.",
     )
-    ranks: list[str] = Field(
+    ranks: list[Rank] = Field(
         ["loops", "digit"],
         min_length=1,
         description="The human label ranks, coarse to fine, of those that the source, the taxonomy and WordNet "
@@ -116,6 +137,9 @@ class Samples(Section):
             values = getattr(self, key)
             if len(set(values)) != len(values):
                 raise ValueError(f"{key}: one is given twice: {values}")
+        for rank in self.ranks:
+            if rank in (*RESERVED, "train", "val", *self.extra_splits):
+                raise ValueError(f"ranks: no rank can be called '{rank}': tables have another column of that name")
         if self.target not in self.ranks:
             raise ValueError(f"target: '{self.target}' is not one of the ranks {self.ranks}")
         if self.source == "digits" and self.ranks != ["loops", "digit"]:
@@ -128,8 +152,11 @@ class Samples(Section):
             raise ValueError(f"shifted: is for source 'imagenet', not for '{self.source}'")
         if self.train is not None and self.train == self.val:
             raise ValueError(f"val: '{self.val}' is the training split")
-        if {"train", "val"} & set(self.extra_splits):
-            raise ValueError("extra_splits: train and val are not extra")
+        if {self.train or "train", self.val} & set(self.extra_splits):
+            raise ValueError("extra_splits: the splits to train and validate on are not extra")
+        for name in self.shifted:
+            if name not in (self.val, *self.extra_splits):
+                raise ValueError(f"shifted: '{name}' is not in extra_splits, so nothing would be read of it")
         return self
 
 
@@ -145,7 +172,9 @@ class Condition(Section):
 
 
 class Pixels(Section):
-    size: Count = Field(8, description="Side of the square images kept for training, in pixels.")
+    size: Annotated[int, Field(ge=1, le=4096)] = Field(
+        8, description="Side of the square images kept for training, in pixels."
+    )
     mode: Literal["L", "RGB"] = Field("L", description="Colour channels: L (grey, 1) or RGB (3).")
 
 
@@ -182,7 +211,9 @@ class Encoder(Section):
         "(openai), or a checkpoint file. Null with hf-hub: and local-dir: models, which carry their own.",
     )
     captions: Captions = Captions()
-    batch_size: Count = Field(64, description="Images an embedding step. Part of the result: see docs/encoder.md.")
+    batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(
+        64, description="Images an embedding step. Part of the result: see docs/encoder.md."
+    )
 
     @model_validator(mode="after")
     def _weights_known(self):
@@ -207,7 +238,7 @@ class Cluster(Section):
 
 class Rebalanced(Section):
     clusters: list[Count] = Field([2, 4, 8, 16], min_length=1, description="The grid of cluster counts a superclass.")
-    thresholds: list[Annotated[int, Field(ge=0)]] = Field(
+    thresholds: list[Natural] = Field(
         [12, 4],
         description="One label space a threshold: each superclass takes the largest count of the grid whose smallest "
         "cluster holds more images than this.",
@@ -233,7 +264,7 @@ class LabelSpaces(Section):
     manual: list[str] | None = Field(
         None, description="Human ranks to pretrain on (null: all but the target, which is always there)."
     )
-    wordnet: list[Annotated[int, Field(ge=0)]] = Field(
+    wordnet: list[Annotated[int, Field(ge=0, le=100)]] = Field(
         [],
         description="WordNet levels: level k labels an image with the synsets k steps above its own. Needs "
         "samples.wordnet and the rank `synset`.",
@@ -252,10 +283,24 @@ class LabelSpaces(Section):
     random_coarse: list[Count] = Field([], description="The same after one random permutation of the classes.")
     random_fine: bool = Field(False, description="Each class of the finest rank cut in two by a coin an image.")
 
+    @model_validator(mode="after")
+    def _once_each(self):
+        for key, values in self:
+            if isinstance(values, list) and len(set(values)) < len(values):
+                raise ValueError(f"{key}: one is given twice: {values}")
+        for key, values in (
+            ("rebalanced.clusters", self.rebalanced.clusters),
+            ("rebalanced.thresholds", self.rebalanced.thresholds),
+            ("nested.bottomup", self.nested.bottomup),
+        ):
+            if len(set(values)) < len(values):
+                raise ValueError(f"{key}: one is given twice: {values}")
+        return self
+
 
 class Model(Section):
     name: str = Field("resnet18", description="Any timm architecture.")
-    args: dict[str, Any] | None = Field(
+    args: dict[str, JsonValue] | None = Field(
         {"layers": [1, 1, 1, 0], "channels": [8, 16, 32, 32], "stem_type": "deep", "stem_width": 4},
         description="Keyword arguments for timm.create_model. Your keys are merged over these: null for none of them.",
     )
@@ -264,10 +309,21 @@ class Model(Section):
         description="`small`: a 3x3 stride-1 first convolution and no max-pooling, for images of 32 px or less.",
     )
 
+    @model_validator(mode="after")
+    def _from_scratch(self):
+        ours = {"in_chans", "num_classes"}
+        weights = {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path"}
+        for key in self.args or ():
+            if key in ours:
+                raise ValueError(f"args.{key}: follows from pixels.mode and the label space")
+            if key in weights:
+                raise ValueError(f"args.{key}: networks are trained from scratch here")
+        return self
+
 
 class Augment(Section):
     flip: bool = Field(False, description="Mirror left to right, at random.")
-    pad: Annotated[int, Field(ge=0)] = Field(
+    pad: Annotated[int, Field(ge=0, le=4096)] = Field(
         0, description="Padding with the mean colour before the crop, in pixels on each side."
     )
     crop: Count | None = Field(
@@ -335,13 +391,21 @@ class Probe(Section):
         "The best on a fifth of the training split is refitted on all of it.",
     )
     neighbours: Count = Field(10, description="Neighbours of the kNN probe (cosine similarity, weighted votes).")
-    temperature: float = Field(0.07, gt=0, description="A neighbour's vote weighs exp(similarity / temperature).")
+    temperature: float = Field(0.07, ge=0.002, description="A neighbour's vote weighs exp(similarity / temperature).")
 
 
 class Seeds(Section):
-    base: Annotated[int, Field(ge=0)] = Field(0, description="Splits, random IDs, k-means starts and runs follow it.")
-    pretrain: Count = Field(2, description="Pretraining seeds a label space.")
-    finetune: Count = Field(6, description="Finetuning seeds a pretrained backbone.")
+    base: Natural = Field(0, description="Splits, random IDs, k-means starts and runs follow it.")
+    pretrain: Few = Field(2, description="Pretraining seeds a label space.")
+    finetune: Few = Field(6, description="Finetuning seeds a pretrained backbone.")
+
+    @model_validator(mode="after")
+    def _plannable(self):
+        if self.pretrain * self.finetune > 10_000:
+            raise ValueError(
+                f"finetune: {self.finetune} on each of {self.pretrain} backbones are more than 10,000 runs"
+            )
+        return self
 
 
 class Jobs(Section):
@@ -358,18 +422,20 @@ class Theory(Section):
     size: Literal["quick", "paper"] = Field(
         "quick", description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds."
     )
-    parts: Count = Field(2, description="Jobs that the trainings of one world are cut into; changes no result.")
+    parts: Few = Field(2, description="Jobs that the trainings of one world are cut into; changes no result.")
 
 
 class Report(Section):
     title: str = Field("Does finer-grained pretraining help here?", description="The page's heading.")
-    montage_clusters: Annotated[int, Field(ge=0)] = Field(10, description="Clusters shown as rows of images.")
+    montage_clusters: Annotated[int, Field(ge=0, le=1000)] = Field(10, description="Clusters shown as rows of images.")
 
 
 class Config(Section):
     """The configuration of one experiment; its results go to `results/NAME/`."""
 
-    name: str = Field("digits", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Names the results folder.")
+    name: str = Field(
+        "digits", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100, description="Names the results folder."
+    )
     device: Device = Field(
         "auto",
         description="auto: a GPU if one is visible; cuda: a GPU or an error, never a silent fallback; cpu.",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from granularity import strict_yaml
 from granularity.config import Config, Section
 from granularity.errors import GranularityError
 
@@ -20,50 +23,76 @@ def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
 
     Args:
         values: the mapping, as YAML or Snakemake gave it.
-        files: the files it was merged from, in order, to name the one that holds a bad key.
+        files: the files it was merged from, in order, to name the one that holds a bad key. Snakemake has read them
+            already, but less strictly: they are read again here.
 
     Raises:
         GranularityError: one line a mistake, naming file, key, value and what is allowed.
     """
-    try:
-        config = Config.model_validate(values)
-    except ValidationError as error:
-        raise GranularityError("\n".join(_explain(item, files) for item in error.errors())) from None
-    samples, encoder = config.samples, config.encoder
-    wanted = [(["samples", key], getattr(samples, key), Path.is_dir, "folder") for key in ("root", "wordnet")]
-    wanted += [(["samples", "shifted", name], path, Path.is_dir, "folder") for name, path in samples.shifted.items()]
-    wanted.append((["samples", "taxonomy"], samples.taxonomy, Path.is_file, "file"))
-    if encoder.model.endswith(".json"):
-        wanted.append((["encoder", "model"], Path(encoder.model), Path.is_file, "file"))
-    for place, path, is_there, what in wanted:
-        if path is not None and not is_there(path):
-            raise GranularityError(f"{_file_with(place, files)}{'.'.join(place)}: there is no {what} '{path}'")
-    folder = encoder.model.removeprefix("local-dir:")
-    if folder != encoder.model and not Path(folder).is_dir():
-        where = _file_with(["encoder", "model"], files)
-        raise GranularityError(f"{where}encoder.model: there is no folder '{folder}'")
-    return config
+    return _validate(values, {str(file): _read(file) for file in files})
 
 
 def load(*files: str | Path, overrides: dict | None = None) -> Config:
     """Read and merge YAML files (later ones win, key by key), and check the result."""
+    found = {str(file): _read(file) for file in files}
     merged: dict = {}
-    for file in files:
-        merged = _merge(merged, _read_yaml(file))
-    return validate(_merge(merged, overrides or {}), files)
+    for values in [*found.values(), overrides or {}]:
+        merged = _merge(merged, values)
+    return _validate(merged, found)
 
 
-def _read_yaml(file: str | Path) -> dict:
+Found = dict[str, dict]  # the files by name, later ones win, and what each says
+
+
+def _validate(values: dict, found: Found) -> Config:
+    from granularity import plan
+
+    _refuse(strict_yaml.odd(values), found)
     try:
-        values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise GranularityError(f"{file}: there is no such configuration file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise GranularityError(f"{file}: not readable as YAML: {' '.join(str(error).split())}") from None
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise GranularityError(*_explained(error, values, found)) from None
+    _refuse(_missing_paths(config), found)
+    for number, condition in enumerate(config.conditions):
+        try:
+            plan.spaces(config, condition)
+        except GranularityError as error:
+            _refuse([(["conditions", number, "spaces"], str(error).removeprefix("conditions: "))], found)
+    return config
+
+
+def _refuse(mistakes: Iterable[tuple[Sequence, str]], found: Found) -> None:
+    lines = [
+        f"{_file_with(path, found)}{'.'.join(map(str, path))}{': ' if path else ''}{what}" for path, what in mistakes
+    ]
+    if lines:
+        raise GranularityError(*lines)
+
+
+def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
+    """The files and folders that a configuration names and that are not there."""
+    samples, encoder = config.samples, config.encoder
+    wanted = [(["samples", key], getattr(samples, key), os.path.isdir, "folder") for key in ("root", "wordnet")]
+    wanted += [(["samples", "shifted", name], path, os.path.isdir, "folder") for name, path in samples.shifted.items()]
+    wanted.append((["samples", "taxonomy"], samples.taxonomy, os.path.isfile, "file"))
+    if encoder.model.endswith(".json"):
+        wanted.append((["encoder", "model"], encoder.model, os.path.isfile, "file"))
+    folder = encoder.model.removeprefix("local-dir:")
+    if folder != encoder.model:
+        wanted.append((["encoder", "model"], folder, os.path.isdir, "folder"))
+    for place, path, is_there, what in wanted:
+        if path is not None and not is_there(path):  # Path's own methods raise for names that are too long
+            yield place, f"there is no {what} '{path}'"
+
+
+def _read(file: str | Path) -> dict:
+    values = strict_yaml.read(file)
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise GranularityError(f"{file}: must be a mapping of keys to values, not a {type(values).__name__}")
+    if "__use_yte__" in values:
+        raise GranularityError(f"{file}: __use_yte__: templates run code, and a configuration is data; write it out")
     return values
 
 
@@ -76,10 +105,18 @@ def _merge(base: dict, over: dict) -> dict:
     return merged
 
 
-def _explain(error: dict, files: tuple[str | Path, ...]) -> str:
-    # pydantic's location also names the branch of a union (an int after it is a list index).
-    path = [part for part in error["loc"] if isinstance(part, int) or part.isidentifier()]
-    path = [part for part in path if part not in ("int", "float", "str")]
+def _explained(error: ValidationError, values: dict, found: Found) -> list[str]:
+    """A line a mistake: what no branch of a union takes is one mistake, whatever the number of branches."""
+    lines: dict[str, list[str]] = {}
+    for item in error.errors():
+        head, what = _explain(item, values, found)
+        lines.setdefault(head, []).append(what)
+    return [head + ", or ".join(dict.fromkeys(whats)) for head, whats in lines.items()]
+
+
+def _explain(error: dict, values: dict, found: Found) -> tuple[str, str]:
+    """Where a mistake is, with what is there; and what is wrong with it."""
+    path = _path(error["loc"], values)
     context = error.get("ctx", {}).get("error")
     where = ".".join(str(part) for part in path)
     if error["type"] == "extra_forbidden":
@@ -90,13 +127,26 @@ def _explain(error: dict, files: tuple[str | Path, ...]) -> str:
     elif context is not None:  # one of our own checks; its message begins with the key it is about
         key, _, what = str(context).partition(": ")
         where = ".".join(filter(None, (where, key)))
-        path = where.replace("[", ".").replace("]", "").split(".")
-        return f"{_file_with(path, files)}{where}: {what}"
+        path = [int(part) if part.isdigit() else part for part in where.replace("[", ".").replace("]", "").split(".")]
+        return f"{_file_with(path, found)}{where}: ", what
+    elif error["type"] == "string_pattern_mismatch":
+        what = "can only hold letters, digits, '_', '.' and '-', and begins with a letter or a digit"
     else:
         what = error["msg"][0].lower() + error["msg"][1:]
     value = json.dumps(error["input"], default=str, ensure_ascii=False)
     value = value if len(value) <= 80 else value[:77] + "..."
-    return f"{_file_with(path, files)}{where} = {value}: {what}"
+    return f"{_file_with(path, found)}{where} = {value}: ", what
+
+
+def _path(location: tuple, values: Any) -> list:
+    """Keys and list indices of pydantic's location, which also names the branch of a union."""
+    path = []
+    for part in location:
+        is_key = isinstance(values, dict) and part in values
+        if is_key or (isinstance(values, list) and isinstance(part, int) and part < len(values)):
+            path.append(part)
+            values = values[part]
+    return path
 
 
 def _keys_at(path: list) -> list[str]:
@@ -111,15 +161,15 @@ def _keys_at(path: list) -> list[str]:
     return list(model.model_fields)
 
 
-def _file_with(path: list, files: tuple[str | Path, ...]) -> str:
+def _file_with(path: Sequence, found: Found) -> str:
     """The last of the files that sets the key, or the deepest parent of it."""
     best, depth = None, 0
-    for file in files:
-        node: Any = _read_yaml(file)
+    for file, values in found.items():
+        node: Any = values
         for level, part in enumerate(path, start=1):
-            if isinstance(node, list) and str(part).isdigit() and int(part) < len(node):
-                node = node[int(part)]
-            elif isinstance(node, dict) and part in node:
+            if (isinstance(node, list) and isinstance(part, int) and part < len(node)) or (
+                isinstance(node, dict) and part in node
+            ):
                 node = node[part]
             else:
                 break

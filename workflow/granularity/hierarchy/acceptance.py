@@ -98,21 +98,32 @@ def _of_samples(samples: Artifact) -> Iterator[Check]:
                 name = {"living things": "living thing", "others": "other"}[kind]
                 yield compare("L3", row.quantity, row.published, int(counts[split].get(name, 0)))
     if source == "inaturalist":
-        distinct = samples.summary["distinct"]
-        for row in published(source).itertuples():
-            if row.quantity in distinct:
-                names, paths = distinct[row.quantity]["names"], distinct[row.quantity]["paths"]
-                ways = [way for way, n in (("names", names), ("paths", paths)) if n == row.published]
-                text = f"{names} names, {paths} paths" + (f" ({' and '.join(ways)} agree)" if ways else "")
-                yield compare("L4", f"classes of {row.quantity}", row.published, text, bool(ways))
-            elif row.quantity == "unknown":
-                ways = [
-                    f"{way} of {rank}"
-                    for rank, counts in distinct.items()
-                    for way in counts
-                    if counts[way] == row.published
-                ]
-                yield compare("L4", "the unnamed G", row.published, ", ".join(ways) or "no rank has it", bool(ways))
+        yield from inaturalist_checks(samples.summary["distinct"], samples.summary["pairs"])
+
+
+def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int]) -> Iterator[Check]:
+    """L4: the published numbers of classes beside those of the categories.
+
+    Args:
+        distinct: for each rank its number of different `names`, and of `paths`: equal names below different parents
+            are two.
+        pairs: the number of different values of two text fields together.
+    """
+    for row in published("inaturalist").itertuples():
+        counts = distinct.get(row.quantity)
+        if counts is not None:
+            ways = [way for way, count in counts.items() if count == row.published]
+            text = f"{counts['names']} names, {counts['paths']} paths"
+            yield compare("L4", f"classes of {row.quantity}", row.published, text, bool(ways))
+        elif row.quantity == "unknown":
+            single = [
+                f"{way} of {rank}"
+                for rank, counts in distinct.items()
+                for way in counts
+                if counts[way] == row.published
+            ]
+            ways = single or [name for name, count in pairs.items() if count == row.published]
+            yield compare("L4", "the unnamed G", row.published, ", ".join(ways) or "of no field or pair", bool(ways))
 
 
 WITHIN = ("random_superclass", "kmeans_superclass", "kmeans_class", "rebalanced")

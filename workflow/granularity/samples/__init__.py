@@ -2,17 +2,21 @@
 
 # samples.source in the configuration -> the module whose `read` serves it: one a family of data sets
 ADAPTERS = {
-    "digits": "granularity.samples.digits",
-    "folder": "granularity.samples.folder",
-    "table": "granularity.samples.table",
-    "parquet": "granularity.samples.parquet",
-    "webdataset": "granularity.samples.webdataset",
-    "inaturalist": "granularity.samples.inaturalist",
-    "imagenet": "granularity.samples.imagenet",
-    "imagenet21k": "granularity.samples.imagenet21k",
-    "cifar": "granularity.samples.cifar",
-    "mnist": "granularity.samples.mnist",
-    "svhn": "granularity.samples.svhn",
-    "wilds": "granularity.samples.wilds",
-    "domainnet": "granularity.samples.domainnet",
+    "digits": "granularity.samples.adapters.digits",
+    "folder": "granularity.samples.adapters.folder",
+    "table": "granularity.samples.adapters.table",
+    "parquet": "granularity.samples.adapters.parquet",
+    "webdataset": "granularity.samples.adapters.webdataset",
+    "inaturalist": "granularity.samples.adapters.inaturalist",
+    "imagenet": "granularity.samples.adapters.imagenet",
+    "imagenet21k": "granularity.samples.adapters.imagenet21k",
+    "cifar": "granularity.samples.adapters.cifar",
+    "mnist": "granularity.samples.adapters.mnist",
+    "svhn": "granularity.samples.adapters.svhn",
+    "wilds": "granularity.samples.adapters.wilds",
+    "domainnet": "granularity.samples.adapters.domainnet",
 }
+
+# Columns of a sample table that are not labels.
+PLACE = ("file", "row", "offset", "bytes")
+RESERVED = ("sample_id", "split", "distribution", *PLACE, "sha256")

@@ -16,11 +16,7 @@ import pandas as pd
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples import ADAPTERS
-
-# Columns of a source that are not labels.
-PLACE = ("file", "row", "offset", "bytes")
-RESERVED = ("sample_id", "split", "distribution", *PLACE, "sha256")
+from granularity.samples import ADAPTERS, RESERVED
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 
@@ -27,7 +29,7 @@ def assign(frame: pd.DataFrame, params: Samples, condition: Condition, seed: int
     split = np.full(len(frame), None, dtype=object)
     order = _stratified_order(frame[params.ranks[-1]], seed_of(seed, "split"))
     published = {} if "split" not in frame else _members(frame["split"], order)
-    train, val = _chosen(published, params)
+    train, val = chosen(published, params)
     if val is not None:
         pool, held_out = published[train], published[val]
         source = f"the published split '{val}'"
@@ -42,12 +44,18 @@ def assign(frame: pd.DataFrame, params: Samples, condition: Condition, seed: int
             f"conditions.train_size = {condition.train_size}: there are {len(frame)} images, of which "
             f"{len(held_out)} are for validation and {len(pool)} for training"
         )
-    for name in params.extra_splits:
-        split[published[name]] = name
+    extra = {name: f"{name} (published)" if name in ("train", "val") else name for name in params.extra_splits}
+    for name, shown in extra.items():
+        split[published[name]] = shown
     split[held_out], split[pool[:size]] = "val", "train"
     kept = frame.drop(columns="split", errors="ignore")
-    kept.insert(1, "split", pd.Categorical(split, ["train", "val", *params.extra_splits]))
+    kept.insert(1, "split", pd.Categorical(split, ["train", "val", *extra.values()]))
     return kept[kept["split"].notna()], source
+
+
+def wanted(published: Collection[str], params: Samples) -> set[str]:
+    """The published splits that an adapter has to read."""
+    return {*chosen(published, params), *params.extra_splits} - {None}
 
 
 def _members(split: pd.Series, order: np.ndarray) -> dict[str, np.ndarray]:
@@ -56,8 +64,12 @@ def _members(split: pd.Series, order: np.ndarray) -> dict[str, np.ndarray]:
     return {str(name): order[codes == code] for code, name in enumerate(names)}
 
 
-def _chosen(published: dict[str, np.ndarray], params: Samples) -> tuple[str | None, str | None]:
-    """The published splits that are train and val; None where the source has none, or where val is held out."""
+def chosen(published: Collection[str], params: Samples) -> tuple[str | None, str | None]:
+    """The published splits that are train and val; None where the source has none, or where val is held out.
+
+    Raises:
+        GranularityError: the source has splits, but not one that is asked for.
+    """
     wanted = {"train": params.train, "val": params.val}
     wanted |= {f"extra_splits[{i}]": name for i, name in enumerate(params.extra_splits)}
     for key, name in wanted.items():

@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from granularity.errors import GranularityError
-from granularity.samples.arrays import MAX_BYTES
+from granularity.samples.adapters.arrays import MAX_BYTES
 
 CHUNK = 1 << 20
 INT8, INT32, UINT32, MATRIX, COMPRESSED = 1, 5, 6, 14, 15

@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from granularity.errors import GranularityError
-from granularity.samples.imagenet_folders import WNID, stem
+from granularity.samples.adapters.imagenet_folders import WNID, stem
 
 DEVKIT = Path("ILSVRC2012_devkit_t12", "data")
 HEADER = "ImageId,PredictionString"

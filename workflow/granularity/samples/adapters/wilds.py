@@ -21,7 +21,7 @@ import pandas as pd
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples.columns import ordered
+from granularity.samples.adapters.columns import ordered
 from granularity.samples.source import Source
 
 COLUMNS = {

@@ -18,7 +18,7 @@ import numpy as np
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples import arrays
+from granularity.samples.adapters import arrays
 from granularity.samples.source import Source
 
 # What the file names begin with -> the labels. `letters` counts from 1.

@@ -24,7 +24,7 @@ import pandas as pd
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples.inaturalist_taxonomy import FIELDS, distinct, ranks
+from granularity.samples.adapters.inaturalist_taxonomy import FIELDS, distinct, pairs, ranks
 from granularity.samples.source import Source
 
 
@@ -41,8 +41,8 @@ class _Split(NamedTuple):
 def read(params: Samples, threads: int = 1) -> Source:
     """The images of the splits that are asked for, or of `train` and `val`.
 
-    Ranks: see :func:`granularity.samples.inaturalist_taxonomy.ranks`. `notes["distinct"]`: how many classes each has,
-    see :func:`granularity.samples.inaturalist_taxonomy.distinct`.
+    Ranks, and how many classes each has (`notes["distinct"]`, `notes["pairs"]`): see
+    :mod:`granularity.samples.adapters.inaturalist_taxonomy`.
 
     Raises:
         GranularityError: a file is missing, truncated or not of this format; or an image without annotation, with
@@ -68,7 +68,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     for rank in table:
         column = table[rank].cat
         frame[rank] = pd.Categorical.from_codes(column.codes.to_numpy()[rows], column.categories)
-    return Source(frame, notes={"distinct": distinct(categories)})
+    return Source(frame, notes={"distinct": distinct(categories), "pairs": pairs(categories)})
 
 
 def _parse(file: Path, root: Path) -> _Split:

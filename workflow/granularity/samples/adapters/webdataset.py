@@ -9,7 +9,7 @@ shard: `val` for val-000000.tar, `train` for imagenet1k-train-0000.tar. Only the
 are read. `samples.labels` is a file of class names, one a line, for labels that are numbers from 0. A rank whose
 classes are all WordNet ids is called `synset`. The images are read in place, never unpacked.
 
-Layout: see :mod:`granularity.samples.webdataset_tars`.
+Layout: see :mod:`granularity.samples.adapters.webdataset_tars`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import pandas as pd
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples import webdataset_tars
-from granularity.samples.columns import NUMBER, joined, rank_name
-from granularity.samples.parquet import wanted
+from granularity.samples.adapters import webdataset_tars
+from granularity.samples.adapters.columns import NUMBER, joined, rank_name
+from granularity.samples.adapters.webdataset_tars import LABEL
 from granularity.samples.source import Source
-from granularity.samples.webdataset_tars import LABEL
+from granularity.samples.split import wanted
 
 ARCHIVE = re.compile(r"\.(tar|tgz|tar\.(gz|bz2|xz|zst))$")
 SHARD = re.compile(r"(?:(.*?)[-_.])?\d+(?:-of-\d+)?")
@@ -45,7 +45,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     """
     shards = _shards(params.root)
     if None not in shards.values():
-        asked = wanted(shards.values(), params)
+        asked = wanted(set(shards.values()), params)
         shards = {file: split for file, split in shards.items() if split in asked}
     ids, parts, origin = [], [], None
     for file, part in zip(shards, webdataset_tars.read([*shards], threads), strict=True):

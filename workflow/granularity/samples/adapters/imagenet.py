@@ -5,8 +5,8 @@ root/val/n01440764/...                        the same, or
 root/val/ILSVRC2012_val_00000001.JPEG         all in one folder, with samples.labels, or
 root/val/images/val_0.JPEG                    with val/val_annotations.txt (Tiny ImageNet)
 
-root is also Kaggle's ILSVRC/Data/CLS-LOC. `samples.labels`: see :mod:`granularity.samples.imagenet_labels`.
-`samples.shifted`: see :mod:`granularity.samples.imagenet_shifted`. Rank: `synset`.
+root is also Kaggle's ILSVRC/Data/CLS-LOC. `samples.labels`: see :mod:`granularity.samples.adapters.imagenet_labels`.
+`samples.shifted`: see :mod:`granularity.samples.adapters.imagenet_shifted`. Rank: `synset`.
 
 Source: readme.txt of ILSVRC2012_devkit_t12; torchvision/datasets/imagenet.py; the data page of Kaggle's
 imagenet-object-localization-challenge; tiny-imagenet-200.zip.
@@ -22,9 +22,9 @@ import pandas as pd
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples import imagenet_shifted
-from granularity.samples.imagenet_folders import WNID, Part, entries, frame, images
-from granularity.samples.imagenet_labels import synsets
+from granularity.samples.adapters import imagenet_shifted
+from granularity.samples.adapters.imagenet_folders import WNID, Part, entries, frame, images
+from granularity.samples.adapters.imagenet_labels import synsets
 from granularity.samples.source import Source
 
 ANNOTATIONS = "val_annotations.txt"

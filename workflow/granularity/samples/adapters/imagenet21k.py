@@ -32,9 +32,10 @@ import pandas as pd
 from granularity.config import Samples
 from granularity.errors import GranularityError
 from granularity.progress import track
-from granularity.samples import imagenet_lists, tars
-from granularity.samples.folder import IMAGES
-from granularity.samples.imagenet_folders import WNID, entries, stem
+from granularity.samples import tars
+from granularity.samples.adapters import imagenet_lists
+from granularity.samples.adapters.folder import IMAGES
+from granularity.samples.adapters.imagenet_folders import WNID, entries, stem
 from granularity.samples.source import Source
 
 CHUNK = 100_000

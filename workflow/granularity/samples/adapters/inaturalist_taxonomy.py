@@ -9,18 +9,6 @@ import pandas as pd
 TAXONOMY = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")
 FIELDS = ("kingdom", "supercategory", *TAXONOMY[1:])  # these, and `name` as `species`, are ranks
 MISSING = "NA"
-# Numbers of classes in the paper -> the field that they are expected to count. The paper is silent on 6485; a listing
-# of the 2021 categories in github.com/jvlmdr/hiercls (prepare_hierarchy/prepare_inaturalist.ipynb) counts as many
-# different specific_epithet.
-PUBLISHED = {
-    11: "supercategory",
-    13: "phylum",
-    51: "class",
-    273: "order",
-    1103: "family",
-    4884: "genus",
-    6485: None,
-}
 
 
 def ranks(categories: list[dict]) -> pd.DataFrame:
@@ -61,37 +49,11 @@ def distinct(categories: list[dict]) -> dict[str, dict[str, int]]:
     return counts
 
 
-def published_counts(categories: list[dict]) -> pd.DataFrame:
-    """The numbers of classes that the paper gives for iNaturalist 2021, beside those of a list of categories.
-
-    One row a published number G and field: `published`, `field`, `names`, `paths` (see :func:`distinct`) and
-    `agrees` (names, paths, both, neither). Where the paper does not say which field it is, all that give G have a
-    row: of the ranks, else of the pairs of text fields taken together, else there is one row with the field "none".
-    """
-    counts = distinct(categories)
-    rows = []
-    for published, field in PUBLISHED.items():
-        none = {field or "none": {"names": 0, "paths": 0}}
-        if field:
-            giving = {field: counts[field]} if field in counts else none
-        else:
-            giving = _giving(published, counts) or _giving(published, _pairs(categories)) or none
-        for name, count in giving.items():
-            hits = [kind for kind, number in count.items() if number == published]
-            agrees = "both" if len(hits) == 2 else "".join(hits) or "neither"
-            rows.append({"published": published, "field": name, **count, "agrees": agrees})
-    return pd.DataFrame(rows)
-
-
-def _giving(published: int, counts: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    return {name: count for name, count in counts.items() if published in count.values()}
-
-
-def _pairs(categories: list[dict]) -> dict[str, dict[str, int]]:
-    """How many different values two text fields have together."""
+def pairs(categories: list[dict]) -> dict[str, int]:
+    """How many different values each two text fields have together: where a count is to be explained."""
     texts = pd.DataFrame(categories).select_dtypes(exclude="number").drop(columns="image_dir_name", errors="ignore")
     codes = {name: pd.factorize(texts[name], use_na_sentinel=False)[0].astype("int64") for name in texts}
     return {
-        f"{one} + {other}": dict.fromkeys(("names", "paths"), len(pd.unique(codes[one] * len(texts) + codes[other])))
+        f"{one} + {other}": len(pd.unique(codes[one] * len(texts) + codes[other]))
         for one, other in combinations(codes, 2)
     }

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from granularity.errors import GranularityError
-from granularity.samples.imagenet_folders import WNID, Part, entries, images
+from granularity.samples.adapters.imagenet_folders import WNID, Part, entries, images
 from granularity.wordnet import SEPARATOR
 
 CLASSES = 1000

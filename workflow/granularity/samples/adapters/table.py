@@ -17,7 +17,7 @@ import pandas as pd
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples.columns import categorical, is_text
+from granularity.samples.adapters.columns import categorical, is_text
 from granularity.samples.source import RESERVED, Source
 
 PATHS = ("path", "file", "filename", "image")  # the first that the table has

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from granularity.errors import GranularityError
-from granularity.samples.folder import IMAGES
+from granularity.samples.adapters.folder import IMAGES
 
 WNID = re.compile(r"n[0-9]{8}")
 

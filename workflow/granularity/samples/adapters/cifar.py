@@ -17,7 +17,7 @@ import numpy as np
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples import arrays, restricted_pickle
+from granularity.samples.adapters import arrays, restricted_pickle
 from granularity.samples.source import Source
 
 PIXELS = 3 * 32 * 32

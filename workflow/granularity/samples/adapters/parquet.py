@@ -11,13 +11,12 @@ A label column whose class names are all WordNet ids is called `synset`, whateve
 `synset` already. Only the splits that the configuration asks for are read: the hub's test splits are often unlabelled.
 
 Layout: https://github.com/huggingface/datasets, src/datasets/features/features.py (`Features.arrow_schema`,
-`ClassLabel`), and see :mod:`granularity.samples.hub`.
+`ClassLabel`), and see :mod:`granularity.samples.adapters.hub`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -29,11 +28,11 @@ import pandas as pd
 from granularity.config import Samples
 from granularity.errors import GranularityError
 from granularity.progress import track
-from granularity.samples import hub
-from granularity.samples.columns import categorical, is_text, joined, rank_name
+from granularity.samples.adapters import hub
+from granularity.samples.adapters.columns import categorical, is_text, joined, rank_name
 from granularity.samples.images import image_column
 from granularity.samples.source import RESERVED, Source
-from granularity.samples.split import _chosen
+from granularity.samples.split import wanted
 
 
 class Part(NamedTuple):
@@ -56,7 +55,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     if params.hub is not None:
         root, notes["hub_revision"] = hub.download(params.hub)
     shards = hub.shards(root)
-    asked = wanted((shard.split for shard in shards), params)
+    asked = wanted({shard.split for shard in shards}, params)
     shards = [shard for shard in shards if shard.split in asked]
     for split in asked:
         hub.check_complete([shard for shard in shards if shard.split == split])
@@ -80,15 +79,6 @@ def read(params: Samples, threads: int = 1) -> Source:
             raise GranularityError(f"{root / file}: row {row} has no {rank} (it is -1, null or empty text)")
         frame[rank] = labels
     return Source(frame, root=root, notes=notes)
-
-
-def wanted(published: Iterable[str], params: Samples) -> set[str]:
-    """The publisher's splits that the configuration asks for.
-
-    Raises:
-        GranularityError: one does not exist; says which there are.
-    """
-    return {*_chosen(dict.fromkeys(published), params), *params.extra_splits} - {None}
 
 
 def _places(shards: list[hub.Shard], rows: list[int], root: Path) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import numpy as np
 
 from granularity.config import Samples
 from granularity.errors import GranularityError
-from granularity.samples import arrays, matlab
+from granularity.samples.adapters import arrays, matlab
 from granularity.samples.source import Source
 
 SPLITS = ("train", "test", "extra")

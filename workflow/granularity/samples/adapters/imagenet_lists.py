@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from granularity.errors import GranularityError
-from granularity.samples.imagenet_folders import WNID, stem
+from granularity.samples.adapters.imagenet_folders import WNID, stem
 from granularity.wordnet import SEPARATOR
 
 LINE = re.compile(r"([^\t,]+)[\t,](.+)")
