@@ -114,16 +114,15 @@ def test_the_file_that_holds_the_mistake_is_named(tmp_path):
 
 def test_later_files_win_key_by_key(tmp_path):
     over = tmp_path / "over.yaml"
-    over.write_text("pretrain: {lr: 0.5}\nlabel_spaces: {kmeans: []}\n")
+    over.write_text("pretrain: {lr: 0.5}\nlabel_spaces: {kmeans_superclass: []}\n")
     config = config_files.load(ROOT / "config/config.yaml", over)
     assert (config.pretrain.lr, config.pretrain.epochs) == (0.5, 30)
-    assert config.label_spaces.kmeans == [] and config.label_spaces.random == [10, 30, 100]
+    assert config.label_spaces.kmeans_superclass == [] and config.label_spaces.random == [10, 30, 100]
 
 
 def test_an_unknown_space_of_a_condition_is_refused():
-    config = config_files.validate({"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]})
-    with pytest.raises(GranularityError, match="kmeans-7"):
-        plan.spaces(config, config.conditions[0])
+    message = refused({"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]})
+    assert message.startswith("conditions.0.spaces: ") and "kmeans-7" in message and "random-30" in message
 
 
 def test_run_names_are_unique_and_parse_back():

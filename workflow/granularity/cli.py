@@ -17,7 +17,7 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from granularity import config as cfg
-from granularity import config_files, interrupt
+from granularity import config_files, interrupt, strict_yaml
 from granularity.errors import GranularityError
 from granularity.runs import Run
 
@@ -423,18 +423,25 @@ def config_report(files: Files = DEFAULT_FILES) -> None:
 
 def _parse(model: type[BaseModel], text: str, option: str = "--params") -> Any:
     try:
-        return model.model_validate(_json(text))
+        return model.model_validate(_json(text, option))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise GranularityError(f"{option} {where}: {first['msg']} (given: {first['input']!r})") from None
+        given = repr(first["input"])
+        given = given if len(given) <= 80 else f"{given[:77]}..."
+        raise GranularityError(f"{option} {where}: {first['msg']} (given: {given})") from None
 
 
-def _json(text: str) -> Any:
+def _json(text: str, option: str = "--params") -> dict[str, Any]:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise GranularityError(f"not JSON: {text[:80]} ({error})") from None
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise GranularityError(f"{option}: not JSON: {text[:80]} ({error})") from None
+    if not isinstance(values, dict):
+        raise GranularityError(f"{option}: must be a JSON object, not {text[:80]}")
+    for path, what in strict_yaml.odd(values):
+        raise GranularityError(f"{option} {'.'.join(map(str, path))}: {what}")
+    return values
 
 
 def _runs(names: str) -> list[Run]:

@@ -510,8 +510,11 @@ class Config(Section):
                     raise ValueError(
                         f"conditions: train_size {size} and {held_out} validation images are more than the 1797 digits"
                     )
-        for recipe in (self.pretrain, self.finetune):
-            crop = recipe.augment.crop
-            if crop is not None and crop > self.pixels.size + 2 * recipe.augment.pad:
-                raise ValueError(f"augment.crop: {crop} px do not fit in the padded {self.pixels.size} px image")
+        for stage in ("pretrain", "finetune"):
+            augment = getattr(self, stage).augment
+            crop = augment.crop
+            if crop is not None and crop > self.pixels.size + 2 * augment.pad:
+                raise ValueError(
+                    f"{stage}.augment.crop: {crop} px do not fit in the padded {self.pixels.size} px image"
+                )
         return self

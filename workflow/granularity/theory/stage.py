@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from pydantic import ValidationError
 
-from granularity import artifacts, theory
+from granularity import artifacts, strict_yaml, theory
 from granularity.artifacts import Artifact
 from granularity.errors import GranularityError
 
@@ -126,14 +125,11 @@ def simulate(world: str, overrides: dict[str, str], device: str = "auto") -> Non
 
 def settings_from(module: Any, overrides: dict[str, str]) -> Any:
     """A world's settings from text values, one seed unless given (see :func:`simulate`)."""
-    try:
-        values = {key: yaml.safe_load(value) for key, value in ({"seeds": "1"} | overrides).items()}
-    except yaml.YAMLError as error:
-        raise GranularityError(f"theory: not readable as a value: {' '.join(str(error).split())}") from None
+    values = {key: strict_yaml.parse(value, f"--set {key}") for key, value in ({"seeds": "1"} | overrides).items()}
     try:
         return module.Settings(**values)
     except ValidationError as error:
-        raise GranularityError("\n".join(_explain(item, module.Settings) for item in error.errors())) from None
+        raise GranularityError(*(_explain(item, module.Settings) for item in error.errors())) from None
 
 
 def measures_of(module: Any, table: pd.DataFrame) -> list[str]:
