@@ -1,0 +1,241 @@
+"""`granularity spaces`: the comparison, what it costs, and its checks - which must be able to fail."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from granularity import artifacts, cluster, config
+from granularity.artifacts import Artifact
+from granularity.cli import app
+from granularity.errors import GranularityError
+from granularity.flops import forward_flops
+from granularity.hierarchy import acceptance, comparison, stage
+from granularity.samples import stage as samples_stage
+from test_wordnet import SMALL
+
+GRID = ["superclass-2", "superclass-4"]
+
+
+@pytest.fixture(scope="module")
+def condition(tmp_path_factory, make_samples, make_array) -> Path:
+    """One condition of 80 images with a space of each kind that a check looks at."""
+    folder = tmp_path_factory.mktemp("results") / "train-all"
+    rng = np.random.default_rng(0)
+    kind = rng.choice(list("ab"), 80)
+    ranks = {
+        "kind": kind.tolist(),
+        "species": [name + str(i) for name, i in zip(kind, rng.integers(3, size=80), strict=True)],
+    }
+    samples = make_samples(folder / "samples", ["train"] * 80, ranks, "kind", source="folder")
+    vectors = rng.normal(size=(80, 4)).astype(np.float32)
+    embedding = make_array(folder / "embedding", "embedding", samples, vectors)
+    for name in ("whole-5", *GRID):
+        cluster.run(config.Cluster(), name, 0, samples, embedding, folder / "clusters" / name, "cpu")
+    for name, family, params in (
+        ("target", "manual", {"rank": "kind"}),
+        ("manual-species", "manual", {"rank": "species"}),
+        ("random-20", "random", {"classes": 20}),
+        ("random-superclass-3", "random_superclass", {"per_superclass": 3}),
+        ("kmeans-5", "kmeans", {"clusterings": ["whole-5"]}),
+        ("kmeans-superclass-2", "kmeans_superclass", {"clusterings": ["superclass-2"]}),
+        ("rebalanced-6", "rebalanced", {"clusterings": GRID, "threshold": 6}),
+    ):
+        clusters = [folder / "clusters" / one for one in params.get("clusterings", ())]
+        stage.run(name, family, params, 0, samples, clusters, folder / "label_spaces" / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(condition) -> dict:
+    (one,) = comparison.compare(condition.parent, config.Config())
+    return one
+
+
+def test_every_space_is_compared_the_target_first(found):
+    names = [row["space"] for row in found["spaces"]]
+    assert names[:2] == ["target", "manual-species"]
+    assert sorted(names) == sorted(set(names)) and len(names) == 7
+    assert (found["images"], found["target"], found["finest"]) == (80, "kind", "species")
+
+
+def test_rows_say_what_the_label_files_say(found, condition):
+    for row in found["spaces"]:
+        folder = condition / "label_spaces" / row["space"]
+        labels = pd.read_parquet(folder / "labels.parquet")["label"]
+        sizes = np.bincount(labels, minlength=row["granularity"])
+        assert (row["size_min"], row["size_median"], row["size_max"]) == (sizes.min(), np.median(sizes), sizes.max())
+        assert row["starved_share"] == (sizes < 5).mean()
+        kinds = pd.read_parquet(condition / "samples" / "samples.parquet")["kind"].astype(str)
+        straddling = kinds.groupby(labels).transform("nunique") > 1
+        assert row["refinement_share"] == pytest.approx(1 - straddling.mean())
+
+
+def test_cost_is_that_of_the_head(found):
+    network, pixels = config.Model(), config.Pixels()
+    backbone, width = forward_flops(network, pixels)
+    assert width == 32
+    for row in found["spaces"]:
+        assert row["head_parameters"] == 33 * row["granularity"]
+        assert row["cost"] == pytest.approx((backbone + 64 * row["granularity"]) / (backbone + 64 * 2))
+
+
+def test_flops_of_a_known_network():
+    """ResNet-50 at 224 px is 4.09 billion multiply-adds (He et al., torchvision), its head 2.05 million of them."""
+    model = config.Model(name="resnet50", args=None, stem="timm")
+    flops, width = forward_flops(model, config.Pixels(size=224, mode="RGB"))
+    assert width == 2048
+    assert flops == pytest.approx(2 * (4.09e9 - 2.05e6), rel=0.005)
+
+
+def test_the_text_is_a_table_with_its_legend(found):
+    text = comparison.describe([found])
+    lines = text.splitlines()
+    assert "80 training images, target kind, finest rank species" in lines[0]
+    for heading in ("label space", "G", "median", "starved", "refines", "NMI target", "head weights", "cost"):
+        assert heading in lines[2]
+    assert "labels/image" not in text  # every image has one
+    assert "Rebalanced from superclass-2, superclass-4, by threshold\n  from 0: G = 8" in text
+    assert "FAILS" not in text
+
+
+def test_the_command_prints_it_and_json(condition):
+    runner = CliRunner()
+    files = ["-f", str(Path(__file__).parents[1] / "config/config.yaml")]
+    text = runner.invoke(app, ["spaces", str(condition.parent), *files])
+    assert text.exit_code == 0
+    assert "kmeans-superclass-2" in text.output
+    data = json.loads(runner.invoke(app, ["spaces", str(condition.parent), *files, "--json"]).output)
+    assert data[0]["spaces"][0]["space"] == "target"
+
+
+def test_a_folder_without_label_spaces_is_refused(tmp_path):
+    with pytest.raises(GranularityError, match="holds no label spaces; make them with: snakemake hierarchies"):
+        comparison.compare(tmp_path, config.Config())
+
+
+# ---------------------------------------------------------------- checks that fail
+
+
+def verdicts(condition: Path, spaces: list[Artifact]) -> dict[str, str]:
+    return {
+        f"{check.id} {check.what.split(':')[0]}": check.verdict
+        for check in acceptance.checks(Artifact.open(condition / "samples"), spaces)
+    }
+
+
+def spoilt(condition: Path, tmp_path: Path, name: str, labels: np.ndarray, **properties) -> Artifact:
+    """A label space with other labels than it was made with."""
+    good = Artifact.open(condition / "label_spaces" / name)
+    place = condition / "label_spaces" / f"spoilt-{tmp_path.name}"
+    with artifacts.create(place, "label_space", "granularity.seeds", good.lineage(), good.params) as out:
+        ids = good.table("labels.parquet")["sample_id"]
+        out.table("labels.parquet", pd.DataFrame({"sample_id": ids, "label": labels}))
+        out.json("properties.json", {**good.json("properties.json"), **properties})
+        out.table(
+            "threshold_sweep.parquet",
+            pd.DataFrame({"threshold_from": [0, 7], "threshold_to": [6, None], "granularity": [8, 4]}),
+        )
+    return Artifact.open(place)
+
+
+def test_all_hold_on_what_the_stage_made(condition):
+    spaces = [
+        Artifact.open(folder)
+        for folder in sorted((condition / "label_spaces").iterdir())
+        if "spoilt" not in folder.name
+    ]
+    found = verdicts(condition, spaces)
+    assert set(found.values()) == {"holds"}
+    assert {name.split()[0] for name in found} == {"L5", "L6", "L7"}
+
+
+def test_l5_and_l6_fail_where_they_should(condition, tmp_path):
+    labels = np.zeros(80, dtype=np.int32)
+    bad = spoilt(condition, tmp_path, "kmeans-superclass-2", labels, straddling_share=1.0, straddling_classes=1.0)
+    assert verdicts(condition, [bad])["L5 kmeans-superclass-2"] == "FAILS"
+    bad = spoilt(condition, tmp_path, "kmeans-superclass-2", labels, empty_classes=1)
+    assert verdicts(condition, [bad])["L5 kmeans-superclass-2"] == "FAILS"
+    bad = spoilt(condition, tmp_path, "kmeans-5", labels, straddling_classes=0.0)
+    assert verdicts(condition, [bad])["L6 kmeans-5"] == "FAILS"
+
+
+@pytest.mark.parametrize("grid", [1, 2, 4])
+def test_l7_fails_for_any_other_choice(condition, tmp_path, grid):
+    good = Artifact.open(condition / "label_spaces" / "rebalanced-6")
+    chosen = set(good.summary["clusters_of_superclass"].values())
+    kinds = pd.read_parquet(condition / "samples" / "samples.parquet")["kind"].cat.codes.to_numpy()
+    if grid == 1:
+        labels = kinds
+    else:
+        labels = (
+            Artifact.open(condition / "clusters" / f"superclass-{grid}")
+            .table("assignment.parquet")["cluster"]
+            .to_numpy()
+        )
+    verdict = verdicts(condition, [spoilt(condition, tmp_path, "rebalanced-6", labels.astype(np.int32))])
+    assert verdict["L7 rebalanced-6"] == ("holds" if chosen == {grid} else "FAILS")
+
+
+def test_a_failing_check_is_the_commands_exit_status(condition, tmp_path, monkeypatch):
+    bad = acceptance.compare("L9", "made up", 1, 2)
+    monkeypatch.setattr(acceptance, "checks", lambda samples, spaces: [bad])
+    files = ["-f", str(Path(__file__).parents[1] / "config/config.yaml")]
+    result = CliRunner().invoke(app, ["spaces", str(condition.parent), *files])
+    assert result.exit_code == 1
+    assert "L9 FAILS made up: 2 (expected 1)" in result.output
+
+
+# ---------------------------------------------------------------- L3 on a stand-in
+
+
+@pytest.fixture
+def small21k(tmp_path) -> Path:
+    """Three synsets of a small WordNet as archives: an animal, a working dog, an artifact."""
+    (tmp_path / "dict").mkdir()
+    (tmp_path / "dict" / "data.noun").write_text(SMALL)
+    (tmp_path / "tars").mkdir()
+    for synset, count in (("n00000010", 4), ("n00000030", 6), ("n00000020", 5)):
+        with tarfile.open(tmp_path / "tars" / f"{synset}.tar", "w") as archive:
+            for i in range(count):
+                member = tarfile.TarInfo(f"{synset}_{i}.JPEG")
+                member.size = 1
+                archive.addfile(member, io.BytesIO(b"x"))
+    params = config.Samples(
+        source="imagenet21k",
+        root=tmp_path / "tars",
+        wordnet=tmp_path / "dict",
+        ranks=["living_thing", "synset"],
+        target="living_thing",
+        validation=3,
+    )
+    samples_stage.run(params, config.Condition(), 0, tmp_path / "train-all" / "samples")
+    space = tmp_path / "train-all" / "label_spaces" / "wordnet-1"
+    stage.run("wordnet-1", "wordnet", {"level": 1}, 0, tmp_path / "train-all" / "samples", [], space)
+    return tmp_path / "train-all"
+
+
+def test_l3_reports_the_difference(small21k):
+    """Fifteen images are not 12.7 million: the check must say how many there are, and fail."""
+    samples = Artifact.open(small21k / "samples")
+    found = acceptance.checks(samples, [Artifact.open(small21k / "label_spaces" / "wordnet-1")])
+    assert [check.id for check in found] == ["L3"] * 4  # and no L1: this is not the list of 21,843
+    table = samples.table("samples.parquet")
+    for check, kind, split in zip(found, ["living thing", "other"] * 2, ["train", "train", "val", "val"], strict=True):
+        mine = ((table["living_thing"] == kind) & (table["split"] == split)).sum()
+        assert (check.found, check.verdict) == (str(mine), "FAILS")
+    assert [check.expected for check in found] == ["5448549", "7294772", "43745", "58655"]
+
+
+def test_several_labels_an_image_are_shown(small21k):
+    (one,) = comparison.compare(small21k.parent, config.Config())
+    assert one["spaces"][0]["labels_per_image"] > 1
+    assert "labels/image" in comparison.describe([one])
+    assert one["spaces"][0]["cost"] is None  # there is no target to compare with
