@@ -233,7 +233,7 @@ def test_what_was_not_run_is_not_judged(equal_counts):
         ({"finetune_steps": "5"}, "finetune_steps: only fine networks"),
         ({"etta": "1"}, "etta: unknown key; did you mean 'eta'"),
         ({"eta": "-1"}, "eta = -1: input should be greater than 0"),
-        ({"eta": "[1"}, "not readable as a value"),
+        ({"eta": "[1"}, "--set eta: not readable"),
     ],
 )
 def test_bad_settings_are_refused(overrides, message):

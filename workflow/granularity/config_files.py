@@ -29,19 +29,19 @@ def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
     Raises:
         GranularityError: one line a mistake, naming file, key, value and what is allowed.
     """
-    return _validate(values, {str(file): _read(file) for file in files})
+    return _validate(values, [(str(file), _read(file)) for file in files])
 
 
 def load(*files: str | Path, overrides: dict | None = None) -> Config:
     """Read and merge YAML files (later ones win, key by key), and check the result."""
-    found = {str(file): _read(file) for file in files}
+    found = [(str(file), _read(file)) for file in files]
     merged: dict = {}
-    for values in [*found.values(), overrides or {}]:
+    for values in [*(values for _, values in found), overrides or {}]:
         merged = _merge(merged, values)
     return _validate(merged, found)
 
 
-Found = dict[str, dict]  # the files by name, later ones win, and what each says
+Found = list[tuple[str, dict]]  # the files, of which later ones win, and what each says
 
 
 def _validate(values: dict, found: Found) -> Config:
@@ -164,7 +164,7 @@ def _keys_at(path: list) -> list[str]:
 def _file_with(path: Sequence, found: Found) -> str:
     """The last of the files that sets the key, or the deepest parent of it."""
     best, depth = None, 0
-    for file, values in found.items():
+    for file, values in found:
         node: Any = values
         for level, part in enumerate(path, start=1):
             if (isinstance(node, list) and isinstance(part, int) and part < len(node)) or (
