@@ -11,11 +11,11 @@ rule make_clusters:
         record("benchmarks", "clusters")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("clusters")
     resources:
-        mem_mb=1000,
-        runtime=240,
-        gpu=GPU,
+        mem_mb=memory_of("clusters"),
+        runtime=minutes_of("clusters"),
+        gpu=gpus_of("clusters"),
     params:
         code=code("clusters"),
         options=options(CONFIG.cluster),

@@ -2,6 +2,7 @@
 import json
 import os
 import shlex
+import signal
 import sys
 
 from snakemake.exceptions import WorkflowError
@@ -11,6 +12,7 @@ from granularity.artifacts import Artifact
 from granularity.code import code_digest
 from granularity.config_files import validate
 from granularity.errors import GranularityError
+from granularity.resources import memory_mb, minutes, threads as cpus, uses_gpu
 from granularity.samples import ADAPTERS
 from granularity.theory import WORLDS
 
@@ -29,11 +31,13 @@ except GranularityError as error:
     raise WorkflowError(str(error)) from None
 
 ROOT = plan.root(CONFIG)
-GPU = int(CONFIG.device == "cuda")
-ENV = "../envs/gpu.yaml" if GPU else "../envs/cpu.yaml"
+ENV = f"../envs/{'gpu' if CONFIG.device == 'cuda' else 'cpu'}.yaml"
 SEED = CONFIG.seeds.base
 # for the report's record of how it was made
 os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
+# Slurm's warning before a job's end is for the stage, which saves its work; Snakemake, around it, would die of it.
+if "SLURM_JOB_ID" in os.environ:
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 wildcard_constraints:
@@ -198,3 +202,32 @@ def finetune_run_names(wildcards):
 
 def probe_run_names(wildcards):
     return ",".join(run.name for run in runs_of("probe", wildcards))
+
+
+def memory_of(kind):
+
+    def of_job(wildcards, attempt):
+        return memory_mb(CONFIG, kind, dict(wildcards.items()), attempt)
+
+    return of_job
+
+
+def minutes_of(kind):
+
+    def of_job(wildcards, attempt):
+        trainings = len(runs_of(kind, wildcards)) if kind in UNITS else 1
+        return minutes(CONFIG, kind, dict(wildcards.items()), trainings, attempt)
+
+    return of_job
+
+
+def threads_of(kind):
+
+    def of_job(wildcards):
+        return cpus(CONFIG, kind, dict(wildcards.items()))
+
+    return of_job
+
+
+def gpus_of(kind):
+    return int(uses_gpu(CONFIG, kind))

@@ -11,11 +11,11 @@ rule make_encoder:
         record("benchmarks", "encoder")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("encoder")
     resources:
-        mem_mb=2000,
-        runtime=120,
-        gpu=GPU,
+        mem_mb=memory_of("encoder"),
+        runtime=minutes_of("encoder"),
+        gpu=gpus_of("encoder"),
     params:
         code=code("encoder"),
         options=options(CONFIG.encoder),
@@ -42,11 +42,11 @@ rule make_embedding:
         record("benchmarks", "embedding")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("embedding")
     resources:
-        mem_mb=3000,
-        runtime=240,
-        gpu=GPU,
+        mem_mb=memory_of("embedding"),
+        runtime=minutes_of("embedding"),
+        gpu=gpus_of("embedding"),
     params:
         code=code("embedding"),
         options=options(CONFIG.encoder),

@@ -12,11 +12,11 @@ rule make_finetuning:
         record("benchmarks", "finetune")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("finetune")
     resources:
-        mem_mb=1500,
-        runtime=720,
-        gpu=GPU,
+        mem_mb=memory_of("finetune"),
+        runtime=minutes_of("finetune"),
+        gpu=gpus_of("finetune"),
     params:
         code=code("finetune"),
         pretrained=flags("--pretrain", "pretrained"),

@@ -11,11 +11,11 @@ rule make_label_space:
         record("benchmarks", "label_space")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("label_space")
     resources:
-        mem_mb=1000,
-        runtime=60,
-        gpu=0,
+        mem_mb=memory_of("label_space"),
+        runtime=minutes_of("label_space"),
+        gpu=gpus_of("label_space"),
     params:
         code=code("label_space"),
         clusters=flags("--clusters", "clusters"),

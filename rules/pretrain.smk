@@ -12,11 +12,11 @@ rule make_pretraining:
         record("benchmarks", "pretrain")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("pretrain")
     resources:
-        mem_mb=1500,
-        runtime=720,
-        gpu=GPU,
+        mem_mb=memory_of("pretrain"),
+        runtime=minutes_of("pretrain"),
+        gpu=gpus_of("pretrain"),
     params:
         code=code("pretrain"),
         label_spaces=flags("--label-space", "label_spaces"),

@@ -13,11 +13,11 @@ rule make_probes:
         record("benchmarks", "probe")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("probe")
     resources:
-        mem_mb=1500,
-        runtime=240,
-        gpu=GPU,
+        mem_mb=memory_of("probe"),
+        runtime=minutes_of("probe"),
+        gpu=gpus_of("probe"),
     params:
         code=code("probe"),
         pretrained=flags("--pretrain", "pretrained"),

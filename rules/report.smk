@@ -22,11 +22,11 @@ rule make_report:
         record("benchmarks", "report")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("report")
     resources:
-        mem_mb=1500,
-        runtime=60,
-        gpu=0,
+        mem_mb=memory_of("report"),
+        runtime=minutes_of("report"),
+        gpu=gpus_of("report"),
     params:
         code=code("report"),
         config=options(CONFIG),

@@ -8,11 +8,11 @@ rule make_samples:
         record("benchmarks", "samples")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("samples")
     resources:
-        mem_mb=1000,
-        runtime=60,
-        gpu=0,
+        mem_mb=memory_of("samples"),
+        runtime=minutes_of("samples"),
+        gpu=gpus_of("samples"),
     params:
         code=code_digest(f"{plan.MODULES['samples']} {ADAPTERS[CONFIG.samples.source]}"),
         options=options(CONFIG.samples),
@@ -37,11 +37,11 @@ rule make_pixels:
         record("benchmarks", "pixels")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("pixels")
     resources:
-        mem_mb=1000,
-        runtime=240,
-        gpu=0,
+        mem_mb=memory_of("pixels"),
+        runtime=minutes_of("pixels"),
+        gpu=gpus_of("pixels"),
     params:
         code=code("pixels"),
         options=options(CONFIG.pixels),

@@ -13,11 +13,11 @@ rule make_theory_runs:
         record("benchmarks", "theory_runs")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("theory_runs")
     resources:
-        mem_mb=2000,
-        runtime=240,
-        gpu=GPU,
+        mem_mb=memory_of("theory_runs"),
+        runtime=minutes_of("theory_runs"),
+        gpu=gpus_of("theory_runs"),
     params:
         code=code_of_world,
         size=CONFIG.theory.size,
@@ -43,11 +43,11 @@ rule make_theory:
         record("benchmarks", "theory")
     conda:
         ENV
-    threads: 1
+    threads: threads_of("theory")
     resources:
-        mem_mb=2000,
-        runtime=60,
-        gpu=0,
+        mem_mb=memory_of("theory"),
+        runtime=minutes_of("theory"),
+        gpu=gpus_of("theory"),
     params:
         code=code_of_world,
         size=CONFIG.theory.size,
