@@ -138,7 +138,7 @@ def test_pickled_arrays_are_refused(tmp_path):
     assert not (tmp_path / "thing").exists()
     with artifacts.create(tmp_path / "thing", "thing", MODULE, {}, {}) as out:
         np.save(out.path("evil.npy"), np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="Python objects"):
+    with pytest.raises(GranularityError, match=r"evil\.npy: cannot be read as an array"):
         Artifact.open(tmp_path / "thing").array("evil.npy")
 
 

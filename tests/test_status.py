@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import minimal_results
-from granularity import artifacts, claim, cli, plan, provenance, status, status_table
+from granularity import artifacts, claim, cli, manifests, plan, provenance, status, status_table
 from granularity.artifacts import Artifact
 from granularity.config import Config
 from granularity.cost import by_stage
@@ -79,7 +79,9 @@ def reseal(folder: Path, change) -> None:
     manifest = json.loads(file.read_text())
     del manifest["seal"]
     change(manifest)
-    file.write_text(json.dumps({**manifest, "seal": artifacts._seal(manifest)}))
+    inputs = {role: entry["digest"] for role, entry in manifest["inputs"].items()}
+    manifest["key"] = artifacts._key(manifest["kind"], manifest["params"], manifest["code"]["digest"], inputs)
+    file.write_text(manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
 
 
 def tree() -> dict[str, tuple]:

@@ -401,7 +401,7 @@ def test_a_missing_label_space_or_backbone_is_named(tmp_path, digits, digits_pix
 
 def test_labels_or_pixels_of_other_images_are_refused(tmp_path, odd, digits, digits_pixels, spaces):
     samples, pixels = odd
-    with pytest.raises(GranularityError, match="does not cover the training images"):
+    with pytest.raises(GranularityError, match="target: was made from another 'samples' than"):
         pretrain.run(
             recipe(), MODEL, [pretraining("target")], 0, samples, pixels, [spaces["target"]], tmp_path / "out", "cpu"
         )

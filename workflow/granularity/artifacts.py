@@ -6,6 +6,9 @@ they hash to. Tables are Parquet, arrays .npy, weights safetensors, everything e
 A writer works in a private folder beside the target and publishes it with one rename, so a reader sees the old
 artifact or the whole new one. A reader hashes every file and compares the inputs that the manifest names with those
 that lie there now: a flipped byte, a truncated file or a stale input is an error that names the file.
+
+All that is against accidents. Seal, key and digest are hashes without a secret: who rewrites an artifact and makes
+them anew has written another artifact, and only what follows from it, made from the old one, shows it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import os
 import resource
 import secrets
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -24,10 +28,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from granularity import interrupt, sharing
+from granularity import interrupt, manifests, sharing
 from granularity.claim import Claim
 from granularity.code import code_digest
 from granularity.errors import GranularityError
+from granularity.manifests import canonical_json
 from granularity.provenance import gpu_memory, hardware, package_versions
 
 if TYPE_CHECKING:
@@ -41,10 +46,6 @@ SCHEMA_VERSIONS = {"samples": 2, "clusters": 2, "label_space": 2}  # every other
 
 
 # ---------------------------------------------------------------- reading
-
-
-class OtherVersionError(GranularityError):
-    """A sound manifest that another version of this program wrote."""
 
 
 @dataclass(frozen=True)
@@ -79,21 +80,15 @@ class Artifact:
         folder = folder.parent if folder.name == MANIFEST else folder
         file = folder / MANIFEST
         try:
-            manifest = json.loads(file.read_text(encoding="utf-8"))
-            seal = manifest.pop("seal")
+            with open(file, encoding="utf-8", newline="") as stream:
+                text = stream.read()
         except FileNotFoundError:
             raise GranularityError(f"{folder}: there is no artifact here (no {MANIFEST})") from None
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except OSError as error:
+            raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
+        except ValueError:
             raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
-        if seal != _seal(manifest):
-            raise GranularityError(f"{file}: corrupt (its seal does not match what it says); make the artifact again")
-        current = _schema_version(manifest["kind"])
-        if manifest["schema_version"] != current:
-            raise OtherVersionError(
-                f"{file}: schema_version {manifest['schema_version']}, but this version reads {current}; delete "
-                "the folder, and snakemake makes it again"
-            )
-        return cls(folder, manifest)
+        return cls(folder, manifests.parse(text, file, _schema_version))
 
     @property
     def kind(self) -> str:
@@ -122,27 +117,42 @@ class Artifact:
         files = self.manifest["files"]
         if _content_digest(self.kind, files) != self.digest:
             yield f"{self.path / MANIFEST}: corrupt (its digest does not match the files it lists)"
+        made_from = {role: entry["digest"] for role, entry in self.manifest["inputs"].items()}
+        if _key(self.kind, self.params, self.manifest["code"]["digest"], made_from) != self.manifest["key"]:
+            yield f"{self.path / MANIFEST}: corrupt (its key does not match its parameters, code and inputs)"
         for name, entry in files.items():
             file = self.path / name
-            if not file.is_file():
+            try:
+                there = file.lstat()
+                if stat.S_ISLNK(there.st_mode):
+                    yield f"{file}: a link where a file should be"
+                elif not stat.S_ISREG(there.st_mode):
+                    yield f"{file}: no regular file"
+                elif there.st_size != entry["bytes"]:
+                    yield f"{file}: corrupt ({there.st_size} bytes, the manifest says {entry['bytes']})"
+                elif hashed and hash_file(file) != entry["sha256"]:
+                    yield f"{file}: corrupt (its SHA-256 is not the manifest's)"
+            except (FileNotFoundError, NotADirectoryError):
                 yield f"{file}: missing"
-            elif file.stat().st_size != entry["bytes"]:
-                yield f"{file}: corrupt ({file.stat().st_size} bytes, the manifest says {entry['bytes']})"
-            elif hashed and hash_file(file) != entry["sha256"]:
-                yield f"{file}: corrupt (its SHA-256 is not the manifest's)"
+            except OSError as error:
+                yield f"{file}: cannot be read ({error.strerror or error})"
         for file in sorted(self.path.rglob("*")):
             name = file.relative_to(self.path).as_posix()
-            if file.is_file() and name not in files and name != MANIFEST and not file.name.startswith("."):
+            folder = file.is_dir() and not file.is_symlink()
+            if not folder and name not in files and name != MANIFEST and not file.name.startswith("."):
                 yield f"{file}: not listed in the manifest"
 
-    def stale(self) -> Iterator[str]:
+    def stale(self, _seen: set[Path] | None = None) -> Iterator[str]:
         """Inputs that have changed since this artifact was made, however far up; inputs that are gone do not count."""
+        seen = set() if _seen is None else _seen
+        seen.add(self.path.resolve())
         for role, entry in self.manifest["inputs"].items():
             with contextlib.suppress(GranularityError):
                 source = Artifact.peek(self.path / entry["path"])
                 if source.digest != entry["digest"]:
                     yield f"{self.path}: stale (made from another '{role}' than {source.path.resolve()} holds now)"
-                yield from source.stale()
+                if source.path.resolve() not in seen:
+                    yield from source.stale(seen)
 
     def lineage(self) -> dict[str, Artifact]:
         """The inputs that lie where the manifest says, by role."""
@@ -156,26 +166,42 @@ class Artifact:
         """A Parquet table, or some of its columns."""
         import pyarrow.parquet as pq
 
-        schema = pq.read_schema(self.path / name)
-        missing = [column for column in columns or [] if column not in schema.names]
-        if missing:
-            raise GranularityError(f"{self.path / name}: has no column {missing}; it has {schema.names}")
-        return pq.read_table(self.path / name, columns=columns).to_pandas()
+        with _readable(self.path / name, "a Parquet table"):
+            schema = pq.read_schema(self.path / name)
+            missing = [column for column in columns or [] if column not in schema.names]
+            if missing:
+                raise GranularityError(f"{self.path / name}: has no column {missing}; it has {schema.names}")
+            return pq.ParquetFile(self.path / name).read(columns=columns).to_pandas()
 
     def array(self, name: str) -> np.ndarray:
         """An array, memory-mapped copy-on-write."""
         import numpy as np
 
-        return np.load(self.path / name, mmap_mode="c", allow_pickle=False)
+        with _readable(self.path / name, "an array"):
+            return np.load(self.path / name, mmap_mode="c", allow_pickle=False)
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
         """Weights from a safetensors file."""
         from safetensors.torch import load_file
 
-        return load_file(self.path / name)
+        with _readable(self.path / name, "a safetensors file"):
+            return load_file(self.path / name)
 
     def json(self, name: str) -> Any:
-        return json.loads((self.path / name).read_text(encoding="utf-8"))
+        with _readable(self.path / name, "a JSON file"):
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
+
+
+@contextlib.contextmanager
+def _readable(file: Path, what: str) -> Iterator[None]:
+    """One line for whatever a library says of a file that it cannot read."""
+    try:
+        yield
+    except GranularityError:
+        raise
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200] or type(error).__name__
+        raise GranularityError(f"{file}: cannot be read as {what} ({reason})") from None
 
 
 def _schema_version(kind: str) -> int:
@@ -196,13 +222,8 @@ def _content_digest(kind: str, files: dict[str, dict]) -> str:
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
-def _seal(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(manifest).encode()).hexdigest()
-
-
-def canonical_json(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
+def _key(kind: str, params: dict[str, Any], code: str, inputs: dict[str, str]) -> str:
+    return hashlib.sha256(canonical_json([kind, params, code, inputs]).encode()).hexdigest()[:16]
 
 
 # ---------------------------------------------------------------- writing
@@ -287,11 +308,10 @@ def create(
     """
     output = Path(output)
     output = output.parent if output.name == MANIFEST else output
-    started, cpu_started = time.time(), time.process_time()
+    started, clock, cpu_started = time.time(), time.monotonic(), time.process_time()
     code = code_digest(module)
-    key = hashlib.sha256(
-        canonical_json([kind, params, code, {role: source.digest for role, source in inputs.items()}]).encode()
-    ).hexdigest()[:16]
+    _refuse_other_lineage(inputs)
+    key = _key(kind, params, code, {role: source.digest for role, source in inputs.items()})
     work = output.parent / f".{output.name}.work-{key}"
     before, claim, folder = _seal_of(output), None, None
     try:
@@ -329,7 +349,7 @@ def create(
             "hardware": hardware(),
             "cost": {
                 "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-                "wall_seconds": round(time.time() - started, 3),
+                "wall_seconds": round(time.monotonic() - clock, 3),
                 "cpu_seconds": round(time.process_time() - cpu_started, 3),
                 "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
                 **gpu_memory(),
@@ -339,7 +359,7 @@ def create(
             manifest |= {name: writer.cached[name] for name in ("packages", "hardware", "cost")} | {
                 "cached": str(place)
             }
-        writer.json(MANIFEST, {**manifest, "seal": _seal(manifest)})
+        writer.text(MANIFEST, manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
         claim.check()
         _refuse_another_result(output, before, key, manifest["digest"])
         _publish(folder, output)
@@ -360,6 +380,19 @@ def create(
         if claim is not None:
             shutil.rmtree(folder, ignore_errors=True)
             claim.release()
+
+
+def _refuse_other_lineage(inputs: dict[str, Artifact]) -> None:
+    """Inputs that are used together were made from one another, and not from others of the same name."""
+    for source in inputs.values():
+        if source.kind == "encoder":  # weights serve any images
+            continue
+        for role, entry in source.manifest["inputs"].items():
+            if role in inputs and inputs[role].digest != entry["digest"]:
+                raise GranularityError(
+                    f"{source.path}: was made from another '{role}' than {inputs[role].path}; make it again "
+                    "(snakemake does when the folder is deleted)"
+                )
 
 
 def _from_cache(place: Path, folder: Path, kind: str, key: str) -> dict[str, Any] | None:
@@ -419,14 +452,19 @@ def _publish(folder: Path, output: Path) -> None:
     old = folder.with_name(folder.name + "-old")
     if output.exists() and any(output.iterdir()):
         output.rename(old)
-    folder.rename(output)  # onto a missing or empty folder: atomic
+    try:
+        folder.rename(output)  # onto a missing or empty folder: atomic
+    except OSError:
+        if old.exists():
+            old.rename(output)
+        raise
     shutil.rmtree(old, ignore_errors=True)
 
 
 def _remove_leftovers(output: Path, keep: Path | None) -> None:
     """Delete what earlier writers of this artifact left: dead, or about to stop because they have lost their claim."""
     for pattern in (f".{output.name}.work-*", f".{output.name}.new-*"):
-        for path in output.parent.glob(pattern):
+        for path in output.parent.glob(pattern.replace("[", "[[]")):
             if path != keep:
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -452,7 +490,17 @@ def find(root: str | Path) -> list[Path]:
     root = Path(root)
     if not root.exists():
         raise GranularityError(f"{root}: there is no such folder")
-    manifests = root.rglob(MANIFEST)
-    return sorted(
-        path.parent for path in manifests if not any(part.startswith(".") for part in path.relative_to(root).parts)
-    )
+
+    def unreadable(error: OSError) -> None:
+        raise GranularityError(f"{error.filename}: cannot be read ({error.strerror})") from None
+
+    found, seen = [], set()
+    for folder, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
+        there = os.stat(folder)
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        if (there.st_dev, there.st_ino) in seen:  # a link to a folder above, or to another one
+            folders[:] = []
+        elif MANIFEST in files:
+            found.append(Path(folder))
+        seen.add((there.st_dev, there.st_ino))
+    return sorted(found)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from granularity import claim, plan
-from granularity.artifacts import MANIFEST, Artifact, OtherVersionError
+from granularity.artifacts import MANIFEST, Artifact
 from granularity.config import Config
 from granularity.errors import GranularityError
 from granularity.inspection import is_current
+from granularity.manifests import OtherVersionError
 
 STATES = {
     "done": "a whole result, up to date (sizes are compared, not hashes: `granularity verify` hashes)",
