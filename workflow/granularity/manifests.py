@@ -57,7 +57,7 @@ class Manifest(BaseModel):
     kind: str
     schema_version: int
     digest: Sha256
-    key: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # early manifests have none
     files: dict[Name, File]
     inputs: dict[str, Input]
     params: dict[str, Any]
