@@ -12,11 +12,11 @@ rule make_finetuning:
         record("benchmarks", "finetune")
     conda:
         ENV
-    threads: threads_of("finetune")
+    threads: PROCESSES
     resources:
         mem_mb=memory_of("finetune"),
         runtime=minutes_of("finetune"),
-        gpu=gpus_of("finetune"),
+        gpu=gpus_of("finetune") * PROCESSES,
     params:
         code=code("finetune"),
         pretrained=flags("--pretrain", "pretrained"),
@@ -24,9 +24,10 @@ rule make_finetuning:
         recipe=options(CONFIG.finetune),
         seed=SEED,
         device=CONFIG.device,
+        granularity=GRANULARITY,
     message:
         "Finetuning {wildcards.unit} of {wildcards.condition}"
     shell:
-        "granularity finetune --samples {input.samples} --pixels {input.pixels} {params.pretrained}"
+        "{params.granularity} finetune --samples {input.samples} --pixels {input.pixels} {params.pretrained}"
         " --runs {params.runs} --recipe {params.recipe:q} --seed {params.seed}"
         " --device {params.device} --threads {threads} --output {output.manifest} > {log} 2>&1"

@@ -1,3 +1,10 @@
+# what starts a training, here and in finetune.smk
+PROCESSES = CONFIG.jobs.processes
+GRANULARITY = (
+    f"python -m granularity.launch {PROCESSES}" if PROCESSES > 1 else "granularity"
+)
+
+
 rule make_pretraining:
     input:
         samples=manifest("samples"),
@@ -12,11 +19,11 @@ rule make_pretraining:
         record("benchmarks", "pretrain")
     conda:
         ENV
-    threads: threads_of("pretrain")
+    threads: PROCESSES
     resources:
         mem_mb=memory_of("pretrain"),
         runtime=minutes_of("pretrain"),
-        gpu=gpus_of("pretrain"),
+        gpu=gpus_of("pretrain") * PROCESSES,
     params:
         code=code("pretrain"),
         label_spaces=flags("--label-space", "label_spaces"),
@@ -25,9 +32,10 @@ rule make_pretraining:
         model=options(CONFIG.model),
         seed=SEED,
         device=CONFIG.device,
+        granularity=GRANULARITY,
     message:
         "Pretraining {wildcards.unit} of {wildcards.condition}"
     shell:
-        "granularity pretrain --samples {input.samples} --pixels {input.pixels} {params.label_spaces}"
+        "{params.granularity} pretrain --samples {input.samples} --pixels {input.pixels} {params.label_spaces}"
         " --runs {params.runs} --recipe {params.recipe:q} --model {params.model:q} --seed {params.seed}"
         " --device {params.device} --threads {threads} --output {output.manifest} > {log} 2>&1"

@@ -409,11 +409,20 @@ class Seeds(Section):
 
 
 class Jobs(Section):
-    """What one job trains. Start-up costs seconds a job, so tiny networks share one; results do not depend on it."""
+    """What one job trains, and with how many processes."""
 
-    pretrain: Unit = Field("family", description="One job a run, label space, family or condition.")
+    pretrain: Unit = Field(
+        "family",
+        description="One job a run, label space, family or condition. Start-up costs seconds a job, so tiny networks "
+        "share one; results do not depend on it.",
+    )
     finetune: Unit = Field("family", description="The same.")
     probe: Unit = Field("condition", description="The same.")
+    processes: Annotated[int, Field(ge=1, le=1000)] = Field(
+        1,
+        description="Processes that train one network together, in pretrain and finetune, each with a GPU (or a CPU "
+        "thread) of its own and a share of every batch. Part of the result: sums over them decide its last bits.",
+    )
 
 
 class Theory(Section):

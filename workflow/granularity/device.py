@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from granularity import leases
 from granularity.config import Device
 from granularity.errors import GranularityError
 
@@ -13,27 +14,41 @@ if TYPE_CHECKING:
 
 
 def torch_device(device: Device, threads: int) -> torch.device:
-    """Set torch up for reproducible work on the device asked for.
+    """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one.
+
+    Args:
+        threads: of the job; processes that train together share them.
 
     Raises:
-        GranularityError: `cuda` was asked for and torch sees no GPU.
+        GranularityError: `cuda` was asked for and torch sees no GPU; or this stage is for one process, and there are
+            several.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts; needed for determinism
     import torch
 
-    torch.set_num_threads(threads)
+    from granularity import distributed
+
+    distributed.check_joined()
+    torch.set_num_threads(max(1, threads // distributed.local_size()))
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a small network's time
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
-    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
+    place = torch.device("cpu")
+    if device != "cpu" and torch.backends.cuda.is_built() and leases.candidates():
+        distributed.lease_gpus()
+        if torch.cuda.is_available():
+            torch.cuda.set_device(distributed.local_rank())
+            place = torch.device("cuda", distributed.local_rank())
+        else:
+            leases.release()
+    if device == "cuda" and place.type == "cpu":
         raise GranularityError(
             "device = cuda: torch sees no GPU (check the driver, CUDA_VISIBLE_DEVICES and the build)"
         )
-    return torch.device("cuda")
+    distributed.meet(place)
+    return place
 
 
 def cpu_threads(device: torch.device) -> int | None:
@@ -44,7 +59,7 @@ def cpu_threads(device: torch.device) -> int | None:
 
 
 def faiss_gpus(device: Device) -> int:
-    """How many GPUs FAISS is to use; 0 is the CPU.
+    """How many GPUs FAISS is to use, all of them leased: GRANULARITY_GPUS, by default 1; 0 is the CPU.
 
     Raises:
         GranularityError: `cuda` was asked for and FAISS sees no GPU; FAISS itself would silently use the CPU.
@@ -53,6 +68,8 @@ def faiss_gpus(device: Device) -> int:
 
     if device == "cpu":
         return 0
+    if hasattr(faiss, "StandardGpuResources") and leases.candidates():  # a build for GPUs
+        leases.take(leases.wanted())
     count = faiss.get_num_gpus()
     if device == "cuda" and count == 0:
         raise GranularityError(

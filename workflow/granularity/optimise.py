@@ -1,7 +1,8 @@
 """The one optimisation loop: mini-batches in a seeded order, a schedule, and checkpoints that lose nothing.
 
 Everything random is a function of the seed and the step, so a run that is killed and restarted from its last
-checkpoint takes the very steps it would have taken.
+checkpoint takes the very steps it would have taken. Several processes take them together
+(:mod:`granularity.distributed`).
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from granularity import distributed
 from granularity.errors import GranularityError
+from granularity.one_writer import due, read_state, write_state
 from granularity.seeds import seed_of
-from granularity.state import Clock, read_state, write_state
+from granularity.state import Clock
 
 
 class Batches:
@@ -81,7 +84,7 @@ def minimise(
     Args:
         model: what is trained and saved.
         optimizer: its groups' `lr` is the peak.
-        loss_at: the loss on the batch of a step.
+        loss_at: the loss on the batch of a step; of several processes, each one's share of that mean.
         seed: what dropout draws from, at every step anew, so that a resumed run draws the same.
         after_epoch: more columns for the history.
         schedule: share of the peak learning rate at a step, of so many, after so many of warm-up.
@@ -91,26 +94,28 @@ def minimise(
         One row an epoch: `epoch` (from 1), `lr` (at its last step), `train_loss` (mean over its steps).
 
     Raises:
-        GranularityError: the loss is no longer finite.
+        GranularityError: the loss is no longer finite, or the processes do not agree about the weights.
     """
     peaks = [group["lr"] for group in optimizer.param_groups]
     steps = epochs * steps_per_epoch
     state = _restore(checkpoint, model, optimizer) or {"step": 0, "history": [], "losses": []}
     first, history, losses = state["step"], state["history"], state["losses"]
     clock = Clock()
+    distributed.check_same(model)
     model.train()
     for step in range(first, steps):
         share = schedule(step, steps, warmup_epochs * steps_per_epoch)
         for group, peak in zip(optimizer.param_groups, peaks, strict=True):
             group["lr"] = peak * share
-        torch.manual_seed(seed_of(seed, "step", step))
+        torch.manual_seed(seed_of(seed, "step", step, *([distributed.rank()] if distributed.rank() else [])))
         loss = loss_at(step)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        loss = distributed.sum_gradients(model.parameters(), loss)
         if clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
         optimizer.step()
-        losses.append(loss.detach())
+        losses.append(loss)
         if (step + 1) % steps_per_epoch == 0:
             mean = float(torch.stack([torch.as_tensor(loss) for loss in losses]).double().mean())
             if not math.isfinite(mean):
@@ -123,10 +128,11 @@ def minimise(
                 model.train()
             history.append(row)
             losses = []
-        if checkpoint is not None and step + 1 < steps and clock.due():
+        if checkpoint is not None and step + 1 < steps and due(clock):
             losses = [float(loss) for loss in losses]
             _save(checkpoint, model, optimizer, {"step": step + 1, "history": history, "losses": losses})
-    if checkpoint is not None:
+    distributed.check_same(model)
+    if checkpoint is not None and distributed.first():
         checkpoint.unlink(missing_ok=True)
     model.eval()
     return history

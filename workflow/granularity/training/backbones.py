@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from granularity.artifacts import Artifact
 from granularity.config import Model
 from granularity.errors import GranularityError
+from granularity.one_writer import verified
 from granularity.training.model import build
 
 
@@ -17,7 +17,7 @@ class Backbones:
     """The pretrained networks of some jobs. `inputs` are their artifacts, by a role that names the job."""
 
     def __init__(self, pretrained: list[Path]):
-        sources = [Artifact.open(path, "pretrain") for path in pretrained]
+        sources = [verified(path, "pretrain") for path in pretrained]
         self.inputs = {f"pretrain/{source.path.name}": source for source in sources}
         tables = [source.table("runs.parquet").assign(source=i) for i, source in enumerate(sources)]
         self.runs = pd.concat(tables, ignore_index=True)

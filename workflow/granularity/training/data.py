@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from granularity.artifacts import Artifact
 from granularity.config import Augment
+from granularity.distributed import from_first
 from granularity.errors import GranularityError
 from granularity.seeds import seed_of
 
@@ -65,7 +66,7 @@ class Data:
         if len(array) != len(self.table):
             raise GranularityError(f"{pixels.path}: {len(array)} images, but the sample table has {len(self.table)}")
         self.device = device
-        moments = _moments(array, self.train)
+        moments = from_first(lambda: _moments(array, self.train))
         self._mean, self._std = (torch.tensor(v, dtype=torch.float32, device=device)[:, None, None] for v in moments)
         self._pixels = torch.from_numpy(array)
         if array.nbytes < RESIDENT_BYTES:
@@ -142,17 +143,28 @@ def read_labels(file: Path) -> tuple[pd.Series, np.ndarray, np.ndarray | None]:
     return table.select(["sample_id"]).to_pandas()["sample_id"], column.to_numpy(), offsets
 
 
-def augment(images: torch.Tensor, options: Augment, seed: int, step: int) -> torch.Tensor:
-    """Pad with the mean colour, crop and mirror at random: a function of the seed and the step, on any device."""
+def augment(
+    images: torch.Tensor,
+    options: Augment,
+    seed: int,
+    step: int,
+    among: int | None = None,
+    part: slice = slice(None),
+) -> torch.Tensor:
+    """Pad with the mean colour, crop and mirror at random: a function of the seed and the step, on any device.
+
+    Args:
+        among, part: where the images are a part of a batch, of so many; each is augmented as it is in the whole.
+    """
     if options.pad:
         images = F.pad(images, [options.pad] * 4)
     if not options.flip and not options.pad and options.crop is None:
         return images
     rng = np.random.default_rng(seed_of(seed, "augment", step))
     count, _, height, width = images.shape
-    crop = options.crop or height - 2 * options.pad
-    offsets = torch.from_numpy(rng.integers(0, [height - crop + 1, width - crop + 1], size=(count, 2)))
-    mirror = torch.from_numpy(rng.random(count) < 0.5) if options.flip else torch.zeros(count, dtype=torch.bool)
+    crop, drawn = options.crop or height - 2 * options.pad, among or count
+    offsets = torch.from_numpy(rng.integers(0, [height - crop + 1, width - crop + 1], size=(drawn, 2))[part])
+    mirror = torch.from_numpy(rng.random(drawn)[part] < 0.5) if options.flip else torch.zeros(count, dtype=torch.bool)
     reach = torch.arange(crop)
     rows = offsets[:, :1] + reach
     columns = offsets[:, 1:] + torch.where(mirror[:, None], crop - 1 - reach, reach)

@@ -7,20 +7,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from granularity import artifacts
-from granularity.artifacts import Artifact
+from granularity import distributed
 from granularity.config import Device, Recipe
 from granularity.device import cpu_threads, torch_device
+from granularity.one_writer import create, read_state, verified, write_state
 from granularity.progress import track
 from granularity.runs import Run
 from granularity.seeds import seed_of
-from granularity.state import read_state, write_state
 from granularity.training import loop
 from granularity.training.backbones import Backbones
 from granularity.training.data import Data
 from granularity.training.model import new_head
 
 
+@distributed.together
 def run(
     recipe: Recipe,
     runs: list[Run],
@@ -43,12 +43,12 @@ def run(
         GranularityError: a backbone is missing, or a loss is no longer finite.
     """
     place = torch_device(device, threads)
-    table, images = Artifact.open(samples, "samples"), Artifact.open(pixels, "pixels")
+    table, images = verified(samples, "samples"), verified(pixels, "pixels")
     backbones = Backbones(pretrained)
     resolved = {"recipe": recipe.model_dump(), "runs": [run.name for run in runs], "seed": seed}
-    resolved["threads"] = cpu_threads(place)
+    resolved |= {"threads": cpu_threads(place), "processes": distributed.size()}
     inputs = {"samples": table, "pixels": images, **backbones.inputs}
-    with artifacts.create(output, "finetune", "granularity.training.finetune", inputs, resolved, True) as out:
+    with create(output, "finetune", "granularity.training.finetune", inputs, resolved, True) as out:
         data = Data(table, images, place)
         target = data.torch_target()
         rows, history = [], []

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from granularity import distributed
 from granularity.config import Recipe
 from granularity.optimise import Batches, minimise, share_of_peak
+from granularity.training.batch_norm import synchronised, whole_batch
 from granularity.training.data import Data, LabelSets, augment, centre_crop
 from granularity.training.model import freeze_backbone, optimizer, remove_dropout
 
@@ -28,14 +30,16 @@ def train(
     half = recipe.precision == "bfloat16"
     if not recipe.dropout:
         remove_dropout(model)
+    model = synchronised(model, data.device)
     trained = freeze_backbone(model) if recipe.freeze_backbone else model
+    part = distributed.share(recipe.batch_size)
 
     def loss_at(step: int) -> torch.Tensor:
-        picked = batches(step)
-        images = augment(data.images(rows[picked]), recipe.augment, seed, step)
-        with torch.autocast(data.device.type, torch.bfloat16, enabled=half):
+        picked = batches(step)[part]
+        images = augment(data.images(rows[picked]), recipe.augment, seed, step, among=recipe.batch_size, part=part)
+        with torch.autocast(data.device.type, torch.bfloat16, enabled=half), whole_batch():
             outputs = model(images)
-        return cross_entropy(outputs.float(), labels, picked, recipe.loss)
+        return cross_entropy(outputs.float(), labels, picked, recipe.loss) * (len(picked) / recipe.batch_size)
 
     return minimise(
         trained,

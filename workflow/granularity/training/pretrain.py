@@ -8,21 +8,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from granularity import artifacts
+from granularity import distributed
 from granularity.artifacts import Artifact
 from granularity.config import Device, Model, Recipe
 from granularity.device import cpu_threads, torch_device
 from granularity.errors import GranularityError
+from granularity.one_writer import create, read_state, verified, write_state
 from granularity.optimise import arrays_of, tensors_of
 from granularity.progress import track
 from granularity.runs import Run
 from granularity.seeds import seed_of
-from granularity.state import read_state, write_state
 from granularity.training import loop
 from granularity.training.data import Data
 from granularity.training.model import build
 
 
+@distributed.together
 def run(
     recipe: Recipe,
     model: Model,
@@ -48,8 +49,8 @@ def run(
     if recipe.freeze_backbone:
         raise GranularityError("pretrain.freeze_backbone: there is no backbone yet; it is for finetune")
     place = torch_device(device, threads)
-    table, images = Artifact.open(samples, "samples"), Artifact.open(pixels, "pixels")
-    spaces = {space.params["space"]: space for space in (Artifact.open(path, "label_space") for path in label_spaces)}
+    table, images = verified(samples, "samples"), verified(pixels, "pixels")
+    spaces = {space.params["space"]: space for space in (verified(path, "label_space") for path in label_spaces)}
     missing = sorted({run.space for run in runs} - set(spaces))
     if missing:
         raise GranularityError(f"pretrain: runs on the label spaces {missing}, but only {sorted(spaces)} are given")
@@ -64,9 +65,10 @@ def run(
         "runs": [run.name for run in runs],
         "seed": seed,
         "threads": cpu_threads(place),
+        "processes": distributed.size(),
     }
     inputs = {"samples": table, "pixels": images, **spaces}
-    with artifacts.create(output, "pretrain", "granularity.training.pretrain", inputs, resolved, True) as out:
+    with create(output, "pretrain", "granularity.training.pretrain", inputs, resolved, True) as out:
         data = Data(table, images, place)
         rows, history = [], []
         for one in track(runs, len(runs), "pretraining", "runs"):

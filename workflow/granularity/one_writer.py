@@ -1,0 +1,74 @@
+"""Files of a stage that several processes run (:mod:`granularity.distributed`): the first one reads and writes for all.
+
+With one process these are the functions they are named after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from granularity import artifacts, interrupt, state
+from granularity.artifacts import Artifact
+from granularity.distributed import anywhere, barrier, first, from_first, size
+
+
+def verified(path: Path, kind: str) -> Artifact:
+    """:meth:`Artifact.open`, by the first process for all."""
+    artifact = Artifact.open(path, kind) if first() else None
+    barrier()
+    return artifact or Artifact.peek(path)
+
+
+@contextlib.contextmanager
+def create(*args, **kwargs) -> Iterator[Any]:
+    """:func:`artifacts.create`; in all processes but the first, the writer writes nothing."""
+    with artifacts.create(*args, **kwargs) if first() else _onlooker() as out:
+        yield out
+
+
+@contextlib.contextmanager
+def _onlooker() -> Iterator[Any]:
+    with interrupt.resumable():
+        yield _Onlooker()
+
+
+class _Onlooker:
+    """A writer where another process writes."""
+
+    def __init__(self):
+        self.work, self.summary = Path(os.devnull), {}
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args, **kwargs: None
+
+
+def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
+    """:func:`state.read_state`, by the first process for all."""
+    return from_first(lambda: state.read_state(path))
+
+
+def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
+    """:func:`state.write_state`, by the first process; if any was asked to stop, all end here."""
+    if size() == 1:
+        state.write_state(path, arrays, notes)
+        return
+    anywhere(interrupt.requested())
+    try:
+        if first():
+            state.write_state(path, arrays, notes)
+    finally:
+        barrier()
+    interrupt.stop_if_requested()
+
+
+def due(clock: state.Clock) -> bool:
+    """Whether to save: it is time by the first process's clock, or any process was asked to stop."""
+    if size() == 1:
+        return clock.due()
+    return anywhere(clock.due() if first() else False, interrupt.requested())
