@@ -81,3 +81,22 @@ def test_threads_are_for_many_images():
     values = {"condition": "train-all"}
     assert threads(photos(), "samples", values) == threads(photos(), "pixels", values) == 8
     assert threads(photos(), "embedding", values) == 1  # on a CPU they decide the last bits
+
+
+def test_larger_pictures_take_more_memory_up_to_what_a_training_keeps():
+    values = {"condition": "train-all"}
+    small, large = photos(), photos(pixels={"size": 256, "mode": "RGB"})
+    for kind, most in {"pixels": 2 * 4096 * 256**2 * 3, "pretrain": 2**31, "probe": 2**31}.items():
+        more = memory_mb(large, kind, values) - memory_mb(small, kind, values)
+        assert 0.9 * most / 1e6 < more <= most / 1e6, kind
+
+
+def test_an_encoder_trained_here_holds_its_pictures_and_a_published_one_its_weights(tmp_path):
+    tiny = tmp_path / "tiny.json"
+    tiny.write_text('{"vision_cfg": {"image_size": 8}}')
+    tiny = configured(encoder={"model": str(tiny)})
+    unknown = configured(encoder={"model": "ViT-B-32"})
+    assert memory_mb(unknown, "encoder", CONDITION) > 1000 + memory_mb(tiny, "encoder", CONDITION)
+    published = configured(encoder={"model": "ViT-L-14", "pretrained": "openai"})
+    assert memory_mb(published, "embedding", CONDITION) > 5000 + memory_mb(tiny, "embedding", CONDITION)
+    assert minutes(published, "embedding", CONDITION) == pytest.approx(30 + 1197 / 60, abs=1)

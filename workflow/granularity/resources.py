@@ -8,8 +8,10 @@ Pure Python, because every dry run asks.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from granularity import plan
 from granularity.artifacts import Artifact
@@ -43,15 +45,15 @@ class Needs:
 
 
 NEEDS = {
-    "samples": Needs(1000, 4, 15, 5.0, threads=8),
-    "pixels": Needs(1000, 2, 15, 20.0, threads=8),
-    "encoder": Needs(1500, 700, 30, 2.0),
-    "embedding": Needs(2000, 2, 30, 5.0),
-    "clusters": Needs(1000, 20, 15, 0.001),
+    "samples": Needs(1000, 1, 15, 5.0, threads=8),
+    "pixels": Needs(1000, 1, 15, 20.0, threads=8),
+    "encoder": Needs(1500, 1, 30, 2.0),
+    "embedding": Needs(2000, 1, 30, 5.0),
+    "clusters": Needs(1000, 16, 15, 0.001),
     "label_space": Needs(1000, 2, 15, 1.0),
-    "pretrain": Needs(1500, 4, 30, 2.0),
-    "finetune": Needs(1500, 4, 30, 2.0),
-    "probe": Needs(1500, 50, 30, 20.0),
+    "pretrain": Needs(1500, 1, 30, 2.0),
+    "finetune": Needs(1500, 2, 30, 2.0),
+    "probe": Needs(1500, 60, 30, 20.0),
     "theory_runs": Needs(2000, 0, 240),
     "theory": Needs(1500, 0, 60),
     "report": Needs(1500, 1, 30, 0.1),
@@ -64,16 +66,17 @@ CPU_SIDE = 16  # a training on images of this side takes `ms` on a CPU; of large
 
 def memory_mb(config: Config, kind: str, values: Mapping[str, str], attempt: int = 1) -> int:
     """Of a job, given its wildcards."""
-    needs = NEEDS[kind]
+    needs, count = NEEDS[kind], images(config, kind, values)
     base = PUBLISHED_MB if _published(config, kind) else needs.memory_mb
     base += CUDA_MB if uses_gpu(config, kind) else 0
-    return round((base + needs.memory_kb * images(config, kind, values) / 1000) * 2 ** (attempt - 1))
+    return round((base + count * needs.memory_kb / 1e3 + _pictures(config, kind, count) / 1e6) * 2 ** (attempt - 1))
 
 
 def minutes(config: Config, kind: str, values: Mapping[str, str], trainings: int = 1, attempt: int = 1) -> int:
     """The time limit of a job, given its wildcards and how many trainings it holds."""
     looks = images(config, kind, values) * _passes(config, kind, values, trainings)
-    return round((NEEDS[kind].minutes + looks * _ms(config, kind) / 60_000) * 2 ** (attempt - 1))
+    base = NEEDS[kind].minutes * (6 if kind == "theory_runs" and config.theory.size == "paper" else 1)
+    return round((base + looks * _ms(config, kind) / 60_000) * 2 ** (attempt - 1))
 
 
 def threads(config: Config, kind: str, values: Mapping[str, str]) -> int:
@@ -103,6 +106,26 @@ def _images(config: Config, kind: str, condition: str) -> int:
         if size.isdigit():
             return min(int(size) + (held_out if held_out >= 1 else 0), expected)
     return expected
+
+
+def _pictures(config: Config, kind: str, count: int) -> float:
+    """Bytes of the pictures that a job holds."""
+    picture = config.pixels.size**2 * (3 if config.pixels.mode == "RGB" else 1)
+    match kind:
+        case "encoder":
+            return 2 * count * _encoder_side(config) ** 2 * 3 * 4
+        case "pixels":  # a chunk, and its copy
+            return 2 * min(count, 4096) * picture
+        case "pretrain" | "finetune" | "probe":  # more than this is left on the disk
+            return min(count * picture, 2**31)
+    return 0
+
+
+def _encoder_side(config: Config) -> int:
+    try:
+        return json.loads(Path(config.encoder.model).read_text())["vision_cfg"]["image_size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 224
 
 
 def _passes(config: Config, kind: str, values: Mapping[str, str], trainings: int) -> float:
