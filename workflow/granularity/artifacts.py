@@ -121,6 +121,8 @@ class Artifact:
         key = self.manifest.get("key")
         if key is not None and key != _key(self.kind, self.params, self.manifest["code"]["digest"], made_from):
             yield f"{self.path / MANIFEST}: corrupt (its key does not match its parameters, code and inputs)"
+        if (self.path / MANIFEST).is_symlink():
+            yield f"{self.path / MANIFEST}: a link where a file should be"
         for name, entry in files.items():
             file = self.path / name
             try:
@@ -501,7 +503,7 @@ def find(root: str | Path) -> list[Path]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         if (there.st_dev, there.st_ino) in seen:  # a link to a folder above, or to another one
             folders[:] = []
-        elif MANIFEST in files:
+        elif MANIFEST in {*files, *folders}:
             found.append(Path(folder))
         seen.add((there.st_dev, there.st_ino))
     return sorted(found)

@@ -38,7 +38,7 @@ class File(BaseModel):
 
 
 class Input(BaseModel):
-    path: str
+    path: Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=4096)]
     kind: str
     digest: Sha256
 

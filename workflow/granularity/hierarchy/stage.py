@@ -51,6 +51,11 @@ def run(name: str, family: str, params: dict, seed: int, samples: Path, clusteri
     table = Artifact.open(samples, "samples")
     sources = [Artifact.open(path, "clusters") for path in clusterings]
     inputs = {"samples": table} | {source.params["clustering"]: source for source in sources}
+    if lacking := [one for one in params.get("clusterings", ()) if one not in inputs]:
+        given = ", ".join(str(source.path) for source in sources)
+        raise GranularityError(
+            f"{name}: is made from the clusterings {lacking}, which are not among those given: {given}"
+        )
     training = _training(table, sources, seed)
     resolved = {"space": name, "family": family, "seed": seed, **params}
     with artifacts.create(output, "label_space", "granularity.hierarchy.stage", inputs, resolved, shared=True) as out:

@@ -1,0 +1,123 @@
+"""The whole chain at its very smallest, by the commands that the rules run, in this process: some seconds in all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from granularity import cli, plan
+from granularity.config import Config
+
+TINY = {
+    "name": "tiny",
+    "device": "cpu",
+    "conditions": [{"train_size": 60}],
+    "seeds": {"pretrain": 1, "finetune": 2},
+    "samples": {"validation": 30},
+    "encoder": {"model": str(Path(__file__).parents[1] / "config/encoders/digits-tiny.json")},
+    "label_spaces": {
+        "random": [5],
+        "random_instance": False,
+        "random_superclass": [],
+        "kmeans": [6],
+        "kmeans_superclass": [],
+        "rebalanced": {"clusters": [2, 3], "thresholds": [3]},
+    },
+    "model": {"args": {"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8], "stem_width": 2, "stem_type": "deep"}},
+    "pretrain": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
+    "finetune": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
+    "jobs": {"pretrain": "condition", "finetune": "condition"},
+    "probe": {"l2": [0.1]},
+    "report": {"montage_clusters": 2},
+}
+TINY["encoder"] |= {"captions": {"epochs": 1, "batch_size": 20}}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One artifact: its kind, the folder it lies in, and the command that makes it."""
+
+    kind: str
+    folder: Path
+    words: list[str]
+
+    def run(self, output: Path | None = None) -> None:
+        words = [*self.words, "--output", str(output or self.folder)]
+        cli.app(words, standalone_mode=False)
+
+
+def steps(config: Config, *worlds: str) -> list[Step]:
+    """Every step of a configuration's chain, in an order that can be run; with worlds of theory of the size `tiny`."""
+    found = []
+    for condition in config.conditions:
+        found += _Chain(config, condition).steps()
+    page = ["--params", _json(config), "--page", plan.page(config)]
+    for world in worlds:
+        part = Path(plan.PATHS["theory_runs"].format(world=world, part=0))
+        words = [world, "--size", "tiny"]
+        found.append(Step("theory_runs", part, ["theory-runs", *words, "--device", "cpu"]))
+        found.append(
+            Step("theory", Path(plan.PATHS["theory"].format(world=world)), ["theory", *words, "--runs", str(part)])
+        )
+        page += ["--theory", str(found[-1].folder)]
+    return [*found, Step("report", Path(plan.PATHS["report"].format(root=plan.root(config))), ["report", *page])]
+
+
+def _json(section) -> str:
+    return json.dumps(section.model_dump(mode="json"))
+
+
+class _Chain:
+    def __init__(self, config, condition):
+        self.config, self.condition = config, condition
+        self.place = {"root": plan.root(config), "condition": plan.condition_name(condition)}
+
+    def path(self, kind: str, **wildcards: str) -> Path:
+        return Path(plan.PATHS[kind].format(**self.place, **wildcards))
+
+    def step(self, kind: str, command: str, *words: str, **wildcards: str) -> Step:
+        return Step(kind, self.path(kind, **wildcards), [command, *map(str, words)])
+
+    def steps(self) -> list[Step]:
+        config = self.config
+        spaces = plan.spaces(config, self.condition)
+        samples = ("--samples", self.path("samples"))
+        pixels = ("--pixels", self.path("pixels"))
+        embedding = ("--embedding", self.path("embedding"))
+        encoder = ("--encoder", self.path("encoder")) if config.encoder.trained_here else ()
+        options = _json(config.encoder)
+        sized = ("--train-size", self.condition.train_size)
+        found = [self.step("samples", "samples", *sized, "--params", _json(config.samples))]
+        found.append(self.step("pixels", "pixels", *samples, "--params", _json(config.pixels)))
+        if encoder:
+            found.append(self.step("encoder", "encoder", *samples, "--params", options, "--device", "cpu"))
+        words = (*samples, *encoder, "--params", options, "--device", "cpu")
+        found.append(self.step("embedding", "embed", *words))
+        for name in plan.clusterings(spaces):
+            words = (*samples, *embedding, "--clustering", name, "--params", _json(config.cluster), "--device", "cpu")
+            found.append(self.step("clusters", "cluster", *words, clustering=name))
+        for space in spaces:
+            words = [*samples, "--space", space.name, "--family", space.family, "--params", json.dumps(space.params)]
+            for name in plan.clusterings([space]):
+                words += ["--clusters", self.path("clusters", clustering=name)]
+            found.append(self.step("label_space", "hierarchy", *words, space=space.name))
+        recipe = ("--recipe", _json(config.pretrain), "--model", _json(config.model))
+        for unit, runs in plan.units(config, self.condition, "pretrain").items():
+            words = [*samples, *pixels, *self._runs(runs), *recipe]
+            for name in dict.fromkeys(run.space for run in runs):
+                words += ["--label-space", self.path("label_space", space=name)]
+            found.append(self.step("pretrain", "pretrain", *words, "--device", "cpu", unit=unit))
+        pretrained = []
+        for unit in plan.units(config, self.condition, "pretrain"):
+            pretrained += ["--pretrain", self.path("pretrain", unit=unit)]
+        for unit, runs in plan.units(config, self.condition, "finetune").items():
+            words = (*samples, *pixels, *pretrained, *self._runs(runs), "--recipe", _json(config.finetune))
+            found.append(self.step("finetune", "finetune", *words, "--device", "cpu", unit=unit))
+        for unit, runs in plan.units(config, self.condition, "probe").items():
+            words = (*samples, *pixels, *embedding, *pretrained, *self._runs(runs), "--params", _json(config.probe))
+            found.append(self.step("probe", "probe", *words, "--device", "cpu", unit=unit))
+        return found
+
+    def _runs(self, runs) -> tuple[str, str]:
+        return "--runs", ",".join(run.name for run in runs)
