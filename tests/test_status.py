@@ -159,6 +159,12 @@ def test_a_changed_option_makes_its_stages_outdated(finished, change, kinds):
     assert {job.detail for job in found} <= {("made with other parameters",)}
 
 
+def test_a_data_set_may_lie_elsewhere_than_the_option_says(finished):
+    """An adapter resolves `samples.root`, and drops it where it stores the images itself."""
+    reseal(CHAIN / "samples", lambda manifest: manifest["params"].update(root="/data/resolved"))
+    assert job_at(finished, CHAIN / "samples").state == "done"
+
+
 def test_damage_counts_as_failed(finished):
     (CHAIN / "pixels/pixels.npy").write_text("")
     (CHAIN / "clusters/whole-4/centroids.npy").unlink()

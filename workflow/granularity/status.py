@@ -76,7 +76,6 @@ def expected(config: Config) -> Iterator[tuple[str, dict[str, str], dict[str, An
     own: dict[tuple[str, ...], dict[str, Any]] = {}
     for condition in config.conditions:
         name = plan.condition_name(condition)
-        own["samples", name] = {"train_size": condition.train_size}
         own |= {("label_space", name, space.name): space.params for space in plan.spaces(config, condition)}
         for kind in ("pretrain", "finetune", "probe"):
             # A run's id digests everything it is made from, recipes and network too.
