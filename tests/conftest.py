@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,19 @@ def digits_pixels(digits) -> Path:
     folder = digits.parent / "pixels"
     pixels.run(config.Pixels(), digits, folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_results(tmp_path_factory):
+    """A finished chain of every kind of artifact, a theory world too: its folder, and the steps that made it."""
+    import tiny_chain
+
+    folder = tmp_path_factory.mktemp("tiny")
+    with tiny_chain.tiny_world(), contextlib.chdir(folder):
+        made = tiny_chain.steps(config.Config.model_validate(tiny_chain.TINY), tiny_chain.WORLD)
+        for step in made:
+            step.run()
+    return folder, made
 
 
 @pytest.fixture(scope="session")

@@ -15,45 +15,27 @@ from pathlib import Path
 import pytest
 
 import tiny_chain
-from granularity import artifacts, config_files, inspection, manifests
+from granularity import artifacts, config_files, inspection
 from granularity.artifacts import MANIFEST, Artifact
 from granularity.errors import GranularityError
-from granularity.theory import label_granularity
+from tiny_chain import harmed, rewrite
 
 FLIPS_A_KIND, FLIPS_A_MANIFEST = 24, 12
-WORLD = "label_granularity"
 KINDS = ["samples", "pixels", "encoder", "embedding", "clusters", "label_space", "pretrain", "finetune", "probe"]
 KINDS += ["theory_runs", "theory", "report"]
 CHAIN = Path("results/tiny/train-60")
 flips, refused = Counter(), Counter()
 
 
-def tiny_world():
-    """Settings of the smallest kind that still have all that the figures show."""
-    small = {"d": 24, "k": 4, "seeds": 1}
-    fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}
-    settings = []
-    for scale, k in (("A", 4), ("B", 8)):
-        size = small | {"k": k}
-        settings.append(label_granularity.Settings(**size, name=f"{scale} coarse", steps=20, stop_loss=0.2))
-        settings.append(label_granularity.Settings(**size, **fine, g=k, name=f"{scale} fine"))
-    names = ("granularity", "random", "equal counts")
-    quick = [one for one in label_granularity.SIZES["quick"] if one.name.startswith(names)]
-    return settings + [one.model_copy(update={"seeds": 1, "steps": 5}) for one in quick]
-
-
 @pytest.fixture(scope="module")
-def chain(tmp_path_factory):
+def chain(tiny_results):
     """The steps of a finished chain, in the working directory of these tests."""
-    folder = tmp_path_factory.mktemp("corruption")
-    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
-        patch.setitem(label_granularity.SIZES, "tiny", tiny_world())
-        made = tiny_chain.steps(config_files.validate(tiny_chain.TINY), WORLD)
-        for step in made:
-            step.run()
+    folder, made = tiny_results
+    with tiny_chain.tiny_world(), contextlib.chdir(folder):
         assert inspection.verify(Path("results"))["problems"] == []
         assert {step.kind for step in made} == {*KINDS}
         yield made
+        assert inspection.verify(Path("results"))["problems"] == []
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -241,31 +223,6 @@ def manifest_a_folder(folder, rng, chain):
 DAMAGE = [truncated, lengthened, flipped, of_equal_size, missing, emptied, swapped_within, swapped_between, added]
 DAMAGE += [linked, linked_folder, a_folder_for_a_file, manifest_edited, manifest_reformatted]
 DAMAGE += [manifest_edited_and_sealed, manifest_of_another, manifest_gone, manifest_no_manifest, manifest_a_folder]
-
-
-def rewrite(folder: Path, change, whole: bool = False) -> None:
-    """Edit a manifest and make its seal anew; `whole`: its digest and its key as well, as a forger would."""
-    file = folder / MANIFEST
-    manifest = json.loads(file.read_text())
-    del manifest["seal"]
-    change(manifest)
-    if whole:
-        manifest["digest"] = artifacts._content_digest(manifest["kind"], manifest["files"])
-        inputs = {role: entry["digest"] for role, entry in manifest["inputs"].items()}
-        manifest["key"] = artifacts._key(manifest["kind"], manifest["params"], manifest["code"]["digest"], inputs)
-    file.write_text(manifests.as_text(manifest | {"seal": manifests.seal(manifest)}))
-
-
-@contextlib.contextmanager
-def harmed(folder: Path):
-    """A folder in which one may do as one likes; afterwards it is as it was."""
-    copy = folder.parent / f".copy-{folder.name}"
-    shutil.copytree(folder, copy)
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder)
-        copy.rename(folder)
 
 
 def readers(chain, folder: Path):

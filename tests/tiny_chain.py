@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from granularity import cli, plan
+import pytest
+
+from granularity import artifacts, cli, manifests, plan
+from granularity.artifacts import MANIFEST
 from granularity.config import Config
+
+WORLD = "label_granularity"
 
 TINY = {
     "name": "tiny",
@@ -62,6 +70,51 @@ def steps(config: Config, *worlds: str) -> list[Step]:
         )
         page += ["--theory", str(found[-1].folder)]
     return [*found, Step("report", Path(plan.PATHS["report"].format(root=plan.root(config))), ["report", *page])]
+
+
+@contextlib.contextmanager
+def tiny_world() -> Iterator[None]:
+    """A world of theory has a size `tiny`: the smallest settings that still have all that its figures show."""
+    from granularity.theory import label_granularity
+
+    small = {"d": 24, "k": 4, "seeds": 1}
+    fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}
+    settings = []
+    for scale, k in (("A", 4), ("B", 8)):
+        size = small | {"k": k}
+        settings.append(label_granularity.Settings(**size, name=f"{scale} coarse", steps=20, stop_loss=0.2))
+        settings.append(label_granularity.Settings(**size, **fine, g=k, name=f"{scale} fine"))
+    names = ("granularity", "random", "equal counts")
+    quick = [one for one in label_granularity.SIZES["quick"] if one.name.startswith(names)]
+    settings += [one.model_copy(update={"seeds": 1, "steps": 5}) for one in quick]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(label_granularity.SIZES, "tiny", settings)
+        yield
+
+
+def rewrite(folder: Path, change: Callable[[dict], object], whole: bool = False) -> None:
+    """Edit a manifest and make its seal anew; `whole`: its digest and its key as well, as a forger would."""
+    file = folder / MANIFEST
+    manifest = json.loads(file.read_text())
+    del manifest["seal"]
+    change(manifest)
+    if whole:
+        manifest["digest"] = artifacts._content_digest(manifest["kind"], manifest["files"])
+        inputs = {role: entry["digest"] for role, entry in manifest["inputs"].items()}
+        manifest["key"] = artifacts._key(manifest["kind"], manifest["params"], manifest["code"]["digest"], inputs)
+    file.write_text(manifests.as_text(manifest | {"seal": manifests.seal(manifest)}))
+
+
+@contextlib.contextmanager
+def harmed(folder: Path) -> Iterator[None]:
+    """A folder in which one may do as one likes; afterwards it is as it was."""
+    copy = folder.parent / f".copy-{folder.name}"
+    shutil.copytree(folder, copy)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder)
+        copy.rename(folder)
 
 
 def _json(section) -> str:
