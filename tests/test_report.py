@@ -427,3 +427,13 @@ def test_in_a_browser(made, tmp_path, width):
     measured = dict(re.findall(r'data-(width|sections)="(\d+)"', done.stdout))
     assert int(measured["sections"]) == 11 and int(measured["width"]) <= width
     assert "CONSOLE" not in done.stderr
+
+
+def test_gpus_have_columns_where_one_was_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "hardware", lambda: {"cpu": "x", "gpu": "H200"})
+    monkeypatch.setattr(artifacts, "gpu_memory", lambda: {"gpu_peak_memory_mb": 41_234.5})
+    _, output = make(monkeypatch, tmp_path, {"conditions": [{"train_size": 120, "spaces": ["manual-digit"]}]})
+    section = text_of(output).partition('id="cost"')[2].partition("</section>")[0]
+    assert "Largest GPU memory of a job (MB)" in section and "41,234" in section
+    table = pd.read_csv(output / "tables" / "cost.csv")
+    assert (table["gpu_seconds"] == table["wall_seconds"]).all()
