@@ -149,6 +149,7 @@ def lease_gpus() -> None:
         leases.take()
         return
     key, local = f"gpus/{_world.node}", _world.local_rank
+    leases.enough(_world.local_size)
     if local == 0:
         with leases.queue():
             devices = leases.free(_world.local_size)

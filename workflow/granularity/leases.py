@@ -94,11 +94,17 @@ def queue() -> Iterator[None]:
         os.close(file)
 
 
-def free(count: int) -> list[str]:
-    """Wait until so many devices are free; call it, and lease them, within :func:`queue`."""
+def enough(count: int) -> list[str]:
+    """The candidates, or a GranularityError if they are fewer than asked for."""
     known = candidates()
     if count > len(known):
         raise GranularityError(f"{count} GPUs are asked for, but there are only {len(known)} ({','.join(known)})")
+    return known
+
+
+def free(count: int) -> list[str]:
+    """Wait until so many devices are free; call it, and lease them, within :func:`queue`."""
+    known = enough(count)
 
     def found() -> list[str] | None:
         now = [device for device in known if not _is_leased(device)]

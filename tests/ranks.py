@@ -1,0 +1,57 @@
+"""Runs lines of Python in several processes that train together, as torchrun would start them.
+
+A program of its own, so that what is slow to import is imported once; each job is forked from it. Jobs come as lines of
+JSON on standard input; the answers, with every process's exit status and standard error, go to standard output.
+torchrun kills the rest when one process dies; here nobody does, so they must end by themselves.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+
+def child(job: dict, rank: int, port: int, errors: Path) -> None:
+    size = str(job["size"])
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    os.environ |= {"GROUP_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    os.environ |= {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_USE_AGENT_STORE": "True", **job["environment"]}
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    from granularity import cli
+
+    cli.app = lambda: exec(compile(job["code"], "<job>", "exec"), {"rank": rank})
+    status = 0
+    try:
+        cli.main()
+    except SystemExit as end:
+        status = end.code
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        status = 99
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def main() -> None:
+    import torch.distributed as dist
+
+    from granularity.training import finetune, pretrain  # noqa: F401
+
+    print("ready", flush=True)
+    for line in sys.stdin:
+        job = json.loads(line)
+        store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder, str(rank)) for rank in range(job["size"])]
+            pids = []
+            for rank in range(job["size"]):
+                pids.append(os.fork())
+                if pids[-1] == 0:
+                    child(job, rank, store.port, files[rank])
+            status = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+            print(json.dumps({"status": status, "errors": [file.read_text() for file in files]}), flush=True)
+        del store
+
+
+main()

@@ -1,0 +1,505 @@
+"""One network trained by several processes, on CPUs: what one process learns, and one end for all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from granularity import launch, leases
+from granularity.artifacts import Artifact
+from granularity.config import Augment, Model, Recipe
+from granularity.hierarchy import stage as hierarchy
+from granularity.runs import Run
+from granularity.training import finetune, pretrain
+from granularity.training.data import augment
+
+TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
+
+
+@dataclass
+class Ended:
+    status: list[int]
+    errors: list[str]
+
+    @property
+    def said(self) -> list[str]:
+        """Lines of all processes."""
+        return [line for text in self.errors for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Run lines of Python in several processes at once: processes(size, code)."""
+    command = [sys.executable, str(Path(__file__).with_name("ranks.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout.readline() == "ready\n"
+
+        def go(size: int, code: str, **environment: str) -> Ended:
+            job = {"size": size, "code": code, "environment": environment}
+            server.stdin.write(json.dumps(job) + "\n")
+            server.stdin.flush()
+            return Ended(**json.loads(server.stdout.readline()))
+
+        yield go
+        server.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def target(digits) -> Path:
+    folder = digits.parent / "together" / "target"
+    hierarchy.run("target", "manual", {"rank": "loops"}, 0, digits, [], folder)
+    return folder
+
+
+def recipe(**over) -> Recipe:
+    return Recipe(**{"lr": 0.05, "batch_size": 30, "epochs": 2, "warmup_epochs": 0.5, **over})
+
+
+def a_run(space: str, finetune_seed: int | None = None) -> Run:
+    return Run(space, 0, finetune_seed, f"{zlib.crc32(f'{space} {finetune_seed}'.encode()):08x}")
+
+
+@pytest.fixture(scope="module")
+def train(digits, digits_pixels, target, processes):
+    """Pretrain in so many processes; `before` are lines of Python that each runs first."""
+
+    def go(output: Path, size: int, options: Recipe, before: str = "", model: Model = TINY) -> Ended | None:
+        if size == 1:
+            pretrain.run(options, model, [a_run("target")], 0, digits, digits_pixels, [target], output, "cpu", size)
+            return None
+        code = f"""
+import os, signal
+from pathlib import Path
+from granularity import distributed, interrupt, state
+from granularity.config import Model, Recipe
+from granularity.runs import Run
+from granularity.training import loop, pretrain
+{before}
+pretrain.run(
+    Recipe.model_validate_json({options.model_dump_json()!r}), Model.model_validate_json({model.model_dump_json()!r}),
+    [{a_run("target")!r}], 0, Path({str(digits)!r}), Path({str(digits_pixels)!r}), [Path({str(target)!r})],
+    Path({str(output)!r}), "cpu", {size},
+)
+"""
+        return processes(size, code)
+
+    return go
+
+
+def at_step(step: int | None, rank: int, what: str) -> str:
+    """Lines that make one process do something when it has the images of a step, or of every step."""
+    return f"""
+augment = loop.augment
+def disturbed(images, options, seed, step, **rest):
+    if rank == {rank} and {step} in (step, None):
+        {what}
+    return augment(images, options, seed, step, **rest)
+loop.augment = disturbed
+"""
+
+
+def weights_of(output: Path) -> dict[str, torch.Tensor]:
+    artifact = Artifact.open(output, "pretrain")
+    return artifact.tensors(artifact.table("runs.parquet")["backbone"][0])
+
+
+def apart(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
+    """The largest relative difference of two networks' tensors."""
+    assert first.keys() == second.keys()
+    differences = {
+        name: ((value.double() - second[name].double()).norm() / value.double().norm().clamp(min=1e-12)).item()
+        for name, value in first.items()
+    }
+    return max(differences.values())
+
+
+# ---------------------------------------------------------------- as one process
+
+SAME = {
+    "batch norm": (2, recipe()),
+    "unequal parts": (3, recipe(batch_size=31, augment={"flip": True, "pad": 1, "crop": 7})),
+    "adamw": (2, recipe(optimizer="adamw", lr=1e-3, clip_norm=0.5, loss="sigmoid", head_bias=-2)),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_several_processes_learn_what_one_learns(tmp_path, train, name):
+    size, options = SAME[name]
+    train(tmp_path / "one", 1, options)
+    ended = train(tmp_path / "several", size, options)
+    assert ended.status == [0] * size, ended.said
+    assert len(ended.said) == 1  # the progress of the first
+    one, several = (Artifact.open(tmp_path / folder) for folder in ("one", "several"))
+    assert apart(weights_of(one.path), weights_of(several.path)) < 1e-4
+    histories = [artifact.table("history.parquet")["train_loss"] for artifact in (one, several)]
+    np.testing.assert_allclose(*histories, rtol=1e-5)
+    assert one.table("runs.parquet")["val_error"][0] == several.table("runs.parquet")["val_error"][0]
+    assert (one.params["processes"], several.params["processes"]) == (1, size)
+    assert several.params["threads"] == 1  # of each, where the job has as many as processes
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "several"]
+
+
+def test_finetuning_in_several_processes(tmp_path, train, processes, digits, digits_pixels):
+    """A frozen backbone as well: its batch normalisation is that of evaluation."""
+    train(tmp_path / "pre", 1, recipe())
+    for name, options in (("whole", recipe()), ("head", recipe(freeze_backbone=True))):
+        where = [digits, digits_pixels, [tmp_path / "pre"]]
+        run = [a_run("target", 0)]
+        finetune.run(options, run, 0, *where, tmp_path / name / "one", "cpu")
+        code = f"""
+from pathlib import PosixPath
+from granularity.config import Recipe
+from granularity.runs import Run
+from granularity.training import finetune
+options = Recipe.model_validate_json({options.model_dump_json()!r})
+finetune.run(options, {run!r}, 0, *{where!r}, {tmp_path / name / "several"!r}, "cpu", 2)
+"""
+        ended = processes(2, code)
+        assert ended.status == [0, 0], ended.said
+        one, several = (Artifact.open(tmp_path / name / folder, "finetune") for folder in ("one", "several"))
+        assert one.table("predictions.parquet").equals(several.table("predictions.parquet"))
+        histories = [artifact.table("history.parquet")["train_loss"] for artifact in (one, several)]
+        np.testing.assert_allclose(*histories, rtol=1e-5)
+        assert several.params["processes"] == 2
+
+
+def test_dropout_differs_from_process_to_process(tmp_path, processes):
+    """Otherwise images of one place in every part would lose the same units."""
+    code = f"""
+import torch
+from pathlib import Path
+from granularity import distributed
+from granularity.optimise import minimise
+
+@distributed.together
+def stage():
+    distributed.meet(torch.device("cpu"))
+    network = torch.nn.Linear(1, 1)
+    torch.nn.init.zeros_(network.weight), torch.nn.init.zeros_(network.bias)
+    drawn = []
+    def loss_at(step):
+        drawn.append(torch.rand(1).item())
+        return network(torch.ones(1, 1)).sum()
+    minimise(network, torch.optim.SGD(network.parameters(), 0.1), loss_at, 1, 3, 0, seed=5)
+    Path({str(tmp_path)!r}, str(rank)).write_text(repr(drawn))
+
+stage()
+"""
+    ended = processes(2, code)
+    assert ended.status == [0, 0], ended.said
+    first, second = ((tmp_path / name).read_text() for name in "01")
+    assert first != second
+
+
+@pytest.mark.parametrize("part", [slice(0, 3), slice(3, 7)])
+def test_a_part_of_a_batch_is_augmented_as_in_the_whole(part):
+    images = torch.rand(7, 1, 6, 6)
+    options = Augment(flip=True, pad=1, crop=5)
+    whole = augment(images, options, 3, 4)
+    assert torch.equal(augment(images[part], options, 3, 4, among=7, part=part), whole[part])
+
+
+BATCH_NORM = """
+import torch
+from granularity import distributed
+from granularity.training.batch_norm import whole_batch
+
+def check(shape, **options):
+    layer, reference = (getattr(torch.nn, f"BatchNorm{max(1, len(shape) - 2)}d")(3, **options) for _ in range(2))
+    torch.manual_seed(0)
+    images, factor = torch.randn(shape) * 2 + 5, torch.randn(shape)
+    for parameter in layer.parameters():
+        torch.nn.init.uniform_(parameter)
+    reference.load_state_dict(layer.state_dict())
+    part = slice(0, 1) if rank == 0 else slice(1, 5)
+    mine, whole = images[part].clone().requires_grad_(), images.clone().requires_grad_()
+    with whole_batch():
+        found = layer(mine)
+    expected = reference(whole)
+    (found * factor[part]).sum().backward()
+    (expected * factor).sum().backward()
+    distributed.sum_gradients(layer.parameters(), torch.zeros(()))
+    pairs = [(found, expected[part]), (mine.grad, whole.grad[part])]
+    pairs += [(one.grad, other.grad) for one, other in zip(layer.parameters(), reference.parameters(), strict=True)]
+    pairs += list(zip(layer.buffers(), reference.buffers(), strict=True))
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    with whole_batch():
+        assert layer(images.bfloat16()).dtype == torch.bfloat16
+        if layer.track_running_stats:
+            values = layer.eval()(images)  # every process its own images, now
+            assert torch.equal(values, layer(images))
+
+@distributed.together
+def stage():
+    distributed.meet(torch.device("cpu"))
+    for shape in [(5, 3), (5, 3, 1, 1), (5, 3, 4, 2)]:
+        check(shape)
+        check(shape, affine=False, track_running_stats=False)
+        check(shape, momentum=None)
+
+stage()
+"""
+
+
+def test_batch_norm_over_processes_is_that_of_the_whole_batch(processes):
+    """Values, moments and gradients of parts of 1 and 4 images, against torch's own layer on all 5.
+
+    Some have one pixel, so that a process has a single number a channel, of which torch knows no variance.
+    """
+    ended = processes(2, BATCH_NORM)
+    assert ended.status == [0, 0], ended.said
+
+
+# ---------------------------------------------------------------- stopped and resumed
+
+LONG = recipe(epochs=3, augment={"flip": True, "pad": 1})  # 12 steps
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, train):
+    """The digest of a training that nothing disturbs, in so many processes."""
+    digests = {}
+
+    def go(size: int) -> str:
+        if size not in digests:
+            folder = tmp_path_factory.mktemp("undisturbed") / "out"
+            assert train(folder, size, LONG).status == [0] * size
+            digests[size] = Artifact.open(folder).digest
+        return digests[size]
+
+    return go
+
+
+@pytest.mark.parametrize(("size", "rank"), [(2, 0), (2, 1), (3, 1)])
+def test_a_signal_at_any_process_stops_all_and_they_resume_to_the_same_bytes(tmp_path, train, size, rank, undisturbed):
+    ended = train(tmp_path / "out", size, LONG, at_step(6, rank, "os.kill(os.getpid(), signal.SIGUSR1)"))
+    assert ended.status[rank] == 128 + 10
+    assert 0 not in ended.status
+    assert ended.said == ["stopped: SIGUSR1; finished work is kept, and the next run goes on from there"]
+    assert not (tmp_path / "out").exists()
+    log = tmp_path / "steps"
+    ended = train(tmp_path / "out", size, LONG, at_step(None, size - 1, f"print(step, file=open({str(log)!r}, 'a'))"))
+    assert ended.status == [0] * size, ended.said
+    assert log.read_text().split() == [str(step) for step in range(7, 12)]  # it went on
+    assert Artifact.open(tmp_path / "out").digest == undisturbed(size)
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_is_killed_takes_the_others_down(tmp_path, train, rank, undisturbed):
+    before = "state.CHECKPOINT_SECONDS = 0.0\n" + at_step(6, rank, "os.kill(os.getpid(), signal.SIGKILL)")
+    ended = train(tmp_path / "out", 2, LONG, before)
+    assert ended.status == [-9, 1] if rank == 0 else [1, -9]
+    assert len(ended.said) == 1
+    assert ended.said[0].startswith("error: another process of this training ended; what was saved is kept")
+    assert not (tmp_path / "out").exists()
+    assert train(tmp_path / "out", 2, LONG).status == [0, 0]
+    assert Artifact.open(tmp_path / "out").digest == undisturbed(2)
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+def one_error(ended: Ended, message: str) -> None:
+    assert 0 not in ended.status
+    assert len(ended.said) == 1, ended.said
+    assert ended.said[0].startswith("error: ") and message in ended.said[0]
+
+
+def test_an_error_of_all_is_one_line(tmp_path, train):
+    one_error(train(tmp_path / "out", 2, recipe(lr=1e30)), "the training loss is")
+    one_error(train(tmp_path / "out", 3, recipe(batch_size=2)), "batch_size = 2: too small for 3 processes")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_error_of_one_is_one_line(tmp_path, train, rank):
+    what = "raise distributed.GranularityError('image 7 cannot be read')"
+    one_error(train(tmp_path / "out", 2, recipe(), at_step(3, rank, what)), "image 7 cannot be read")
+
+
+def test_a_corrupt_input_is_one_line(tmp_path, train, digits_pixels):
+    file = digits_pixels / "pixels.npy"
+    whole = file.read_bytes()
+    try:
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        one_error(train(tmp_path / "out", 2, recipe()), "pixels.npy: corrupt")
+    finally:
+        file.write_bytes(whole)
+
+
+def test_weights_that_differ_are_noticed(tmp_path, train):
+    before = """
+import torch
+build = pretrain.build
+def differing(*args):
+    network = build(*args)
+    if rank == 1:
+        network.conv1.weight.data[0] += 1e-6
+    return network
+pretrain.build = differing
+"""
+    one_error(train(tmp_path / "out", 2, recipe(), before), "the weights of process 1 are not those of process 0")
+
+
+def test_processes_on_different_devices_are_noticed(processes):
+    code = """
+import torch
+from granularity import distributed
+stage = distributed.together(lambda: distributed.meet(torch.device("cuda" if rank else "cpu")))
+stage()
+"""
+    one_error(processes(2, code), "; set the device")
+
+
+def test_other_stages_refuse_several_processes(processes):
+    code = "from granularity.device import torch_device\ntorch_device('cpu', 1)"
+    ended = processes(2, code)
+    assert ended.status == [1, 1]
+    assert "only pretrain and finetune are for several processes" in ended.errors[0]
+
+
+# ---------------------------------------------------------------- leases
+
+LEASE = """
+import os, sys, time
+from granularity import distributed, leases
+leases.SECONDS_BETWEEN_LOOKS = 0.005
+def stage():
+    distributed.lease_gpus()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert list(leases._held) == [str(rank)]
+    distributed.meet(distributed.torch.device("cpu"))
+    distributed.barrier()
+    {then}
+distributed.together(stage)()
+"""
+
+
+@pytest.fixture
+def three_gpus(tmp_path, monkeypatch) -> dict[str, str]:
+    environment = {"CUDA_VISIBLE_DEVICES": "0,1,2", "GRANULARITY_LEASES": str(tmp_path)}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return environment
+
+
+def test_each_process_holds_the_lease_of_its_own_gpu_until_it_dies(processes, three_gpus):
+    then = """
+    if rank == 1:
+        os.kill(os.getpid(), 9)
+    while leases._is_leased("1"):
+        time.sleep(0.005)
+    sys.exit(7 if leases.free(2) == ["0", "1"] and "0" in leases._held else 8)
+"""
+    assert processes(2, LEASE.format(then=then.strip()), **three_gpus).status == [7, -9]
+    assert leases.free(3) == ["0", "1", "2"]
+
+
+def test_more_processes_than_gpus_is_an_error(tmp_path, processes):
+    ended = processes(2, LEASE.format(then=""), CUDA_VISIBLE_DEVICES="0", GRANULARITY_LEASES=str(tmp_path))
+    one_error(ended, "2 GPUs are asked for, but there are only 1")
+
+
+# ---------------------------------------------------------------- torchrun
+
+# Stands in for the Python that a launcher starts each process with.
+WORKER = """#!{python}
+import os, signal, sys, time
+rank, what = int(os.environ["RANK"]), sys.argv[-1]
+def on_signal(number, frame):
+    open(f"{folder}/signal-{{rank}}", "w").write(str(number))
+    sys.exit(128 + number)
+signal.signal(signal.SIGTERM, on_signal), signal.signal(signal.SIGUSR1, on_signal)
+assert sys.argv[1:4] == ["-m", "granularity.launch", "2"] and "GRANULARITY_LAUNCHER" in os.environ
+open(f"{folder}/ready-{{rank}}", "w").close()
+if what != "well":
+    while not os.path.exists(f"{folder}/ready-{{1 - rank}}"): time.sleep(0.01)
+    if rank == 1 and what == "killed": os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1 and what == "error": sys.exit("error: one line")
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def launcher(tmp_path):
+    """Start two processes that do as told; returns the launcher."""
+    worker = tmp_path / "python"
+    worker.write_text(WORKER.format(python=sys.executable, folder=tmp_path))
+    worker.chmod(0o755)
+    code = f"import sys; from granularity import launch; sys.executable = {str(worker)!r}; launch.main()"
+
+    def go(what: str) -> subprocess.Popen:
+        return subprocess.Popen([sys.executable, "-c", code, "2", what], stderr=subprocess.PIPE, text=True)
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "said"),
+    [
+        ("well", 0, ""),
+        ("error", 1, "error: one line\n"),
+        (
+            "killed",
+            1,
+            "error: process 1 of 2 was killed by SIGKILL; finished work is kept, and the next run goes on from there\n",
+        ),
+    ],
+)
+def test_the_launcher_ends_as_its_processes_do(tmp_path, launcher, what, status, said):
+    process = launcher(what)
+    assert process.communicate(timeout=60)[1] == said
+    assert process.returncode == status
+    assert (tmp_path / "signal-0").exists() == (what != "well")  # the other one was asked to stop
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_the_launcher_passes_signals_on(tmp_path, launcher, number):
+    process = launcher("wait")
+    while len(list(tmp_path.glob("ready-*"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert process.communicate(timeout=60)[1] == ""  # the processes say it
+    assert process.returncode == 128 + number
+    assert [(tmp_path / f"signal-{rank}").read_text() for rank in (0, 1)] == [str(int(number))] * 2
+
+
+@pytest.mark.parametrize("words", [[], ["two", "pretrain"], ["0", "pretrain"], ["2"]])
+def test_the_launcher_says_how_it_is_used(monkeypatch, words):
+    monkeypatch.setattr(sys, "argv", ["launch", *words])
+    with pytest.raises(SystemExit, match=r"usage: python -m granularity\.launch PROCESSES STAGE"):
+        launch.main()
+
+
+@pytest.mark.workflow
+def test_the_command_trains_as_the_workflow_starts_it(tmp_path, digits, digits_pixels, target, undisturbed):
+    inputs = ["--samples", digits, "--pixels", digits_pixels, "--label-space", target, "--runs", a_run("target").name]
+    options = ["--recipe", LONG.model_dump_json(), "--model", TINY.model_dump_json(), "--device", "cpu"]
+    for number, command in (
+        (0, [sys.executable, "-m", "granularity.launch", "2"]),
+        (1, ["torchrun", "--standalone", "--nproc-per-node=2", "-m", "granularity"]),
+    ):
+        output = tmp_path / str(number)
+        words = [*command, "pretrain", *inputs, *options, "--threads", "2", "--output", output]
+        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert Artifact.open(output).digest == undisturbed(2)
+    # One line from a command line that is wrong, too.
+    words = [sys.executable, "-m", "granularity.launch", "2", "inspect", str(tmp_path / "nowhere")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
