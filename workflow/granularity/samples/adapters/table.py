@@ -47,6 +47,10 @@ def read(params: Samples, threads: int = 1) -> Source:
         if name == path:
             continue
         columns[name] = labels = categorical(table[name])
+        odd = [text for text in labels.categories if "\n" in text]
+        if odd and file.suffix != ".parquet":  # a quote that never ends swallows the rows up to the next one
+            row = np.argmax(labels == odd[0]) + 1
+            raise GranularityError(f"{file}: row {row}: its {name} goes over several lines; is a quote missing?")
         if name in ("split", "distribution", *params.ranks) and (labels.codes < 0).any():
             raise GranularityError(f"{file}: row {np.argmax(labels.codes < 0) + 1} has no {name}")
     if "distribution" in columns:
@@ -119,7 +123,7 @@ def _check_paths(paths, file: Path) -> None:
     row = pc.index(pc.fill_null(pc.equal(paths, ""), True), True).as_py()
     if row >= 0:
         raise GranularityError(f"{file}: row {row + 1} has no path")
-    row = pc.index(pc.match_substring_regex(paths, r"^/|(^|/)\.\.(/|$)|\x00"), True).as_py()
+    row = pc.index(pc.match_substring_regex(paths, r"^/|(^|/)\.\.(/|$)|\x00|\n"), True).as_py()
     if row >= 0:
         raise GranularityError(
             f"{file}: row {row + 1}: {paths[row].as_py()!r} is no path below samples.root; write paths relative to "
