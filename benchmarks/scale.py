@@ -41,7 +41,7 @@ def write_archive(file: Path, synset: str, members: int) -> None:
 
 
 def run(step: str, *command: str) -> float:
-    """Run a command; print its wall clock and the peak memory of its largest process."""
+    """Run a command; print its wall clock, its processor time and the peak memory of its largest process."""
     started = time.monotonic()
     pid = os.posix_spawnp(
         command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)]
@@ -50,7 +50,8 @@ def run(step: str, *command: str) -> float:
     seconds = time.monotonic() - started
     if status:
         sys.exit(f"{step} failed: {' '.join(command)}")
-    print(f"{step:16s} {seconds:8.1f} s {usage.ru_maxrss / 2**20:8.2f} GiB", flush=True)
+    cpu = usage.ru_utime + usage.ru_stime
+    print(f"{step:16s} {seconds:8.1f} s, {cpu:7.1f} s CPU {usage.ru_maxrss / 2**20:8.2f} GiB", flush=True)
     return seconds
 
 
