@@ -165,38 +165,86 @@ class Artifact:
                 found[role] = Artifact.peek(self.path / entry["path"])
         return found
 
-    def table(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
-        """A Parquet table, or some of its columns."""
+    def table(self, name: str, columns: list[str] | dict[str, str] | None = None) -> pd.DataFrame:
+        """A Parquet table, or some of its columns.
+
+        Args:
+            columns: their names; or what each of them must hold, a key of `KINDS`, with `?` where it may be null.
+
+        Raises:
+            GranularityError: no table, or one without such columns.
+        """
         import pyarrow.parquet as pq
 
-        with _readable(self.path / name, "a Parquet table"):
+        with readable(self.path / name, "a Parquet table"):
             schema = pq.read_schema(self.path / name)
             missing = [column for column in columns or [] if column not in schema.names]
             if missing:
                 raise GranularityError(f"{self.path / name}: has no column {missing}; it has {schema.names}")
-            return pq.ParquetFile(self.path / name).read(columns=columns).to_pandas()
+            table = pq.ParquetFile(self.path / name).read(columns=list(columns) if columns is not None else None)
+        for column, kind in columns.items() if isinstance(columns, dict) else ():
+            if not _is_kind(table[column], kind):
+                wanted = KINDS[kind.rstrip("?")] + ("" if kind.endswith("?") else ", none of them null")
+                found = f"{table[column].type}, {table[column].null_count} of them null"
+                raise GranularityError(f"{self.path / name}: column '{column}' must be {wanted}, and is {found}")
+        return table.to_pandas()
 
-    def array(self, name: str) -> np.ndarray:
-        """An array, memory-mapped copy-on-write."""
+    def array(self, name: str, shape: tuple[int | None, ...] | None = None, dtype: type | None = None) -> np.ndarray:
+        """An array, memory-mapped copy-on-write.
+
+        Args:
+            shape: what it must have, None for any length but 0.
+            dtype: what it must have.
+
+        Raises:
+            GranularityError: no array, or another one.
+        """
         import numpy as np
 
-        with _readable(self.path / name, "an array"):
-            return np.load(self.path / name, mmap_mode="c", allow_pickle=False)
+        with readable(self.path / name, "an array"):
+            values = np.load(self.path / name, mmap_mode="c", allow_pickle=False)
+        if (dtype is not None and values.dtype != dtype) or (shape is not None and not _fits(values.shape, shape)):
+            wanted = f"{np.dtype(dtype) if dtype else 'numbers'} of ({', '.join(str(n or 'any') for n in shape or ())})"
+            raise GranularityError(f"{self.path / name}: is {values.dtype} of {values.shape}, and must be {wanted}")
+        return values
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
         """Weights from a safetensors file."""
         from safetensors.torch import load_file
 
-        with _readable(self.path / name, "a safetensors file"):
+        with readable(self.path / name, "a safetensors file"):
             return load_file(self.path / name)
 
     def json(self, name: str) -> Any:
-        with _readable(self.path / name, "a JSON file"):
+        with readable(self.path / name, "a JSON file"):
             return json.loads((self.path / name).read_text(encoding="utf-8"))
 
 
+KINDS = {"text": "text", "whole": "whole numbers", "number": "numbers"}
+
+
+def _is_kind(column: pa.ChunkedArray, kind: str) -> bool:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if column.null_count and not kind.endswith("?"):
+        return False
+    inner = column.type.value_type if types.is_dictionary(column.type) else column.type
+    is_whole = types.is_integer(inner)
+    tests = {
+        "text": types.is_string(inner) or types.is_large_string(inner),
+        "whole": is_whole,
+        "number": is_whole or types.is_floating(inner),
+    }
+    return tests[kind.rstrip("?")] or (inner == pa.null() and kind.endswith("?"))
+
+
+def _fits(found: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(found) == len(wanted) and all(n > 0 if w is None else n == w for n, w in zip(found, wanted, strict=True))
+
+
 @contextlib.contextmanager
-def _readable(file: Path, what: str) -> Iterator[None]:
+def readable(file: Path, what: str) -> Iterator[None]:
     """One line for whatever a library says of a file that it cannot read."""
     try:
         yield
@@ -382,6 +430,8 @@ def create(
     finally:
         if claim is not None:
             shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                work.rmdir()  # where nothing was finished, there is nothing to keep
             claim.release()
 
 

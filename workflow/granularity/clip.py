@@ -20,6 +20,7 @@ from granularity.errors import GranularityError
 
 WEIGHTS = "open_clip_model.safetensors"
 CONFIG = "open_clip_config.json"
+PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}  # of a model configuration
 
 
 def architecture(model: str) -> str:
@@ -34,10 +35,13 @@ def architecture(model: str) -> str:
     if model.endswith(".json"):
         name = Path(model).stem
         try:
-            json.loads(Path(model).read_text(encoding="utf-8"))  # open_clip would remember an unreadable one
-            open_clip.add_model_config(Path(model))
-        except (OSError, ValueError) as error:
+            values = json.loads(Path(model).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
             raise GranularityError(f"{model}: not an open_clip model configuration ({error})") from None
+        for key, kind in PARTS.items():  # open_clip would remember a file that is none
+            if not isinstance(values, dict) or not isinstance(values.get(key), kind):
+                raise GranularityError(f"{model}: not an open_clip model configuration (it needs {', '.join(PARTS)})")
+        open_clip.add_model_config(Path(model))
     if open_clip.get_model_config(name) is None:
         raise GranularityError(f"encoder.model = {model}: open_clip knows no such architecture")
     return name
@@ -54,6 +58,23 @@ def configuration(model: str) -> dict | None:
     """What that file says; read it after the model, whose loading says what is wrong with it."""
     file = configuration_file(model)
     return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else None
+
+
+def fresh(model: str, device: torch.device) -> tuple[torch.nn.Module, Callable, Callable]:
+    """A model without weights, its evaluation transform and its tokenizer.
+
+    Raises:
+        GranularityError: open_clip cannot make one of what its configuration says.
+    """
+    from PIL import Image
+
+    name = architecture(model)
+    try:
+        network, _, transform = open_clip.create_model_and_transforms(name, device=device)
+        transform(Image.new("RGB", (8, 8)))  # which is where a size that is none shows
+        return network, transform, open_clip.get_tokenizer(name)
+    except Exception as error:
+        raise GranularityError(f"encoder.model = {model}: open_clip cannot make it ({error!r})") from error
 
 
 def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[torch.nn.Module, Callable]:

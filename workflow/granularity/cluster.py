@@ -64,7 +64,8 @@ def run(
     }
     within = {"superclass": inputs["samples"].params["target"], "class": inputs["samples"].params["ranks"][-1]}
     columns = ["sample_id", "split", *([within[scope]] if scope in within else [])]
-    frame = inputs["samples"].table("samples.parquet", columns)
+    frame = inputs["samples"].table("samples.parquet", dict.fromkeys(columns, "text"))
+    embedded = inputs["embedding"].array("embedding.npy", (len(frame), None), np.float32)
     rows = np.flatnonzero(frame["split"] == "train")
     if int(counts[0]) > len(rows):
         raise GranularityError(f"{clustering}: {counts[0]} clusters of {len(rows)} training images")
@@ -78,7 +79,10 @@ def run(
     ) as out:
         if out.cached:
             return
-        vectors = np.asarray(inputs["embedding"].array("embedding.npy")[rows], dtype=np.float32)
+        vectors = np.asarray(embedded[rows])
+        if not np.isfinite(vectors).all():
+            bad = frame["sample_id"][int(np.argmin(np.isfinite(vectors).all(1)))]
+            raise GranularityError(f"{inputs['embedding'].path / 'embedding.npy'}: that of '{bad}' is not finite")
         ancestors: list[list[int]] = [[] for _ in groups]
         for level in range(1, len(counts) + 1):
             name = "-".join([scope, *counts[:level]])

@@ -42,8 +42,7 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
     rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
     with artifacts.create(output, "encoder", "granularity.encoder", {"samples": table}, resolved, True) as out:
         torch.manual_seed(seed_of(seed, "encoder", "init"))
-        model, _, transform = open_clip.create_model_and_transforms(name, device=place)
-        tokenizer = open_clip.get_tokenizer(name)
+        model, transform, tokenizer = clip.fresh(params.model, place)
         loss_of = open_clip.ClipLoss()
 
         frame = table.table("samples.parquet", ["split", rank])

@@ -58,6 +58,9 @@ class WordNet:
             ) from None
         except UnicodeDecodeError:
             raise GranularityError(f"{file}: is not WordNet's data.noun") from None
+        circle = _in_a_circle(parents)
+        if circle is not None:
+            raise GranularityError(f"{file}: {circle} lies above itself; this is no WordNet 3.0")
         missing = min(mentioned - parents.keys(), default=None)
         if missing is not None:
             raise GranularityError(f"{file}: {missing} is missing; the file is truncated, or no WordNet 3.0")
@@ -115,11 +118,37 @@ class WordNet:
 
     def is_living(self, synset: str) -> bool:
         """Whether 'living thing' lies on any path from a synset to its root."""
-        return synset == LIVING_THING or any(self.is_living(parent) for parent in self.parents[synset])
+        seen, todo = set(), [synset]
+        while todo:
+            one = todo.pop()
+            if one == LIVING_THING:
+                return True
+            if one not in seen:
+                seen.add(one)
+                todo += self.parents[one]
+        return False
 
     def label(self, synset: str) -> str:
         """For people: the first word and the id."""
         return f"{self.names[synset]} ({synset})"
+
+
+def _in_a_circle(parents: dict[str, tuple[str, ...]]) -> str | None:
+    """A synset that is above itself, if there is one: what is left when roots are taken away again and again."""
+    below: dict[str, list[str]] = {}
+    waiting = {}
+    for synset, above in parents.items():
+        known = [one for one in above if one in parents]
+        waiting[synset] = len(known)
+        for one in known:
+            below.setdefault(one, []).append(synset)
+    free = [synset for synset, count in waiting.items() if not count]
+    for synset in free:
+        for one in below.get(synset, ()):
+            waiting[one] -= 1
+            if not waiting[one]:
+                free.append(one)
+    return min((synset for synset, count in waiting.items() if count), default=None)
 
 
 def _parse(line: str) -> tuple[str, str, tuple[str, ...], set[str]]:
@@ -129,7 +158,7 @@ def _parse(line: str) -> tuple[str, str, tuple[str, ...], set[str]]:
     first = 4 + 2 * words
     pointers = [fields[first + 1 + 4 * i : first + 5 + 4 * i] for i in range(int(fields[first]))]
     above = tuple(f"n{target}" for symbol, target, _, _ in pointers if symbol == "@")
-    if len(fields[0]) != 8 or not fields[0].isdigit() or not line.endswith("\n"):
+    if len(fields[0]) != 8 or not fields[0].isdigit() or not line.endswith("\n") or not line[:-1].isprintable():
         raise ValueError
     nouns = {f"n{target}" for _, target, part, _ in pointers if part == "n"}
     return f"n{fields[0]}", fields[4].replace("_", " "), above, nouns

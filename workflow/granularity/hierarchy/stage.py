@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from granularity import artifacts
 from granularity.artifacts import Artifact
 from granularity.errors import GranularityError
@@ -76,7 +78,7 @@ def run(name: str, family: str, params: dict, seed: int, samples: Path, clusteri
 
 def _training(samples: Artifact, sources: list[Artifact], seed: int) -> Training:
     ranks = samples.params["ranks"]
-    frame = samples.table("samples.parquet", ["sample_id", "split", *ranks])
+    frame = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", *ranks], "text"))
     frame = frame.loc[frame["split"] == "train", ["sample_id", *ranks]].reset_index(drop=True)
     return Training(
         frame,
@@ -89,7 +91,13 @@ def _training(samples: Artifact, sources: list[Artifact], seed: int) -> Training
 
 
 def _clustering(source: Artifact, frame) -> Clustering:
-    assignment = source.table("assignment.parquet", ["sample_id", "cluster"])
+    assignment = source.table("assignment.parquet", {"sample_id": "text", "cluster": "whole"})
     if not assignment["sample_id"].equals(frame["sample_id"]):
         raise GranularityError(f"{source.path}: does not cover the training images of the sample table, row by row")
-    return Clustering(assignment["cluster"].to_numpy(), source.table("clusters.parquet"), source.array("centroids.npy"))
+    source.table("clusters.parquet", {"cluster": "whole", "superclass": "text?"})
+    clusters, found = source.table("clusters.parquet"), assignment["cluster"].to_numpy()
+    if not np.array_equal(clusters["cluster"], np.arange(len(clusters))) or not np.array_equal(
+        np.unique(found), clusters["cluster"]
+    ):
+        raise GranularityError(f"{source.path}: its assignment and its clusters.parquet are not of the same clusters")
+    return Clustering(found, clusters, source.array("centroids.npy", (len(clusters), None), np.float32))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
+import stat
 import threading
 import warnings
 from pathlib import Path
@@ -19,13 +21,18 @@ if TYPE_CHECKING:
     from PIL import Image
 
 PLACE = ["file", "row", "offset", "bytes"]
+COLUMNS = {"sample_id": "text", "file": "text", "row": "number?", "offset": "number?", "bytes": "number"}
+COLUMNS |= {"sha256": "text?"}  # see granularity.artifacts.KINDS
 
 
 class Images:
     """The images of a sample table, in its row order; a changed or corrupt file is an error that names it."""
 
     def __init__(self, samples: Artifact):
-        self.table = samples.table("samples.parquet", ["sample_id", *PLACE, "sha256"])
+        self.table = samples.table("samples.parquet", COLUMNS)
+        where = samples.path / "samples.parquet"
+        if not len(self.table) or any((self.table[name].dropna() < 0).any() for name in PLACE[1:]):
+            raise GranularityError(f"{where}: has no rows, or a row, offset or size below zero")
         self.reader = Reader(Path(samples.params["root"] or samples.path))
 
     def __len__(self) -> int:
@@ -72,7 +79,11 @@ class Reader:
         Raises:
             GranularityError: the file is gone, cannot be read or is too short.
         """
+        import pyarrow as pa
+
         try:
+            if not stat.S_ISREG(os.stat(self.root / file).st_mode):  # a pipe would never end, nor would a device
+                raise GranularityError(f"{self.root / file}: is no regular file")
             if not pd.isna(row):
                 with self._lock:  # or every thread would read a new row group for itself
                     return _parquet_row(self.root / file, int(row))
@@ -81,8 +92,9 @@ class Reader:
             with (self.root / file).open("rb") as stream:
                 stream.seek(int(offset))
                 data = stream.read(int(size))
-        except OSError as error:
-            raise GranularityError(f"{self.root / file}: cannot be read ({error.strerror or error})") from None
+        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a null byte in its name
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+            raise GranularityError(f"{self.root / file}: cannot be read ({reason})") from None
         if len(data) != size:
             raise GranularityError(f"{self.name(file, row, offset)}: the file ends early; it is truncated")
         return data
@@ -94,9 +106,13 @@ class Reader:
         if not pd.isna(row):
             return len(self.read(file, row, offset, size))
         try:
-            return (self.root / file).stat().st_size
-        except OSError as error:
-            raise GranularityError(f"{self.root / file}: cannot be read ({error.strerror})") from None
+            there = os.stat(self.root / file)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise GranularityError(f"{self.root / file}: cannot be read ({reason})") from None
+        if not stat.S_ISREG(there.st_mode):
+            raise GranularityError(f"{self.root / file}: is no regular file")
+        return there.st_size
 
 
 def _parquet_row(file: Path, row: int) -> bytes:

@@ -57,13 +57,17 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
     The order of its rows is the order of the classes.
     """
     try:
-        table = pd.read_csv(file, dtype="str", keep_default_na=False, comment="#")
+        rows = pd.read_csv(file, dtype="str", keep_default_na=False, comment="#", header=None)
     except OSError as error:
         raise GranularityError(f"samples.taxonomy: {file}: cannot be read ({error.strerror})") from None
     except (ValueError, UnicodeDecodeError) as error:
         raise GranularityError(f"samples.taxonomy: {file}: is no CSV file ({error})") from None
+    table = rows[1:].set_axis(rows.iloc[0].tolist(), axis=1).reset_index(drop=True)  # pandas would rename equal names
     if len(table.columns) < 2 or not len(table):
         raise GranularityError(f"samples.taxonomy: {file}: needs a column of classes, one more a rank, and rows")
+    if not table.columns.is_unique:
+        name = table.columns[table.columns.duplicated()][0]
+        raise GranularityError(f"samples.taxonomy: {file}: has two columns '{name}'")
     first = table.columns[0]
     if table[first].duplicated().any():
         name = table[first][table[first].duplicated()].iloc[0]
