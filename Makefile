@@ -12,7 +12,7 @@ install: $(READY)
 
 $(READY): pyproject.toml envs/constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c envs/constraints.txt -e '.[cpu,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c envs/constraints.txt -e '.[cpu,dev,slurm]'
 	touch $@
 
 run: $(READY)

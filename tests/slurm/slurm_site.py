@@ -1,0 +1,167 @@
+"""A copy of the repository that works on a cluster, as a user's would, and what Slurm and the files say of its jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from safetensors import SafetensorError, safe_open
+from slurm_cluster import ACCOUNT, Cluster
+
+from checkout import Checkout
+from granularity.artifacts import Artifact, find
+
+HERE = Path(__file__).parent
+EXPERIMENT = "config/disturbed.yaml"
+RESULTS = "results/disturbed"
+PRETRAINING = f"{RESULTS}/train-60/pretrain/all"
+TARGET = f"{PRETRAINING}/manifest.json"
+STEPS = 600  # of each of its trainings
+MINUTES = 60
+# What a site edits, and patience that suits a test.
+SITE = {"slurm-init-seconds-before-status-checks": 1, "max-status-checks-per-second": 2, "latency-wait": 20}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    step: int
+    written: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """What squeue says of a job."""
+
+    number: int
+    name: str
+    state: str
+    partition: str
+    node: str
+    limit: str
+    memory: str
+    rule: str
+
+
+class Site(Checkout):
+    """A checkout with a site's own profile, `profiles/site`."""
+
+    def __init__(self, folder: Path, cluster: Cluster, like: Site | None = None, results: bool = False):
+        """like: another one whose code, and with `results` whose results and Snakemake's records of them, to take."""
+        super().__init__(folder)
+        self.cluster = cluster
+        self.environment |= cluster.environment | {
+            "PATH": f"{cluster.folder}/bin:{self.environment['PATH']}",
+            "GRANULARITY_CHECKPOINT_SECONDS": "0.2",
+        }
+        if like is not None:
+            made = () if results else ("results", ".snakemake")
+            shutil.copytree(
+                like.folder, folder, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*made)
+            )
+            return
+        shutil.copy(HERE / "experiment.yaml", folder / EXPERIMENT)
+        shutil.copytree(folder / "profiles" / "slurm", folder / "profiles" / "site")
+        self.edit_profile(lambda profile: profile["default-resources"].update(slurm_account=ACCOUNT))
+        self.edit_profile(lambda profile: profile.update(SITE))
+
+    def edit_profile(self, edit) -> None:
+        file = self.folder / "profiles" / "site" / "config.yaml"
+        profile = yaml.safe_load(file.read_text())
+        edit(profile)
+        file.write_text(yaml.safe_dump(profile))
+
+    def edit_needs(self, kind: str, old: str, new: str) -> None:
+        """Change what jobs ask for."""
+        file = self.folder / "workflow" / "granularity" / "resources.py"
+        line = next(line for line in file.read_text().splitlines() if line.strip().startswith(f'"{kind}": Needs('))
+        assert old in line
+        file.write_text(file.read_text().replace(line, line.replace(old, new)))
+
+    def submit(self, *arguments: str, **environment: str) -> subprocess.Popen:
+        """A driver on the cluster; targets before options."""
+        command = [sys.executable, str(HERE / "snakemake_impatient.py"), "--workflow-profile", "profiles/site"]
+        return self.start(*command, *arguments, "--configfile", EXPERIMENT, **environment)
+
+    def finish(self, driver: subprocess.Popen, seconds: float = 8 * MINUTES, code: int = 0) -> str:
+        """What a driver has printed by its end."""
+        try:
+            output, _ = driver.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(driver.pid, signal.SIGKILL)
+            output, _ = driver.communicate()
+            raise AssertionError(f"the driver hangs: {self.jobs()}\n{output[-6000:]}") from None
+        assert driver.returncode == code, output[-6000:]
+        return output
+
+    def jobs(self) -> list[Job]:
+        """This checkout's jobs, in the order of their submission."""
+        text = self.cluster.run("squeue", "--noheader", "--states=all", "-o", "%i|%j|%T|%P|%N|%l|%m|%k|%Z")
+        rows = [line.split("|") for line in text.splitlines()]
+        found = [Job(int(row[0]), *row[1:8]) for row in rows if row[8] == str(self.folder)]
+        return sorted(found, key=lambda job: job.number)
+
+    def slurm_log(self, job: Job) -> str:
+        (file,) = self.folder.glob(f".snakemake/slurm_logs/**/{job.number}.log")
+        return file.read_text()
+
+    def digests(self) -> dict[str, str]:
+        """Of every artifact, reports apart: those hold measured costs."""
+        found = {path: Artifact.peek(path) for path in find(self.folder / "results")}
+        return {
+            str(path.relative_to(self.folder)): artifact.digest
+            for path, artifact in found.items()
+            if artifact.kind != "report"
+        }
+
+    def checkpoint(self) -> Checkpoint | None:
+        """The first training's, if it is at work."""
+        for file in self.path(PRETRAINING).parent.glob(".all.work-*/target-*.running"):
+            try:
+                with safe_open(file, "numpy") as state:
+                    return Checkpoint(json.loads(state.metadata()["notes"])["step"], file.stat().st_mtime_ns)
+            except (OSError, SafetensorError):
+                continue
+        return None
+
+    def first_is_done(self) -> bool:
+        return bool(list(self.path(PRETRAINING).parent.glob(".all.work-*/target-*.done"))) or self.path(TARGET).exists()
+
+    def wait_until(self, condition, what: str, driver: subprocess.Popen | None = None, seconds: float = 5 * MINUTES):
+        deadline = time.monotonic() + seconds
+        while not (found := condition()):
+            if driver is not None and driver.poll() is not None:
+                raise AssertionError(f"the driver ended before {what}: {driver.communicate()[0][-6000:]}")
+            assert time.monotonic() < deadline, f"no {what} within {seconds} seconds: {self.jobs()}"
+            time.sleep(0.05)
+        return found
+
+    def wait_for_training(self, driver: subprocess.Popen) -> int:
+        """Until the first training is half done and saved; returns the step of its checkpoint.
+
+        Half: no other training could be as far when it saves for the first time.
+        """
+        at = self.wait_until(
+            lambda: (found := self.checkpoint()) and found.step >= STEPS // 2 and found, "checkpoint", driver
+        )
+        return at.step
+
+    def trainers(self) -> list[int]:
+        """The processes that train here."""
+        pattern = b"granularity\0pretrain"
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            try:
+                here = os.readlink(place / "cwd") == str(self.folder)
+                if here and pattern in (place / "cmdline").read_bytes():
+                    found.append(int(place.name))
+            except OSError:
+                continue
+        return found
