@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: run test install lint format clean
+.PHONY: run test test-slurm install lint format clean
 .DEFAULT_GOAL := run
 
 install: $(READY)
@@ -20,7 +20,10 @@ run: $(READY)
 	@echo "The report: $$(granularity config report)"
 
 test: $(READY)
-	pytest
+	pytest -m "not slurm"
+
+test-slurm: $(READY)
+	pytest -m slurm
 
 lint: $(READY)
 	ruff check .
