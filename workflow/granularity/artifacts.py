@@ -215,9 +215,13 @@ class Artifact:
         with readable(self.path / name, "a safetensors file"):
             return load_file(self.path / name)
 
-    def json(self, name: str) -> Any:
+    def json(self, name: str, *keys: str) -> Any:
+        """A JSON file; with keys, a mapping that has them."""
         with readable(self.path / name, "a JSON file"):
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
+            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+        if keys and not (isinstance(value, dict) and value.keys() >= {*keys}):
+            raise GranularityError(f"{self.path / name}: must be a mapping with the keys {', '.join(keys)}")
+        return value
 
 
 KINDS = {"text": "text", "whole": "whole numbers", "number": "numbers"}

@@ -17,6 +17,7 @@ from granularity import artifacts
 from granularity.artifacts import Artifact
 from granularity.config import Augment, Device, Probe, Recipe
 from granularity.device import torch_device
+from granularity.errors import GranularityError
 from granularity.progress import track
 from granularity.runs import Run
 from granularity.seeds import seed_of
@@ -59,7 +60,12 @@ def run(
         frame = table.table("samples.parquet", table.params["ranks"])
         recipe = Recipe(augment=augment)
         rows = []
-        whole = torch.from_numpy(vectors.array("embedding.npy"))
+        values = vectors.array("embedding.npy", (len(frame), None), np.float32)
+        if not np.isfinite(values).all():
+            raise GranularityError(
+                f"{vectors.path / 'embedding.npy'}: row {np.argmin(np.isfinite(values).all(1))} is not finite"
+            )
+        whole = torch.from_numpy(values)
         known = {"run_id": EMBEDDING, "space": EMBEDDING, "family": "encoder"}
         known |= {"granularity": None, "pretrain_seed": None}
         rows += _probe(whole[data.train], whole[data.val], known, frame, data, params, seed)

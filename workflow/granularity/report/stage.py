@@ -15,6 +15,12 @@ from granularity.errors import GranularityError
 from granularity.report import drawing, figures, montage, tables, theory, words
 from granularity.report.page import render
 
+# What is read of the artifacts' files, see granularity.artifacts.KINDS
+RUNS = dict.fromkeys(["run_id", "space", "family"], "text") | {"val_error": "number"}
+RUNS |= dict.fromkeys(["granularity", "pretrain_seed"], "number?")  # the embedding has none
+PROBES = {"probe": "text", "rank": "text"}
+PROPERTIES = ["granularity", "images", "empty_classes", "refines_target", "class_size", "starved_share"]
+PROPERTIES += ["straddling_share", "purity", "mutual_information_bits", "nmi"]
 PUBLISHED = Path(__file__).parents[3] / "config" / "published" / "granularity_t5.csv"
 
 
@@ -79,7 +85,10 @@ def load(config: Config, condition: Condition) -> tables.Condition:
 
     def runs(kind: str) -> pd.DataFrame:
         jobs = plan.units(config, condition, kind)
-        table = pd.concat([read(kind, unit=unit).table("runs.parquet") for unit in jobs], ignore_index=True)
+        opened_jobs = [read(kind, unit=unit) for unit in jobs]
+        for job in opened_jobs:
+            job.table("runs.parquet", RUNS | (PROBES if kind == "probe" else {}))
+        table = pd.concat([job.table("runs.parquet") for job in opened_jobs], ignore_index=True)
         expected = {run.id for job in jobs.values() for run in job}
         if missing := expected - set(table["run_id"]):
             where = Path(place["root"]) / place["condition"] / kind
@@ -103,7 +112,7 @@ def load(config: Config, condition: Condition) -> tables.Condition:
         target=config.samples.target,
         spaces=spaces,
         samples=table,
-        properties={name: space.json("properties.json") for name, space in made.items()},
+        properties={name: space.json("properties.json", *PROPERTIES) for name, space in made.items()},
         classes={name: space.table("classes.parquet") for name, space in made.items()},
         pretrain=pretrain,
         finetune=finetune,

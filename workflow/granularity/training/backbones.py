@@ -7,10 +7,14 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from granularity.artifacts import readable
 from granularity.config import Model
 from granularity.errors import GranularityError
 from granularity.one_writer import verified
 from granularity.training.model import build
+
+COLUMNS = dict.fromkeys(["run_id", "space", "family", "backbone"], "text")
+COLUMNS |= dict.fromkeys(["granularity", "pretrain_seed"], "whole")
 
 
 class Backbones:
@@ -19,7 +23,7 @@ class Backbones:
     def __init__(self, pretrained: list[Path]):
         sources = [verified(path, "pretrain") for path in pretrained]
         self.inputs = {f"pretrain/{source.path.name}": source for source in sources}
-        tables = [source.table("runs.parquet").assign(source=i) for i, source in enumerate(sources)]
+        tables = [source.table("runs.parquet", COLUMNS).assign(source=i) for i, source in enumerate(sources)]
         self.runs = pd.concat(tables, ignore_index=True)
         self._sources = sources
 
@@ -35,5 +39,6 @@ class Backbones:
         """The network of a row, with its pretraining head, on the CPU."""
         source = self._sources[row["source"]]
         model = build(Model.model_validate(source.params["model"]), channels, int(row["granularity"]), seed=0)
-        model.load_state_dict(source.tensors(row["backbone"]))
+        with readable(source.path / row["backbone"], "the weights of this network"):
+            model.load_state_dict(source.tensors(row["backbone"]))
         return model.eval()

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 
-from granularity.artifacts import Artifact
+from granularity.artifacts import Artifact, readable
 from granularity.config import Augment
 from granularity.distributed import from_first
 from granularity.errors import GranularityError
@@ -57,12 +57,12 @@ class Data:
 
     def __init__(self, samples: Artifact, pixels: Artifact, device: torch.device):
         name = samples.params["target"]
-        self.table = samples.table("samples.parquet", ["sample_id", "split", name])
+        self.table = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", name], "text"))
         self.train = np.flatnonzero(self.table["split"] == "train")
         self.val = np.flatnonzero(self.table["split"] == "val")
         self.target_names = np.unique(self.table[name].to_numpy(dtype=str)[self.train])
         self.target = pd.Index(self.target_names).get_indexer(self.table[name])  # int64; -1 where it is none of them
-        array = pixels.array("pixels.npy")
+        array = pixels.array("pixels.npy", (None, None, None, None), np.uint8)
         if len(array) != len(self.table):
             raise GranularityError(f"{pixels.path}: {len(array)} images, but the sample table has {len(self.table)}")
         self.device = device
@@ -100,7 +100,7 @@ class Data:
         expected = self.table["sample_id"].iloc[self.train].reset_index(drop=True)
         if not ids.equals(expected):
             raise GranularityError(f"{space.path}: does not cover the training images of the sample table, row by row")
-        if (offsets is not None) != space.json("properties.json").get("multi_label", False):
+        if (offsets is not None) != space.json("properties.json", "granularity").get("multi_label", False):
             raise GranularityError(f"{file}: `label` is not of the type that multi_label of properties.json asks for")
 
         def image_of(pair: int) -> str:
@@ -129,7 +129,8 @@ def read_labels(file: Path) -> tuple[pd.Series, np.ndarray, np.ndarray | None]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(file)
+    with readable(file, "a Parquet table"):
+        table = pq.ParquetFile(file).read()
     if missing := {"sample_id", "label"} - set(table.column_names):
         raise GranularityError(f"{file}: has no column {sorted(missing)}; it has {table.column_names}")
     column, offsets = table["label"].combine_chunks(), None

@@ -22,6 +22,8 @@ from granularity.training import loop
 from granularity.training.data import Data
 from granularity.training.model import build
 
+KEYS = ("family", "granularity")  # of properties.json
+
 
 @distributed.together
 def run(
@@ -54,7 +56,7 @@ def run(
     missing = sorted({run.space for run in runs} - set(spaces))
     if missing:
         raise GranularityError(f"pretrain: runs on the label spaces {missing}, but only {sorted(spaces)} are given")
-    several = sorted(name for name, space in spaces.items() if space.json("properties.json").get("multi_label"))
+    several = sorted(name for name, space in spaces.items() if space.json("properties.json", *KEYS).get("multi_label"))
     if recipe.loss == "softmax" and several:
         raise GranularityError(
             f"pretrain.loss = softmax: images have several labels in {several}; set it to auto or sigmoid"
@@ -83,7 +85,7 @@ def run(
             about = {"model": resolved["model"], "space": one.space, "channels": data.channels}
             # One entry only: safetensors writes several in an order that differs from process to process.
             out.tensors(backbone, tensors_of(weights), {"granularity": json.dumps(about)})
-            properties = space.json("properties.json")
+            properties = space.json("properties.json", *KEYS)
             rows.append(
                 {
                     "run_id": one.id,
@@ -103,7 +105,7 @@ def run(
 
 
 def _train(one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, seed: int, work: Path) -> tuple:
-    classes = space.table("classes.parquet", ["label", "parent"])
+    classes = space.table("classes.parquet", {"label": "whole", "parent": "text?"})
     run_seed = seed_of(seed, "pretrain", one.pretrain_seed)
     labels = data.labels_of(space, len(classes))
     network = build(model, data.channels, len(classes), run_seed, recipe.head_bias).to(data.device)
