@@ -7,12 +7,14 @@ torchrun kills the rest when one process dies; here nobody does, so they must en
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 
 def child(job: dict, rank: int, port: int, errors: Path) -> None:
+    signal.alarm(120)  # a test that hangs ends as one that fails
     size = str(job["size"])
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
     os.environ |= {"GROUP_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}

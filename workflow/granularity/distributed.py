@@ -16,6 +16,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import signal
 import sys
 import time
@@ -182,9 +183,9 @@ def _others_may_be_gone() -> Iterator[None]:
                 number
             ) in interrupt.SIGNALS:  # torchrun sends one: this process ends in any case, and for another reason
                 signal.signal(number, signal.SIG_IGN)
+        why = re.sub(r"^\[[^ ]*\] ", "", str(error)).split(". ")[0][:100]  # without gloo's place in its source
         raise PeerLost(
-            "another process of this training ended; what was saved is kept, and the next run goes on from there "
-            f"({str(error).splitlines()[0][:200]})"
+            f"another process of this training ended ({why}); what is saved is kept, and the next run goes on from it"
         ) from error
 
 
