@@ -179,9 +179,7 @@ def _others_may_be_gone() -> Iterator[None]:
         yield
     except RuntimeError as error:  # gloo's, NCCL's and the store's
         with contextlib.suppress(ValueError):  # not the main thread
-            for (
-                number
-            ) in interrupt.SIGNALS:  # torchrun sends one: this process ends in any case, and for another reason
+            for number in interrupt.SIGNALS:  # torchrun sends one now; it is not why this process ends
                 signal.signal(number, signal.SIG_IGN)
         why = re.sub(r"^\[[^ ]*\] ", "", str(error)).split(". ")[0][:100]  # without gloo's place in its source
         raise PeerLost(
