@@ -17,7 +17,10 @@ import pytest
 import tiny_chain
 from granularity import artifacts, config_files, inspection
 from granularity.artifacts import MANIFEST, Artifact
+from granularity.claim import read_claim
 from granularity.errors import GranularityError
+from granularity.samples.images import Images
+from granularity.training import loop
 from tiny_chain import harmed, rewrite
 
 FLIPS_A_KIND, FLIPS_A_MANIFEST = 24, 12
@@ -392,6 +395,42 @@ def test_forged_manifests_of_any_form_cost_no_traceback(chain, change):
         with contextlib.suppress(GranularityError):
             Artifact.open(folder)
     assert not Path("pwned").exists()
+
+
+# ---------------------------------------------------------------- work that a killed job had finished
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "name", "call"), [("pixels", Images, "load", 70), ("finetune", loop, "train", 4)]
+)
+def test_work_that_was_damaged_after_a_kill_is_done_again(chain, kind, owner, name, call, kill_at, tmp_path, capfd):
+    step = next(step for step in chain if step.kind == kind)
+    step = tiny_chain.Step(kind, step.folder, [*step.words, *(["--chunk", "20"] if kind == "pixels" else [])])
+    undisturbed = Artifact.open(step.folder).digest
+    rng = random.Random(kind)
+    for damage in (flip, lambda file, _: file.write_bytes(b""), lambda file, _: file.write_bytes(rng.randbytes(99))):
+        kill_at(owner, name, call)
+        with pytest.raises(kill_at.Killed):
+            step.run(tmp_path / "out")
+        kept = [file for file in tmp_path.glob(".out.work-*/*") if file.is_file()]
+        assert len(kept) >= 3
+        damage(rng.choice(kept), rng)
+        capfd.readouterr()
+        step.run(tmp_path / "out")
+        assert "a corrupt checkpoint; this part is done again" in capfd.readouterr().err
+        assert Artifact.open(tmp_path / "out").digest == undisturbed
+        shutil.rmtree(tmp_path / "out")
+        flips["kept work"] += 1
+
+
+@pytest.mark.parametrize("claim", ["", "[]", "{}", "null", '{"token": 3}', "[" * 100_000, "\x00"])
+def test_a_claim_that_is_none(tmp_path, claim):
+    """A file of another origin in its place: nobody's, and the next writer takes it over."""
+    (tmp_path / ".thing.claim").write_text(claim)
+    assert read_claim(tmp_path / "thing") is None
+    with artifacts.create(tmp_path / "thing", "thing", "granularity.seeds", {}, {}) as out:
+        out.json("x.json", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["thing"]
 
 
 # ---------------------------------------------------------------- verify itself

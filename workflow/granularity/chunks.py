@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 
 import numpy as np
 
-from granularity import interrupt
-from granularity.artifacts import Writer, write_atomically
+from granularity.artifacts import Writer
 from granularity.progress import track
+from granularity.state import read_state, write_state
 
 
 def write_rows(
@@ -23,21 +22,18 @@ def write_rows(
         The array, memory-mapped, of shape (total, ...).
     """
     starts = range(0, total, chunk)
-    for start in track(starts, len(starts), what, f"chunks of {chunk} images"):
-        file = out.work / f"{name}.{start:012d}-{min(start + chunk, total):012d}"
-        if not file.exists():
-            stream = io.BytesIO()
-            np.save(stream, compute(start, min(start + chunk, total)), allow_pickle=False)
-            write_atomically(file, stream.getvalue())
-            interrupt.stop_if_requested()
     array = None
-    for file in sorted(out.work.glob(f"{name}.*-*")):
-        rows = np.load(file, allow_pickle=False)
-        start = int(file.name.rsplit(".", 1)[1].split("-")[0])
+    for start in track(starts, len(starts), what, f"chunks of {chunk} images"):
+        stop = min(start + chunk, total)
+        file = out.work / f"{name}.{start:012d}-{stop:012d}"
+        state = read_state(file)  # None as well where the file was damaged since
+        rows = compute(start, stop) if state is None else state[0]["rows"]
+        if state is None:
+            write_state(file, {"rows": rows}, {})
         if array is None:
             shape = (total, *rows.shape[1:])
             array = np.lib.format.open_memmap(out.path(name), mode="w+", dtype=rows.dtype, shape=shape)
-        array[start : start + len(rows)] = rows
+        array[start:stop] = rows
     array.flush()
     out.describe_array(name, array)
     return array

@@ -105,9 +105,12 @@ def read_claim(output: Path) -> dict[str, Any] | None:
     """The claim on an output, with `beat`, when it was last touched (seconds since the epoch); None without one."""
     file = claim_file(output)
     try:
-        return {**json.loads(file.read_text(encoding="utf-8")), "beat": file.stat().st_mtime}
-    except (OSError, ValueError):
+        found = json.loads(file.read_text(encoding="utf-8"))
+        beat = file.stat().st_mtime
+    except (OSError, ValueError, RecursionError):
         return None
+    whole = isinstance(found, dict) and found.keys() >= {"token", "key", "host", "pid", "job", "started"}
+    return {**found, "beat": beat} if whole else None
 
 
 def is_live(found: dict[str, Any]) -> bool:

@@ -15,10 +15,14 @@ from safetensors.numpy import save
 
 from granularity import interrupt
 from granularity.artifacts import write_atomically
+from granularity.errors import GranularityError
 from granularity.progress import say
 
 # At most about this much work is lost to a kill; results do not depend on it.
-CHECKPOINT_SECONDS = float(os.environ.get("GRANULARITY_CHECKPOINT_SECONDS", "60"))
+try:
+    CHECKPOINT_SECONDS = float(os.environ.get("GRANULARITY_CHECKPOINT_SECONDS", "60"))
+except ValueError:
+    raise GranularityError("GRANULARITY_CHECKPOINT_SECONDS: must be a number of seconds") from None
 
 
 class Clock:
@@ -51,7 +55,7 @@ def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | Non
             arrays, about = {key: file.get_tensor(key) for key in file.keys()}, file.metadata()  # noqa: SIM118
         if about["sha256"] == _digest(arrays, about["notes"]):
             return arrays, json.loads(about["notes"])
-    except (SafetensorError, KeyError, TypeError, ValueError):
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError):
         pass
     say(f"{path}: a corrupt checkpoint; this part is done again")
     path.unlink(missing_ok=True)
