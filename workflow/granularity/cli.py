@@ -18,7 +18,8 @@ from pydantic import BaseModel, ValidationError
 
 from granularity import config as cfg
 from granularity import config_files, interrupt, strict_yaml
-from granularity.errors import GranularityError
+from granularity.errors import GranularityError, printable
+from granularity.progress import say
 from granularity.runs import Run
 
 app = typer.Typer(
@@ -290,7 +291,7 @@ def inspect(
     """Show an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images."""
     from granularity import inspection
 
-    print(inspection.as_json(path) if as_json else inspection.describe(path))
+    _show(inspection.as_json(path) if as_json else inspection.describe(path))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -302,7 +303,7 @@ def verify(
     from granularity import inspection
 
     result = inspection.verify(path)
-    print(json.dumps(result, indent=2) if as_json else inspection.describe_verification(result))
+    _show(json.dumps(result, indent=2) if as_json else inspection.describe_verification(result))
     if result["problems"]:
         raise typer.Exit(1)
 
@@ -344,7 +345,7 @@ def spaces(
     from granularity.hierarchy import comparison
 
     found = comparison.compare(path, config_files.load(*files))
-    print(json.dumps(found, indent=2) if as_json else comparison.describe(found))
+    _show(json.dumps(found, indent=2) if as_json else comparison.describe(found))
     if any(check["verdict"] == "FAILS" for condition in found for check in condition["checks"]):
         raise typer.Exit(1)
 
@@ -444,6 +445,11 @@ def _json(text: str, option: str = "--params") -> dict[str, Any]:
     return values
 
 
+def _show(text: str) -> None:
+    """Print text whose names and values come from files: without codes that a terminal would obey."""
+    print("\n".join(map(printable, text.split("\n"))))
+
+
 def _runs(names: str) -> list[Run]:
     runs = [Run.parse(name) for name in names.split(",")]
     if len({run.id for run in runs}) < len(runs):
@@ -461,19 +467,23 @@ def main() -> None:
     """Run the command; what a user can mend is one line and status 1."""
     interrupt.install()
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where what it runs into is told in one line
     except interrupt.Stopped as stopped:
-        print(f"stopped: {stopped.reason}; finished work is kept, and the next run goes on from there", file=sys.stderr)
+        say(f"stopped: {stopped.reason}; finished work is kept, and the next run goes on from there")
         raise
     except GranularityError as error:
-        print(f"error: {error}", file=sys.stderr)
+        for line in error.args:
+            say(f"error: {line}")
         sys.exit(1)
-    except BrokenPipeError:  # `granularity inspect ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try to write the rest when it ends
+        if not isinstance(error, BrokenPipeError):  # `granularity inspect ... | head`
+            say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
         sys.exit(1)
     except MemoryError:
-        print(
-            "error: out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do",
-            file=sys.stderr,
-        )
+        say("error: out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do")
         sys.exit(1)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
+
+from granularity.errors import printable
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
@@ -13,7 +16,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator[T]:
     """Pass items on and say on standard error how far it is."""
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         from tqdm import tqdm
 
         yield from tqdm(items, total=total, desc=what, unit=f" {unit}" if unit else "it", dynamic_ncols=True)
@@ -31,5 +34,7 @@ def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator
 
 
 def say(line: str) -> None:
-    """One line of log."""
-    print(line, file=sys.stderr, flush=True)
+    """One line of log. That nobody can read it, as the disk is full or the reader gone, must not cost a result."""
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(printable(line), file=sys.stderr, flush=True)
