@@ -223,6 +223,7 @@ CONTRADICTIONS = [
     ("encoder.model: there is no folder", {"encoder": {"model": "local-dir:gone", "pretrained": None}}),
     ("encoder.pretrained: 'ViT-L-14' needs", {"encoder": {"model": "ViT-L-14", "pretrained": None}}),
     ("encoder.pretrained: 'hf-hub:a/b' carries", {"encoder": {"model": "hf-hub:a/b"}}),
+    ("encoder.pretrained: a name with braces", {"encoder": {"pretrained": "/data/{x}.pt"}}),
     ("encoder.captions.template: needs exactly", {"encoder": {"captions": {"template": "{} and {}"}}}),
     ("model.args.pretrained: networks are trained", {"model": {"args": {"pretrained": True}}}),
     ("model.args.checkpoint_path: networks are", {"model": {"args": {"checkpoint_path": "evil.pth"}}}),

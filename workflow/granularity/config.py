@@ -217,6 +217,9 @@ class Encoder(Section):
 
     @model_validator(mode="after")
     def _weights_known(self):
+        for key in ("model", "pretrained"):
+            if {"{", "}"} & set(getattr(self, key) or ""):
+                raise ValueError(f"{key}: a name with braces, which Snakemake takes for a wildcard; rename it")
         schema = self.model.startswith(("hf-hub:", "local-dir:"))
         if schema and self.pretrained is not None:
             raise ValueError(f"pretrained: '{self.model}' carries its own weights; set pretrained to null")

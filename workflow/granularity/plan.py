@@ -6,6 +6,7 @@ Pure Python, so that a dry run is quick: rules ask this module, and nobody else 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -97,8 +98,9 @@ def encoder_files(config: Config) -> list[str]:
     """The user's files that an encoder is read from; a change to one makes the embedding again."""
     model, weights = config.encoder.model, config.encoder.pretrained
     if model.startswith("local-dir:"):
-        return sorted(str(file) for file in Path(model.removeprefix("local-dir:")).iterdir() if file.is_file())
-    return [name for name in (model, weights) if name is not None and Path(name).is_file()]
+        files = (str(file) for file in Path(model.removeprefix("local-dir:")).iterdir() if file.is_file())
+        return sorted(file for file in files if not {"{", "}"} & set(file))  # Snakemake would take it for a wildcard
+    return [name for name in (model, weights) if name is not None and os.path.isfile(name)]
 
 
 def condition_name(condition: Condition) -> str:
