@@ -75,7 +75,9 @@ def record(folder, kind):
 
 
 def options(section):
-    return json.dumps(section.model_dump(mode="json"), separators=(",", ":"))
+    """A section as JSON. A function, as Snakemake takes braces in a parameter that is a text for wildcards."""
+    text = json.dumps(section.model_dump(mode="json"), separators=(",", ":"))
+    return lambda wildcards: text
 
 
 def code(kind):
