@@ -314,9 +314,13 @@ class Writer:
         self.described[name] = {"shape": list(values.shape), "dtype": str(values.dtype)}
 
     def tensors(self, name: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        save_file({key: value.contiguous() for key, value in tensors.items()}, self.path(name), metadata)
+        try:
+            save_file({key: value.contiguous() for key, value in tensors.items()}, self.path(name), metadata)
+        except SafetensorError as error:  # a full disk, most likely
+            raise OSError(str(error)) from None
         self.described[name] = {
             "tensors": len(tensors),
             "parameters": sum(value.numel() for value in tensors.values()),

@@ -24,7 +24,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     Raises:
         GranularityError: no images, an image at another depth than the ranks say, or a name that is not UTF-8.
     """
-    has_splits = (params.root / "train").is_dir() and (params.root / "val").is_dir()
+    has_splits = os.path.isdir(params.root / "train") and os.path.isdir(params.root / "val")
     depth = len(params.ranks) + has_splits
     rows = []
     for file in _images_below(params.root):
@@ -59,8 +59,11 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 
 def _images_below(root: Path) -> list[Path]:
+    def unreadable(error: OSError) -> None:
+        raise GranularityError(f"{error.filename}: cannot be read ({error.strerror})") from None
+
     found = []
-    for folder, folders, files in os.walk(root, followlinks=True):
+    for folder, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
         folders[:] = [name for name in folders if not name.startswith(".")]  # thumbnails, checkpoints, trash
         named = [Path(folder, name) for name in files if not name.startswith(".")]
         found += [file for file in named if file.suffix.lower() in IMAGES]
