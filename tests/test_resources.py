@@ -100,3 +100,12 @@ def test_an_encoder_trained_here_holds_its_pictures_and_a_published_one_its_weig
     published = configured(encoder={"model": "ViT-L-14", "pretrained": "openai"})
     assert memory_mb(published, "embedding", CONDITION) > 5000 + memory_mb(tiny, "embedding", CONDITION)
     assert minutes(published, "embedding", CONDITION) == pytest.approx(30 + 1197 / 60, abs=1)
+
+
+def test_several_processes_take_more_memory_and_less_time():
+    values = {"condition": "train-all"}
+    one, four = (photos(device="cuda", jobs={"processes": n}) for n in (1, 4))
+    for kind in ("pretrain", "finetune"):
+        assert memory_mb(four, kind, values) == pytest.approx(4 * memory_mb(one, kind, values), abs=4)
+        assert minutes(four, kind, values) - 30 == pytest.approx((minutes(one, kind, values) - 30) / 4, abs=1)
+    assert memory_mb(four, "probe", values) == memory_mb(one, "probe", values)

@@ -22,12 +22,18 @@ from granularity.artifacts import Artifact, find
 HERE = Path(__file__).parent
 EXPERIMENT = "config/disturbed.yaml"
 RESULTS = "results/disturbed"
-PRETRAINING = f"{RESULTS}/train-60/pretrain/all"
+CHAIN = f"{RESULTS}/train-60"
+PRETRAINING = f"{CHAIN}/pretrain/all"
 TARGET = f"{PRETRAINING}/manifest.json"
 STEPS = 600  # of each of its trainings
 MINUTES = 60
 # What a site edits, and patience that suits a test.
-SITE = {"slurm-init-seconds-before-status-checks": 1, "max-status-checks-per-second": 2, "latency-wait": 20}
+SITE = {
+    "slurm-init-seconds-before-status-checks": 1,
+    "max-status-checks-per-second": 2,
+    "latency-wait": 20,
+    "retries": 4,
+}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from slurm_cluster import CPU_NODES
-from slurm_site import EXPERIMENT, PRETRAINING, TARGET, Site
+from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, TARGET, Site
 
 from granularity import config_files
 from granularity.resources import memory_mb, minutes
@@ -72,19 +72,19 @@ def test_the_whole_workflow(cluster, undisturbed, tmp_path, monkeypatch):
     site = Site(tmp_path, cluster, undisturbed)
     site.finish(site.submit())
     jobs = site.jobs()
-    assert len(jobs) == 13 and {job.state for job in jobs} == {"COMPLETED"}, jobs
+    assert len(jobs) == 11 and {job.state for job in jobs} == {"COMPLETED"}, jobs
     assert {job.partition for job in jobs} == {"cpu"} and {job.node for job in jobs} <= set(CPU_NODES)
     assert all(re.fullmatch(r"granularity_[-0-9a-f]{36}", job.name) for job in jobs)
     config = config_files.load(site.path("config/config.yaml"), site.path(EXPERIMENT))
     monkeypatch.chdir(site.folder)
-    for rule, kind, trainings in (("make_samples_", "samples", 1), ("make_pretraining_", "pretrain", 4)):
+    for rule, kind, trainings in (("make_samples_", "samples", 1), ("make_pretraining_", "pretrain", 2)):
         (job,) = (job for job in jobs if job.rule.startswith(f"rule_{rule}"))
         asked = memory_mb(config, kind, CONDITION), minutes(config, kind, CONDITION, trainings)
         assert (job.memory, job.limit) == (f"{asked[0]}M", f"{asked[1]}:00"), rule
     assert_undisturbed(site, undisturbed)
     assert "<html" in site.path("results/disturbed/report.html").read_text()
     logs = list(site.folder.glob(".snakemake/slurm_logs/**/*.log"))
-    assert len(logs) == 13  # kept, one a job
+    assert len(logs) == 11  # kept, one a job
 
 
 def test_a_gpu_is_held_by_those_who_ask_and_by_nobody_else(cluster, tmp_path):
@@ -102,10 +102,11 @@ def test_with_cuda_the_stages_that_use_gpus_go_where_they_are(cluster, tmp_path)
     """They fail there, since there are none, and in one line each."""
     site = Site(tmp_path, cluster)
     site.edit_profile(lambda profile: profile.update(retries=0))
-    output = site.finish(site.submit("embed", "hierarchies", "--config", "device=cuda"), code=1)
+    output = site.finish(
+        site.submit("embed", f"{CHAIN}/label_spaces/target/manifest.json", "--config", "device=cuda"), code=1
+    )
     places = {job.rule.partition("_wildcards")[0].removeprefix("rule_"): job.partition for job in site.jobs()}
-    assert places.pop("make_encoder") == "gpu"
-    assert set(places) >= {"make_samples", "make_label_space"} and set(places.values()) == {"cpu"}
+    assert places == {"make_samples": "cpu", "make_label_space": "cpu", "make_encoder": "gpu"}
     assert "error: device = cuda: torch sees no GPU" in output
 
 
@@ -123,9 +124,7 @@ def over_its_time_limit(site: Site) -> None:
     site.wait_until(lambda: len(site.jobs()) == 2, "second attempt", driver)
     goes_on_from(site, driver, at)
     site.finish(driver)
-    first, second = site.jobs()
-    assert (first.state, first.limit) == ("TIMEOUT", "1:00")
-    assert (second.state, second.limit) == ("COMPLETED", "2:00")
+    assert_each_attempt_had_twice_the_time(site, "TIMEOUT", 1)
 
 
 def warned_before_its_time_limit(site: Site) -> None:
@@ -142,9 +141,14 @@ def warned_before_its_time_limit(site: Site) -> None:
     assert saved, "nothing was saved"
     assert "stopped: SIGUSR1; finished work is kept" in output
     assert "User defined signal" not in output
-    first, second = site.jobs()
-    assert (first.state, first.limit) == ("FAILED", "3:00")
-    assert (second.state, second.limit) == ("COMPLETED", "6:00")
+    assert_each_attempt_had_twice_the_time(site, "FAILED", 3)
+
+
+def assert_each_attempt_had_twice_the_time(site: Site, state: str, minutes: int) -> None:
+    """There are two of them, unless this machine is very busy."""
+    jobs = site.jobs()
+    assert [job.state for job in jobs] == [state] * (len(jobs) - 1) + ["COMPLETED"] and len(jobs) > 1, jobs
+    assert [job.limit for job in jobs] == [f"{minutes * 2**n}:00" for n in range(len(jobs))], jobs
 
 
 def over_its_memory(site: Site) -> None:

@@ -67,16 +67,22 @@ CPU_SIDE = 16  # a training on images of this side takes `ms` on a CPU; of large
 def memory_mb(config: Config, kind: str, values: Mapping[str, str], attempt: int = 1) -> int:
     """Of a job, given its wildcards."""
     needs, count = NEEDS[kind], images(config, kind, values)
-    base = PUBLISHED_MB if _published(config, kind) else needs.memory_mb
-    base += CUDA_MB if uses_gpu(config, kind) else 0
-    return round((base + count * needs.memory_kb / 1e3 + _pictures(config, kind, count) / 1e6) * 2 ** (attempt - 1))
+    process = PUBLISHED_MB if _published(config, kind) else needs.memory_mb
+    process += CUDA_MB if uses_gpu(config, kind) else 0
+    process += count * needs.memory_kb / 1e3 + _pictures(config, kind, count) / 1e6
+    return round(process * processes(config, kind) * 2 ** (attempt - 1))
 
 
 def minutes(config: Config, kind: str, values: Mapping[str, str], trainings: int = 1, attempt: int = 1) -> int:
     """The time limit of a job, given its wildcards and how many trainings it holds."""
-    looks = images(config, kind, values) * _passes(config, kind, values, trainings)
     base = NEEDS[kind].minutes * (6 if kind == "theory_runs" and config.theory.size == "paper" else 1)
+    looks = images(config, kind, values) * _passes(config, kind, values, trainings) / processes(config, kind)
     return round((base + looks * _ms(config, kind) / 60_000) * 2 ** (attempt - 1))
+
+
+def processes(config: Config, kind: str) -> int:
+    """How many of them share the work of a job."""
+    return config.jobs.processes if kind in ("pretrain", "finetune") else 1
 
 
 def threads(config: Config, kind: str, values: Mapping[str, str]) -> int:
