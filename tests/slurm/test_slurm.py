@@ -1,7 +1,7 @@
 """The workflow on a real Slurm with the profile that users get: where its jobs run, and what no mishap may change.
 
-Every disturbed run must end in the digests of an undisturbed one on one machine. The disturbances that mostly wait for
-Slurm's own clocks happen at once, in checkouts of their own; then a node and the controller go away.
+Every disturbed run must end in the digests of an undisturbed one on one machine. What leaves the cluster as it is
+happens at once, in checkouts of its own, as most of it is waiting for Slurm; then a node and the controller go away.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from slurm_cluster import CPU_NODES
-from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, TARGET, Site
+from slurm_cluster import CPU_NODES, Cluster
+from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, Site
 
 from granularity import config_files
 from granularity.resources import memory_mb, minutes
 
 pytestmark = pytest.mark.slurm
 
-CONDITION = {"condition": "train-60"}
 SEEN = """
 rule all:
     input: "cpu.txt", "gpu.txt"
@@ -39,57 +39,73 @@ rule on_gpu:
 """
 
 
-@pytest.fixture(scope="module")
-def undisturbed(cluster, tmp_path_factory) -> Site:
-    """All of the chain but the report, made on one machine."""
-    site = Site(tmp_path_factory.mktemp("local"), cluster)
-    site.snakemake("finetune", "probe", "--configfile", EXPERIMENT)
-    return site
+class Sites:
+    """Checkouts that begin alike."""
 
+    def __init__(self, cluster: Cluster, folder: Path):
+        """Make all of the chain but the report, on one machine."""
+        self.cluster, self.folder = cluster, folder
+        (folder / "undisturbed").mkdir()
+        self.undisturbed = Site(folder / "undisturbed", cluster)
+        self.undisturbed.snakemake("finetune", "probe", "--configfile", EXPERIMENT)
 
-@pytest.fixture(scope="module")
-def new_site(cluster, undisturbed, tmp_path_factory) -> Callable[[], Site]:
-    """A checkout in which everything is made, up to the pretraining."""
+    def new(self, name: str) -> Site:
+        """One in which nothing is made."""
+        (self.folder / name).mkdir()
+        return Site(self.folder / name, self.cluster, self.undisturbed)
 
-    def make(name: str) -> Site:
-        site = Site(tmp_path_factory.mktemp(name), cluster, undisturbed, results=True)
+    def before_training(self, name: str) -> Site:
+        """One in which everything is made, up to the pretraining."""
+        (self.folder / name).mkdir()
+        site = Site(self.folder / name, self.cluster, self.undisturbed, results=True)
         shutil.rmtree(site.path(PRETRAINING))
         return site
 
-    return make
+    def assert_undisturbed(self, site: Site) -> None:
+        assert site.digests() == self.undisturbed.digests()
+        assert "all sound" in site.run("granularity", "verify", "results")
+        assert not list(site.folder.glob("results/**/.*"))  # no claims, no work folders, no leftovers
 
 
-def assert_undisturbed(site: Site, undisturbed: Site) -> None:
-    assert site.digests() == undisturbed.digests()
-    assert "all sound" in site.run("granularity", "verify", "results")
-    assert not list(site.folder.glob("results/**/.*"))  # no claims, no work folders, no leftovers
+@pytest.fixture(scope="module")
+def sites(cluster, tmp_path_factory) -> Sites:
+    return Sites(cluster, tmp_path_factory.mktemp("sites"))
+
+
+@pytest.fixture(scope="module")
+def at_once(request, sites) -> Iterator[dict[str, Future]]:
+    """The scenarios that were asked for, at work."""
+    params = (getattr(item, "callspec", None) for item in request.session.items)
+    wanted = [spec.params["scenario"] for spec in params if spec and "scenario" in spec.params]
+    pool = ThreadPoolExecutor(3)
+    yield {scenario: pool.submit(scenario, sites) for scenario in wanted}
+    pool.shutdown(wait=False, cancel_futures=True)  # after Control-C; they end when the cluster does
 
 
 # ---------------------------------------------------------------- where jobs run
 
 
-def test_the_whole_workflow(cluster, undisturbed, tmp_path, monkeypatch):
-    site = Site(tmp_path, cluster, undisturbed)
+def the_whole_workflow(sites: Sites) -> None:
+    site = sites.new("whole")
     site.finish(site.submit())
     jobs = site.jobs()
     assert len(jobs) == 11 and {job.state for job in jobs} == {"COMPLETED"}, jobs
     assert {job.partition for job in jobs} == {"cpu"} and {job.node for job in jobs} <= set(CPU_NODES)
     assert all(re.fullmatch(r"granularity_[-0-9a-f]{36}", job.name) for job in jobs)
     config = config_files.load(site.path("config/config.yaml"), site.path(EXPERIMENT))
-    monkeypatch.chdir(site.folder)
-    for rule, kind, trainings in (("make_samples_", "samples", 1), ("make_pretraining_", "pretrain", 2)):
+    for rule, kind in (("make_samples_", "samples"), ("make_pixels_", "pixels")):
         (job,) = (job for job in jobs if job.rule.startswith(f"rule_{rule}"))
-        asked = memory_mb(config, kind, CONDITION), minutes(config, kind, CONDITION, trainings)
+        values = {"condition": "train-60"}
+        asked = memory_mb(config, kind, values), minutes(config, kind, values)
         assert (job.memory, job.limit) == (f"{asked[0]}M", f"{asked[1]}:00"), rule
-    assert_undisturbed(site, undisturbed)
-    assert "<html" in site.path("results/disturbed/report.html").read_text()
-    logs = list(site.folder.glob(".snakemake/slurm_logs/**/*.log"))
-    assert len(logs) == 11  # kept, one a job
+    sites.assert_undisturbed(site)
+    assert "<html" in site.path(f"{RESULTS}/report.html").read_text()
+    assert len(list(site.folder.glob(".snakemake/slurm_logs/**/*.log"))) == 11  # kept, one a job
 
 
-def test_a_gpu_is_held_by_those_who_ask_and_by_nobody_else(cluster, tmp_path):
+def gpus_for_those_who_ask(sites: Sites) -> None:
     """With a workflow of two rules: no stage could compute on a GPU that is only pretended."""
-    site = Site(tmp_path, cluster)
+    site = sites.new("gpus")
     site.path("Snakefile").write_text(SEEN)
     site.finish(site.submit("--set-resources", "on_gpu:gpu_model=h200"))
     assert re.fullmatch("SLURMD_NODENAME=c[1-3]\n", site.path("cpu.txt").read_text())
@@ -98,13 +114,12 @@ def test_a_gpu_is_held_by_those_who_ask_and_by_nobody_else(cluster, tmp_path):
     assert {job.rule: job.partition for job in site.jobs()} == {"rule_on_cpu": "cpu", "rule_on_gpu": "gpu"}
 
 
-def test_with_cuda_the_stages_that_use_gpus_go_where_they_are(cluster, tmp_path):
-    """They fail there, since there are none, and in one line each."""
-    site = Site(tmp_path, cluster)
+def stages_with_cuda(sites: Sites) -> None:
+    """Those that use GPUs go where they are, and fail in one line, since there are none."""
+    site = sites.new("cuda")
     site.edit_profile(lambda profile: profile.update(retries=0))
-    output = site.finish(
-        site.submit("embed", f"{CHAIN}/label_spaces/target/manifest.json", "--config", "device=cuda"), code=1
-    )
+    targets = ("embed", f"{CHAIN}/label_spaces/target/manifest.json")
+    output = site.finish(site.submit(*targets, "--config", "device=cuda"), code=1)
     places = {job.rule.partition("_wildcards")[0].removeprefix("rule_"): job.partition for job in site.jobs()}
     assert places == {"make_samples": "cpu", "make_label_space": "cpu", "make_encoder": "gpu"}
     assert "error: device = cuda: torch sees no GPU" in output
@@ -113,8 +128,9 @@ def test_with_cuda_the_stages_that_use_gpus_go_where_they_are(cluster, tmp_path)
 # ---------------------------------------------------------------- disturbances
 
 
-def over_its_time_limit(site: Site) -> None:
+def over_its_time_limit(sites: Sites) -> None:
     """Killed outright: on a cluster that gives no warning."""
+    site = sites.before_training("over_its_time_limit")
     site.edit_needs("pretrain", "30, 2.0", "1, 0.0")
     site.edit_profile(lambda profile: profile["default-resources"].pop("slurm_extra"))
     driver = site.submit(TARGET)
@@ -125,10 +141,12 @@ def over_its_time_limit(site: Site) -> None:
     goes_on_from(site, driver, at)
     site.finish(driver)
     assert_each_attempt_had_twice_the_time(site, "TIMEOUT", 1)
+    sites.assert_undisturbed(site)
 
 
-def warned_before_its_time_limit(site: Site) -> None:
+def warned_before_its_time_limit(sites: Sites) -> None:
     """The warning arrives in time, and nothing but the training hears it. No other checkpoint is due."""
+    site = sites.before_training("warned_before_its_time_limit")
     site.edit_needs("pretrain", "30, 2.0", "3, 0.0")
     driver = site.submit(TARGET, GRANULARITY_CHECKPOINT_SECONDS="3600")
     work = site.path(PRETRAINING).parent
@@ -142,6 +160,7 @@ def warned_before_its_time_limit(site: Site) -> None:
     assert "stopped: SIGUSR1; finished work is kept" in output
     assert "User defined signal" not in output
     assert_each_attempt_had_twice_the_time(site, "FAILED", 3)
+    sites.assert_undisturbed(site)
 
 
 def assert_each_attempt_had_twice_the_time(site: Site, state: str, minutes: int) -> None:
@@ -151,16 +170,19 @@ def assert_each_attempt_had_twice_the_time(site: Site, state: str, minutes: int)
     assert [job.limit for job in jobs] == [f"{minutes * 2**n}:00" for n in range(len(jobs))], jobs
 
 
-def over_its_memory(site: Site) -> None:
+def over_its_memory(sites: Sites) -> None:
+    site = sites.before_training("over_its_memory")
     site.edit_needs("pretrain", "1500,", "500,")
     site.finish(site.submit(TARGET))
     first, *_, last = site.jobs()
     assert first.state in ("FAILED", "OUT_OF_MEMORY") and first.memory == "501M", site.jobs()
     assert "exceeded memory limit" in site.slurm_log(first)
     assert last.state == "COMPLETED" and last.memory in ("1002M", "2005M")
+    sites.assert_undisturbed(site)
 
 
-def cancelled(site: Site) -> None:
+def cancelled(sites: Sites) -> None:
+    site = sites.before_training("cancelled")
     driver = site.submit(TARGET)
     at = site.wait_for_training(driver)
     site.cluster.run("scancel", str(site.jobs()[0].number))
@@ -168,10 +190,12 @@ def cancelled(site: Site) -> None:
     goes_on_from(site, driver, at)
     site.finish(driver)
     assert [job.state for job in site.jobs()] == ["CANCELLED", "COMPLETED"]
+    sites.assert_undisturbed(site)
 
 
-def driver_interrupted(site: Site) -> None:
+def driver_interrupted(sites: Sites) -> None:
     """Control-C, and the command once more."""
+    site = sites.before_training("driver_interrupted")
     driver = site.submit(TARGET)
     at = site.wait_for_training(driver)
     os.killpg(driver.pid, signal.SIGINT)
@@ -181,10 +205,12 @@ def driver_interrupted(site: Site) -> None:
     driver = site.submit(TARGET)
     goes_on_from(site, driver, at)
     site.finish(driver)
+    sites.assert_undisturbed(site)
 
 
-def driver_killed(site: Site) -> None:
+def driver_killed(sites: Sites) -> None:
     """Its job goes on, and the rerun starts the same one beside it."""
+    site = sites.before_training("driver_killed")
     driver = site.submit(TARGET)
     at = site.wait_for_training(driver)
     (orphan,) = site.trainers()
@@ -201,39 +227,30 @@ def driver_killed(site: Site) -> None:
     first, second = site.jobs()
     assert second.state == "COMPLETED"
     assert first.name != second.name and {first.name[:12], second.name[:12]} == {"granularity_"}
+    sites.assert_undisturbed(site)
 
 
-AT_ONCE = (
+AT_ONCE = (  # those that wait longest first
     over_its_time_limit,
     warned_before_its_time_limit,
+    the_whole_workflow,
     over_its_memory,
-    cancelled,
     driver_interrupted,
     driver_killed,
+    cancelled,
+    stages_with_cuda,
+    gpus_for_those_who_ask,
 )
 
 
-@pytest.fixture(scope="module")
-def disturbed(new_site) -> Iterator[dict[str, Future]]:
-    """All disturbances that leave the cluster as it is, at once."""
-    with ThreadPoolExecutor(3) as pool:  # more than two cores can do at once, as most of it is waiting
-
-        def run(scenario: Callable[[Site], None], site: Site) -> Site:
-            scenario(site)
-            return site
-
-        sites = {scenario: new_site(scenario.__name__) for scenario in AT_ONCE}
-        yield {scenario.__name__: pool.submit(run, scenario, site) for scenario, site in sites.items()}
+@pytest.mark.parametrize("scenario", AT_ONCE, ids=lambda scenario: scenario.__name__)
+def test_of_many_at_once(at_once, scenario):
+    at_once[scenario].result()
 
 
-@pytest.mark.parametrize("name", [scenario.__name__ for scenario in AT_ONCE])
-def test_a_job_or_driver_is_disturbed(disturbed, undisturbed, name):
-    assert_undisturbed(disturbed[name].result(), undisturbed)
-
-
-def test_a_node_is_lost_with_its_job_running_on(undisturbed, new_site):
+def test_a_node_is_lost_with_its_job_running_on(sites):
     """As when its network fails: Slurm starts the job anew elsewhere, while the first one still writes."""
-    site = new_site("node")
+    site = sites.before_training("node")
     driver = site.submit(TARGET)
     at = site.wait_for_training(driver)
     node = site.jobs()[0].node
@@ -250,11 +267,11 @@ def test_a_node_is_lost_with_its_job_running_on(undisturbed, new_site):
     (*_, job) = site.jobs()
     assert job.state == "COMPLETED" and job.node != node
     site.wait_until(lambda: not site.trainers(), "end of the orphan")
-    assert_undisturbed(site, undisturbed)
+    sites.assert_undisturbed(site)
 
 
-def test_the_controller_is_away_for_half_a_minute(undisturbed, new_site):
-    site = new_site("controller")
+def test_the_controller_is_away_for_half_a_minute(sites):
+    site = sites.before_training("controller")
     driver = site.submit(TARGET)
     site.wait_for_training(driver)
     site.cluster.stop_controller()
@@ -264,7 +281,7 @@ def test_the_controller_is_away_for_half_a_minute(undisturbed, new_site):
     finally:
         site.cluster.start_controller()
     site.finish(driver)
-    assert_undisturbed(site, undisturbed)
+    sites.assert_undisturbed(site)
 
 
 def goes_on_from(site: Site, driver: subprocess.Popen, step: int) -> None:
