@@ -38,6 +38,15 @@ os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[
 # Slurm's warning before a job's end is for the stage, which saves its work; Snakemake, around it, would die of it.
 if "SLURM_JOB_ID" in os.environ:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+# `--cache` is for the stages, which verify what they find (granularity.sharing); Snakemake itself would trust it.
+if workflow.enable_cache:
+    if workflow.workflow_settings.cache:
+        raise WorkflowError(
+            "--cache takes no names of rules here: it shares embeddings, clusterings and label spaces"
+            " (a target right behind it is taken for one; put targets first)"
+        )
+    # Snakemake warns where it names no folder.
+    os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))
 
 
 wildcard_constraints:

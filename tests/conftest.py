@@ -9,10 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tallies
 from granularity import artifacts, config, pixels, state
 from granularity.artifacts import Artifact
 from granularity.samples import stage as samples
 from granularity.samples.ranks import taxonomy
+
+
+def pytest_terminal_summary(terminalreporter):
+    for line in tallies.lines():
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture

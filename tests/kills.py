@@ -1,11 +1,12 @@
 """SIGKILL for random processes of a running workflow, at random moments, until it has finished all the same.
 
-    python tests/kills.py --kills 100        # about 15 minutes on two quiet cores
+    python tests/kills.py --kills 100                       # the default workflow, and a world of the theory
+    python tests/kills.py --kills 10 --experiment smoke     # a small one
 
-Runs a configuration undisturbed, then again and again under fire: a process of it is killed (a stage, or Snakemake
-itself), and the workflow is started again, beside whatever the kill has left running, until it finishes. Every artifact
-must have the digest of the undisturbed run (but for the report, which holds measured costs). Prints the kills of each
-stage. `--seed` repeats a choice of victims, though not the moments.
+Runs it undisturbed, then again and again under fire: a process of it is killed (a stage, or Snakemake itself), and the
+workflow is started again, beside whatever the kill has left running, until it finishes. Every artifact must have the
+digest of the undisturbed run (but for the report, which holds measured costs), and nothing may be left behind. Prints
+the kills of each stage. `--seed` repeats a choice of victims, though not the moments.
 """
 
 from __future__ import annotations
@@ -26,26 +27,29 @@ from checkout import Checkout
 from granularity import artifacts
 from granularity.artifacts import Artifact
 
-CONFIG = ("config/config.yaml", "config/experiments/smoke.yaml")
-SLOW = {"GRANULARITY_CHECKPOINT_SECONDS": "0.1"}  # so that there is something to continue from
+OFTEN = {"GRANULARITY_CHECKPOINT_SECONDS": "0.1"}  # so that there is something to continue from
 DRIVER = "snakemake"
+TARGETS = ("report", "theory_mask_reconstruction")
+A_ROUND = 50  # kills, before it is run from the start again
 
 
 class Fire:
     """A checkout under fire."""
 
-    def __init__(self, folder: Path, seed: int = 0):
+    def __init__(self, folder: Path, experiment: str | None, targets: tuple[str, ...], seed: int):
         self.checkout = Checkout(folder)
+        self.what = [*targets]
+        if experiment is not None:
+            self.what += ["--configfile", f"config/experiments/{experiment}.yaml"]
         self.kills: Counter[str] = Counter()
         self.starts = 0
         self.random = random.Random(seed)
-        self.environment = self.checkout.environment | SLOW
+        self.environment = self.checkout.environment | OFTEN
 
     def start(self) -> subprocess.Popen:
         self.starts += 1
-        subprocess.run([DRIVER, "--unlock", "--quiet", "all", "--configfile", CONFIG[1]], **self._quiet(), check=False)
-        command = [DRIVER, "--cores", "2", "--quiet", "all", "--configfile", CONFIG[1]]
-        return subprocess.Popen(command, **self._quiet(), start_new_session=True)
+        subprocess.run([DRIVER, *self.what, "--unlock"], **self._quiet(), check=False)
+        return subprocess.Popen([DRIVER, *self.what, "--cores", "2"], **self._quiet(), start_new_session=True)
 
     def _quiet(self) -> dict:
         log = (self.checkout.path("fire.log")).open("ab")
@@ -105,14 +109,16 @@ def _stage(command: list[str]) -> str:
     return DRIVER if DRIVER in names else ""
 
 
-def test_under_fire(folder: Path, kills: int, patience: float, seed: int = 0) -> Counter[str]:
-    """Kill so many processes over as many runs as it takes; exits with a message if a result differs."""
-    fire = Fire(folder, seed)
+def under_fire(
+    folder: Path, kills: int, patience: float, experiment: str | None = None, targets: tuple[str, ...] = (), seed=0
+) -> Counter[str]:
+    """Kill so many processes over as many runs as it takes; an AssertionError if a result differs."""
+    fire = Fire(folder, experiment, targets, seed)
     fire.finish_undisturbed()
     expected = fire.digests()
     while (done := fire.kills.total()) < kills:
         subprocess.run(["rm", "-rf", "results"], cwd=fire.checkout.path("."), check=True)
-        fire.finish_under_fire(min(kills - done, 40), patience)
+        fire.finish_under_fire(min(kills - done, A_ROUND), patience)
         found = fire.digests()
         if found != expected:
             different = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
@@ -126,17 +132,18 @@ def test_under_fire(folder: Path, kills: int, patience: float, seed: int = 0) ->
     return fire.kills
 
 
-test_under_fire.__test__ = False
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--patience", type=float, default=6.0, help="seconds at most between a start and a kill")
+    parser.add_argument("--experiment", help="a name in config/experiments; by default the default configuration")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        kills = test_under_fire(Path(folder), arguments.kills, arguments.patience, arguments.seed)
+        targets = () if arguments.experiment else TARGETS
+        kills = under_fire(
+            Path(folder), arguments.kills, arguments.patience, arguments.experiment, targets, arguments.seed
+        )
     for stage, count in kills.most_common():
         print(f"{stage:12s} {count}")
 

@@ -9,7 +9,6 @@ import contextlib
 import json
 import random
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,14 @@ from granularity.claim import read_claim
 from granularity.errors import GranularityError
 from granularity.samples.images import Images
 from granularity.training import loop
+from tallies import tallies
 from tiny_chain import harmed, rewrite
 
 FLIPS_A_KIND, FLIPS_A_MANIFEST = 24, 12
 KINDS = ["samples", "pixels", "encoder", "embedding", "clusters", "label_space", "pretrain", "finetune", "probe"]
 KINDS += ["theory_runs", "theory", "report"]
 CHAIN = Path("results/tiny/train-60")
-flips, refused = Counter(), Counter()
+flips, refused = tallies["flips found"], tallies["damage refused by the next stage"]
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +39,6 @@ def chain(tiny_results):
         assert {step.kind for step in made} == {*KINDS}
         yield made
         assert inspection.verify(Path("results"))["problems"] == []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def counts(record_testsuite_property):
-    yield
-    print(
-        f"\nflips found: {flips.total()} ({dict(flips)})\nrefused by the next stage: {refused.total()} "
-        f"({dict(refused)})"
-    )
-    record_testsuite_property("flips found", flips.total())
-    record_testsuite_property("damage refused by the next stage", refused.total())
 
 
 def problems(path: Path) -> list[str]:

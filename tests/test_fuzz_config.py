@@ -9,10 +9,8 @@ import datetime
 import json
 import subprocess
 import sys
-import time
 import types
 import typing
-from collections import Counter
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -24,6 +22,7 @@ from checkout import Checkout
 from granularity import config as cfg
 from granularity import config_files, strict_yaml
 from granularity.errors import GranularityError
+from tallies import tallies
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,19 +33,12 @@ def examples(count):
     return settings(derandomize=True, database=None, deadline=None, max_examples=count, suppress_health_check=slow)
 
 
-refusals = Counter()
+refusals = tallies["bad configurations refused"]
 
 
 @pytest.fixture(autouse=True)
 def in_repository(monkeypatch):
     monkeypatch.chdir(ROOT)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def counts(record_testsuite_property):
-    yield
-    print(f"\nbad configurations refused: {refusals.total()} ({dict(refusals)})")
-    record_testsuite_property("bad configurations refused", refusals.total())
 
 
 def refused(folder, text, what, *, name="bad.yaml", lines=1):
@@ -399,10 +391,8 @@ TRAPS = {
 def test_traps_of_yaml(trap, tmp_path, monkeypatch):
     text, words = TRAPS[trap]
     monkeypatch.syspath_prepend(tmp_path)
-    started = time.process_time()
     (line,) = refused(tmp_path, text, "YAML")
     assert words in line
-    assert time.process_time() - started < 10
     assert not (ROOT / "pwned").exists()
 
 

@@ -14,7 +14,6 @@ import re
 import shutil
 import struct
 import zlib
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -28,17 +27,11 @@ from safetensors.numpy import save_file
 import tiny_chain
 from granularity import artifacts, cli
 from granularity.errors import GranularityError
+from tallies import tallies
 from tiny_chain import harmed, rewrite
 
 CHAIN = Path("results/tiny/train-60")
-refusals = Counter()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def counts(record_testsuite_property):
-    yield
-    print(f"\nbad inputs refused: {refusals.total()} ({dict(refusals)})")
-    record_testsuite_property("bad inputs refused", refusals.total())
+refusals = tallies["bad input files refused"]
 
 
 def listing(folder: Path) -> set[str]:

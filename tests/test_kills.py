@@ -2,9 +2,12 @@
 
 import pytest
 
-from kills import test_under_fire as under_fire
+from kills import under_fire
+from tallies import tallies
 
 
 @pytest.mark.workflow
 def test_results_do_not_depend_on_who_was_killed_when(tmp_path):
-    assert under_fire(tmp_path, kills=4, patience=5).total() == 4
+    kills = under_fire(tmp_path, kills=4, patience=5, experiment="smoke")
+    tallies["processes killed"].update(kills)
+    assert kills.total() == 4

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import stat
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +133,50 @@ def test_an_entry_under_the_wrong_name_is_never_served(tmp_path, cache):
     MADE.clear()
     assert set(make(tmp_path / "again", value=1, param=1).array("values.npy")) == {1}
     assert len(MADE) == 1
+
+
+def link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/dev/zero")
+
+
+def test_links_in_an_entry_are_not_followed(tmp_path, cache):
+    make(tmp_path / "mine")
+    (entry,) = (cache / "clusters").iterdir()
+    link(entry / "values.npy")
+    make(tmp_path / "yours")
+    assert len(MADE) == 2
+    assert not entry.joinpath("values.npy").is_symlink()  # replaced by a sound one
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
+def test_users_share_as_the_mode_of_the_cache_lets_them(monkeypatch):
+    """Whoever may write in it reads the entries of others, and removes those that are corrupt."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        folder.chmod(0o755)
+        for name, mode in {"cache": 0o1777, "mine": 0o755, "yours": 0o777}.items():
+            (folder / name).mkdir()
+            (folder / name).chmod(mode)
+        monkeypatch.setenv("GRANULARITY_CACHE", str(folder / "cache"))
+        before = os.umask(0o077)
+        try:
+            make(folder / "mine" / "thing")
+        finally:
+            os.umask(before)
+        (entry,) = (folder / "cache" / "clusters").iterdir()
+        os.seteuid(65534)
+        try:
+            make(folder / "yours" / "thing")
+            assert len(MADE) == 1
+            flip(entry / "values.npy")
+            make(folder / "yours" / "again")
+            assert len(MADE) == 2 and entry.stat().st_uid == 65534  # replaced by one of theirs
+        finally:
+            os.seteuid(0)
+        assert stat.S_IMODE((folder / "yours" / "thing").stat().st_mode) & 0o022 == 0  # in results, one's own umask
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_a_cache_that_cannot_be_written_is_no_failure(tmp_path, monkeypatch, capsys):

@@ -79,6 +79,53 @@ def test_an_edit_to_clustering_makes_clusters_and_what_follows_again(finished):
     assert not {"make_samples", "make_pixels", "make_encoder", "make_embedding"} & set(rules)
 
 
+def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(finished, tmp_path_factory):
+    """Both are wrong in Snakemake's own cache."""
+    cache = tmp_path_factory.mktemp("cache")
+    target = f"{CHAIN}/label_spaces/kmeans-6/manifest.json"
+
+    def served(name: str, edit=lambda checkout: None) -> dict[str, bool]:
+        """What a user with a checkout of one's own is given from the cache."""
+        checkout = Checkout(tmp_path_factory.mktemp(name))
+        for made in ("samples", "encoder"):
+            shutil.copytree(finished.path(f"{CHAIN}/{made}"), checkout.path(f"{CHAIN}/{made}"))
+        checkout.environment["SNAKEMAKE_OUTPUT_CACHE"] = str(cache)
+        edit(checkout)
+        checkout.snakemake(target, "--cache", *SMOKE)
+        found = {}
+        for made in ("embedding", "clusters/whole-6", "label_spaces/kmeans-6"):
+            one, original = (Artifact.open(where.path(f"{CHAIN}/{made}")) for where in (checkout, finished))
+            found[made] = "cached" in one.manifest
+            assert one.digest == original.digest
+        assert "all sound" in checkout.run("granularity", "verify", "results")
+        return found
+
+    def edit_clustering(checkout):
+        file = checkout.path("workflow/granularity/cluster.py")
+        file.write_text(file.read_text() + "\n\nEDITED = True\n")
+
+    def spoil_embedding(checkout):
+        (entry,) = (cache / "embedding").iterdir()
+        data = bytearray((entry / "embedding.npy").read_bytes())
+        data[-3] ^= 4
+        (entry / "embedding.npy").write_bytes(data)
+
+    all_of_them = {"embedding": True, "clusters/whole-6": True, "label_spaces/kmeans-6": True}
+    assert served("first") == dict.fromkeys(all_of_them, False)
+    assert served("second") == all_of_them
+    assert served("editor", edit_clustering) == all_of_them | {"clusters/whole-6": False}
+    assert served("spoiled", spoil_embedding) == all_of_them | {"embedding": False}
+    assert served("mended") == all_of_them
+    output = finished.snakemake(target, *SMOKE, "--cache", "make_embedding", code=1)
+    assert "--cache takes no names of rules here" in output
+
+
+def test_results_that_move_are_sound(finished, tmp_path):
+    """As after rsync to another machine: at another path, and with other times of the files."""
+    shutil.copytree(finished.path("results"), tmp_path / "elsewhere", copy_function=shutil.copyfile)
+    assert "all sound" in finished.run("granularity", "verify", str(tmp_path / "elsewhere"))
+
+
 def test_a_mistake_in_the_configuration_stops_it_before_any_job(finished, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("cluster: {iteratons: 3}\n")

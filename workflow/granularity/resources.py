@@ -105,7 +105,7 @@ def images(config: Config, kind: str, values: Mapping[str, str]) -> int:
 def _images(config: Config, kind: str, condition: str) -> int:
     expected = SIZES.get(config.samples.source, UNKNOWN)
     if kind != "samples":  # that one reads all that there are
-        with contextlib.suppress(GranularityError):
+        with contextlib.suppress(GranularityError, KeyError):
             table = plan.PATHS["samples"].format(root=plan.root(config), condition=condition)
             return sum(Artifact.peek(table).summary["images"].values())
         size, held_out = condition.removeprefix("train-"), config.samples.validation

@@ -1,6 +1,6 @@
 """Sharing embeddings, clusterings and label spaces between workflows and users.
 
-The environment variable GRANULARITY_CACHE names a folder that all of them can write. An entry is keyed by everything
+`snakemake --cache` names the folder that all of them can write, in GRANULARITY_CACHE. An entry is keyed by everything
 that decides its bytes: kind, parameters, the contents of all inputs, the code, and the versions of the packages. It is
 copied, and the copy is verified against its manifest, before it is used; a corrupt entry is removed and made again.
 
@@ -13,6 +13,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 from pathlib import Path
 
 from granularity.progress import say
@@ -31,8 +32,8 @@ def entry(kind: str, key: str) -> Path | None:
 def copy_in(place: Path, folder: Path) -> bool:
     """Copy an entry into a writer's folder; False where there is none. What was copied is yet to be verified."""
     try:
-        shutil.copytree(place, folder, dirs_exist_ok=True)
-    except (OSError, shutil.Error):  # none, or it was removed meanwhile
+        _copy(place, folder)
+    except OSError:  # none, or it was removed meanwhile
         _empty(folder)
         return False
     return True
@@ -40,8 +41,9 @@ def copy_in(place: Path, folder: Path) -> bool:
 
 def discard(place: Path, folder: Path, why: str) -> None:
     """Remove a corrupt entry, and the copy of it."""
-    say(f"{why}; removed from the cache, and made again")
     shutil.rmtree(place, ignore_errors=True)
+    fate = "it cannot be removed from the cache; the result is" if place.exists() else "removed from the cache, and"
+    say(f"{why}; {fate} made again")
     _empty(folder)
 
 
@@ -52,13 +54,34 @@ def store(output: Path, place: Path) -> None:
     temporary = place.with_name(f".{place.name}-{secrets.token_hex(8)}")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(output, temporary)
+        temporary.mkdir()
+        _copy(output, temporary)
+        _permit(place.parents[1], place.parent, temporary, *temporary.rglob("*"))
         temporary.rename(place)
-    except (OSError, shutil.Error) as error:
+    except OSError as error:
         if not place.exists():  # or another workflow was quicker
             say(f"{place}: cannot be written ({error}); the result is not shared")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy the files in a folder, and no links: without them, the copy of an entry that has some is found corrupt."""
+    os.listdir(source)  # an OSError where it is no folder, which rglob would not mind
+    for path in sorted(source.rglob("*")):
+        place = target / path.relative_to(source)
+        if path.is_dir():
+            place.mkdir()
+        elif path.is_file() and not path.is_symlink():
+            shutil.copyfile(path, place)
+
+
+def _permit(cache: Path, *paths: Path) -> None:
+    """Let whoever may write in the cache read these, and remove them if they are corrupt, whatever the umask."""
+    mode = stat.S_IMODE(cache.stat().st_mode) & ~stat.S_ISVTX
+    for path in paths:
+        if path.stat().st_uid == os.geteuid():
+            path.chmod(mode if path.is_dir() else mode & 0o666)
 
 
 def _empty(folder: Path) -> None:

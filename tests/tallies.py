@@ -1,0 +1,13 @@
+"""What the tests have damaged, refused and killed: counted as they go, and printed at their end."""
+
+from collections import Counter, defaultdict
+
+tallies: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+
+def lines() -> list[str]:
+    return [
+        f"{title}: {counter.total()} ({', '.join(f'{what} {count}' for what, count in counter.most_common())})"
+        for title, counter in tallies.items()
+        if counter
+    ]
