@@ -221,6 +221,15 @@ def test_a_stage_that_uses_cuda_leases_a_device(start, fake_cuda, wanted):
     assert said(holder(start, CUDA_VISIBLE_DEVICES="0,1,2")) == "2"
 
 
+def test_a_simulation_that_uses_cuda_leases_a_device(start, fake_cuda):
+    from granularity.theory import engine
+
+    other = holder(start)
+    assert said(other) == "0"
+    assert engine.pick_device("cpu").type == "cpu" and os.environ["CUDA_VISIBLE_DEVICES"] == "0,1,2"
+    assert engine.pick_device("auto").type == "cuda" and os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+
+
 def test_a_stage_on_the_cpu_leases_nothing(fake_cuda, monkeypatch):
     import torch
 

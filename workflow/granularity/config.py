@@ -511,6 +511,10 @@ class Config(Section):
                     raise ValueError(
                         f"{stage}.batch_size: {batch} is more than the {size} training images of conditions[{i}]"
                     )
+        for stage in ("pretrain", "finetune"):
+            batch = getattr(self, stage).batch_size
+            if self.jobs.processes > batch:
+                raise ValueError(f"jobs.processes: {self.jobs.processes} cannot share a {stage}.batch_size of {batch}")
         sizes = [condition.train_size for condition in self.conditions]
         if len(set(sizes)) != len(sizes):
             raise ValueError(f"conditions: a train_size is given twice: {sizes}")

@@ -22,6 +22,7 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from granularity import leases
 from granularity.artifacts import write_atomically
 from granularity.errors import GranularityError
 from granularity.progress import track
@@ -81,11 +82,13 @@ class Run:
 
 
 def pick_device(device: str = "auto") -> torch.device:
-    """`auto`: a GPU if one is visible; `cuda`: a GPU or an error; `cpu`.
+    """`auto`: a GPU if one is visible; `cuda`: a GPU or an error; `cpu`. A GPU is leased.
 
     Raises:
         GranularityError: `cuda` where there is none.
     """
+    if device != "cpu" and torch.backends.cuda.is_built() and leases.candidates():
+        leases.take()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
