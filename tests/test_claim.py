@@ -95,6 +95,21 @@ def test_an_orphan_that_finishes_late_publishes_nothing(place, monkeypatch):
     assert values_of(output) == {2}
 
 
+def test_an_orphan_that_ends_leaves_the_folder_that_its_rerun_is_about_to_work_in(place):
+    output, *_ = place
+
+    def writing():
+        return artifacts.create(output, "thing", "granularity.seeds", {}, {}, resumable=True)
+
+    rerun = writing()
+    with pytest.raises(GranularityError, match="has taken over this artifact"), writing():  # the orphan
+        out = rerun.__enter__()
+    (out.work / "checkpoint").touch()
+    out.json("values.json", 1)
+    rerun.__exit__(None, None, None)
+    assert Artifact.open(output).json("values.json") == 1
+
+
 def test_a_different_result_of_the_same_inputs_is_refused(place):
     """One that was published meanwhile by a writer that knew nothing of claims, such as an older version."""
     output, first, _ = place

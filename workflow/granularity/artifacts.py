@@ -438,8 +438,9 @@ def create(
     finally:
         if claim is not None:
             shutil.rmtree(folder, ignore_errors=True)
-            with contextlib.suppress(OSError):
-                work.rmdir()  # where nothing was finished, there is nothing to keep
+            if claim.held():  # or else its new owner may be about to write there
+                with contextlib.suppress(OSError):
+                    work.rmdir()  # where nothing was finished, there is nothing to keep
             claim.release()
 
 
