@@ -10,7 +10,7 @@ Each time is the least of three, wall clock, with the processor time of the same
 Prints, and exits with status 1 if one of the first two misses its limit:
 
 - seconds of a dry run of each experiment (limit: 5), beside the same trainings in jobs of one label space and of one
-  family, and beside ten training-set sizes of the largest, which tells how it grows;
+  family, beside ten training-set sizes of the largest, which tells how it grows, and with all of the theory;
 - seconds of `snakemake` on the finished run until "Nothing to be done" (limit: 10), beside `granularity status`;
 - seconds a job that Snakemake adds to the commands themselves;
 - seconds from the start of a stage's command to its first line, by `import`, beside the bare interpreter, and what that
@@ -89,6 +89,8 @@ def main() -> None:
             jobs[level] = dry_run(checkout, LARGEST, [], f"... in jobs of one {level}", over)
         sizes = [{"train_size": 50_000 * number} for number in range(1, 11)]
         dry_run(checkout, LARGEST, [], "... at ten training-set sizes", {"conditions": sizes})
+        theory = {"theory": {"size": "paper", "parts": 32}}
+        dry_run(checkout, LARGEST, missed, "... and all theory, the papers' size", theory, ("report", "theory"))
         for name in EXPERIMENTS:
             finished_run(checkout, name, missed)
         start_up(checkout, jobs)
@@ -113,13 +115,20 @@ def files_of(name: str, over: dict | None = None) -> list[str]:
     return files
 
 
-def dry_run(checkout: Checkout, name: str, missed: list, title: str | None = None, over: dict | None = None) -> Counter:
+def dry_run(
+    checkout: Checkout,
+    name: str,
+    missed: list,
+    title: str | None = None,
+    over: dict | None = None,
+    targets: tuple[str, ...] = (),
+) -> Counter:
     """Time it; returns the jobs of each rule."""
-    took = best(checkout, "snakemake", "-n", "--configfile", *files_of(name, over))
+    took = best(checkout, "snakemake", "-n", *targets, "--configfile", *files_of(name, over))
     lines = took.output[took.output.index("Job stats:") :].splitlines()[3:]
     jobs = Counter({rule: int(count) for rule, count in map(str.split, lines[: lines.index("")])})
     total = jobs.pop("total")
-    print(f"  {title or name:32s} {total:5d} jobs  {took}")
+    print(f"  {title or name:38s} {total:5d} jobs  {took}")
     if took.wall > DRY_LIMIT:
         missed.append(f"MISSED: the dry run of {name} took {took.wall:.2f} s, more than {DRY_LIMIT:.0f} s")
     return jobs

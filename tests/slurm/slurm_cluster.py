@@ -111,7 +111,7 @@ class Cluster:
         srun = folder / "bin" / "srun"
         srun.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {_where("srun")} "$@"\n')
         srun.chmod(0o755)
-        ports = _free_ports(7)
+        ports = free_ports(7)
         names = ("database", "accounting", "port", "first", "second", "third", "fourth")
         values = dict(zip(names, ports, strict=True)) | {"folder": folder, "host": socket.gethostname().split(".")[0]}
         (folder / "slurm.conf").write_text(CONFIGURATION.format(**values))
@@ -260,7 +260,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports in a row that nobody listens on."""
     for first in range(17000, 30000, count):
         sockets = []

@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from slurm_cluster import CPU_NODES, Cluster
+from slurm_cluster import CPU_NODES, Cluster, free_ports
 from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, Site
 
 from granularity import config_files
+from granularity.artifacts import Artifact
 from granularity.resources import memory_mb, minutes
 
 pytestmark = pytest.mark.slurm
 
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "recipes.md"
 SEEN = """
 rule all:
     input: "cpu.txt", "gpu.txt"
@@ -123,6 +127,32 @@ def stages_with_cuda(sites: Sites) -> None:
     places = {job.rule.partition("_wildcards")[0].removeprefix("rule_"): job.partition for job in site.jobs()}
     assert places == {"make_samples": "cpu", "make_label_space": "cpu", "make_encoder": "gpu"}
     assert "error: device = cuda: torch sees no GPU" in output
+
+
+def one_network_on_two_nodes(sites: Sites) -> None:
+    """With the script of docs/recipes.md: each node has a torchrun, and the result is that of two processes on one."""
+    site = sites.before_training("two_nodes")
+    words = shlex.split(site.command_of(TARGET, "--configfile", EXPERIMENT).split(" > ")[0])[1:]
+    words += ["--recipe", '{"batch_size": 20, "epochs": 5}', "--output"]
+    one, two = (f"{CHAIN}/pretrain/{name}" for name in ("one_node", "two_nodes"))
+    site.run(sys.executable, "-m", "granularity.launch", "2", *words, one)
+    here = {  # of virtual nodes, which have no addresses of their own, and no GPUs
+        "--nproc-per-node=8": "--nproc-per-node=1",
+        '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1):29500': f"127.0.0.1:{free_ports(1)[0]}",
+        " --gpus-per-node=8 --cpus-per-task=16": "",
+        "pretrain --samples ... --device cuda --threads 16 --output ...": shlex.join([*words, two]),
+    }
+    (script,) = re.findall(r"^#SBATCH --nodes=2.*?(?=\n```)", DOCUMENTED.read_text(), re.MULTILINE | re.DOTALL)
+    for old, new in here.items():
+        assert old in script
+        script = script.replace(old, new)
+    site.path("two.sh").write_text(f"#!/bin/bash\n{script}\n")
+    log = site.path("two.log")
+    site.run("sbatch", "--wait", "--time=5", "--mem=4000", f"--output={log}", "two.sh")
+    made, expected = (Artifact.open(site.path(path)) for path in (two, one))
+    assert made.digest == expected.digest and made.params["processes"] == 2, log.read_text()
+    (job,) = site.jobs()
+    assert job.node in ("c[1-2]", "c[1,3]", "c[2-3]"), job
 
 
 # ---------------------------------------------------------------- disturbances
@@ -238,6 +268,7 @@ AT_ONCE = (  # those that wait longest first
     driver_interrupted,
     driver_killed,
     cancelled,
+    one_network_on_two_nodes,
     stages_with_cuda,
     gpus_for_those_who_ask,
 )
