@@ -6,7 +6,7 @@
 Runs it undisturbed, then again and again under fire: a process of it is killed (a stage, or Snakemake itself), and the
 workflow is started again, beside whatever the kill has left running, until it finishes. Every artifact must have the
 digest of the undisturbed run (but for the report, which holds measured costs), and nothing may be left behind. Prints
-the kills of each stage. `--seed` repeats a choice of victims, though not the moments.
+the kills of each stage. `--seed` repeats the times to live, though not who lives when.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ OFTEN = {"GRANULARITY_CHECKPOINT_SECONDS": "0.1"}  # so that there is something 
 DRIVER = "snakemake"
 TARGETS = ("report", "theory_mask_reconstruction")
 A_ROUND = 50  # kills, before it is run from the start again
+FEW = 5  # a stage that was hit less often is killed sooner
 
 
 class Fire:
@@ -64,40 +65,38 @@ class Fire:
             sys.exit(f"the workflow fails when it is left alone: {self.checkout.path('fire.log').read_text()[-3000:]}")
 
     def finish_under_fire(self, kills: int, patience: float) -> None:
-        """Restart until it finishes; at most so many kills, each at a moment up to `patience` seconds after a start."""
+        """Restart until it finishes; at most so many kills. Each process has its own time to live."""
+        ends: dict[psutil.Process, float] = {}
         left = kills
         while True:
             driver = self.start()
-            deadline = time.monotonic() + self.random.uniform(0.0, patience)
-            while driver.poll() is None and left > 0:
-                if time.monotonic() > deadline and self._kill_one(driver):
-                    left -= 1
-                    deadline = time.monotonic() + self.random.uniform(0.3, patience)
-                time.sleep(0.02)
-            if driver.wait() == 0:
+            while driver.poll() is None:
+                for stage, process in self._processes() if left else ():
+                    if process not in ends:
+                        longest = patience if self.kills[stage] < FEW else 5 * patience
+                        ends[process] = time.monotonic() + self.random.uniform(0.0, longest)
+                    elif time.monotonic() > ends[process] and _kill(process):
+                        self.kills[stage] += 1
+                        left -= 1
+                        break
+                time.sleep(0.05)
+            if driver.returncode == 0:
                 return
 
-    def _kill_one(self, driver: subprocess.Popen) -> bool:
-        """Kill a process of the workflow; of stages, one that was hit least so far."""
-        victims: dict[str, list[psutil.Process]] = {}
-        for process in psutil.process_iter(["cmdline", "cwd"]):
-            if process.info["cwd"] == str(self.checkout.path(".").resolve()):
-                victims.setdefault(_stage(process.info["cmdline"] or []), []).append(process)
-        victims.pop("", None)
-        stages = [stage for stage in victims if stage != DRIVER]
-        if not stages:
-            return False
-        least = min(self.kills[stage] for stage in stages)
-        stage = self.random.choice([stage for stage in stages if self.kills[stage] == least])
-        if self.random.random() < 0.15 and DRIVER in victims:
-            stage = DRIVER
-        process = self.random.choice(victims[stage])
-        try:
-            process.send_signal(signal.SIGKILL)
-        except psutil.NoSuchProcess:
-            return False
-        self.kills[stage] += 1
-        return True
+    def _processes(self) -> list[tuple[str, psutil.Process]]:
+        """Those of this checkout, and what they do."""
+        here = str(self.checkout.path(".").resolve())
+        found = [one for one in psutil.process_iter(["cmdline", "cwd"]) if one.info["cwd"] == here]
+        stages = ((_stage(one.info["cmdline"] or []), one) for one in found)
+        return [(stage, one) for stage, one in stages if stage]
+
+
+def _kill(process: psutil.Process) -> bool:
+    try:
+        process.send_signal(signal.SIGKILL)
+    except psutil.NoSuchProcess:
+        return False
+    return True
 
 
 def _stage(command: list[str]) -> str:
@@ -135,7 +134,7 @@ def under_fire(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--patience", type=float, default=6.0, help="seconds at most between a start and a kill")
+    parser.add_argument("--patience", type=float, default=6.0, help="seconds at most that a process lives")
     parser.add_argument("--experiment", help="a name in config/experiments; by default the default configuration")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
