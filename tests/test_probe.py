@@ -215,3 +215,15 @@ def test_penalties_do_not_follow_the_validation_images(tmp_path, chain, make_arr
 def test_the_stage_is_deterministic(tmp_path, chain, make_array):
     embedding = make_array(tmp_path / "e", "embedding", chain["samples"], embedding_of(chain["samples"]))
     assert run(chain, embedding, tmp_path / "a").digest == run(chain, embedding, tmp_path / "b").digest
+
+
+def test_a_killed_job_goes_on_with_the_backbone_it_was_at(tmp_path, chain, make_array, kill_at):
+    embedding = make_array(tmp_path / "e", "embedding", chain["samples"], embedding_of(chain["samples"]))
+    undisturbed = run(chain, embedding, tmp_path / "a").digest
+    kill_at(probe, "linear_probe", 4)  # two ranks of the embedding, one of the backbone
+    with pytest.raises(kill_at.Killed):
+        run(chain, embedding, tmp_path / "b")
+    calls = kill_at(probe, "linear_probe", None)
+    assert run(chain, embedding, tmp_path / "b").digest == undisturbed
+    assert len(calls) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "e"]

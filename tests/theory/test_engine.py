@@ -1,5 +1,7 @@
 """The engine alone, on a toy world: w <- w - eta (w - target), with loss w^2 / 2."""
 
+import os
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -9,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from granularity import theory
+from granularity import interrupt, theory
 from granularity.code import import_closure
 from granularity.errors import GranularityError
 from granularity.theory import engine
@@ -130,6 +132,27 @@ def test_deterministic_mode_ends_with_the_table():
     before = torch.are_deterministic_algorithms_enabled()
     engine.run_table(WORLD, [Toy(name="a")], "cpu")
     assert torch.are_deterministic_algorithms_enabled() == before
+
+
+def test_a_warning_signal_stops_a_part_and_finished_groups_are_kept(tmp_path):
+    arms = [Toy(name="a", seeds=1), Toy(name="b", seeds=1, steps=9)]  # a group each
+    whole = engine.run_part(WORLD, arms, "cpu")
+
+    def warned(runs, device):
+        if runs[0].settings.name == "b":
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return simulate(runs, device)
+
+    handlers = {number: signal.getsignal(number) for number in interrupt.SIGNALS}
+    interrupt.install()
+    try:
+        with interrupt.resumable(), pytest.raises(interrupt.Stopped):
+            engine.run_part(SimpleNamespace(simulate=warned), arms, "cpu", store=tmp_path)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert len(list(tmp_path.glob("group-*.parquet"))) == 1
+    pd.testing.assert_frame_equal(engine.run_part(WORLD, arms, "cpu", store=tmp_path), whole)
 
 
 def test_an_event_can_end_a_run_in_the_state_it_saw():

@@ -6,6 +6,7 @@ A linear probe (multinomial logistic regression, several L2 penalties along one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,12 @@ import torch.nn.functional as F
 from granularity import artifacts
 from granularity.artifacts import Artifact
 from granularity.config import Augment, Device, Probe, Recipe
-from granularity.device import torch_device
+from granularity.device import cpu_threads, torch_device
 from granularity.errors import GranularityError
 from granularity.progress import track
 from granularity.runs import Run
 from granularity.seeds import seed_of
+from granularity.state import read_state, write_state
 from granularity.training import loop
 from granularity.training.backbones import Backbones
 from granularity.training.data import Data
@@ -54,11 +56,21 @@ def run(
     vectors = Artifact.open(embedding, "embedding")
     backbones = Backbones(pretrained)
     resolved = {"seed": seed, **params.model_dump(), "runs": [run.name for run in runs]}
+    resolved |= {"augment": augment.model_dump(), "threads": cpu_threads(place)}
     inputs = {"samples": table, "pixels": images, "embedding": vectors, **backbones.inputs}
-    with artifacts.create(output, "probe", "granularity.probe", inputs, resolved) as out:
+    with artifacts.create(output, "probe", "granularity.probe", inputs, resolved, resumable=True) as out:
         data = Data(table, images, place)
         frame = table.table("samples.parquet", table.params["ranks"])
         recipe = Recipe(augment=augment)
+
+        def finished(name: str, features: Callable[[], tuple[torch.Tensor, torch.Tensor]]) -> list[dict]:
+            """The rows of one backbone, which outlive a kill."""
+            place = out.work / f"{name}.done"
+            if (state := read_state(place)) is None:
+                state = {}, {"rows": _probe(*features(), frame, data, params, seed)}
+                write_state(place, *state)
+            return state[1]["rows"]
+
         rows = []
         values = vectors.array("embedding.npy", (len(frame), None), np.float32)
         if not np.isfinite(values).all():
@@ -68,24 +80,30 @@ def run(
         whole = torch.from_numpy(values)
         known = {"run_id": EMBEDDING, "space": EMBEDDING, "family": "encoder"}
         known |= {"granularity": None, "pretrain_seed": None}
-        rows += _probe(whole[data.train], whole[data.val], known, frame, data, params, seed)
+        found = finished(EMBEDDING, lambda: (whole[data.train], whole[data.val]))
+        rows += [known | measured for measured in found]
         for one in track(runs, len(runs), "probing", "backbones"):
             row = backbones.find(one.space, one.pretrain_seed)
-            model = backbones.load(row, data.channels).to(place)
 
-            def features(batch: torch.Tensor, model=model) -> torch.Tensor:
-                return model.forward_head(model.forward_features(batch), pre_logits=True)
+            def features(row=row) -> tuple[torch.Tensor, torch.Tensor]:
+                model = backbones.load(row, data.channels).to(place)
 
-            train, val = (loop.predict(features, data, part, recipe) for part in (data.train, data.val))
+                def pooled(batch: torch.Tensor) -> torch.Tensor:
+                    return model.forward_head(model.forward_features(batch), pre_logits=True)
+
+                train, val = (loop.predict(pooled, data, part, recipe) for part in (data.train, data.val))
+                return train, val
+
             known = {key: row[key] for key in ("run_id", "space", "family", "granularity", "pretrain_seed")}
-            rows += _probe(train, val, known, frame, data, params, seed)
+            rows += [known | measured for measured in finished(one.name, features)]
         result = pd.DataFrame(rows)
         result[["granularity", "pretrain_seed"]] = result[["granularity", "pretrain_seed"]].astype("Int64")
         out.table("runs.parquet", result)
         out.summary["backbones"] = len(runs)
 
 
-def _probe(train, val, known: dict, frame: pd.DataFrame, data: Data, params: Probe, seed: int) -> list[dict]:
+def _probe(train, val, frame: pd.DataFrame, data: Data, params: Probe, seed: int) -> list[dict]:
+    """Of every rank, what both probes measure."""
     rows = []
     for rank in frame:
         names = np.unique(frame[rank].to_numpy(dtype=str)[data.train])
@@ -93,10 +111,10 @@ def _probe(train, val, known: dict, frame: pd.DataFrame, data: Data, params: Pro
         truth, labels = codes[data.val], torch.from_numpy(codes[data.train])
         predicted, l2 = linear_probe(train, labels, val, len(names), params.l2, seed_of(seed, "probe", rank))
         wrong = loop.percent_wrong(predicted.numpy(), truth)
-        rows.append({**known, "probe": "linear", "rank": rank, "l2": l2, "val_error": wrong})
+        rows.append({"probe": "linear", "rank": rank, "l2": l2, "val_error": wrong})
         predicted = knn_probe(train, labels, val, len(names), params.neighbours, params.temperature)
         wrong = loop.percent_wrong(predicted.numpy(), truth)
-        rows.append({**known, "probe": "knn", "rank": rank, "l2": None, "val_error": wrong})
+        rows.append({"probe": "knn", "rank": rank, "l2": None, "val_error": wrong})
     return rows
 
 

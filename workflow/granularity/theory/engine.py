@@ -22,7 +22,7 @@ import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from granularity import leases
+from granularity import interrupt, leases
 from granularity.artifacts import write_atomically
 from granularity.errors import GranularityError
 from granularity.progress import track
@@ -166,6 +166,7 @@ def train(
     seen: dict[str, list[bool]] = {}
     active = [True] * count
     for t in range(steps + 1):
+        interrupt.stop_if_requested()  # what other groups have finished is kept; this one is not continued
         if prepare is not None:
             state = prepare(state, t)
         new, info = step(state, t)
