@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -81,7 +82,9 @@ class Fire:
                         break
                 time.sleep(0.05)
             if driver.returncode == 0:
-                return
+                break
+        while self._processes():  # what a killed driver has left running
+            time.sleep(0.1)
 
     def _processes(self) -> list[tuple[str, psutil.Process]]:
         """Those of this checkout, and what they do."""
@@ -116,7 +119,7 @@ def under_fire(
     fire.finish_undisturbed()
     expected = fire.digests()
     while (done := fire.kills.total()) < kills:
-        subprocess.run(["rm", "-rf", "results"], cwd=fire.checkout.path("."), check=True)
+        shutil.rmtree(fire.checkout.path("results"))
         fire.finish_under_fire(min(kills - done, A_ROUND), patience)
         found = fire.digests()
         if found != expected:
@@ -138,11 +141,11 @@ def main() -> None:
     parser.add_argument("--experiment", help="a name in config/experiments; by default the default configuration")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        targets = () if arguments.experiment else TARGETS
-        kills = under_fire(
-            Path(folder), arguments.kills, arguments.patience, arguments.experiment, targets, arguments.seed
-        )
+    folder = Path(tempfile.mkdtemp())
+    print(f"in {folder}, which is kept if something is wrong", flush=True)
+    targets = () if arguments.experiment else TARGETS
+    kills = under_fire(folder, arguments.kills, arguments.patience, arguments.experiment, targets, arguments.seed)
+    shutil.rmtree(folder)
     for stage, count in kills.most_common():
         print(f"{stage:12s} {count}")
 

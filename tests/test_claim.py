@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -108,6 +109,27 @@ def test_an_orphan_that_ends_leaves_the_folder_that_its_rerun_is_about_to_work_i
     out.json("values.json", 1)
     rerun.__exit__(None, None, None)
     assert Artifact.open(output).json("values.json") == 1
+
+
+@pytest.mark.parametrize("left", ["work", "new"])
+def test_what_an_orphan_writes_while_its_rerun_tidies_up_is_not_left_behind(place, monkeypatch, left):
+    output, *_ = place
+    rmdir = os.rmdir
+    with artifacts.create(output, "thing", "granularity.seeds", {}, {}, resumable=True) as out:
+        folder = out.work if left == "work" else output.with_name(f".{output.name}.new-0123456789abcdef")
+
+        def late(*args, **kwargs):
+            with contextlib.suppress(FileNotFoundError):
+                (folder / "late").touch()
+            return rmdir(*args, **kwargs)
+
+        monkeypatch.setattr(os, "rmdir", late)
+        if left == "new":
+            folder.mkdir()
+            artifacts._remove_leftovers(output, keep=out.work)
+            out.folder.mkdir()
+        out.json("values.json", 1)
+    assert not list(output.parent.glob(".*"))
 
 
 def test_a_different_result_of_the_same_inputs_is_refused(place):

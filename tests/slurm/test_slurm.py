@@ -91,7 +91,8 @@ def at_once(request, sites) -> Iterator[dict[str, Future]]:
 
 def the_whole_workflow(sites: Sites) -> None:
     site = sites.new("whole")
-    site.finish(site.submit())
+    cache = site.folder / "cache"
+    site.finish(site.submit("--cache", SNAKEMAKE_OUTPUT_CACHE=str(cache)))
     jobs = site.jobs()
     assert len(jobs) == 11 and {job.state for job in jobs} == {"COMPLETED"}, jobs
     assert {job.partition for job in jobs} == {"cpu"} and {job.node for job in jobs} <= set(CPU_NODES)
@@ -105,6 +106,7 @@ def the_whole_workflow(sites: Sites) -> None:
     sites.assert_undisturbed(site)
     assert "<html" in site.path(f"{RESULTS}/report.html").read_text()
     assert len(list(site.folder.glob(".snakemake/slurm_logs/**/*.log"))) == 11  # kept, one a job
+    assert {kind.name for kind in cache.iterdir()} == {"embedding", "clusters", "label_space"}
 
 
 def gpus_for_those_who_ask(sites: Sites) -> None:

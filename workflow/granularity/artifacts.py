@@ -422,7 +422,7 @@ def create(
         claim.check()
         _refuse_another_result(output, before, key, manifest["digest"])
         _publish(folder, output)
-        shutil.rmtree(work, ignore_errors=True)
+        _remove(work, output)
         if place:
             sharing.store(output, place)
     except OSError as error:
@@ -528,7 +528,15 @@ def _remove_leftovers(output: Path, keep: Path | None) -> None:
     for pattern in (f".{output.name}.work-*", f".{output.name}.new-*"):
         for path in output.parent.glob(pattern.replace("[", "[[]")):
             if path != keep:
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path, output)
+
+
+def _remove(folder: Path, output: Path) -> None:
+    """Delete a folder that an orphan may still write in; moved away first, or it might add to it meanwhile."""
+    aside = output.with_name(f".{output.name}.new-{secrets.token_hex(8)}")
+    with contextlib.suppress(OSError):
+        folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_atomically(path: Path, data: bytes) -> None:
