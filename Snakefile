@@ -39,6 +39,22 @@ rule samples:
         "All sample tables are made"
 
 
+rule pixels:
+    input:
+        every("pixels"),
+    localrule: True
+    message:
+        "All images are decoded"
+
+
+rule encoder:
+    input:
+        every("encoder"),
+    localrule: True
+    message:
+        "All encoders are trained"
+
+
 rule embed:
     input:
         every("embedding"),

@@ -189,6 +189,7 @@ CONTRADICTIONS = [
     ("conditions.0.spaces: train_size 300", {"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]}),
     ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}}),
     ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}}),
+    ("probe.ranks: 'genus' is not", {"probe": {"ranks": ["genus"]}}),
     ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}}),
     ("pretrain.final_lr: 1.0 is more", {"pretrain": {"final_lr": 1.0}}),
     ("finetune.nesterov: is for", {"finetune": {"nesterov": True, "optimizer": "adam"}}),

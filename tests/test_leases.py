@@ -221,6 +221,15 @@ def test_a_stage_that_uses_cuda_leases_a_device(start, fake_cuda, wanted):
     assert said(holder(start, CUDA_VISIBLE_DEVICES="0,1,2")) == "2"
 
 
+def test_a_disk_that_cannot_lock_is_a_line(monkeypatch):
+    def flock(file, kind):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(leases.fcntl, "flock", flock)
+    with pytest.raises(GranularityError, match="GRANULARITY_LEASES to a folder on a local disk"):
+        leases.take()
+
+
 def test_a_simulation_that_uses_cuda_leases_a_device(start, fake_cuda):
     from granularity.theory import engine
 

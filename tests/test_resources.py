@@ -102,6 +102,23 @@ def test_an_encoder_trained_here_holds_its_pictures_and_a_published_one_its_weig
     assert minutes(published, "embedding", CONDITION) == pytest.approx(30 + 1197 / 60, abs=1)
 
 
+def test_a_probe_holds_an_output_for_every_class(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "results" / "digits" / "train-all" / "samples"
+    ranks = ["family", "synset"]
+    samples = PHOTOS | {"ranks": ranks}
+    with artifacts.create(table, "samples", "granularity.samples.stage", {}, {}) as out:
+        out.summary |= {"images": {"train": 500_000}, "classes": {"family": 1000, "synset": 10_000}}
+    all_of_them, few = (
+        configured(samples=samples, conditions=[{"train_size": "all"}], label_spaces={"manual": []}, probe=probe)
+        for probe in ({}, {"ranks": ["family"]})
+    )
+    values = {"condition": "train-all"}
+    more = memory_mb(all_of_them, "probe", values) - memory_mb(few, "probe", values)
+    assert more == pytest.approx(500_000 * 9000 * 40 / 1e6, abs=1)
+    assert minutes(all_of_them, "probe", values) == pytest.approx(10 * minutes(few, "probe", values), rel=0.1)
+
+
 def test_several_processes_take_more_memory_and_less_time():
     values = {"condition": "train-all"}
     one, four = (photos(device="cuda", jobs={"processes": n}) for n in (1, 4))

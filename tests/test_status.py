@@ -136,6 +136,19 @@ def test_other_code_and_other_versions_are_outdated(finished):
     assert text.endswith("outdated\n  1 written by another version of this program\n  1 made by other code")
 
 
+def test_a_folder_that_may_not_be_entered_is_a_failure_of_its_jobs(finished, monkeypatch):
+    exists = Path.exists
+
+    def refuse(path):
+        if path.is_relative_to(CHAIN / "samples"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    found = {job.stage: job for job in status.look(finished) if job.state == "failed"}
+    assert found["samples"].detail == (f"{CHAIN / 'samples' / 'manifest.json'}: Permission denied",)
+
+
 @pytest.mark.parametrize(
     ("change", "kinds"),
     [

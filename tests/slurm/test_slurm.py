@@ -142,13 +142,14 @@ def one_network_on_two_nodes(sites: Sites) -> None:
         "--nproc-per-node=8": "--nproc-per-node=1",
         '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1):29500': f"127.0.0.1:{free_ports(1)[0]}",
         " --gpus-per-node=8 --cpus-per-task=16": "",
+        " --cpus-per-task=16": "",
         "pretrain --samples ... --device cuda --threads 16 --output ...": shlex.join([*words, two]),
     }
-    (script,) = re.findall(r"^#SBATCH --nodes=2.*?(?=\n```)", DOCUMENTED.read_text(), re.MULTILINE | re.DOTALL)
+    (script,) = re.findall(r"^#!/bin/bash\n#SBATCH.*?(?=\n```)", DOCUMENTED.read_text(), re.MULTILINE | re.DOTALL)
     for old, new in here.items():
         assert old in script
         script = script.replace(old, new)
-    site.path("two.sh").write_text(f"#!/bin/bash\n{script}\n")
+    site.path("two.sh").write_text(f"{script}\n")
     log = site.path("two.log")
     site.run("sbatch", "--wait", "--time=5", "--mem=4000", f"--output={log}", "two.sh")
     made, expected = (Artifact.open(site.path(path)) for path in (two, one))

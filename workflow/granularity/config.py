@@ -395,6 +395,12 @@ class Probe(Section):
     )
     neighbours: Count = Field(10, description="Neighbours of the kNN probe (cosine similarity, weighted votes).")
     temperature: float = Field(0.07, ge=0.002, description="A neighbour's vote weighs exp(similarity / temperature).")
+    ranks: list[Rank] | None = Field(
+        None,
+        min_length=1,
+        description="Human ranks to probe (null: all). The linear probe holds some 40 bytes for every training image and "
+        "class: thousands of classes of a large data set fit no machine.",
+    )
 
 
 class Seeds(Section):
@@ -485,6 +491,9 @@ class Config(Section):
         for rank in spaces.manual or ():
             if rank not in self.samples.ranks:
                 raise ValueError(f"label_spaces.manual: '{rank}' is not one of the ranks {self.samples.ranks}")
+        for rank in self.probe.ranks or ():
+            if rank not in self.samples.ranks:
+                raise ValueError(f"probe.ranks: '{rank}' is not one of the ranks {self.samples.ranks}")
         if spaces.wordnet and (self.samples.wordnet is None or "synset" not in self.samples.ranks):
             raise ValueError("label_spaces.wordnet: needs samples.wordnet, and 'synset' in samples.ranks")
         for i, condition in enumerate(self.conditions):

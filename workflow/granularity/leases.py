@@ -5,8 +5,8 @@ therefore leases devices before CUDA starts, and names them in CUDA_VISIBLE_DEVI
 A lease is a shared flock(2) on a file of the device; whoever looks for free devices first locks a file of its own, the
 queue, so nobody else takes one meanwhile, and a job that needs several waits while those it found stay free.
 
-The files lie in GRANULARITY_LEASES, by default a folder of the user's own for temporary files, which must be local to
-the machine. A Slurm job has devices that are its own, whatever their numbers: it shares leases only with itself.
+The files lie in GRANULARITY_LEASES, by default a folder of the user's own in /tmp, which must be local to the machine
+(as the folder for temporary files that a cluster's job is given may not be). A Slurm job has devices that are its own, whatever their numbers: it shares leases only with itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -161,12 +160,16 @@ def _lock(file: int, kind: int) -> bool:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        raise GranularityError(
+            f"cannot lock leases of GPUs ({error.strerror}); set GRANULARITY_LEASES to a folder on a local disk"
+        ) from None
     return True
 
 
 def _open(name: str) -> int:
     """An open lock file. Python closes it in programs that this one starts, which so never inherit a lease."""
-    folder = Path(os.environ.get("GRANULARITY_LEASES") or Path(tempfile.gettempdir(), f"granularity-{os.getuid()}"))
+    folder = Path(os.environ.get("GRANULARITY_LEASES") or Path("/tmp", f"granularity-{os.getuid()}"))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.lstat().st_uid != os.getuid():

@@ -60,7 +60,7 @@ def run(
     inputs = {"samples": table, "pixels": images, "embedding": vectors, **backbones.inputs}
     with artifacts.create(output, "probe", "granularity.probe", inputs, resolved, resumable=True) as out:
         data = Data(table, images, place)
-        frame = table.table("samples.parquet", table.params["ranks"])
+        frame = table.table("samples.parquet", params.ranks or table.params["ranks"])
         recipe = Recipe(augment=augment)
 
         def finished(name: str, features: Callable[[], tuple[torch.Tensor, torch.Tensor]]) -> list[dict]:

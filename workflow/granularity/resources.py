@@ -49,7 +49,7 @@ NEEDS = {
     "pixels": Needs(1000, 1, 15, 20.0, threads=8),
     "encoder": Needs(1500, 1, 30, 2.0),
     "embedding": Needs(2000, 1, 30, 5.0),
-    "clusters": Needs(1000, 16, 15, 0.001),
+    "clusters": Needs(1000, 16, 15, 0.0003),
     "label_space": Needs(1000, 2, 15, 1.0),
     "pretrain": Needs(1500, 1, 30, 2.0),
     "finetune": Needs(1500, 2, 30, 2.0),
@@ -61,6 +61,8 @@ NEEDS = {
 GPU_KINDS = ("encoder", "embedding", "clusters", "pretrain", "finetune", "probe", "theory_runs")
 CUDA_MB = 4000  # of main memory, in a process that uses a GPU
 PUBLISHED_MB, PUBLISHED_MS = 8000, 1000.0  # an encoder of the size of ViT-L/14: its memory; an image on a CPU
+CLASS_BYTES = 40  # of main memory, in a linear probe, for each image and class
+MANY_CLASSES = 2000  # of a probed rank; up to there a probe takes `ms`
 CPU_SIDE = 16  # a training on images of this side takes `ms` on a CPU; of larger ones, more by their area
 
 
@@ -70,6 +72,7 @@ def memory_mb(config: Config, kind: str, values: Mapping[str, str], attempt: int
     process = PUBLISHED_MB if _published(config, kind) else needs.memory_mb
     process += CUDA_MB if uses_gpu(config, kind) else 0
     process += count * needs.memory_kb / 1e3 + _pictures(config, kind, count) / 1e6
+    process += count * _classes(config, kind, values) * CLASS_BYTES / 1e6
     return round(process * processes(config, kind) * 2 ** (attempt - 1))
 
 
@@ -106,12 +109,25 @@ def _images(config: Config, kind: str, condition: str) -> int:
     expected = SIZES.get(config.samples.source, UNKNOWN)
     if kind != "samples":  # that one reads all that there are
         with contextlib.suppress(GranularityError, KeyError):
-            table = plan.PATHS["samples"].format(root=plan.root(config), condition=condition)
-            return sum(Artifact.peek(table).summary["images"].values())
+            return sum(_sample_table(config, condition)["images"].values())
         size, held_out = condition.removeprefix("train-"), config.samples.validation
         if size.isdigit():
             return min(int(size) + (held_out if held_out >= 1 else 0), expected)
     return expected
+
+
+def _classes(config: Config, kind: str, values: Mapping[str, str]) -> int:
+    """How many classes the largest rank has that a job probes; 0 before the sample table is made."""
+    if kind == "probe":
+        with contextlib.suppress(GranularityError, KeyError):
+            classes = _sample_table(config, values["condition"])["classes"]
+            return max(classes[rank] for rank in config.probe.ranks or config.samples.ranks)
+    return 0
+
+
+def _sample_table(config: Config, condition: str) -> dict:
+    """The summary of a sample table."""
+    return Artifact.peek(plan.PATHS["samples"].format(root=plan.root(config), condition=condition)).summary
 
 
 def _pictures(config: Config, kind: str, count: int) -> float:
@@ -147,7 +163,8 @@ def _passes(config: Config, kind: str, values: Mapping[str, str], trainings: int
         case "finetune":
             return trainings * config.finetune.epochs
         case "probe":  # the embedding, too
-            return (trainings + 1) * len(config.samples.ranks)
+            ranks = config.probe.ranks or config.samples.ranks
+            return (trainings + 1) * len(ranks) * max(1.0, _classes(config, kind, values) / MANY_CLASSES)
     return 1
 
 
@@ -155,7 +172,7 @@ def _ms(config: Config, kind: str) -> float:
     """Of an image and pass."""
     ms = NEEDS[kind].ms
     if uses_gpu(config, kind):
-        return ms
+        return ms / 100 if kind == "clusters" else ms
     if _published(config, kind):
         return PUBLISHED_MS
     return ms * max(1, config.pixels.size / CPU_SIDE) ** 2 if kind in ("pretrain", "finetune") else ms

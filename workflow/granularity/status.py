@@ -93,7 +93,11 @@ def _job(config: Config, kind: str, wildcards: dict[str, str], params: dict[str,
     # The claim first: a job that ends meanwhile is then seen to run, and never as if it had been lost.
     job.claim = claim.read_claim(folder)
     live = job.claim is not None and claim.is_live(job.claim)
-    there = (folder / MANIFEST).exists()
+    try:
+        there = (folder / MANIFEST).exists()
+    except OSError as error:
+        job.state, job.detail, job.claim = "failed", (f"{error.filename}: {error.strerror}",), None
+        return job
     if there:
         job.state, job.detail, job.artifact = _result(folder, params)
     if live:

@@ -48,7 +48,7 @@ def run(config: Config, output: Path, page: Path, worlds: Sequence[Path] = ()) -
     drawn = {
         "granularity_curve": figures.granularity_curve(built["results"]),
         "differences": figures.differences(built["results"]),
-        "probe": figures.probe(built["probe"], conditions[0].shown_ranks),
+        "probe": figures.probe(built["probe"], conditions[0].probed_ranks),
         "agreement": figures.agreement(built["properties"], conditions[0].shown_ranks),
         "class_sizes": figures.class_sizes(conditions),
     }

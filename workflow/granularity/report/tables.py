@@ -73,6 +73,12 @@ class Condition:
         """The target rank and the finest, once if they are the same."""
         return list(dict.fromkeys([self.target, self.ranks[-1]]))
 
+    @property
+    def probed_ranks(self) -> list[str]:
+        """The same of those that were probed; the coarsest of them where the target was not."""
+        probed = [rank for rank in self.ranks if rank in set(self.probe["rank"])]
+        return list(dict.fromkeys([self.target if self.target in probed else probed[0], probed[-1]]))
+
     def images(self, split: str) -> int:
         return int((self.samples["split"] == split).sum())
 
