@@ -398,8 +398,8 @@ class Probe(Section):
     ranks: list[Rank] | None = Field(
         None,
         min_length=1,
-        description="Human ranks to probe (null: all). The linear probe holds some 40 bytes for every training image and "
-        "class: thousands of classes of a large data set fit no machine.",
+        description="Human ranks to probe (null: all). The linear probe holds some 40 bytes for every training image "
+        "and class: thousands of classes of a large data set fit no machine.",
     )
 
 

@@ -6,7 +6,8 @@ A lease is a shared flock(2) on a file of the device; whoever looks for free dev
 queue, so nobody else takes one meanwhile, and a job that needs several waits while those it found stay free.
 
 The files lie in GRANULARITY_LEASES, by default a folder of the user's own in /tmp, which must be local to the machine
-(as the folder for temporary files that a cluster's job is given may not be). A Slurm job has devices that are its own, whatever their numbers: it shares leases only with itself.
+(as the folder for temporary files that a cluster gives a job may not be). A Slurm job has devices that are its own,
+whatever their numbers: it shares leases only with itself.
 """
 
 from __future__ import annotations
