@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from granularity import artifacts, cluster, config, sharing
+from granularity import artifacts, cluster, config, provenance
 from granularity.artifacts import Artifact
 from granularity.hierarchy import stage
 
@@ -85,7 +85,7 @@ def test_an_edited_module_is_never_served(tmp_path, cache, monkeypatch):
 
 def test_other_package_versions_are_not_served(tmp_path, cache, monkeypatch):
     make(tmp_path / "mine")
-    monkeypatch.setattr(sharing, "package_versions", lambda: {"numpy": "0"})
+    monkeypatch.setattr(provenance, "package_versions", lambda: {"numpy": "0"})
     make(tmp_path / "yours")
     assert len(MADE) == 2
 

@@ -14,6 +14,7 @@ them anew has written another artifact, and only what follows from it, made from
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -31,9 +32,10 @@ from typing import TYPE_CHECKING, Any
 from granularity import interrupt, manifests, sharing
 from granularity.claim import Claim
 from granularity.code import code_digest
+from granularity.contents import is_foreign
 from granularity.errors import GranularityError
 from granularity.manifests import canonical_json
-from granularity.provenance import gpu_memory, hardware, package_versions
+from granularity.provenance import gpu_memory, hardware, package_versions, versions_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -370,8 +372,9 @@ def create(
     started, clock, cpu_started = time.time(), time.monotonic(), time.process_time()
     code = code_digest(module)
     _refuse_other_lineage(inputs)
+    _refuse_to_replace(output, kind, inputs)
     key = _key(kind, params, code, {role: source.digest for role, source in inputs.items()})
-    work = output.parent / f".{output.name}.work-{key}"
+    work = output.parent / f".{output.name}.work-{key}-{versions_digest()}"
     before, claim, folder = _seal_of(output), None, None
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -381,6 +384,8 @@ def create(
         folder.mkdir()
         if resumable:
             work.mkdir(exist_ok=True)
+            for torn in work.glob(".*"):  # checkpoints that a kill left half written
+                torn.unlink(missing_ok=True)
         place = sharing.entry(kind, key) if shared else None
         writer = Writer(folder, work, cached=_from_cache(place, folder, kind, key) if place else None)
         with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
@@ -421,10 +426,12 @@ def create(
         writer.text(MANIFEST, manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
         claim.check()
         _refuse_another_result(output, before, key, manifest["digest"])
-        _publish(folder, output)
-        _remove(work, output)
-        if place:
-            sharing.store(output, place)
+        with interrupt.resumable():  # a job that has made its result has not failed, whatever it is told now
+            _publish(folder, output)
+            if claim.held():  # or else its new owner may work there
+                _remove(work, output)
+            if place:
+                sharing.store(output, place)
     except OSError as error:
         if claim is not None:
             claim.check()  # its new owner has cleaned up: that is why a file is gone
@@ -455,6 +462,20 @@ def _refuse_other_lineage(inputs: dict[str, Artifact]) -> None:
                     f"{source.path}: was made from another '{role}' than {inputs[role].path}; make it again "
                     "(snakemake does when the folder is deleted)"
                 )
+
+
+def _refuse_to_replace(output: Path, kind: str, inputs: dict[str, Artifact]) -> None:
+    """What a result replaces is a result of its kind, or what is left of one: a wrong --output destroys nothing."""
+    for role, source in inputs.items():
+        if source.path.resolve().is_relative_to(output.resolve()):
+            raise GranularityError(f"{output}: the input '{role}' lies there; choose another --output")
+    for file in output.rglob("*") if output.is_dir() else ():
+        name = file.relative_to(output).as_posix()
+        if not file.is_dir() and not name.startswith(".") and is_foreign(kind, name):
+            raise GranularityError(
+                f"{file}: is no part of a '{kind}' artifact, and would be deleted with {output}; choose another "
+                "--output, or delete it yourself"
+            )
 
 
 def _from_cache(place: Path, folder: Path, kind: str, key: str) -> dict[str, Any] | None:
@@ -516,7 +537,7 @@ def _publish(folder: Path, output: Path) -> None:
         output.rename(old)
     try:
         folder.rename(output)  # onto a missing or empty folder: atomic
-    except OSError:
+    except BaseException:
         if old.exists():
             old.rename(output)
         raise
@@ -525,8 +546,9 @@ def _publish(folder: Path, output: Path) -> None:
 
 def _remove_leftovers(output: Path, keep: Path | None) -> None:
     """Delete what earlier writers of this artifact left: dead, or about to stop because they have lost their claim."""
-    for pattern in (f".{output.name}.work-*", f".{output.name}.new-*"):
-        for path in output.parent.glob(pattern.replace("[", "[[]")):
+    name = glob.escape(output.name)
+    for pattern in (f".{name}.work-*", f".{name}.new-*"):
+        for path in output.parent.glob(pattern):
             if path != keep:
                 _remove(path, output)
 

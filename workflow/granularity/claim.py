@@ -23,6 +23,7 @@ from granularity import interrupt
 from granularity.errors import GranularityError
 
 HEARTBEAT_SECONDS = 10.0
+READS, SECONDS_BETWEEN_READS = 4, 0.5
 SILENT_SECONDS = 60.0  # a writer on another host that has not touched its claim for so long counts as dead
 
 
@@ -50,8 +51,13 @@ class Claim:
 
     def held(self) -> bool:
         """Whether nobody has claimed the output since."""
-        found = read_claim(self.output)
-        return found is not None and found["token"] == self.token
+        for _ in range(READS):
+            if (found := read_claim(self.output)) is not None:
+                return found["token"] == self.token
+            if not os.path.lexists(self.file):
+                return False
+            time.sleep(SECONDS_BETWEEN_READS)  # the file system is away for a moment
+        return False
 
     def check(self) -> None:
         """Raise a GranularityError if the claim is lost."""
@@ -87,9 +93,15 @@ class Claim:
 
     def release(self) -> None:
         """Take the claim away, if it is still ours."""
-        with contextlib.suppress(OSError):
-            if self.held():
-                self.file.unlink(missing_ok=True)
+        if not self.held():
+            return
+        aside = self.file.with_name(f"{self.file.name}-{self.token}")
+        with contextlib.suppress(OSError, ValueError):
+            self.file.rename(aside)
+            if json.loads(aside.read_text(encoding="utf-8"))["token"] != self.token:  # somebody's, of this moment
+                with contextlib.suppress(FileExistsError):
+                    os.link(aside, self.file)
+            aside.unlink()
 
 
 def host() -> str:

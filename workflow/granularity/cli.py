@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +18,8 @@ import typer
 from pydantic import BaseModel, ValidationError
 
 from granularity import config as cfg
-from granularity import config_files, interrupt, strict_yaml
+from granularity import config_files, interrupt, plan, strict_yaml
+from granularity.code import code_digest
 from granularity.errors import GranularityError, printable
 from granularity.progress import say
 from granularity.runs import Run
@@ -45,6 +47,9 @@ Threads = Annotated[int, typer.Option(help="CPU threads.", min=1)]
 Chunk = Annotated[int, typer.Option(help="Images between two saves of the work so far.", min=1)]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")]
 Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
+MAKES = {"embed": "embedding", "cluster": "clusters", "hierarchy": "label_space"} | {
+    stage: stage for stage in ("samples", "pixels", "encoder", "pretrain", "finetune", "probe", "report")
+}
 DEFAULT_FILES = [Path("config/config.yaml")]
 Runs = Annotated[str, typer.Option(help="Names of the runs of this job, separated by commas.", show_default=False)]
 
@@ -68,7 +73,7 @@ def samples(
     """Make the sample table: which images there are, their split and their human labels."""
     from granularity.samples import stage
 
-    size = int(train_size) if train_size.isdigit() else train_size
+    size = int(train_size) if re.fullmatch("[0-9]{1,12}", train_size) else train_size
     condition = _parse(cfg.Condition, json.dumps({"train_size": size}), "--train-size")
     options = _parse(cfg.Samples, params)
     if check_images and options.check_images == "no":
@@ -463,11 +468,19 @@ def _device(name: str) -> Any:
     return name
 
 
+def _remember_code() -> None:
+    """Digest the code of a stage before it is imported: it may be edited while the job waits for a GPU."""
+    kind = MAKES.get(sys.argv[1] if len(sys.argv) > 1 else "")
+    if kind is not None:
+        code_digest(plan.MODULES[kind])
+
+
 def main() -> None:
     """Run the command; what a user can mend is one line and status 1."""
     interrupt.install()
     try:
         try:
+            _remember_code()
             app()
         finally:
             if sys.stdout is not None:
@@ -484,6 +497,8 @@ def main() -> None:
         if not isinstance(error, BrokenPipeError):  # `granularity inspect ... | head`
             say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
         sys.exit(1)
-    except MemoryError:
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not re.search("out of memory|allocate memory", str(error)):
+            raise  # torch has an error of its own for either memory
         say("error: out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do")
         sys.exit(1)

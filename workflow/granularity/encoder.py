@@ -40,6 +40,7 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
     resolved["architecture"] = clip.configuration(params.model)
     ranks = table.params["ranks"]
     rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
+    resolved["caption_rank"] = rank
     with artifacts.create(output, "encoder", "granularity.encoder", {"samples": table}, resolved, True) as out:
         torch.manual_seed(seed_of(seed, "encoder", "init"))
         model, transform, tokenizer = clip.fresh(params.model, place)

@@ -11,6 +11,7 @@ import os
 import runpy
 import signal
 import sys
+import tempfile
 import uuid
 
 from granularity.errors import GranularityError
@@ -28,11 +29,12 @@ def launch(processes: int, command: list[str]) -> int:
     """
     os.environ[LAUNCHER] = str(os.getpid())
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # each sets its own number of threads
-    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.disable()  # the processes and this function say it in one line
+    logs = tempfile.TemporaryDirectory()  # torchrun wants some, and would leave them
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -44,6 +46,7 @@ def launch(processes: int, command: list[str]) -> int:
         max_restarts=0,
         signals_to_handle=SIGNALS,
         shutdown_timeout=SECONDS_TO_SAVE,
+        logs_specs=DefaultLogsSpecs(log_dir=logs.name),
     )
     try:
         elastic_launch(config, sys.executable)("-m", "granularity.launch", str(processes), *command)
@@ -57,6 +60,8 @@ def launch(processes: int, command: list[str]) -> int:
                 "finished work is kept, and the next run goes on from there"
             ) from None
         return cause.exitcode
+    finally:
+        logs.cleanup()
     return 0
 
 

@@ -67,6 +67,12 @@ def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]
     interrupt.stop_if_requested()
 
 
+def forget(path: Path) -> None:
+    """Delete a checkpoint that is not needed any more."""
+    if first():
+        path.unlink(missing_ok=True)
+
+
 def due(clock: state.Clock) -> bool:
     """Whether to save: it is time by the first process's clock, or any process was asked to stop."""
     if size() == 1:

@@ -83,6 +83,7 @@ def minimise(
 
     Args:
         model: what is trained and saved.
+        checkpoint: it stays until the caller has saved what came out.
         optimizer: its groups' `lr` is the peak.
         loss_at: the loss on the batch of a step; of several processes, each one's share of that mean.
         seed: what dropout draws from, at every step anew, so that a resumed run draws the same.
@@ -100,7 +101,7 @@ def minimise(
     steps = epochs * steps_per_epoch
     state = _restore(checkpoint, model, optimizer) or {"step": 0, "history": [], "losses": []}
     first, history, losses = state["step"], state["history"], state["losses"]
-    clock = Clock()
+    clock, place = Clock(), next(model.parameters()).device
     distributed.check_same(model)
     model.train()
     for step in range(first, steps):
@@ -117,7 +118,7 @@ def minimise(
         optimizer.step()
         losses.append(loss)
         if (step + 1) % steps_per_epoch == 0:
-            mean = float(torch.stack([torch.as_tensor(loss) for loss in losses]).double().mean())
+            mean = float(torch.stack([torch.as_tensor(loss, device=place) for loss in losses]).double().mean())
             if not math.isfinite(mean):
                 raise GranularityError(
                     f"the training loss is {mean} in epoch {len(history) + 1}: lower lr or lengthen warmup_epochs"
@@ -132,8 +133,6 @@ def minimise(
             losses = [float(loss) for loss in losses]
             _save(checkpoint, model, optimizer, {"step": step + 1, "history": history, "losses": losses})
     distributed.check_same(model)
-    if checkpoint is not None and distributed.first():
-        checkpoint.unlink(missing_ok=True)
     model.eval()
     return history
 

@@ -14,15 +14,15 @@ from typing import Any
 
 from granularity.artifacts import canonical_json
 from granularity.config import Condition, Config, Nested
+from granularity.contents import FILES
 from granularity.errors import GranularityError
 from granularity.runs import Run
 from granularity.seeds import seed_of
 from granularity.theory import WORLDS
 
-__all__ = ["seed_of"]
+__all__ = ["FILES", "seed_of"]
 
-# kind -> where its folder lies, and the files that every such artifact holds beside its manifest. Wildcards in
-# braces; a pretraining also holds one backbones/RUN.safetensors a run.
+# kind -> where its folder lies; wildcards in braces
 PATHS = {
     "samples": "{root}/{condition}/samples",
     "pixels": "{root}/{condition}/pixels",
@@ -36,20 +36,6 @@ PATHS = {
     "theory_runs": "results/theory/parts/{world}/{part}",
     "theory": "results/theory/{world}",
     "report": "{root}/report",
-}
-FILES = {
-    "samples": ["samples.parquet", "taxonomy.parquet"],
-    "pixels": ["pixels.npy"],
-    "encoder": ["open_clip_config.json", "open_clip_model.safetensors", "history.parquet"],
-    "embedding": ["embedding.npy"],
-    "clusters": ["assignment.parquet", "centroids.npy", "clusters.parquet"],
-    "label_space": ["labels.parquet", "classes.parquet", "properties.json"],
-    "pretrain": ["runs.parquet", "history.parquet"],
-    "finetune": ["runs.parquet", "history.parquet", "predictions.parquet"],
-    "probe": ["runs.parquet"],
-    "theory_runs": ["runs.parquet"],
-    "theory": ["runs.parquet", "checks.csv", "settings.json"],
-    "report": ["report.html"],
 }
 # The report's figures (.svg) and tables (.csv and .parquet) -> their captions in report/captions/
 FIGURES = {

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from granularity import artifacts
 from granularity.artifacts import Artifact
 from granularity.config import Augment, Device, Probe, Recipe
-from granularity.device import cpu_threads, torch_device
+from granularity.device import torch_device
 from granularity.errors import GranularityError
 from granularity.progress import track
 from granularity.runs import Run
@@ -56,11 +56,12 @@ def run(
     vectors = Artifact.open(embedding, "embedding")
     backbones = Backbones(pretrained)
     resolved = {"seed": seed, **params.model_dump(), "runs": [run.name for run in runs]}
-    resolved |= {"augment": augment.model_dump(), "threads": cpu_threads(place)}
+    resolved["ranks"] = params.ranks or table.params["ranks"]
+    resolved |= {"augment": augment.model_dump(), "threads": threads, "device": place.type}
     inputs = {"samples": table, "pixels": images, "embedding": vectors, **backbones.inputs}
     with artifacts.create(output, "probe", "granularity.probe", inputs, resolved, resumable=True) as out:
         data = Data(table, images, place)
-        frame = table.table("samples.parquet", params.ranks or table.params["ranks"])
+        frame = table.table("samples.parquet", resolved["ranks"])
         recipe = Recipe(augment=augment)
 
         def finished(name: str, features: Callable[[], tuple[torch.Tensor, torch.Tensor]]) -> list[dict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -30,6 +31,11 @@ def package_versions() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
+
+
+def versions_digest() -> str:
+    """What tells these versions from others, in names of folders."""
+    return hashlib.sha256(repr(sorted(package_versions().items())).encode()).hexdigest()[:8]
 
 
 def hardware() -> dict[str, Any]:

@@ -25,7 +25,7 @@ class Run:
     @classmethod
     def parse(cls, name: str) -> Run:
         """The inverse of `name`."""
-        match = re.fullmatch(r"(.+)-p(\d+)(?:-f(\d+))?-([0-9a-f]{8})", name)
+        match = re.fullmatch(r"(.+)-p([0-9]{1,9})(?:-f([0-9]{1,9}))?-([0-9a-f]{8})", name)
         if match is None:
             raise GranularityError(f"{name}: not the name of a run (SPACE-pSEED-ID or SPACE-pSEED-fSEED-ID)")
         space, pretrain, finetune, run_id = match.groups()

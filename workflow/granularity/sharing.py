@@ -9,7 +9,6 @@ copied, and the copy is verified against its manifest, before it is used; a corr
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import shutil
@@ -17,7 +16,7 @@ import stat
 from pathlib import Path
 
 from granularity.progress import say
-from granularity.provenance import package_versions
+from granularity.provenance import versions_digest
 
 
 def entry(kind: str, key: str) -> Path | None:
@@ -25,8 +24,7 @@ def entry(kind: str, key: str) -> Path | None:
     cache = os.environ.get("GRANULARITY_CACHE")
     if not cache:
         return None
-    versions = hashlib.sha256(repr(sorted(package_versions().items())).encode()).hexdigest()[:8]
-    return Path(cache) / kind / f"{key}-{versions}"
+    return Path(cache) / kind / f"{key}-{versions_digest()}"
 
 
 def copy_in(place: Path, folder: Path) -> bool:
@@ -42,14 +40,16 @@ def copy_in(place: Path, folder: Path) -> bool:
 def discard(place: Path, folder: Path, why: str) -> None:
     """Remove a corrupt entry, and the copy of it."""
     shutil.rmtree(place, ignore_errors=True)
-    fate = "it cannot be removed from the cache; the result is" if place.exists() else "removed from the cache, and"
+    fate = (
+        "it cannot be removed from the cache; the result is" if os.path.exists(place) else "removed from the cache, and"
+    )
     say(f"{why}; {fate} made again")
     _empty(folder)
 
 
 def store(output: Path, place: Path) -> None:
     """Put a published artifact into the cache. That it cannot be is said, and is no failure."""
-    if place.exists():
+    if os.path.exists(place):
         return
     temporary = place.with_name(f".{place.name}-{secrets.token_hex(8)}")
     try:
@@ -59,7 +59,7 @@ def store(output: Path, place: Path) -> None:
         _permit(place.parents[1], place.parent, temporary, *temporary.rglob("*"))
         temporary.rename(place)
     except OSError as error:
-        if not place.exists():  # or another workflow was quicker
+        if not os.path.exists(place):  # or another workflow was quicker
             say(f"{place}: cannot be written ({error}); the result is not shared")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

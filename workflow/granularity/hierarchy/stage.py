@@ -59,7 +59,7 @@ def run(name: str, family: str, params: dict, seed: int, samples: Path, clusteri
             f"{name}: is made from the clusterings {lacking}, which are not among those given: {given}"
         )
     training = _training(table, sources, seed)
-    resolved = {"space": name, "family": family, "seed": seed, **params}
+    resolved = {"space": name, "family": family, "seed": seed, "target": table.params["target"], **params}
     with artifacts.create(output, "label_space", "granularity.hierarchy.stage", inputs, resolved, shared=True) as out:
         if out.cached:
             return

@@ -10,6 +10,7 @@ comparisons between arms.
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,15 +19,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from granularity import interrupt, leases
-from granularity.artifacts import write_atomically
 from granularity.errors import GranularityError
 from granularity.progress import track
 from granularity.seeds import seed_of
+from granularity.state import read_state, write_state
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
 
@@ -290,13 +292,17 @@ def run_part(
     frames = []
     with torch.no_grad(), _exact():
         for index, group in track(enumerate(own), len(own), settings[0].WORLD, "groups of runs"):
-            kept = None if store is None else store / f"group-{index}.parquet"
-            if kept is None:
-                frames.append(pd.DataFrame(world.simulate(group, where)))
-                continue
-            if not kept.exists():
-                write_atomically(kept, pd.DataFrame(world.simulate(group, where)).to_parquet(index=False))
-            frames.append(pd.read_parquet(kept))  # read back, so that a continued part gives the same bytes
+            kept = None if store is None else store / f"group-{index}.done"
+            state = None if kept is None else read_state(kept)
+            if state is None:
+                table = pd.DataFrame(world.simulate(group, where))
+                if kept is None:
+                    frames.append(table)
+                    continue
+                state = {"parquet": np.frombuffer(table.to_parquet(index=False), np.uint8)}, {}
+                write_state(kept, *state)
+            # Read back, so that a continued part gives the same bytes.
+            frames.append(pd.read_parquet(io.BytesIO(state[0]["parquet"].tobytes())))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(RUN_COLUMNS))
 
 

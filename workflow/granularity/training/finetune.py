@@ -10,7 +10,7 @@ import pandas as pd
 from granularity import distributed
 from granularity.config import Device, Recipe
 from granularity.device import cpu_threads, torch_device
-from granularity.one_writer import create, read_state, verified, write_state
+from granularity.one_writer import create, forget, read_state, verified, write_state
 from granularity.progress import track
 from granularity.runs import Run
 from granularity.seeds import seed_of
@@ -46,6 +46,7 @@ def run(
     table, images = verified(samples, "samples"), verified(pixels, "pixels")
     backbones = Backbones(pretrained)
     resolved = {"recipe": recipe.model_dump(), "runs": [run.name for run in runs], "seed": seed}
+    resolved["target"] = table.params["target"]
     resolved |= {"threads": cpu_threads(place), "processes": distributed.size()}
     inputs = {"samples": table, "pixels": images, **backbones.inputs}
     with create(output, "finetune", "granularity.training.finetune", inputs, resolved, True) as out:
@@ -55,17 +56,18 @@ def run(
         predictions = {"sample_id": data.table["sample_id"].to_numpy()[data.val]}
         for one in track(runs, len(runs), "finetuning", "runs"):
             parent = backbones.find(one.space, one.pretrain_seed)
-            finished = out.work / f"{one.name}.done"
+            finished, running = (out.work / f"{one.name}.{suffix}" for suffix in ("done", "running"))
             state = read_state(finished)
             if state is None:
                 run_seed = seed_of(seed, "finetune", one.pretrain_seed, one.finetune_seed)
                 network = backbones.load(parent, data.channels)
                 new_head(network, len(data.target_names), run_seed, recipe.head_bias)
                 network.to(place)
-                epochs = loop.train(network, data, target, recipe, run_seed, out.work / f"{one.name}.running")
+                epochs = loop.train(network, data, target, recipe, run_seed, running)
                 predicted = loop.predict(network, data, data.val, recipe).argmax(1).numpy().astype(np.int32)
                 state = {"predictions": predicted}, {"history": epochs}
                 write_state(finished, *state)
+                forget(running)
             arrays, notes = state
             predictions[one.id] = arrays["predictions"]
             rows.append(

@@ -13,7 +13,7 @@ from granularity.artifacts import Artifact
 from granularity.config import Device, Model, Recipe
 from granularity.device import cpu_threads, torch_device
 from granularity.errors import GranularityError
-from granularity.one_writer import create, read_state, verified, write_state
+from granularity.one_writer import create, forget, read_state, verified, write_state
 from granularity.optimise import arrays_of, tensors_of
 from granularity.progress import track
 from granularity.runs import Run
@@ -65,6 +65,7 @@ def run(
         "recipe": recipe.model_dump(),
         "model": model.model_dump(),
         "runs": [run.name for run in runs],
+        "target": table.params["target"],
         "seed": seed,
         "threads": cpu_threads(place),
         "processes": distributed.size(),
@@ -75,11 +76,12 @@ def run(
         rows, history = [], []
         for one in track(runs, len(runs), "pretraining", "runs"):
             space = spaces[one.space]
-            finished = out.work / f"{one.name}.done"
+            finished, running = (out.work / f"{one.name}.{suffix}" for suffix in ("done", "running"))
             state = read_state(finished)
             if state is None:
-                state = _train(one, space, data, recipe, model, seed, out.work)
+                state = _train(one, space, data, recipe, model, seed, running)
                 write_state(finished, *state)
+                forget(running)
             weights, notes = state
             backbone = f"backbones/{one.name}.safetensors"
             about = {"model": resolved["model"], "space": one.space, "channels": data.channels}
@@ -104,12 +106,12 @@ def run(
         out.summary["runs"] = len(runs)
 
 
-def _train(one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, seed: int, work: Path) -> tuple:
+def _train(one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, seed: int, running: Path) -> tuple:
     classes = space.table("classes.parquet", {"label": "whole", "parent": "text?"})
     run_seed = seed_of(seed, "pretrain", one.pretrain_seed)
     labels = data.labels_of(space, len(classes))
     network = build(model, data.channels, len(classes), run_seed, recipe.head_bias).to(data.device)
-    history = loop.train(network, data, labels, recipe, run_seed, work / f"{one.name}.running")
+    history = loop.train(network, data, labels, recipe, run_seed, running)
     # Classes, not outputs: those of half a million classes would fill the memory.
     predicted = loop.predict(lambda images: network(images).argmax(1), data, data.val, recipe).numpy()
     # An empty class has no parent; predicting it is always wrong, but never by matching an unseen target class (-1).
