@@ -137,7 +137,7 @@ def under_fire(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--patience", type=float, default=6.0, help="seconds at most that a process lives")
+    parser.add_argument("--patience", type=float, default=3.0, help="seconds at most that a process lives")
     parser.add_argument("--experiment", help="a name in config/experiments; by default the default configuration")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()

@@ -52,6 +52,44 @@ def test_round_trip_and_manifest(tmp_path):
     assert {"started", "wall_seconds", "cpu_seconds", "peak_memory_mb"} == set(manifest["cost"])
 
 
+def test_a_wrong_output_destroys_nothing(tmp_path):
+    """A folder of somebody's, one of results, an artifact of another kind, or the input itself."""
+    samples = tmp_path / "results" / "samples"
+    with artifacts.create(samples, "samples", MODULE, {}, {}) as out:
+        out.table("samples.parquet", pd.DataFrame({"x": [1]}))
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "cat.jpg").write_bytes(b"a cat")
+    inputs = {"samples": Artifact.open(samples)}
+    for output, words in {
+        photos: "photos/cat.jpg: is no part of a 'pixels' artifact",
+        tmp_path / "results": "the input 'samples' lies there",
+        samples: "the input 'samples' lies there",
+        tmp_path: "the input 'samples' lies there",
+    }.items():
+        with pytest.raises(GranularityError, match=words), artifacts.create(output, "pixels", MODULE, inputs, {}):
+            raise AssertionError("nothing may be computed")
+    with (
+        pytest.raises(GranularityError, match=r"samples\.parquet: is no part of a 'pixels' artifact"),
+        artifacts.create(samples, "pixels", MODULE, {}, {}),
+    ):
+        raise AssertionError("nothing may be computed")
+    assert (photos / "cat.jpg").read_bytes() == b"a cat" and Artifact.open(samples)
+
+
+@pytest.mark.parametrize("left", ["manifest.json", "samples.parquet", "wordnet.parquet"])
+def test_what_is_left_of_a_result_is_replaced(tmp_path, left):
+    """Snakemake removes the files that it knows of."""
+    for _ in range(2):
+        with artifacts.create(tmp_path / "samples", "samples", MODULE, {}, {}) as out:
+            for name in ("samples.parquet", "wordnet.parquet"):
+                out.table(name, pd.DataFrame({"x": [1]}))
+        assert Artifact.open(tmp_path / "samples")
+        for file in (tmp_path / "samples").iterdir():
+            if file.name != left:
+                file.unlink()
+
+
 def test_digest_is_of_the_contents_alone(tmp_path):
     first, again = make(tmp_path / "one"), make(tmp_path / "two", params={"other": 1})
     other = make(tmp_path / "three", values=np.arange(7.0))

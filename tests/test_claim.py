@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from granularity import artifacts, claim
+from granularity import artifacts, claim, interrupt, provenance
 from granularity.artifacts import Artifact
 from granularity.errors import GranularityError
 
@@ -130,6 +130,86 @@ def test_what_an_orphan_writes_while_its_rerun_tidies_up_is_not_left_behind(plac
             out.folder.mkdir()
         out.json("values.json", 1)
     assert not list(output.parent.glob(".*"))
+
+
+def test_a_claim_made_while_another_is_released_stays(place, monkeypatch):
+    output, *_ = place
+    output.parent.mkdir()
+    first, held = claim.Claim(output, "key"), claim.Claim.held
+    others = []
+
+    def claimed_meanwhile(self):
+        found = held(self)
+        if not others:
+            others.append(claim.Claim(output, "key"))
+        return found
+
+    monkeypatch.setattr(claim.Claim, "held", claimed_meanwhile)
+    first.release()
+    assert others[0].held()
+    others[0].release()
+    assert not list(output.parent.iterdir())
+
+
+def test_a_claim_that_cannot_be_read_for_a_moment_is_not_lost(place, monkeypatch):
+    output, *_ = place
+    output.parent.mkdir()
+    mine, read = claim.Claim(output, "key"), Path.read_text
+    failures = iter([OSError(116, "Stale file handle")])
+
+    def read_text(path, **kwargs):
+        for error in failures:
+            raise error
+        return read(path, **kwargs)
+
+    monkeypatch.setattr(claim, "SECONDS_BETWEEN_READS", 0.0)
+    monkeypatch.setattr(Path, "read_text", read_text)
+    assert mine.held()
+
+
+def test_a_signal_when_the_result_is_made_is_no_failure(place, monkeypatch):
+    """Snakemake removes what a failed job has made."""
+    output, *_ = place
+    handlers = {number: signal.getsignal(number) for number in interrupt.SIGNALS}
+    interrupt.install()
+    monkeypatch.setattr(interrupt, "_reason", None)
+    rename = Path.rename
+
+    def warned(path, target):
+        if target == output:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", warned)
+    try:
+        for value in (1, 2):  # nothing there before, and something
+            with artifacts.create(output, "thing", "granularity.seeds", {}, {"value": value}, resumable=True) as out:
+                out.json("values.json", value)
+            assert Artifact.open(output).json("values.json") == value
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def test_work_of_other_package_versions_is_not_continued(place, monkeypatch):
+    output, *_ = place
+
+    def work() -> Path:
+        with artifacts.create(output, "thing", "granularity.seeds", {}, {}, resumable=True) as out:
+            (out.work / "x.done").touch()
+            (out.work / ".torn.0123").touch()
+            raise KeyboardInterrupt
+
+    found = []
+    for version in "12":
+        monkeypatch.setattr(provenance, "package_versions", lambda version=version: {"torch": version})
+        with pytest.raises(KeyboardInterrupt):
+            work()
+        found += output.parent.glob(".thing.work-*")
+    assert len(found) == len(set(found)) == 2  # the first is gone when the second is there
+    with artifacts.create(output, "thing", "granularity.seeds", {}, {}, resumable=True) as out:
+        assert [path.name for path in out.work.iterdir()] == ["x.done"]  # and no half a file
+        out.json("values.json", 1)
 
 
 def test_a_different_result_of_the_same_inputs_is_refused(place):

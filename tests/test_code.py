@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from granularity import code, plan
+from granularity import cli, code, plan
 
 PACKAGE = Path(code.__file__).parent
 
@@ -83,3 +83,34 @@ def test_help_and_planning_do_not_import_torch(arguments):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PACKAGE.parents[1])
     assert done.returncode == 0, done.stderr
+
+
+def test_a_command_digests_the_code_of_its_stage_before_it_imports_it(monkeypatch):
+    """An edit while the job waits for a GPU would else be taken for what it computes with."""
+    monkeypatch.setattr(sys, "argv", ["granularity", "embed", "--help"])
+    code.code_digest.cache_clear()
+    cli._remember_code()
+    assert code.code_digest.cache_info().currsize == 1
+    code.code_digest(plan.MODULES["embedding"])
+    assert code.code_digest.cache_info().hits == 1
+    assert set(cli.MAKES.values()) == set(plan.MODULES)
+    assert set(cli.MAKES) < {command.name or command.callback.__name__ for command in cli.app.registered_commands}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MemoryError(), 1),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), 1),
+        (RuntimeError("else"), None),
+    ],
+)
+def test_too_little_memory_is_one_line(monkeypatch, capsys, error, status):
+    def app():
+        raise error
+
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr(cli.interrupt, "install", lambda: None)
+    with pytest.raises(RuntimeError if status is None else SystemExit):
+        cli.main()
+    assert ("error: out of memory; give the job more" in capsys.readouterr().err) == (status == 1)

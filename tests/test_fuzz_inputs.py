@@ -49,7 +49,7 @@ def refused(what: str, words: list, named: object, folder: Path) -> str:
     assert len(message.splitlines()) == 1 and message.isprintable(), message
     assert "Traceback" not in message
     # What a job had finished of its work before is kept for the next attempt.
-    left = {name for name in listing(output.parent) if not re.fullmatch(r"\.made\.work-\w+(/.*\.done)?", name)}
+    left = {name for name in listing(output.parent) if not re.fullmatch(r"\.made\.work-[-\w]+(/.*\.done)?", name)}
     assert left == set(), "something is left behind"
     assert all(any(folder.iterdir()) for folder in output.parent.glob(".made.work-*"))
     shutil.rmtree(output.parent)

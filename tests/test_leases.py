@@ -164,12 +164,33 @@ def test_candidates_are_those_that_cuda_would_see(monkeypatch, named, devices):
         assert leases.take(len(devices)) == devices
 
 
-@pytest.mark.parametrize(("script", "count"), [("echo 0; echo 1", 2), ("echo No devices were found", 0), ("exit 9", 0)])
-def test_the_machine_is_asked_how_many_gpus_it_has(tmp_path, monkeypatch, script, count):
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """Put a program of that name in the place of the real one."""
+    leases._gpus.cache_clear()
+
+    def go(script: str) -> None:
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    yield go
+    leases._gpus.cache_clear()
+
+
+def test_an_index_and_a_uuid_are_the_same_device(start, nvidia_smi):
+    nvidia_smi("echo 0, GPU-1a2b-3c; echo 1, GPU-1aff-4d")
+    named = holder(start, CUDA_VISIBLE_DEVICES="GPU-1aff")
+    assert said(named) == "GPU-1aff"
+    assert said(holder(start, CUDA_VISIBLE_DEVICES="1,0")) == "0"
+
+
+@pytest.mark.parametrize(
+    ("script", "count"), [("echo 0, GPU-1; echo 1, GPU-2", 2), ("echo No devices were found", 0), ("exit 9", 0)]
+)
+def test_the_machine_is_asked_how_many_gpus_it_has(nvidia_smi, script, count):
+    nvidia_smi(script)
     assert leases.machine_gpus() == count
 
 

@@ -76,6 +76,34 @@ def test_other_inputs_are_made_and_equal_ones_served(tmp_path, cache):
     assert of_same.lineage()["source"].path.resolve() == same.path.resolve()
 
 
+def test_another_target_is_made(tmp_path, cache, make_samples):
+    """The sample tables are equal, file by file: what is the target is a parameter."""
+    ranks = {"coarse": list("aabb") * 5, "fine": list("abcd") * 5}
+    found = {}
+    for target in ranks:
+        samples = make_samples(tmp_path / target, ["train"] * 20, ranks, target)
+        stage.run("manual-fine", "manual", {"rank": "fine"}, 0, samples, [], tmp_path / f"{target} space")
+        found[target] = Artifact.open(tmp_path / f"{target} space").table("classes.parquet")["parent"].tolist()
+    assert found == {"coarse": ["a", "a", "b", "b"], "fine": ["a", "b", "c", "d"]}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_a_cache_that_may_not_be_looked_into_costs_no_result(monkeypatch):
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        for name, mode in {"cache": 0o700, "mine": 0o777, ".": 0o755}.items():
+            (folder / name).mkdir(exist_ok=True)
+            (folder / name).chmod(mode)
+        monkeypatch.setenv("GRANULARITY_CACHE", str(folder / "cache"))
+        os.seteuid(65534)
+        try:
+            assert make(folder / "mine" / "thing").summary == {"value": 7}
+        finally:
+            os.seteuid(0)
+    finally:
+        shutil.rmtree(folder)
+
+
 def test_an_edited_module_is_never_served(tmp_path, cache, monkeypatch):
     make(tmp_path / "mine")
     monkeypatch.setattr(artifacts, "code_digest", lambda module: "edited")

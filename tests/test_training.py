@@ -159,6 +159,19 @@ def test_a_killed_pretraining_resumes_to_the_same_bytes(tmp_path, pretrain_on, k
     assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed", "undisturbed"]
 
 
+def test_a_training_that_is_killed_before_it_is_saved_is_not_done_again(
+    tmp_path, pretrain_on, kill_at, checkpoint_always
+):
+    runs = [pretraining("manual-digit")]
+    kill_at(loop, "predict", 2)  # the first one tries the images
+    with pytest.raises(kill_at.Killed):
+        pretrain_on(tmp_path / "out", runs)
+    kill_at(loop, "predict", None)
+    calls = kill_at(loop, "augment", None)
+    pretrain_on(tmp_path / "out", runs)
+    assert [args[-1] for args in calls] == [STEPS - 1]  # the last checkpoint is before the last step
+
+
 @pytest.mark.parametrize("options", [{}, {"freeze_backbone": True, "nesterov": True}], ids=["whole", "head"])
 def test_a_killed_finetuning_resumes_to_the_same_bytes(tmp_path, finetune_on, kill_at, checkpoint_always, options):
     runs, options = [finetuning("manual-digit"), finetuning("wordnet-1")], recipe(**options)
@@ -409,9 +422,20 @@ def test_labels_or_pixels_of_other_images_are_refused(tmp_path, odd, digits, dig
         Data(Artifact.open(samples), Artifact.open(digits_pixels), CPU)
 
 
+def test_a_network_that_cannot_take_the_images_is_a_clear_error(tmp_path, pretrain_on):
+    model = Model(name="vit_tiny_patch16_224", stem="timm", args=None)
+    with pytest.raises(GranularityError, match="this network cannot take images of 8 px"):
+        pretrain_on(tmp_path / "out", [pretraining("manual-digit")], recipe(), model)
+
+
 @pytest.mark.parametrize(
     "model",
-    [Model(name="resnet1818"), Model(args={"no_such_argument": 1}), Model(name="vit_tiny_patch16_224", args=None)],
+    [
+        Model(name="resnet1818"),
+        Model(args={"no_such_argument": 1}),
+        Model(name="vit_tiny_patch16_224", args=None),
+        Model(name="resnet18", stem="timm", args={"features_only": True}),
+    ],
 )
 def test_a_network_that_cannot_be_built_is_a_clear_error(model):
     with pytest.raises(GranularityError, match=r"model\.(name|stem) = "):

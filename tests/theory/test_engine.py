@@ -151,7 +151,8 @@ def test_a_warning_signal_stops_a_part_and_finished_groups_are_kept(tmp_path):
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    assert len(list(tmp_path.glob("group-*.done"))) == 1
+    (kept,) = tmp_path.glob("group-*.done")
+    kept.write_bytes(kept.read_bytes()[:-9])  # and then it is damaged
     pd.testing.assert_frame_equal(engine.run_part(WORLD, arms, "cpu", store=tmp_path), whole)
 
 

@@ -372,11 +372,11 @@ def create(
     started, clock, cpu_started = time.time(), time.monotonic(), time.process_time()
     code = code_digest(module)
     _refuse_other_lineage(inputs)
-    _refuse_to_replace(output, kind, inputs)
     key = _key(kind, params, code, {role: source.digest for role, source in inputs.items()})
     work = output.parent / f".{output.name}.work-{key}-{versions_digest()}"
     before, claim, folder = _seal_of(output), None, None
     try:
+        _refuse_to_replace(output, kind, inputs)
         output.parent.mkdir(parents=True, exist_ok=True)
         claim = Claim(output, key)
         folder = output.parent / f".{output.name}.new-{claim.token}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import shutil
 import subprocess
@@ -46,11 +47,21 @@ def candidates() -> list[str]:
 
 def machine_gpus() -> int:
     """How many GPUs the machine has, without starting CUDA here: it would not read CUDA_VISIBLE_DEVICES again."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
+    if shutil.which("nvidia-smi") is None:
         return len(list(Path("/dev").glob("nvidia[0-9]*")))
-    asked = subprocess.run([program, "--query-gpu=index", "--format=csv,noheader"], capture_output=True, text=True)
-    return sum(line.strip().isdigit() for line in asked.stdout.splitlines()) if asked.returncode == 0 else 0
+    return len(_gpus())
+
+
+@functools.cache
+def _gpus() -> dict[str, str]:
+    """Index and UUID of the machine's GPUs, as nvidia-smi tells them."""
+    command = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return {}
+    rows = [[cell.strip() for cell in line.split(",")] for line in asked.stdout.splitlines()]
+    return {row[0]: row[-1] for row in rows if row[0].isdigit()} if asked.returncode == 0 else {}
 
 
 def wanted() -> int:
@@ -184,4 +195,6 @@ def _open(name: str) -> int:
 
 def _name(device: str) -> str:
     scope = os.environ.get("SLURM_JOB_ID")
+    if device.startswith("GPU-"):  # the beginning of a UUID: the same device as its index
+        device = next((index for index, uuid in _gpus().items() if uuid.startswith(device)), device)
     return urllib.parse.quote(f"slurm-{scope}-{device}" if scope else f"gpu-{device}", safe="")

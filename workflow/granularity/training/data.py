@@ -76,6 +76,11 @@ class Data:
     def channels(self) -> int:
         return self._pixels.shape[-1]
 
+    @property
+    def side(self) -> int:
+        """Of the square images, in pixels."""
+        return self._pixels.shape[-2]
+
     def images(self, rows: np.ndarray | torch.Tensor) -> torch.Tensor:
         """Normalised images: float32 [B, C, H, W] on the device, in channels-last order."""
         rows = torch.as_tensor(rows).to(self._pixels.device)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from granularity import distributed
 from granularity.config import Recipe
+from granularity.errors import GranularityError
 from granularity.optimise import Batches, minimise, share_of_peak
 from granularity.training.batch_norm import synchronised, whole_batch
 from granularity.training.data import Data, LabelSets, augment, centre_crop
@@ -53,6 +54,15 @@ def train(
         schedule=schedule(recipe, batches.per_epoch),
         clip_norm=recipe.clip_norm,
     )
+
+
+def check_takes(model: torch.nn.Module, data: Data, recipe: Recipe) -> None:
+    """Raise a GranularityError if a network cannot take the images, as many cannot that are made for larger ones."""
+    try:
+        predict(model.eval(), data, data.train[:2], recipe)
+    except (RuntimeError, ValueError, AssertionError, TypeError, AttributeError) as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise GranularityError(f"model: this network cannot take images of {data.side} px ({why})") from error
 
 
 def cross_entropy(

@@ -22,6 +22,7 @@ def build(params: Model, channels: int, classes: int, seed: int, head_bias: floa
     torch.manual_seed(seed)
     try:
         model = timm.create_model(params.name, in_chans=channels, num_classes=0, **(params.args or {}))
+        model.get_classifier  # noqa: B018  (a network for features alone has none)
     except Exception as error:  # whatever timm's arithmetic runs into with arguments that make no network
         raise GranularityError(f"model.name = {params.name}, model.args = {params.args}: {error}") from error
     if params.stem == "small":

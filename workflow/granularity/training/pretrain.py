@@ -111,6 +111,7 @@ def _train(one: Run, space: Artifact, data: Data, recipe: Recipe, model: Model, 
     run_seed = seed_of(seed, "pretrain", one.pretrain_seed)
     labels = data.labels_of(space, len(classes))
     network = build(model, data.channels, len(classes), run_seed, recipe.head_bias).to(data.device)
+    loop.check_takes(network, data, recipe)
     history = loop.train(network, data, labels, recipe, run_seed, running)
     # Classes, not outputs: those of half a million classes would fill the memory.
     predicted = loop.predict(lambda images: network(images).argmax(1), data, data.val, recipe).numpy()
