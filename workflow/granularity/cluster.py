@@ -8,7 +8,10 @@ the sample table, group by group, so the same partition always has the same IDs.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -22,6 +25,8 @@ from granularity.errors import GranularityError
 from granularity.progress import say, track
 from granularity.seeds import seed_of
 from granularity.state import Clock, read_state, write_state
+
+Arrays, Notes = dict[str, np.ndarray], dict[str, Any]
 
 
 def run(
@@ -62,8 +67,9 @@ def run(
         "samples": Artifact.open(samples, "samples"),
         "embedding": Artifact.open(embedding, "embedding"),
     }
-    within = {"superclass": inputs["samples"].params["target"], "class": inputs["samples"].params["ranks"][-1]}
-    columns = ["sample_id", "split", *([within[scope]] if scope in within else [])]
+    ranks = {"superclass": inputs["samples"].params["target"], "class": inputs["samples"].params["ranks"][-1]}
+    within = ranks.get(scope)
+    columns = ["sample_id", "split", *([within] if within is not None else [])]
     frame = inputs["samples"].table("samples.parquet", dict.fromkeys(columns, "text"))
     embedded = inputs["embedding"].array("embedding.npy", (len(frame), None), np.float32)
     rows = np.flatnonzero(frame["split"] == "train")
@@ -71,9 +77,10 @@ def run(
         raise GranularityError(f"{clustering}: {counts[0]} clusters of {len(rows)} training images")
     frame = frame.iloc[rows].reset_index(drop=True)
     groups = [(None, np.arange(len(frame)))]
-    if scope in within:
-        groups = list(frame.groupby(frame[within[scope]].astype("str")).indices.items())
-    resolved = {**params.model_dump(), "clustering": clustering, "seed": seed, "gpu": gpus > 0}
+    if within is not None:
+        groups = list(frame.groupby(frame[within].astype("str")).indices.items())
+    # The digest of the samples says what their columns hold, and not which of them is the target.
+    resolved = {**params.model_dump(), "clustering": clustering, "within": within, "seed": seed, "gpu": gpus > 0}
     with artifacts.create(
         output, "clusters", "granularity.cluster", inputs, resolved, resumable=True, shared=True
     ) as out:
@@ -83,24 +90,39 @@ def run(
         if not np.isfinite(vectors).all():
             bad = frame["sample_id"][int(np.argmin(np.isfinite(vectors).all(1)))]
             raise GranularityError(f"{inputs['embedding'].path / 'embedding.npy'}: that of '{bad}' is not finite")
+        # One state for all levels and groups: most groups are done sooner than a checkpoint is due.
+        store, clock = out.work / "kmeans.safetensors", Clock()
+        begun, notes = read_state(store) or ({}, {"finished": 0})
+        every = begun.pop("labels", np.zeros((len(counts), len(frame)), dtype=np.int32))  # within the groups of a level
+
+        def save(finished: int, arrays: Arrays, notes: Notes) -> None:
+            if clock.due():
+                write_state(store, {"labels": every, **arrays}, {"finished": finished, **notes})
+
+        number = 0  # of the group, over all levels
         ancestors: list[list[int]] = [[] for _ in groups]
         for level in range(1, len(counts) + 1):
             name = "-".join([scope, *counts[:level]])
             found, path = [], []
-            for number, (superclass, members) in enumerate(track(groups, len(groups), name, "groups")):
-                above = [number] if level > 1 else []
-                store = out.work / f"level-{level}-group-{number}.safetensors"
-                local, centers = kmeans(
-                    vectors[members],
-                    min(int(counts[level - 1]), len(members)),
-                    params,
-                    seed_of(seed, "kmeans", name, superclass, *above),
-                    gpus,
-                    store,
-                )
+            for index, (superclass, members) in enumerate(track(groups, len(groups), name, "groups")):
+                if number >= notes["finished"]:
+                    above = [index] if level > 1 else []
+                    every[level - 1, members], _ = kmeans(
+                        vectors[members],
+                        min(int(counts[level - 1]), len(members)),
+                        params,
+                        seed_of(seed, "kmeans", name, superclass, *above),
+                        gpus,
+                        (begun, notes) if begun else None,
+                        partial(save, number),
+                    )
+                    begun = {}
+                    save(number + 1, {}, {})
+                number += 1
+                local = every[level - 1, members]
                 grouped = members[np.argsort(local, kind="stable")]
-                for part in np.split(grouped, np.cumsum(np.bincount(local, minlength=len(centers)))[:-1]):
-                    path.append([*ancestors[number], len(found)])
+                for part in np.split(grouped, np.cumsum(np.bincount(local))[:-1]):
+                    path.append([*ancestors[index], len(found)])
                     found.append((superclass, part))
             groups, ancestors = found, path
         labels = np.empty(len(frame), dtype=np.int32)
@@ -125,7 +147,13 @@ def run(
 
 
 def kmeans(
-    vectors: np.ndarray, clusters: int, params: Cluster, seed: int, gpus: int = 0, store: Path | None = None
+    vectors: np.ndarray,
+    clusters: int,
+    params: Cluster,
+    seed: int,
+    gpus: int = 0,
+    begun: tuple[Arrays, Notes] | None = None,
+    save: Callable[[Arrays, Notes], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The best of several k-means runs, in canonical order.
 
@@ -133,29 +161,28 @@ def kmeans(
         vectors: float32 [N, D].
         clusters: K <= N.
         gpus: GPUs that FAISS uses; 0 is the CPU.
-        store: where to keep the work so far, and to continue from.
+        begun: the work so far, to continue from: what `save` was given.
+        save: called after every iteration.
 
     Returns:
         labels int32 [N] and centroids float32 [G, D] with G <= K (clusters left empty are dropped).
     """
-    state = read_state(store) if store is not None else None
-    arrays, notes = state or ({}, {"restart": 0, "iteration": 0, "objective": np.inf})
+    arrays, notes = begun or ({}, {"restart": 0, "iteration": 0, "objective": np.inf})
     best, centroids = arrays.get("best"), arrays.get("centroids")
-    objective, first, clock = notes["objective"], notes["iteration"], Clock()
+    objective, iteration = notes["objective"], notes["iteration"]
     for restart in range(notes["restart"], params.restarts):
         if centroids is None:
             start = np.random.default_rng(seed_of(seed, restart)).choice(len(vectors), clusters, replace=False)
-            centroids, first = vectors[np.sort(start)], 0
-        for iteration in range(first, params.iterations):
+            centroids, iteration = vectors[np.sort(start)], 0
+        while iteration < params.iterations:
             step = _faiss(vectors, clusters, gpus)
             step.train(vectors, init_centroids=centroids)
             moved = not np.array_equal(step.centroids, centroids)
             centroids = step.centroids.copy()
-            if not moved:
-                break
-            if store is not None and clock.due():
+            iteration = iteration + 1 if moved else params.iterations
+            if save is not None:
                 arrays = {"centroids": centroids} | ({} if best is None else {"best": best})
-                write_state(store, arrays, {"restart": restart, "iteration": iteration + 1, "objective": objective})
+                save(arrays, {"restart": restart, "iteration": iteration, "objective": objective})
         labels = _assign(vectors, centroids, gpus)
         distances = ((vectors - _means(vectors, labels, clusters)[labels]) ** 2).sum(dtype=np.float64)
         if distances < objective:

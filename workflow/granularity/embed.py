@@ -12,7 +12,7 @@ from granularity import artifacts, clip
 from granularity.artifacts import Artifact
 from granularity.chunks import write_rows
 from granularity.config import Device, Encoder
-from granularity.device import torch_device
+from granularity.device import cpu_threads, torch_device
 from granularity.samples.images import Images
 
 
@@ -32,7 +32,8 @@ def run(
 
     Args:
         encoder: the artifact of an encoder trained here; None where the configuration names published weights.
-        chunk: images between two saves of the work so far, rounded up to whole batches; does not change the result.
+        chunk: images between two saves of the work so far at most, rounded up to whole batches; does not change the
+            result.
 
     Raises:
         GranularityError: the encoder cannot be loaded, an image cannot be read, or an embedding is not finite.
@@ -45,8 +46,13 @@ def run(
     model, transform = clip.load(params, inputs["encoder"].path if encoder is not None else None, place)
     # Paths do not say what lies there today.
     resolved |= {"architecture": clip.configuration(params.model), "weights_sha256": clip.weights_digest(model)}
+    # On a CPU, sums over threads decide the last bits; and another device has others.
+    resolved |= {"threads": cpu_threads(place), "device": place.type}
+    unhashed = inputs["samples"].params.get("checksums") == "size"
+    if unhashed:  # then the samples tell images of the same names and sizes apart by where they lie alone
+        resolved["root"] = inputs["samples"].params.get("root")
     with artifacts.create(
-        output, "embedding", "granularity.embed", inputs, resolved, resumable=True, shared=True
+        output, "embedding", "granularity.embed", inputs, resolved, resumable=True, shared=not unhashed
     ) as out:
         if out.cached:
             return
@@ -54,21 +60,18 @@ def run(
         size = params.batch_size
 
         def embed(start: int, stop: int) -> np.ndarray:
-            rows = []
-            for first in range(start, stop, size):
-                indices = range(first, min(first + size, stop))
-                batch = torch.stack(list(pool.map(lambda index: transform(images.load(index)), indices)))
-                padded = torch.zeros(size, *batch.shape[1:])
-                padded[: len(batch)] = batch
-                with torch.inference_mode():
-                    features = model.encode_image(padded.to(place), normalize=True)
-                rows.append(features[: len(batch)].float().cpu().numpy())
-            values = np.concatenate(rows)
+            batch = torch.stack(list(pool.map(lambda index: transform(images.load(index)), range(start, stop))))
+            padded = torch.zeros(size, *batch.shape[1:])
+            padded[: len(batch)] = batch
+            with torch.inference_mode():
+                features = model.encode_image(padded.to(place), normalize=True)
+            values = features[: len(batch)].float().cpu().numpy()
             if not np.isfinite(values).all():
                 bad = images.table["sample_id"].iloc[start + int(np.flatnonzero(~np.isfinite(values).all(1))[0])]
                 raise artifacts.GranularityError(f"the embedding of {bad} is not finite; check the encoder's weights")
             return values
 
         with ThreadPoolExecutor(threads) as pool:
-            array = write_rows(out, "embedding.npy", len(images), embed, -(-chunk // size) * size, "embedding")
+            whole = -(-chunk // size) * size
+            array = write_rows(out, "embedding.npy", len(images), embed, size, whole, "embedding")
         out.summary["dimension"] = array.shape[1]

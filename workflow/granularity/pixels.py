@@ -17,6 +17,8 @@ from granularity.chunks import write_rows
 from granularity.config import Pixels
 from granularity.samples.images import Images
 
+BATCH = 256  # images between two looks at the clock
+
 
 def run(params: Pixels, samples: Path, output: Path, threads: int = 1, chunk: int = 4096) -> None:
     """Write `pixels.npy`: uint8 [N, size, size, channels], rows as in the sample table.
@@ -28,6 +30,9 @@ def run(params: Pixels, samples: Path, output: Path, threads: int = 1, chunk: in
 
     table = Artifact.open(samples, "samples")
     images = Images(table)
+    resolved = params.model_dump()
+    if table.params.get("checksums") == "size":  # images of the same names and sizes: told apart by where they lie
+        resolved["root"] = table.params.get("root")
     side = (params.size, params.size)
 
     def decode(index: int) -> np.ndarray:
@@ -37,9 +42,7 @@ def run(params: Pixels, samples: Path, output: Path, threads: int = 1, chunk: in
         return np.asarray(image, dtype=np.uint8).reshape(*side, -1)
 
     with (
-        artifacts.create(
-            output, "pixels", "granularity.pixels", {"samples": table}, params.model_dump(), resumable=True
-        ) as out,
+        artifacts.create(output, "pixels", "granularity.pixels", {"samples": table}, resolved, resumable=True) as out,
         ThreadPoolExecutor(threads) as pool,
     ):
         write_rows(
@@ -47,6 +50,7 @@ def run(params: Pixels, samples: Path, output: Path, threads: int = 1, chunk: in
             "pixels.npy",
             len(images),
             lambda start, stop: np.stack(list(pool.map(decode, range(start, stop)))),
+            min(BATCH, chunk),
             chunk,
             "decoding",
         )

@@ -56,12 +56,12 @@ def run(
     vectors = Artifact.open(embedding, "embedding")
     backbones = Backbones(pretrained)
     resolved = {"seed": seed, **params.model_dump(), "runs": [run.name for run in runs]}
-    resolved["ranks"] = params.ranks or table.params["ranks"]
+    resolved["probed"] = params.ranks or table.params["ranks"]
     resolved |= {"augment": augment.model_dump(), "threads": threads, "device": place.type}
     inputs = {"samples": table, "pixels": images, "embedding": vectors, **backbones.inputs}
     with artifacts.create(output, "probe", "granularity.probe", inputs, resolved, resumable=True) as out:
         data = Data(table, images, place)
-        frame = table.table("samples.parquet", resolved["ranks"])
+        frame = table.table("samples.parquet", resolved["probed"])
         recipe = Recipe(augment=augment)
 
         def finished(name: str, features: Callable[[], tuple[torch.Tensor, torch.Tensor]]) -> list[dict]:
