@@ -1,0 +1,267 @@
+"""Arrays that are made batch by batch: saved often enough, taken up whatever was saved, and never a silent death."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from granularity import artifacts, interrupt, pixels
+from granularity.artifacts import Artifact
+from granularity.chunks import write_rows
+from granularity.config import Pixels
+from granularity.errors import GranularityError
+from granularity.samples.images import Images
+
+ROWS = np.random.default_rng(0).random((60, 3), dtype=np.float32)
+
+
+def make(output: Path, batch: int = 8, chunk: int = 1024, compute=None, rows: np.ndarray = ROWS) -> list[tuple]:
+    """Write rows as a stage does; the ranges that were computed."""
+    ranges = []
+
+    def computed(start: int, stop: int) -> np.ndarray:
+        ranges.append((start, stop))
+        if compute is not None:
+            compute(start)
+        return rows[start:stop]
+
+    with artifacts.create(output, "thing", "granularity.chunks", {}, {}, resumable=True) as out:
+        array = write_rows(out, "rows.npy", len(rows), computed, batch, chunk, "making")
+        np.testing.assert_array_equal(array, rows)
+    return ranges
+
+
+def saved(output: Path) -> list[str]:
+    pieces = output.parent.glob(f".{output.name}.work-*/rows.npy.*")
+    return sorted(file.name.removeprefix("rows.npy.").replace("0000000000", "") for file in pieces)
+
+
+@contextlib.contextmanager
+def stops_at(start: int):
+    """What raises in the batch that begins at a row."""
+
+    def compute(first: int) -> None:
+        if first >= start:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        yield compute
+
+
+# ---------------------------------------------------------------- the bytes
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS[:1], ROWS.reshape(20, 3, 3), (255 * ROWS).astype(np.uint8)])
+def test_the_file_is_what_numpy_writes(tmp_path, rows):
+    make(tmp_path / "out", rows=rows)
+    np.save(tmp_path / "theirs.npy", rows)
+    assert (tmp_path / "out/rows.npy").read_bytes() == (tmp_path / "theirs.npy").read_bytes()
+    described = Artifact.open(tmp_path / "out").manifest["files"]["rows.npy"]
+    assert (described["shape"], described["dtype"]) == (list(rows.shape), str(rows.dtype))
+
+
+# ---------------------------------------------------------------- what is saved, and taken up
+
+
+def test_every_batch_is_saved_where_checkpoints_are_always_due(tmp_path, checkpoint_always):
+    with stops_at(24) as compute:
+        make(tmp_path / "out", compute=compute)
+    assert saved(tmp_path / "out") == ["00-08", "08-16", "16-24"]
+    assert make(tmp_path / "out")[0] == (24, 32)
+
+
+def test_a_piece_holds_a_chunk_of_rows_at_most(tmp_path):
+    with stops_at(56) as compute:
+        make(tmp_path / "out", chunk=20, compute=compute)
+    assert saved(tmp_path / "out") == ["00-16", "16-32", "32-48"]
+    assert make(tmp_path / "out") == [(48, 56), (56, 60)]
+
+
+def test_a_signal_is_obeyed_after_the_batch(tmp_path):
+    def signalled(start: int) -> None:
+        if start == 16:
+            interrupt.request("SIGTERM", 143)
+
+    with pytest.raises(interrupt.Stopped):
+        make(tmp_path / "out", compute=signalled)
+    assert saved(tmp_path / "out") == ["00-24"]
+    assert make(tmp_path / "out")[0] == (24, 32)
+
+
+def test_a_signal_is_obeyed_while_saved_work_is_read(tmp_path, checkpoint_always, monkeypatch):
+    with stops_at(48) as compute:
+        make(tmp_path / "out", compute=compute)
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "concatenate", lambda *args: interrupt.request("SIGUSR1", 138) or ROWS[:8])
+        with pytest.raises(interrupt.Stopped):
+            make(tmp_path / "out")
+    assert make(tmp_path / "out") == [(48, 56), (56, 60)]
+
+
+@pytest.mark.parametrize("batches", [(4, 9), (9, 4), (60, 7), (7, 60), (1, 13)])
+def test_pieces_of_other_lengths_are_taken_up(tmp_path, checkpoint_always, batches):
+    first, second = batches
+    if first < 30:
+        with stops_at(30) as compute:
+            make(tmp_path / "out", first, compute=compute)
+    done = -(-30 // first) * first if first < 30 else 0
+    ranges = make(tmp_path / "out", second)
+    assert ranges[0][0] == done
+    assert all(stop % second == 0 for _, stop in ranges[:-1])  # the grid of the batches stays where it was
+    assert [start for start, _ in ranges] == [done, *(stop for _, stop in ranges[:-1])]
+
+
+def test_pieces_that_are_damaged_overlap_or_do_not_belong_are_done_without(tmp_path, checkpoint_always, capfd):
+    with stops_at(48) as compute:
+        make(tmp_path / "out", compute=compute)
+    work = next(tmp_path.glob(".out.work-*"))
+    piece = work / "rows.npy.000000000016-000000000024"
+    piece.write_bytes(piece.read_bytes()[:-1])
+    (work / "rows.npy.000000000002-000000000010").write_bytes(b"")  # nobody comes by there
+    (work / "rows.npy.000000000048-000000000056").write_bytes(
+        (work / "rows.npy.000000000008-000000000016").read_bytes()  # these are other rows
+    )
+    (work / "rows.npy.thing").write_bytes(b"")
+    assert make(tmp_path / "out") == [(16, 24), (48, 56), (56, 60)]
+    assert capfd.readouterr().err.count("a corrupt checkpoint; this part is done again") == 1
+
+
+def test_the_longest_of_several_pieces_is_taken(tmp_path, checkpoint_always):
+    for batch in (4, 12):
+        with stops_at(24) as compute:
+            make(tmp_path / str(batch), batch, compute=compute)
+    work = next(tmp_path.glob(".4.work-*"))
+    next(tmp_path.glob(".12.work-*/rows.npy.000000000000-*")).rename(work / "rows.npy.000000000000-000000000012")
+    for start in (4, 8):
+        (work / f"rows.npy.{start:012d}-{start + 4:012d}").unlink()
+    assert make(tmp_path / "4", 4)[0] == (24, 28)
+
+
+# ---------------------------------------------------------------- pixels
+
+
+@pytest.mark.parametrize("signal", [False, True])
+def test_decoding_saves_its_work_before_a_chunk_is_full(
+    tmp_path, digits, digits_pixels, kill_at, monkeypatch, request, signal
+):
+    monkeypatch.setattr(pixels, "BATCH", 50, raising=False)
+    load = Images.load
+
+    def signalled(self, index, mode):
+        if index == 120:
+            interrupt.request("SIGTERM", 143)
+        return load(self, index, mode)
+
+    if signal:
+        monkeypatch.setattr(Images, "load", signalled)
+    else:
+        request.getfixturevalue("checkpoint_always")
+        kill_at(Images, "load", 120)
+    with pytest.raises(interrupt.Stopped if signal else kill_at.Killed):
+        pixels.run(Pixels(), digits, tmp_path / "pixels")
+    monkeypatch.setattr(Images, "load", load)
+    calls = kill_at(Images, "load", None)
+    pixels.run(Pixels(), digits, tmp_path / "pixels")
+    assert sorted(index for _, index, _ in calls) == list(range(150 if signal else 100, 180))
+    assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(digits_pixels).digest
+
+
+def test_pixels_of_images_that_nobody_hashed_are_those_of_their_folder(
+    tmp_path, make_samples, kill_at, checkpoint_always, monkeypatch
+):
+    """Two folders of the same names and sizes: what was begun for one is not gone on with for the other."""
+    monkeypatch.setattr(pixels, "BATCH", 5, raising=False)
+    tables = [unhashed(tmp_path / name, make_samples, seed) for seed, name in enumerate(("one", "other"))]
+    assert Artifact.open(tables[0]).digest == Artifact.open(tables[1]).digest
+    kill_at(Images, "load", 12)
+    with pytest.raises(kill_at.Killed):
+        pixels.run(Pixels(), tables[0], tmp_path / "pixels", chunk=5)
+    kill_at(Images, "load", None)
+    pixels.run(Pixels(), tables[1], tmp_path / "pixels", chunk=5)
+    pixels.run(Pixels(), tables[1], tmp_path / "clean", chunk=5)
+    assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(tmp_path / "clean").digest
+
+
+def unhashed(folder: Path, make_samples, seed: int) -> Path:
+    """A table of 16 noisy images of equal sizes, without their hashes."""
+    folder.mkdir()
+    files = [f"{i}.png" for i in range(16)]
+    for i, file in enumerate(files):
+        noise = np.random.default_rng([seed, i]).integers(256, size=(8, 8), dtype=np.uint8)
+        Image.fromarray(noise).save(folder / file, compress_level=0)
+    sizes = [(folder / file).stat().st_size for file in files]
+    columns = {"file": files, "bytes": sizes} | dict.fromkeys(("row", "offset", "sha256"))
+    over = {"columns": columns, "root": str(folder), "checksums": "size"}
+    return make_samples(folder / "samples", ["train", "val"] * 8, {"kind": ["a", "b"] * 8}, "kind", **over)
+
+
+# ---------------------------------------------------------------- a disk that is full
+
+
+FULL = """
+import errno, os, sys
+from pathlib import Path
+from granularity import config, pixels
+from granularity.errors import GranularityError
+
+def unsupported(*args):
+    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+samples, output, reserve = sys.argv[1:]
+if reserve == "no":
+    os.posix_fallocate = unsupported
+try:
+    pixels.run(config.Pixels(size=64, mode="RGB"), Path(samples), Path(output))
+except GranularityError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("reserve", ["yes", "no"])
+@pytest.mark.parametrize("size", ["1536k", "3m"])
+def test_a_full_disk_is_a_line_and_no_dead_process(tmp_path, digits, size, reserve):
+    """2.2 MB of pixels, on a disk without room for them, and on one without room for them twice."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("mounting needs root")
+    try:
+        command = [sys.executable, "-c", FULL, digits, disk / "out", reserve]
+        environment = os.environ | {"PYTHONPATH": str(Path(artifacts.__file__).parents[1])}
+        ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert ended.returncode == 0, (ended.returncode, ended.stderr)
+        assert "cannot be written (No space left on device); nothing was published" in ended.stdout
+        assert not (disk / "out").exists()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def refused(number: int):
+    def fallocate(*args) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fallocate
+
+
+def test_space_is_reserved_before_the_work_is_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "posix_fallocate", refused(errno.ENOSPC))
+    ranges = []
+    with pytest.raises(GranularityError, match="No space left on device"):
+        make(tmp_path / "out", compute=ranges.append)
+    assert ranges == [0]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_reserves_nothing_will_do(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(os, "posix_fallocate", refused(number))
+    make(tmp_path / "out")
+    assert Artifact.open(tmp_path / "out").array("rows.npy").shape == ROWS.shape
