@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from granularity import clip, config, embed, encoder
+from granularity import clip, config, embed, encoder, interrupt
 from granularity.artifacts import Artifact, hash_file
 from granularity.errors import GranularityError
 from granularity.samples import stage as samples
@@ -91,6 +92,81 @@ def test_embedding_resumes_where_it_was_killed(tmp_path, table, trained, embeddi
     embed.run(options(), table, trained, tmp_path / "again", "cpu", chunk=1)
     assert sorted(index for _, index in calls) == list(range(24, 60))  # three batches of eight were finished
     assert digest(tmp_path / "again") == digest(embedding)
+
+
+def test_embedding_saves_its_work_before_a_chunk_is_full(
+    tmp_path, table, trained, embedding, kill_at, checkpoint_always
+):
+    kill_at(Images, "load", 30)
+    with pytest.raises(kill_at.Killed):
+        embed.run(options(), table, trained, tmp_path / "again", "cpu")
+    calls = kill_at(Images, "load", None)
+    embed.run(options(), table, trained, tmp_path / "again", "cpu")
+    assert sorted(index for _, index in calls) == list(range(24, 60))
+    assert digest(tmp_path / "again") == digest(embedding)
+
+
+def test_a_signal_is_obeyed_after_the_batch(tmp_path, table, trained, embedding, kill_at, monkeypatch):
+    load = Images.load
+
+    def signalled(self, index):
+        if index == 20:
+            interrupt.request("SIGTERM", 143)
+        return load(self, index)
+
+    monkeypatch.setattr(Images, "load", signalled)
+    with pytest.raises(interrupt.Stopped):
+        embed.run(options(), table, trained, tmp_path / "again", "cpu")
+    monkeypatch.setattr(Images, "load", load)
+    calls = kill_at(Images, "load", None)
+    embed.run(options(), table, trained, tmp_path / "again", "cpu")
+    assert sorted(index for _, index in calls) == list(range(24, 60))
+    assert digest(tmp_path / "again") == digest(embedding)
+
+
+def test_what_decides_the_bytes_is_recorded(tmp_path, table, trained, monkeypatch):
+    """A cache serves nobody the sums of other threads."""
+    monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
+    for threads in (1, 2):
+        embed.run(options(), table, trained, tmp_path / str(threads), "cpu", threads)
+        made = Artifact.open(tmp_path / str(threads))
+        assert (made.params["threads"], made.params["device"]) == (threads, "cpu")
+        assert "cached" not in made.manifest
+        assert "root" not in made.params  # the samples hold the images' hashes
+    embed.run(options(), table, trained, tmp_path / "served", "cpu")
+    assert "cached" in Artifact.open(tmp_path / "served").manifest
+
+
+@pytest.mark.parametrize("kill", [None, 12])
+def test_images_that_nobody_hashed_are_those_of_their_folder(
+    tmp_path, table, trained, make_samples, kill_at, monkeypatch, kill
+):
+    """Two folders of the same names and sizes: neither a cache nor what was begun for one serves the other."""
+    monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
+    file = options(pretrained=str(trained / clip.WEIGHTS))
+    one, other = (unhashed(tmp_path / name, make_samples, seed) for seed, name in enumerate(("one", "other")))
+    assert digest(one) == digest(other)
+    kill_at(Images, "load", kill)
+    with contextlib.nullcontext() if kill is None else pytest.raises(kill_at.Killed):
+        embed.run(file, one, None, tmp_path / "embedding", "cpu", chunk=1)
+    embed.run(file, other, None, tmp_path / "embedding", "cpu", chunk=1)
+    monkeypatch.delenv("GRANULARITY_CACHE")
+    embed.run(file, other, None, tmp_path / "clean", "cpu", chunk=1)
+    assert digest(tmp_path / "embedding") == digest(tmp_path / "clean")
+    assert Artifact.open(tmp_path / "clean").params["root"] == str(tmp_path / "other")
+
+
+def unhashed(folder: Path, make_samples, seed: int) -> Path:
+    """A table of 16 noisy images of equal sizes, without their hashes."""
+    folder.mkdir()
+    files = [f"{i}.png" for i in range(16)]
+    for i, file in enumerate(files):
+        noise = np.random.default_rng([seed, i]).integers(256, size=(8, 8), dtype=np.uint8)
+        Image.fromarray(noise).save(folder / file, compress_level=0)
+    sizes = [(folder / file).stat().st_size for file in files]
+    columns = {"file": files, "bytes": sizes} | dict.fromkeys(("row", "offset", "sha256"))
+    over = {"columns": columns, "root": str(folder), "checksums": "size"}
+    return make_samples(folder / "samples", ["train", "val"] * 8, {"kind": ["a", "b"] * 8}, "kind", **over)
 
 
 def test_another_checkpoint_at_the_same_path_starts_clean(tmp_path, table, trained, kill_at, monkeypatch):
