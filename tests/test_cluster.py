@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import faiss
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from granularity import cluster
+from granularity import cluster, interrupt, state
 from granularity.artifacts import Artifact
 from granularity.config import Cluster
 from granularity.errors import GranularityError
@@ -203,6 +205,69 @@ def test_a_killed_clustering_resumes_to_the_same_bytes(inputs, tmp_path, kill_at
     assert run(inputs, tmp_path / "resumed", clustering, **early).digest == undisturbed.digest
     assert len(calls) < total or share == 0.1  # it went on, and did not start over
     assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed", "undisturbed"]
+
+
+@pytest.mark.parametrize("clustering", ["class-3", "superclass-4-2", "whole-5-3-2"])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.95])
+def test_at_most_what_was_done_since_a_checkpoint_is_done_again(
+    inputs, tmp_path, kill_at, monkeypatch, clustering, share
+):
+    """A checkpoint is due every 25 calls of FAISS, and most groups are done in fewer."""
+    calls = kill_at(cluster, "_faiss", None)
+    undisturbed = run(inputs, tmp_path / "undisturbed", clustering)
+    total = len(calls)
+    assert total > 30
+    killed = 1 + int(share * total)
+    calls = kill_at(cluster, "_faiss", killed)
+    monkeypatch.setattr(state, "CHECKPOINT_SECONDS", 25.0)
+    monkeypatch.setattr(state, "time", SimpleNamespace(monotonic=lambda: float(len(calls))))
+    with pytest.raises(kill_at.Killed):
+        run(inputs, tmp_path / "resumed", clustering)
+    calls = kill_at(cluster, "_faiss", None)
+    assert run(inputs, tmp_path / "resumed", clustering).digest == undisturbed.digest
+    assert len(calls) <= total - killed + 1 + 26
+
+
+@pytest.mark.parametrize("clustering", ["whole-90", "superclass-30-2", "whole-5-3-2"])
+def test_a_signal_is_obeyed_after_the_iteration(inputs, tmp_path, kill_at, monkeypatch, clustering):
+    """Also where nothing moves, as with a cluster an image."""
+    original = cluster._faiss
+    calls = kill_at(cluster, "_faiss", None)
+    undisturbed = run(inputs, tmp_path / "undisturbed", clustering)
+    total = len(calls)
+    for moment in {*range(1, total, max(1, total // 8)), total}:
+        calls = []
+
+        def signalled(*args, calls=calls, moment=moment):
+            calls.append(args)
+            if len(calls) == moment:
+                interrupt.request("SIGTERM", 143)
+            return original(*args)
+
+        monkeypatch.setattr(cluster, "_faiss", signalled)
+        with pytest.raises(interrupt.Stopped):
+            run(inputs, tmp_path / "resumed", clustering)
+        assert len(calls) <= moment + 1
+        monkeypatch.setattr(cluster, "_faiss", original)
+        assert run(inputs, tmp_path / "resumed", clustering).digest == undisturbed.digest
+        shutil.rmtree(tmp_path / "resumed")
+
+
+@pytest.mark.parametrize("scope", ["superclass", "class", "whole"])
+def test_another_target_is_another_clustering(tmp_path, make_samples, make_array, monkeypatch, scope):
+    """The sample tables are equal, file by file: what is the target is a parameter."""
+    monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
+    ranks = {"coarse": list("aabb") * 5, "fine": list("abcd") * 5}
+    within = {target: {"superclass": target, "class": "fine", "whole": None}[scope] for target in ranks}
+    made = {}
+    for target in ranks:
+        samples = make_samples(tmp_path / target, ["train"] * 20, ranks, target)
+        vectors = make_array(tmp_path / f"{target} embedding", "embedding", samples, blobs(20, 4))
+        made[target] = run({"samples": samples, "embedding": vectors}, tmp_path / f"{target} clusters", f"{scope}-2")
+        groups = sorted(set(ranks[within[target]])) if within[target] else [None]
+        assert made[target].table("clusters.parquet")["superclass"].unique().tolist() == groups
+    assert {target: one.params["within"] for target, one in made.items()} == within
+    assert ("cached" in made["fine"].manifest) == (scope != "superclass")
 
 
 def test_work_of_another_seed_is_not_continued(inputs, tmp_path, kill_at, checkpoint_always, monkeypatch):
