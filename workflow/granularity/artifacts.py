@@ -359,7 +359,7 @@ def create(
         module: the stage's module; its code digest is recorded.
         inputs: verified artifacts it is made from, by role.
         params: resolved parameters, seeds included: everything but the inputs and the code that decides its bytes.
-        resumable: keep `writer.work`, a private folder keyed by inputs, parameters and code, when the work dies;
+        resumable: keep `writer.work`, a private folder keyed by all that decides bytes, when the work dies;
             the next writer with the same key finds it and continues, one with another key starts clean.
         shared: look into the cache of :mod:`granularity.sharing`, if there is one. Where `writer.cached` is set, the
             result is there already and nothing is to be written.
