@@ -54,7 +54,7 @@ def write_rows(
                 if not new:
                     saved = done
                     interrupt.stop_if_requested()
-    array = np.load(out.path(name), mmap_mode="r")
+    array = np.load(out.path(name), mmap_mode="r", allow_pickle=False)
     out.describe_array(name, array)
     return array
 
