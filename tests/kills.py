@@ -68,17 +68,20 @@ class Fire:
     def finish_under_fire(self, kills: int, patience: float) -> None:
         """Restart until it finishes; at most so many kills. Each process has its own time to live."""
         ends: dict[psutil.Process, float] = {}
-        left = kills
+        hit: Counter[str] = Counter()
+        most = max(1, kills // 6)  # of a stage, or the first ones would have all
         while True:
             driver = self.start()
             while driver.poll() is None:
-                for stage, process in self._processes() if left else ():
+                for stage, process in self._processes() if hit.total() < kills else ():
+                    if hit[stage] == most:
+                        continue
                     if process not in ends:
                         longest = patience if self.kills[stage] < FEW else 5 * patience
                         ends[process] = time.monotonic() + self.random.uniform(0.0, longest)
                     elif time.monotonic() > ends[process] and _kill(process):
+                        hit[stage] += 1
                         self.kills[stage] += 1
-                        left -= 1
                         break
                 time.sleep(0.05)
             if driver.returncode == 0:
