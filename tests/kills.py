@@ -69,7 +69,7 @@ class Fire:
         """Restart until it finishes; at most so many kills. Each process has its own time to live."""
         ends: dict[psutil.Process, float] = {}
         hit: Counter[str] = Counter()
-        most = max(1, kills // 6)  # of a stage, or the first ones would have all
+        most = max(2, kills // 6)  # of a stage, or the first ones would have all
         while True:
             driver = self.start()
             while driver.poll() is None:
