@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from granularity import artifacts
-from granularity.artifacts import Artifact
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 
 DIMENSION, CLASSES, VALIDATION = 768, 100, 0.1
 RECIPE = {"batch_size": 100, "epochs": 1, "warmup_epochs": 0}
@@ -49,7 +49,9 @@ def data_set(folder: Path, images: int) -> None:
 
 def embedding(folder: Path, samples: Path, images: int) -> None:
     vectors = np.random.default_rng(0).standard_normal((images, DIMENSION), dtype=np.float32)
-    with artifacts.create(folder, "embedding", "granularity.embed", {"samples": Artifact.open(samples)}, {}) as out:
+    with artifacts.create(
+        folder, "embedding", "granularity.stages.embed", {"samples": Artifact.open(samples)}, {}
+    ) as out:
         out.array("embedding.npy", vectors)
 
 

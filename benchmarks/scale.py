@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from granularity.hierarchy.acceptance import imagenet21k_synsets
+from granularity.look.label_checks import imagenet21k_synsets
 
 BLOCK = 512
 

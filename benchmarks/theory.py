@@ -12,8 +12,8 @@ import time
 
 import torch
 
-from granularity import theory
-from granularity.theory import engine
+from granularity.stages import theory
+from granularity.stages.theory import engine
 
 
 def seconds(world, groups, device) -> float:

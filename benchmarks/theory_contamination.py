@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from granularity.theory import engine, feature_contamination, nets
-from granularity.theory.feature_contamination import model
+from granularity.stages.theory import engine, feature_contamination, nets
+from granularity.stages.theory.feature_contamination import model
 
 D, M, N, FEATURES = 256, 256, 1000, 64
 ROUNDS, STEPS = 7, 60

@@ -1,4 +1,4 @@
-# Configuration checked once, and the few helpers that rules need. Paths come from granularity.plan alone.
+# Configuration checked once, and the few helpers that rules need. Paths come from granularity.plan.jobs alone.
 import json
 import os
 import shlex
@@ -7,14 +7,14 @@ import sys
 
 from snakemake.exceptions import WorkflowError
 
-from granularity import plan
-from granularity.artifacts import Artifact
-from granularity.code import code_digest
-from granularity.config_files import validate
-from granularity.errors import GranularityError
-from granularity.resources import memory_mb, minutes, threads as cpus, uses_gpu
-from granularity.samples import ADAPTERS
-from granularity.theory import WORLDS
+from granularity.plan import jobs as plan
+from granularity.store.artifacts import Artifact
+from granularity.store.code import code_digest
+from granularity.config.files import validate
+from granularity.base.errors import GranularityError
+from granularity.plan.resources import memory_mb, minutes, threads as cpus, uses_gpu
+from granularity.stages.samples import ADAPTERS
+from granularity.stages.theory import WORLDS
 
 try:
     CONFIG = validate(config, (*workflow.configfiles, *workflow.overwrite_configfiles))
@@ -38,7 +38,7 @@ os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[
 # Slurm's warning before a job's end is for the stage, which saves its work; Snakemake, around it, would die of it.
 if "SLURM_JOB_ID" in os.environ:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-# `--cache` is for the stages, which verify what they find (granularity.sharing); Snakemake itself would trust it.
+# `--cache` is for the stages, which verify what they find (granularity.store.cache); Snakemake itself would trust it.
 if workflow.enable_cache:
     if workflow.workflow_settings.cache:
         raise WorkflowError(
@@ -174,7 +174,7 @@ def pretrained_for_probe(wildcards):
 
 
 def code_of_world(wildcards):
-    return f"{code_digest(WORLDS[wildcards.world])} {code_digest('granularity.theory.stage')}"
+    return f"{code_digest(WORLDS[wildcards.world])} {code_digest('granularity.stages.theory.stage')}"
 
 
 def parts_of_world(wildcards):

@@ -1,7 +1,7 @@
 # what starts a training, here and in finetune.smk
 PROCESSES = CONFIG.jobs.processes
 GRANULARITY = (
-    f"python -m granularity.launch {PROCESSES}" if PROCESSES > 1 else "granularity"
+    f"python -m granularity.machine.launch {PROCESSES}" if PROCESSES > 1 else "granularity"
 )
 
 

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 
 import tallies
-from granularity import artifacts, config, pixels, state
-from granularity.artifacts import Artifact
-from granularity.samples import stage as samples
-from granularity.samples.ranks import taxonomy
+from granularity.config import options
+from granularity.stages import pixels
+from granularity.stages.samples import stage as samples
+from granularity.stages.samples.ranks import taxonomy
+from granularity.store import artifacts, checkpoints
+from granularity.store.artifacts import Artifact
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -24,21 +26,21 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture
 def checkpoint_always(monkeypatch):
     """Save the state of long work after every step, so that a kill anywhere has something to resume from."""
-    monkeypatch.setattr(state, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory) -> Path:
     """A sample table of 120 training and 60 validation digits."""
     folder = tmp_path_factory.mktemp("digits") / "samples"
-    samples.run(config.Samples(validation=60), config.Condition(train_size=120), 0, folder)
+    samples.run(options.Samples(validation=60), options.Condition(train_size=120), 0, folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def digits_pixels(digits) -> Path:
     folder = digits.parent / "pixels"
-    pixels.run(config.Pixels(), digits, folder)
+    pixels.run(options.Pixels(), digits, folder)
     return folder
 
 
@@ -49,7 +51,7 @@ def tiny_results(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("tiny")
     with tiny_chain.tiny_world(), contextlib.chdir(folder):
-        made = tiny_chain.steps(config.Config.model_validate(tiny_chain.TINY), tiny_chain.WORLD)
+        made = tiny_chain.steps(options.Config.model_validate(tiny_chain.TINY), tiny_chain.WORLD)
         for step in made:
             step.run()
     return folder, made
@@ -63,7 +65,7 @@ def make_samples():
         frame = pd.DataFrame({"sample_id": [f"image {i}" for i in range(len(split))], "split": split, **ranks})
         frame = frame.assign(**over.pop("columns", {})).astype(dict.fromkeys(ranks, "category"))
         params = {"target": target, "ranks": list(ranks), "root": None, **over}
-        with artifacts.create(folder, "samples", "granularity.samples.stage", {}, params) as out:
+        with artifacts.create(folder, "samples", "granularity.stages.samples.stage", {}, params) as out:
             out.table("samples.parquet", frame)
             out.table("taxonomy.parquet", taxonomy(frame, list(ranks)))
         return folder
@@ -76,7 +78,7 @@ def make_array():
     """Write pixels or an embedding of your own choosing: make_array(folder, kind, samples, values)."""
 
     def make(folder: Path, kind: str, of: Path, values: np.ndarray) -> Path:
-        module = {"pixels": "granularity.pixels", "embedding": "granularity.embed"}[kind]
+        module = {"pixels": "granularity.stages.pixels", "embedding": "granularity.stages.embed"}[kind]
         with artifacts.create(folder, kind, module, {"samples": Artifact.open(of)}, {}) as out:
             out.array(f"{kind}.npy", values)
         return folder

@@ -25,8 +25,8 @@ from pathlib import Path
 import psutil
 
 from checkout import Checkout
-from granularity import artifacts
-from granularity.artifacts import Artifact
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 
 OFTEN = {"GRANULARITY_CHECKPOINT_SECONDS": "0.1"}  # so that there is something to continue from
 DRIVER = "snakemake"

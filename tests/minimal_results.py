@@ -5,11 +5,12 @@ For what looks at results without reading them: `granularity status`, and Snakem
 
 from __future__ import annotations
 
-from granularity import artifacts, plan
-from granularity.artifacts import Artifact
-from granularity.config import Config
-from granularity.runs import Run
-from granularity.status import expected
+from granularity.config.options import Config
+from granularity.look.status import expected
+from granularity.plan import jobs
+from granularity.plan.runs import Run
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 
 UPSTREAM = {
     "pixels": ["samples"],
@@ -48,10 +49,10 @@ def write(config: Config) -> dict[tuple[str, ...], Artifact]:
 
 
 def create(config: Config, kind: str, wildcards: dict, params: dict, sources: list[Artifact]) -> Artifact:
-    place = plan.PATHS[kind].format(root=plan.root(config), **wildcards)
+    place = jobs.PATHS[kind].format(root=jobs.root(config), **wildcards)
     inputs = {str(source.path): source for source in sources}
-    with artifacts.create(place, kind, plan.MODULES[kind], inputs, params) as out:
-        for name in plan.FILES[kind]:
+    with artifacts.create(place, kind, jobs.MODULES[kind], inputs, params) as out:
+        for name in jobs.FILES[kind]:
             out.text(name, f"{place}\n")
         if kind == "samples":  # what rules ask, for a job's resources
             out.summary["images"] = {"train": 500_000, "val": 100_000}

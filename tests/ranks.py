@@ -38,7 +38,7 @@ def child(job: dict, rank: int, port: int, errors: Path) -> None:
 def main() -> None:
     import torch.distributed as dist
 
-    from granularity.training import finetune, pretrain  # noqa: F401
+    from granularity.stages import finetune, pretrain  # noqa: F401
 
     print("ready", flush=True)
     for line in sys.stdin:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from granularity import artifacts, plan
-from granularity.artifacts import Artifact
-from granularity.config import Config
+from granularity.config.options import Config
+from granularity.plan import jobs
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 
 HOSTILE = '<script>alert("$x_1$ & ünfug")</script>'
 # Error in percent of each family at the finest granularity, about the baseline's 6.0.
@@ -28,7 +29,7 @@ def write(config: Config, effects: dict[str, float] | None = None, noise: float 
 class _Condition:
     def __init__(self, config, condition, effects, noise, rng):
         self.config, self.condition, self.effects, self.noise, self.rng = config, condition, effects, noise, rng
-        self.spaces = plan.spaces(config, condition)
+        self.spaces = jobs.spaces(config, condition)
         self.sizes: dict[str, int] = {}
 
     def write(self) -> None:
@@ -48,12 +49,12 @@ class _Condition:
                 out.table("history.parquet", pd.DataFrame({"epoch": epoch, "train_loss": loss, "val_loss": loss + 0.3}))
         with self._create("embedding", inputs) as out:
             out.array("embedding.npy", np.ones((len(self.table), 1), np.float32))
-        for name in plan.clusterings(self.spaces):
+        for name in jobs.clusterings(self.spaces):
             self._clusters(name, inputs)
         for space in self.spaces:
             self._label_space(space, inputs)
         for kind in ("pretrain", "finetune", "probe"):
-            for unit, runs in plan.units(self.config, self.condition, kind).items():
+            for unit, runs in jobs.units(self.config, self.condition, kind).items():
                 with self._create(kind, inputs, unit=unit) as out:
                     rows = [row for run in runs for row in self._rows(kind, run)]
                     if kind == "probe":
@@ -61,10 +62,10 @@ class _Condition:
                     out.table("runs.parquet", pd.DataFrame(rows))
 
     def _create(self, kind, inputs, **wildcards):
-        place = plan.PATHS[kind].format(
-            root=plan.root(self.config), condition=plan.condition_name(self.condition), **wildcards
+        place = jobs.PATHS[kind].format(
+            root=jobs.root(self.config), condition=jobs.condition_name(self.condition), **wildcards
         )
-        return artifacts.create(place, kind, "granularity.artifacts", inputs, {"seed": 0})
+        return artifacts.create(place, kind, "granularity.store.artifacts", inputs, {"seed": 0})
 
     def _samples(self) -> Artifact:
         target, finest = self.config.samples.target, self.config.samples.ranks[-1]
@@ -144,7 +145,7 @@ class _Condition:
         size = self.sizes[run.space]
         known = {"run_id": run.id, "space": run.space, "family": family, "granularity": size}
         known |= {"pretrain_seed": run.pretrain_seed}
-        effect = 0.0 if run.space == plan.TARGET else self.effects.get(family, 0.0)
+        effect = 0.0 if run.space == jobs.TARGET else self.effects.get(family, 0.0)
         if kind == "probe":
             return self._probe_rows(run.id, family, run.space, run.pretrain_seed, 8 + effect)
         error = 6.0 + effect + (0.8 if kind == "pretrain" else 0.0) + self.noise * self.rng.standard_normal()
@@ -167,5 +168,5 @@ class _Condition:
 
 
 def out_path(found: _Condition, kind: str) -> str:
-    place = plan.condition_name(found.condition)
-    return plan.PATHS[kind].format(root=plan.root(found.config), condition=place)
+    place = jobs.condition_name(found.condition)
+    return jobs.PATHS[kind].format(root=jobs.root(found.config), condition=place)

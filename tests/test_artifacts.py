@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from granularity import artifacts, inspection
-from granularity.artifacts import Artifact
-from granularity.errors import GranularityError
+from granularity.base.errors import GranularityError
+from granularity.look import inspection
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 
-MODULE = "granularity.seeds"
+MODULE = "granularity.base.seeds"
 
 
 def make(path, inputs=None, values=None, params=None):
@@ -206,7 +207,7 @@ WRITER = """
 import os, sys, time
 import numpy as np
 from granularity import artifacts
-with artifacts.create(sys.argv[1], "thing", "granularity.seeds", {}, {"key": sys.argv[2]}, resumable=True) as out:
+with artifacts.create(sys.argv[1], "thing", "granularity.base.seeds", {}, {"key": sys.argv[2]}, resumable=True) as out:
     out.array("values.npy", np.arange(5))
     done = out.work / "done"
     print("continued" if done.exists() else "started", flush=True)

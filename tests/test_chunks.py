@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from granularity import artifacts, interrupt, pixels
-from granularity.artifacts import Artifact
-from granularity.chunks import write_rows
-from granularity.config import Pixels
-from granularity.errors import GranularityError
-from granularity.samples.images import Images
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError
+from granularity.config.options import Pixels
+from granularity.data.images import Images
+from granularity.stages import pixels
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
+from granularity.store.chunks import write_rows
 
 ROWS = np.random.default_rng(0).random((60, 3), dtype=np.float32)
 
@@ -33,7 +35,7 @@ def make(output: Path, batch: int = 8, chunk: int = 1024, compute=None, rows: np
             compute(start)
         return rows[start:stop]
 
-    with artifacts.create(output, "thing", "granularity.chunks", {}, {}, resumable=True) as out:
+    with artifacts.create(output, "thing", "granularity.store.chunks", {}, {}, resumable=True) as out:
         array = write_rows(out, "rows.npy", len(rows), computed, batch, chunk, "making")
         np.testing.assert_array_equal(array, rows)
     return ranges

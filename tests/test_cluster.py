@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from granularity import cluster, interrupt, state
-from granularity.artifacts import Artifact
-from granularity.config import Cluster
-from granularity.errors import GranularityError
-from granularity.seeds import seed_of
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError
+from granularity.base.seeds import seed_of
+from granularity.config.options import Cluster
+from granularity.stages import cluster
+from granularity.store import checkpoints
+from granularity.store.artifacts import Artifact
 
 
 @pytest.fixture(autouse=True)
@@ -219,8 +221,8 @@ def test_at_most_what_was_done_since_a_checkpoint_is_done_again(
     assert total > 30
     killed = 1 + int(share * total)
     calls = kill_at(cluster, "_faiss", killed)
-    monkeypatch.setattr(state, "CHECKPOINT_SECONDS", 25.0)
-    monkeypatch.setattr(state, "time", SimpleNamespace(monotonic=lambda: float(len(calls))))
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", 25.0)
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: float(len(calls))))
     with pytest.raises(kill_at.Killed):
         run(inputs, tmp_path / "resumed", clustering)
     calls = kill_at(cluster, "_faiss", None)

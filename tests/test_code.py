@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from granularity import cli, code, plan
+from granularity import cli
+from granularity.plan import jobs
+from granularity.store import code
 
 PACKAGE = Path(code.__file__).parent
 
@@ -25,7 +27,7 @@ def edited(tmp_path, monkeypatch):
 
     def digests():
         forget()
-        return {kind: code.code_digest(module) for kind, module in plan.MODULES.items()}
+        return {kind: code.code_digest(module) for kind, module in jobs.MODULES.items()}
 
     before = digests()
 
@@ -49,7 +51,7 @@ def test_an_edit_to_what_stages_share_changes_those_that_import_it(edited):
 
 
 def test_an_edit_to_the_ground_floor_changes_everything(edited):
-    assert edited("artifacts.py", '"samples": 2', '"samples": 3') == set(plan.MODULES)
+    assert edited("artifacts.py", '"samples": 2', '"samples": 3') == set(jobs.MODULES)
 
 
 def test_comments_and_docstrings_do_not_count(edited):
@@ -65,7 +67,7 @@ def test_templates_count(edited):
 
 
 def test_no_stage_imports_another():
-    stages = {kind: module for kind, module in plan.MODULES.items() if kind != "report"}
+    stages = {kind: module for kind, module in jobs.MODULES.items() if kind != "report"}
     for kind, module in stages.items():
         others = set(stages.values()) - {module}
         assert not code.import_closure(module) & others, kind
@@ -91,9 +93,9 @@ def test_a_command_digests_the_code_of_its_stage_before_it_imports_it(monkeypatc
     code.code_digest.cache_clear()
     cli._remember_code()
     assert code.code_digest.cache_info().currsize == 1
-    code.code_digest(plan.MODULES["embedding"])
+    code.code_digest(jobs.MODULES["embedding"])
     assert code.code_digest.cache_info().hits == 1
-    assert set(cli.MAKES.values()) == set(plan.MODULES)
+    assert set(cli.MAKES.values()) == set(jobs.MODULES)
     assert set(cli.MAKES) < {command.name or command.callback.__name__ for command in cli.app.registered_commands}
 
 

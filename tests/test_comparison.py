@@ -12,13 +12,17 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from granularity import artifacts, cluster, config
-from granularity.artifacts import Artifact
+from granularity.base.errors import GranularityError
 from granularity.cli import app
-from granularity.errors import GranularityError
-from granularity.flops import forward_flops
-from granularity.hierarchy import acceptance, comparison, stage
-from granularity.samples import stage as samples_stage
+from granularity.config import options
+from granularity.learning.flops import forward_flops
+from granularity.look import label_checks
+from granularity.look import spaces as comparison
+from granularity.stages import cluster
+from granularity.stages.hierarchy import stage
+from granularity.stages.samples import stage as samples_stage
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 from test_wordnet import SMALL
 
 GRID = ["superclass-2", "superclass-4"]
@@ -38,7 +42,7 @@ def condition(tmp_path_factory, make_samples, make_array) -> Path:
     vectors = rng.normal(size=(80, 4)).astype(np.float32)
     embedding = make_array(folder / "embedding", "embedding", samples, vectors)
     for name in ("whole-5", *GRID):
-        cluster.run(config.Cluster(), name, 0, samples, embedding, folder / "clusters" / name, "cpu")
+        cluster.run(options.Cluster(), name, 0, samples, embedding, folder / "clusters" / name, "cpu")
     for name, family, params in (
         ("target", "manual", {"rank": "kind"}),
         ("manual-species", "manual", {"rank": "species"}),
@@ -55,7 +59,7 @@ def condition(tmp_path_factory, make_samples, make_array) -> Path:
 
 @pytest.fixture(scope="module")
 def found(condition) -> dict:
-    (one,) = comparison.compare(condition.parent, config.Config())
+    (one,) = comparison.compare(condition.parent, options.Config())
     return one
 
 
@@ -79,7 +83,7 @@ def test_rows_say_what_the_label_files_say(found, condition):
 
 
 def test_cost_is_that_of_the_head(found):
-    network, pixels = config.Model(), config.Pixels()
+    network, pixels = options.Model(), options.Pixels()
     backbone, width = forward_flops(network, pixels)
     assert width == 32
     for row in found["spaces"]:
@@ -89,8 +93,8 @@ def test_cost_is_that_of_the_head(found):
 
 def test_flops_of_a_known_network():
     """ResNet-50 at 224 px is 4.09 billion multiply-adds (He et al., torchvision), its head 2.05 million of them."""
-    model = config.Model(name="resnet50", args=None, stem="timm")
-    flops, width = forward_flops(model, config.Pixels(size=224, mode="RGB"))
+    model = options.Model(name="resnet50", args=None, stem="timm")
+    flops, width = forward_flops(model, options.Pixels(size=224, mode="RGB"))
     assert width == 2048
     assert flops == pytest.approx(2 * (4.09e9 - 2.05e6), rel=0.005)
 
@@ -118,7 +122,7 @@ def test_the_command_prints_it_and_json(condition):
 
 def test_a_folder_without_label_spaces_is_refused(tmp_path):
     with pytest.raises(GranularityError, match="holds no label spaces; make them with: snakemake hierarchies"):
-        comparison.compare(tmp_path, config.Config())
+        comparison.compare(tmp_path, options.Config())
 
 
 # ---------------------------------------------------------------- checks that fail
@@ -127,7 +131,7 @@ def test_a_folder_without_label_spaces_is_refused(tmp_path):
 def verdicts(condition: Path, spaces: list[Artifact]) -> dict[str, str]:
     return {
         f"{check.id} {check.what.split(':')[0]}": check.verdict
-        for check in acceptance.checks(Artifact.open(condition / "samples"), spaces)
+        for check in label_checks.checks(Artifact.open(condition / "samples"), spaces)
     }
 
 
@@ -135,7 +139,7 @@ def spoilt(condition: Path, tmp_path: Path, name: str, labels: np.ndarray, **pro
     """A label space with other labels than it was made with."""
     good = Artifact.open(condition / "label_spaces" / name)
     place = condition / "label_spaces" / f"spoilt-{tmp_path.name}"
-    with artifacts.create(place, "label_space", "granularity.seeds", good.lineage(), good.params) as out:
+    with artifacts.create(place, "label_space", "granularity.base.seeds", good.lineage(), good.params) as out:
         ids = good.table("labels.parquet")["sample_id"]
         out.table("labels.parquet", pd.DataFrame({"sample_id": ids, "label": labels}))
         out.json("properties.json", {**good.json("properties.json"), **properties})
@@ -185,8 +189,8 @@ def test_l7_fails_for_any_other_choice(condition, tmp_path, grid):
 
 
 def test_a_failing_check_is_the_commands_exit_status(condition, tmp_path, monkeypatch):
-    bad = acceptance.compare("L9", "made up", 1, 2)
-    monkeypatch.setattr(acceptance, "checks", lambda samples, spaces: [bad])
+    bad = label_checks.compare("L9", "made up", 1, 2)
+    monkeypatch.setattr(label_checks, "checks", lambda samples, spaces: [bad])
     files = ["-f", str(Path(__file__).parents[1] / "config/config.yaml")]
     result = CliRunner().invoke(app, ["spaces", str(condition.parent), *files])
     assert result.exit_code == 1
@@ -208,7 +212,7 @@ def small21k(tmp_path) -> Path:
                 member = tarfile.TarInfo(f"{synset}_{i}.JPEG")
                 member.size = 1
                 archive.addfile(member, io.BytesIO(b"x"))
-    params = config.Samples(
+    params = options.Samples(
         source="imagenet21k",
         root=tmp_path / "tars",
         wordnet=tmp_path / "dict",
@@ -216,7 +220,7 @@ def small21k(tmp_path) -> Path:
         target="living_thing",
         validation=3,
     )
-    samples_stage.run(params, config.Condition(), 0, tmp_path / "train-all" / "samples")
+    samples_stage.run(params, options.Condition(), 0, tmp_path / "train-all" / "samples")
     space = tmp_path / "train-all" / "label_spaces" / "wordnet-1"
     stage.run("wordnet-1", "wordnet", {"level": 1}, 0, tmp_path / "train-all" / "samples", [], space)
     return tmp_path / "train-all"
@@ -225,7 +229,7 @@ def small21k(tmp_path) -> Path:
 def test_l3_reports_the_difference(small21k):
     """Fifteen images are not 12.7 million: the check must say how many there are, and fail."""
     samples = Artifact.open(small21k / "samples")
-    found = acceptance.checks(samples, [Artifact.open(small21k / "label_spaces" / "wordnet-1")])
+    found = label_checks.checks(samples, [Artifact.open(small21k / "label_spaces" / "wordnet-1")])
     assert [check.id for check in found] == ["L3"] * 4  # and no L1: this is not the list of 21,843
     table = samples.table("samples.parquet")
     for check, kind, split in zip(found, ["living thing", "other"] * 2, ["train", "train", "val", "val"], strict=True):
@@ -235,7 +239,7 @@ def test_l3_reports_the_difference(small21k):
 
 
 def test_several_labels_an_image_are_shown(small21k):
-    (one,) = comparison.compare(small21k.parent, config.Config())
+    (one,) = comparison.compare(small21k.parent, options.Config())
     assert one["spaces"][0]["labels_per_image"] > 1
     assert "labels/image" in comparison.describe([one])
     assert one["spaces"][0]["cost"] is None  # there is no target to compare with

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from granularity import config as cfg
-from granularity import config_files, plan
-from granularity.errors import GranularityError
+from granularity.base.errors import GranularityError
+from granularity.config import files
+from granularity.config import options as cfg
+from granularity.plan import jobs
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,17 +22,17 @@ def in_repository(monkeypatch):
 
 def refused(values):
     with pytest.raises(GranularityError) as error:
-        config_files.validate(values)
+        files.validate(values)
     return str(error.value)
 
 
 def test_generated_files_have_not_drifted():
-    assert (ROOT / "config/config.yaml").read_text() == config_files.default_yaml(), "run: granularity config default"
-    assert (ROOT / "config/schema.json").read_text() == config_files.schema_json(), "run: granularity config schema"
+    assert (ROOT / "config/config.yaml").read_text() == files.default_yaml(), "run: granularity config default"
+    assert (ROOT / "config/schema.json").read_text() == files.schema_json(), "run: granularity config schema"
 
 
 def test_the_commented_default_is_the_default():
-    assert config_files.load(ROOT / "config/config.yaml") == cfg.Config()
+    assert files.load(ROOT / "config/config.yaml") == cfg.Config()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "config/experiments").glob("*.yaml")), ids=lambda file: file.name)
@@ -45,8 +46,8 @@ def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
         assert root.startswith("data/")
         (tmp_path / root).mkdir(parents=True)
     elsewhere.write_text(f"samples: {{wordnet: {tmp_path}}}" if "wordnet" in samples else "{}")
-    config = config_files.load(ROOT / "config/config.yaml", file, elsewhere)
-    assert all(plan.spaces(config, condition) for condition in config.conditions)
+    config = files.load(ROOT / "config/config.yaml", file, elsewhere)
+    assert all(jobs.spaces(config, condition) for condition in config.conditions)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
@@ -104,18 +105,18 @@ def test_the_file_that_holds_the_mistake_is_named(tmp_path):
     good.write_text("cluster: {iterations: 3}\n")
     bad.write_text("cluster: {restarts: none}\n")
     with pytest.raises(GranularityError, match=r"bad\.yaml: cluster\.restarts"):
-        config_files.load(good, bad)
+        files.load(good, bad)
     bad.write_text("cluster: [3\n")
     with pytest.raises(GranularityError, match=r"bad\.yaml: not readable as YAML"):
-        config_files.load(bad)
+        files.load(bad)
     with pytest.raises(GranularityError, match="no such configuration file"):
-        config_files.load(tmp_path / "none.yaml")
+        files.load(tmp_path / "none.yaml")
 
 
 def test_later_files_win_key_by_key(tmp_path):
     over = tmp_path / "over.yaml"
     over.write_text("pretrain: {lr: 0.5}\nlabel_spaces: {kmeans_superclass: []}\n")
-    config = config_files.load(ROOT / "config/config.yaml", over)
+    config = files.load(ROOT / "config/config.yaml", over)
     assert (config.pretrain.lr, config.pretrain.epochs) == (0.5, 30)
     assert config.label_spaces.kmeans_superclass == [] and config.label_spaces.random == [10, 30, 100]
 
@@ -126,11 +127,11 @@ def test_an_unknown_space_of_a_condition_is_refused():
 
 
 def test_run_names_are_unique_and_parse_back():
-    from granularity.runs import Run
+    from granularity.plan.runs import Run
 
     config = cfg.Config()
     for condition in config.conditions:
-        runs = plan.pretrain_runs(config, condition) + plan.finetune_runs(config, condition)
+        runs = jobs.pretrain_runs(config, condition) + jobs.finetune_runs(config, condition)
         assert len({run.id for run in runs}) == len({run.name for run in runs}) == len(runs)
         assert [Run.parse(run.name) for run in runs] == runs
     with pytest.raises(GranularityError, match="not the name of a run"):
@@ -140,20 +141,20 @@ def test_run_names_are_unique_and_parse_back():
 def test_every_arm_has_the_seeds_asked_for():
     config = cfg.Config()
     for condition in config.conditions:
-        finetunes = [run.space for run in plan.finetune_runs(config, condition)]
-        pretrains = [run.space for run in plan.pretrain_runs(config, condition)]
-        for space in plan.spaces(config, condition):
+        finetunes = [run.space for run in jobs.finetune_runs(config, condition)]
+        pretrains = [run.space for run in jobs.pretrain_runs(config, condition)]
+        for space in jobs.spaces(config, condition):
             assert finetunes.count(space.name) == 12
-            assert pretrains.count(space.name) == (12 if space.name == plan.TARGET else 2)
+            assert pretrains.count(space.name) == (12 if space.name == jobs.TARGET else 2)
 
 
 @pytest.mark.parametrize("level", ["run", "space", "family", "condition"])
 def test_jobs_hold_every_run_once(level):
-    config = config_files.validate({"jobs": {"pretrain": level, "finetune": level, "probe": level}})
+    config = files.validate({"jobs": {"pretrain": level, "finetune": level, "probe": level}})
     condition = config.conditions[0]
     for stage, expected in (
-        ("pretrain", plan.pretrain_runs(config, condition)),
-        ("finetune", plan.finetune_runs(config, condition)),
+        ("pretrain", jobs.pretrain_runs(config, condition)),
+        ("finetune", jobs.finetune_runs(config, condition)),
     ):
-        held = [run for runs in plan.units(config, condition, stage).values() for run in runs]
+        held = [run for runs in jobs.units(config, condition, stage).values() for run in runs]
         assert sorted(run.name for run in held) == sorted(run.name for run in expected)

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 import tiny_chain
-from granularity import artifacts, config_files, inspection
-from granularity.artifacts import MANIFEST, Artifact
-from granularity.claim import read_claim
-from granularity.errors import GranularityError
-from granularity.samples.images import Images
-from granularity.training import loop
+from granularity.base.errors import GranularityError
+from granularity.config import files as config_files
+from granularity.data.images import Images
+from granularity.learning import train
+from granularity.look import inspection
+from granularity.store import artifacts
+from granularity.store.artifacts import MANIFEST, Artifact
+from granularity.store.claim import read_claim
 from tallies import tallies
 from tiny_chain import harmed, rewrite
 
@@ -390,7 +392,7 @@ def test_forged_manifests_of_any_form_cost_no_traceback(chain, change):
 
 
 @pytest.mark.parametrize(
-    ("kind", "owner", "name", "call"), [("pixels", Images, "load", 70), ("finetune", loop, "train", 4)]
+    ("kind", "owner", "name", "call"), [("pixels", Images, "load", 70), ("finetune", train, "train", 4)]
 )
 def test_work_that_was_damaged_after_a_kill_is_done_again(chain, kind, owner, name, call, kill_at, tmp_path, capfd):
     step = next(step for step in chain if step.kind == kind)
@@ -417,7 +419,7 @@ def test_a_claim_that_is_none(tmp_path, claim):
     """A file of another origin in its place: nobody's, and the next writer takes it over."""
     (tmp_path / ".thing.claim").write_text(claim)
     assert read_claim(tmp_path / "thing") is None
-    with artifacts.create(tmp_path / "thing", "thing", "granularity.seeds", {}, {}) as out:
+    with artifacts.create(tmp_path / "thing", "thing", "granularity.base.seeds", {}, {}) as out:
         out.json("x.json", {})
     assert [path.name for path in tmp_path.iterdir()] == ["thing"]
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import torch
 
-from granularity import launch, leases
-from granularity.artifacts import Artifact
-from granularity.config import Augment, Model, Recipe
-from granularity.hierarchy import stage as hierarchy
-from granularity.runs import Run
-from granularity.training import finetune, pretrain
-from granularity.training.data import augment
+from granularity.config.options import Augment, Model, Recipe
+from granularity.learning.dataset import augment
+from granularity.machine import launch, leases
+from granularity.plan.runs import Run
+from granularity.stages import finetune, pretrain
+from granularity.stages.hierarchy import stage as hierarchy
+from granularity.store.artifacts import Artifact
 
 TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
 
@@ -364,7 +364,7 @@ stage()
 
 
 def test_other_stages_refuse_several_processes(processes):
-    code = "from granularity.device import torch_device\ntorch_device('cpu', 1)"
+    code = "from granularity.machine.device import torch_device\ntorch_device('cpu', 1)"
     ended = processes(2, code)
     assert ended.status == [1, 1]
     assert "only pretrain and finetune are for several processes" in ended.errors[0]
@@ -422,7 +422,7 @@ def on_signal(number, frame):
     open(f"{folder}/signal-{{rank}}", "w").write(str(number))
     sys.exit(128 + number)
 signal.signal(signal.SIGTERM, on_signal), signal.signal(signal.SIGUSR1, on_signal)
-assert sys.argv[1:4] == ["-m", "granularity.launch", "2"] and "GRANULARITY_LAUNCHER" in os.environ
+assert sys.argv[1:4] == ["-m", "granularity.machine.launch", "2"] and "GRANULARITY_LAUNCHER" in os.environ
 open(f"{folder}/ready-{{rank}}", "w").close()
 if what != "well":
     while not os.path.exists(f"{folder}/ready-{{1 - rank}}"): time.sleep(0.01)
@@ -489,7 +489,7 @@ def test_the_command_trains_as_the_workflow_starts_it(tmp_path, digits, digits_p
     inputs = ["--samples", digits, "--pixels", digits_pixels, "--label-space", target, "--runs", a_run("target").name]
     options = ["--recipe", LONG.model_dump_json(), "--model", TINY.model_dump_json(), "--device", "cpu"]
     for number, command in (
-        (0, [sys.executable, "-m", "granularity.launch", "2"]),
+        (0, [sys.executable, "-m", "granularity.machine.launch", "2"]),
         (1, ["torchrun", "--standalone", "--nproc-per-node=2", "-m", "granularity"]),
     ):
         output = tmp_path / str(number)
@@ -499,7 +499,7 @@ def test_the_command_trains_as_the_workflow_starts_it(tmp_path, digits, digits_p
         assert done.returncode == 0, done.stderr
         assert Artifact.open(output).digest == undisturbed(2)
     # One line from a command line that is wrong, too.
-    words = [sys.executable, "-m", "granularity.launch", "2", "inspect", str(tmp_path / "nowhere")]
+    words = [sys.executable, "-m", "granularity.machine.launch", "2", "inspect", str(tmp_path / "nowhere")]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1

@@ -12,25 +12,28 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from granularity import clip, config, embed, encoder, interrupt
-from granularity.artifacts import Artifact, hash_file
-from granularity.errors import GranularityError
-from granularity.samples import stage as samples
-from granularity.samples.images import Images
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError
+from granularity.config import options as cfg
+from granularity.data.images import Images
+from granularity.learning import clip
+from granularity.stages import embed, encoder
+from granularity.stages.samples import stage as samples
+from granularity.store.artifacts import Artifact, hash_file
 
 TINY = str(Path(__file__).parents[1] / "config" / "encoders" / "digits-tiny.json")
 
 
-def options(model: str = TINY, pretrained: str | None = "captions", **captions) -> config.Encoder:
+def options(model: str = TINY, pretrained: str | None = "captions", **captions) -> cfg.Encoder:
     captions = {"epochs": 1, "batch_size": 10, **captions}
-    return config.Encoder(model=model, pretrained=pretrained, captions=captions, batch_size=8)
+    return cfg.Encoder(model=model, pretrained=pretrained, captions=captions, batch_size=8)
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> Path:
     """40 training and 20 validation digits."""
     folder = tmp_path_factory.mktemp("embed") / "samples"
-    samples.run(config.Samples(validation=20), config.Condition(train_size=40), 0, folder)
+    samples.run(cfg.Samples(validation=20), cfg.Condition(train_size=40), 0, folder)
     return folder
 
 
@@ -203,7 +206,7 @@ def test_a_non_finite_embedding_names_the_image(tmp_path, table, trained):
 # ---------------------------------------------------------------- what cannot be loaded
 
 
-def refused(params: config.Encoder, table: Path, stage=None) -> str:
+def refused(params: cfg.Encoder, table: Path, stage=None) -> str:
     """The message of the one clear error; what open_clip says about other things is left out."""
     with pytest.raises(GranularityError) as caught:
         (stage or (lambda: embed.run(params, table, None, table.parent / "refused", "cpu")))()

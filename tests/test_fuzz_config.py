@@ -19,9 +19,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 
 from checkout import Checkout
-from granularity import config as cfg
-from granularity import config_files, strict_yaml
-from granularity.errors import GranularityError
+from granularity.base import strict_yaml
+from granularity.base.errors import GranularityError
+from granularity.config import files
+from granularity.config import options as cfg
 from tallies import tallies
 
 ROOT = Path(__file__).parents[1]
@@ -47,7 +48,7 @@ def refused(folder, text, what, *, name="bad.yaml", lines=1):
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     before = sorted(folder.iterdir())
     with pytest.raises(GranularityError) as caught:
-        config_files.load(file)
+        files.load(file)
     message = str(caught.value)
     found = message.splitlines()
     assert sorted(folder.iterdir()) == before
@@ -303,7 +304,7 @@ def test_ranks_of_every_script_are_taken(tmp_path):
     samples = {"source": "folder", "root": ".", "ranks": ranks, "target": "種"}
     values = {"samples": samples, "conditions": [{"train_size": 300}]}
     file.write_text(yaml.safe_dump(values, allow_unicode=True))
-    assert config_files.load(file).samples.ranks == ranks
+    assert files.load(file).samples.ranks == ranks
 
 
 # ---------------------------------------------------------------- YAML
@@ -406,7 +407,7 @@ def test_files_that_cannot_be_read(tmp_path):
         Path("/dev/zero"): "larger than",
     }.items():
         with pytest.raises(GranularityError) as caught:
-            config_files.load(path)
+            files.load(path)
         assert words in str(caught.value) and len(str(caught.value).splitlines()) == 1
         refusals["no file"] += 1
 
@@ -416,14 +417,14 @@ def test_a_file_as_snakemake_gives_it_is_read_again_more_strictly(tmp_path):
     file = tmp_path / "twice.yaml"
     file.write_text("name: a\nname: b\n")
     with pytest.raises(GranularityError, match=r"twice\.yaml: line 2: the key 'name' is there twice"):
-        config_files.validate({"name": "b"}, (file,))
+        files.validate({"name": "b"}, (file,))
     for odd in (float("nan"), {1: 2}, {"x": b"\xff"}, {"x": print}, {"x": object()}, (1, 2)):
         with pytest.raises(GranularityError, match=r"^model"):
-            config_files.validate({"model": {"args": odd}} if isinstance(odd, dict) else {"model": odd})
+            files.validate({"model": {"args": odd}} if isinstance(odd, dict) else {"model": odd})
     endless = []
     endless.append(endless)
     with pytest.raises(GranularityError, match="stands within itself"):
-        config_files.validate({"model": {"args": {"layers": endless}}})
+        files.validate({"model": {"args": {"layers": endless}}})
 
 
 # ---------------------------------------------------------------- anything at all
@@ -433,7 +434,7 @@ def never_a_traceback(folder, data):
     file = folder / "any.yaml"
     file.write_bytes(data)
     try:
-        config_files.load(file)
+        files.load(file)
     except GranularityError as error:
         for line in str(error).splitlines():
             assert line.startswith(f"{file}: ") and line.isprintable()

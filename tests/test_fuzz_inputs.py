@@ -25,8 +25,9 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 import tiny_chain
-from granularity import artifacts, cli
-from granularity.errors import GranularityError
+from granularity import cli
+from granularity.base.errors import GranularityError
+from granularity.store import artifacts
 from tallies import tallies
 from tiny_chain import harmed, rewrite
 
@@ -394,7 +395,7 @@ def test_odd_wordnets(odd, tmp_path):
 
 def test_a_wordnet_deeper_than_pythons_stack(tmp_path):
     """Five thousand levels are no circle, and no reason to stop."""
-    from granularity.wordnet import WordNet
+    from granularity.data.wordnet import WordNet
 
     lines = [noun(10_000 + i, f"w{i}", 10_000 + i - 1 if i else LIVING) for i in range(5000)]
     (tmp_path / "data.noun").write_text(noun(LIVING, "living_thing") + "".join(lines))

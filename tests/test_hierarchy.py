@@ -12,13 +12,13 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 
-from granularity import cluster
-from granularity.artifacts import Artifact
-from granularity.config import Cluster
-from granularity.errors import GranularityError
-from granularity.hierarchy import clustered, families, stage
-from granularity.hierarchy.labels import Clustering, Labels, Training
-from granularity.hierarchy.properties import class_table, properties
+from granularity.base.errors import GranularityError
+from granularity.config.options import Cluster
+from granularity.stages import cluster
+from granularity.stages.hierarchy import clustered, families, stage
+from granularity.stages.hierarchy.labels import Clustering, Labels, Training
+from granularity.stages.hierarchy.properties import class_table, properties
+from granularity.store.artifacts import Artifact
 
 GRID = [2, 4, 8]
 TREES = ["whole-3-2-2", "superclass-2-3"]

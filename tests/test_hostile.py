@@ -27,9 +27,13 @@ from PIL import Image
 
 import tiny_chain
 from checkout import Checkout
-from granularity import artifacts, config_files, inspection, plan, progress
-from granularity.artifacts import Artifact
-from granularity.errors import GranularityError
+from granularity.base import progress
+from granularity.base.errors import GranularityError
+from granularity.config import files
+from granularity.look import inspection
+from granularity.plan import jobs
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "workflow" / "granularity"
@@ -107,13 +111,13 @@ def test_names_that_are_accepted_are_words_of_a_shell_and_names_of_folders(ranks
     values = {"name": name, "conditions": [{"train_size": 300}], "jobs": dict.fromkeys(("pretrain", "finetune"), "run")}
     values["samples"] = {"source": "folder", "root": "/", "ranks": ranks, "target": ranks[0]}
     try:
-        config = config_files.validate(values)
+        config = files.validate(values)
     except GranularityError:
         return
     condition = config.conditions[0]
-    names = [plan.root(config), plan.page(config), *(space.name for space in plan.spaces(config, condition))]
+    names = [jobs.root(config), jobs.page(config), *(space.name for space in jobs.spaces(config, condition))]
     for stage in ("pretrain", "finetune", "probe"):
-        for unit, runs in plan.units(config, condition, stage).items():
+        for unit, runs in jobs.units(config, condition, stage).items():
             names += [unit, *(run.name for run in runs)]
     for one in names:
         assert shlex.split(one) == [one] and not set(one) & set("{}*?[]$`'\"\\;&|<>()!#~ \t\n"), one
@@ -135,7 +139,7 @@ def test_rules_quote_whatever_is_free_text():
 def test_a_digest_in_a_manifest_is_no_command(tmp_path, monkeypatch):
     """The rules put the digest of a theory's results into a command line."""
     monkeypatch.chdir(tmp_path)
-    with artifacts.create("thing", "thing", "granularity.seeds", {}, {}) as out:
+    with artifacts.create("thing", "thing", "granularity.base.seeds", {}, {}) as out:
         out.json("x.json", {})
     for digest in ("$(touch pwned)", "a; touch pwned", "'", "0" * 63 + "\n"):
         tiny_chain.rewrite(Path("thing"), lambda manifest, digest=digest: manifest.update(digest=digest))
@@ -269,11 +273,11 @@ def shared_folder():
 def test_missing_permissions_are_named(shared_folder):
     """To read a configuration, a manifest, a file or a folder of an artifact; to write a result."""
     folder = shared_folder
-    with artifacts.create(folder / "results" / "thing", "thing", "granularity.seeds", {}, {}) as out:
+    with artifacts.create(folder / "results" / "thing", "thing", "granularity.base.seeds", {}, {}) as out:
         out.json("x.json", {"x": 3})
     (folder / "c.yaml").write_text("name: a\n")
     for file, act in {
-        "c.yaml": lambda: config_files.load(folder / "c.yaml"),
+        "c.yaml": lambda: files.load(folder / "c.yaml"),
         "results/thing/manifest.json": lambda: Artifact.open(folder / "results/thing"),
         "results/thing/x.json": lambda: Artifact.open(folder / "results/thing"),
         "results/thing": lambda: inspection.verify(folder / "results"),
@@ -292,7 +296,11 @@ def test_missing_permissions_are_named(shared_folder):
         assert "x.json: cannot be read (Permission denied)" in inspection.verify(folder / "results")["problems"][0]
     (folder / "results/thing/x.json").chmod(0o644)
     refused = pytest.raises(GranularityError, match=r"cannot be written \(Permission denied\)")
-    with as_nobody(), refused, artifacts.create(folder / "results/new", "thing", "granularity.seeds", {}, {}) as out:
+    with (
+        as_nobody(),
+        refused,
+        artifacts.create(folder / "results/new", "thing", "granularity.base.seeds", {}, {}) as out,
+    ):
         out.json("x.json", {})
     assert [path.name for path in (folder / "results").iterdir()] == ["thing"]
 
@@ -347,11 +355,11 @@ def test_a_clock_that_is_set_back_and_files_from_the_future(chain, tmp_path, mon
 
 
 def test_checkpoints_go_by_a_clock_that_only_goes_forwards(monkeypatch):
-    from granularity import state
+    from granularity.store import checkpoints
 
-    monkeypatch.setattr(state, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(time, "time", lambda: -1e9)
-    assert state.Clock().due()
+    assert checkpoints.Clock().due()
     source = (PACKAGE / "state.py").read_text() + (PACKAGE / "claim.py").read_text()
     assert "time.monotonic()" in source and "datetime" not in source
 
@@ -411,7 +419,7 @@ def test_a_log_that_cannot_be_written_costs_no_result(chain, stream, tmp_path, m
 
 def test_what_a_terminal_would_obey_is_shown_and_not_obeyed(tmp_path):
     params = {"evil": "\x1b[2J\x1b]0;title\x07"}
-    with artifacts.create(tmp_path / "thing", "thing", "granularity.seeds", {}, params) as out:
+    with artifacts.create(tmp_path / "thing", "thing", "granularity.base.seeds", {}, params) as out:
         out.json("x.json", {"\x1b[31m": "\x9b31m"})
     ended = shell(f"granularity inspect {tmp_path / 'thing'}")
     assert ended.returncode == 0 and "\\x1b[2J" in ended.stdout

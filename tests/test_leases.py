@@ -10,8 +10,8 @@ import textwrap
 
 import pytest
 
-from granularity import device, leases
-from granularity.errors import GranularityError
+from granularity.base.errors import GranularityError
+from granularity.machine import device, leases
 
 PREAMBLE = """
 import os, sys, time
@@ -252,7 +252,7 @@ def test_a_disk_that_cannot_lock_is_a_line(monkeypatch):
 
 
 def test_a_simulation_that_uses_cuda_leases_a_device(start, fake_cuda):
-    from granularity.theory import engine
+    from granularity.stages.theory import engine
 
     other = holder(start)
     assert said(other) == "0"

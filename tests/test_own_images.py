@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from checkout import Checkout
-from granularity.artifacts import Artifact
+from granularity.store.artifacts import Artifact
 
 DATA = os.environ.get("GRANULARITY_DATA")
 VEHICLES = {"airplane", "automobile", "ship", "truck"}

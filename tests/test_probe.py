@@ -10,12 +10,11 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from granularity import probe
-from granularity.artifacts import Artifact
-from granularity.config import Augment, Model, Probe, Recipe
-from granularity.hierarchy import stage as hierarchy
-from granularity.runs import Run
-from granularity.training import pretrain
+from granularity.config.options import Augment, Model, Probe, Recipe
+from granularity.plan.runs import Run
+from granularity.stages import pretrain, probe
+from granularity.stages.hierarchy import stage as hierarchy
+from granularity.store.artifacts import Artifact
 
 RUN = Run("manual-digit", 0, None, "00000000")
 

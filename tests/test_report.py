@@ -14,11 +14,12 @@ import pytest
 from scipy import stats
 
 import synthetic_results
-from granularity import artifacts, plan
-from granularity.artifacts import Artifact
-from granularity.config import Config
-from granularity.errors import GranularityError
-from granularity.report import drawing, figures, montage, page, stage, tables, words
+from granularity.base.errors import GranularityError
+from granularity.config.options import Config
+from granularity.plan import jobs
+from granularity.stages.report import drawing, figures, montage, page, stage, tables, words
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 
 SMALL = {
     "name": "small",
@@ -39,7 +40,7 @@ def make(monkeypatch, folder: Path, over: dict | None = None, **options) -> tupl
     monkeypatch.chdir(folder)
     config = Config.model_validate(SMALL | (over or {}))
     synthetic_results.write(config, **options)
-    output = Path(plan.root(config)) / "report"
+    output = Path(jobs.root(config)) / "report"
     stage.run(config, output, output.with_suffix(".html"))
     return config, output
 
@@ -116,8 +117,8 @@ def test_results_against_the_runs(made):
     results = pd.read_csv(output / "tables/results.csv")
     condition = config.conditions[0]
     finetune = pd.concat(
-        Artifact.open(output.parent / plan.condition_name(condition) / "finetune" / unit).table("runs.parquet")
-        for unit in plan.units(config, condition, "finetune")
+        Artifact.open(output.parent / jobs.condition_name(condition) / "finetune" / unit).table("runs.parquet")
+        for unit in jobs.units(config, condition, "finetune")
     )
     baseline = finetune.loc[finetune["space"] == "target", "val_error"]
     arm = finetune[finetune["space"] == "kmeans-4"]
@@ -315,7 +316,7 @@ def test_theory_results_are_shown_with_their_verdicts(monkeypatch, tmp_path):
         "S2,It <b>falls</b>,Theorem 2,slope,,,,,<= 0,every seed,not run at this size,0,\n"
     )
     with artifacts.create(
-        tmp_path / "world", "theory", "granularity.seeds", {}, {"world": "a_b", "size": "quick"}
+        tmp_path / "world", "theory", "granularity.base.seeds", {}, {"world": "a_b", "size": "quick"}
     ) as out:
         out.text("checks.csv", checks)
         out.text("figures/rise.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>")
@@ -368,7 +369,7 @@ def test_missing_runs_are_an_error(monkeypatch, tmp_path):
     config, _ = make(monkeypatch, tmp_path)
     folder = Path("results/small/train-120/finetune/kmeans")
     table = Artifact.open(folder).table("runs.parquet")
-    with artifacts.create(folder, "finetune", "granularity.artifacts", {}, {}) as out:
+    with artifacts.create(folder, "finetune", "granularity.store.artifacts", {}, {}) as out:
         out.table("runs.parquet", table.iloc[1:])
     with pytest.raises(GranularityError, match="train-120/finetune: lacks runs"):
         stage.load(config, config.conditions[0])

@@ -6,9 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from granularity import artifacts, plan, resources
-from granularity.config import Config
-from granularity.resources import memory_mb, minutes, threads, uses_gpu
+from granularity.config.options import Config
+from granularity.plan import jobs, resources
+from granularity.plan.resources import memory_mb, minutes, threads, uses_gpu
+from granularity.store import artifacts
 
 CONDITION = {"condition": "train-300"}
 PHOTOS = {"source": "imagenet", "root": "photos", "ranks": ["synset"], "target": "synset"}
@@ -24,7 +25,7 @@ def photos(**sections) -> Config:
 
 
 def test_every_kind_of_artifact_has_its_needs():
-    assert set(resources.NEEDS) == set(plan.PATHS)
+    assert set(resources.NEEDS) == set(jobs.PATHS)
 
 
 @pytest.mark.parametrize("kind", resources.NEEDS)
@@ -51,7 +52,7 @@ def test_more_images_take_more_of_everything(tmp_path, monkeypatch):
     assert expected == {kind: 0 if kind.startswith("theory") else 1_331_167 for kind in expected}
     before = {kind: (memory_mb(config, kind, values), minutes(config, kind, values)) for kind in expected}
     table = tmp_path / "results" / "digits" / "train-all" / "samples"
-    with artifacts.create(table, "samples", "granularity.samples.stage", {}, {}) as out:
+    with artifacts.create(table, "samples", "granularity.stages.samples.stage", {}, {}) as out:
         out.summary["images"] = {"train": 8, "val": 2}
     for kind in ("pixels", "clusters", "pretrain", "report"):  # counted now
         assert resources.images(config, kind, values) == 10
@@ -107,7 +108,7 @@ def test_a_probe_holds_an_output_for_every_class(tmp_path, monkeypatch):
     table = tmp_path / "results" / "digits" / "train-all" / "samples"
     ranks = ["family", "synset"]
     samples = PHOTOS | {"ranks": ranks}
-    with artifacts.create(table, "samples", "granularity.samples.stage", {}, {}) as out:
+    with artifacts.create(table, "samples", "granularity.stages.samples.stage", {}, {}) as out:
         out.summary |= {"images": {"train": 500_000}, "classes": {"family": 1000, "synset": 10_000}}
     all_of_them, few = (
         configured(samples=samples, conditions=[{"train_size": "all"}], label_spaces={"manual": []}, probe=probe)

@@ -13,13 +13,13 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from granularity import pixels
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Pixels, Samples
-from granularity.errors import GranularityError
-from granularity.samples import split, stage
-from granularity.samples.adapters import digits as digits_adapter
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Pixels, Samples
+from granularity.data.images import Images
+from granularity.stages import pixels
+from granularity.stages.samples import split, stage
+from granularity.stages.samples.sources import digits as digits_adapter
+from granularity.store.artifacts import Artifact
 
 
 def table_of(folder: Path):

@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from granularity import artifacts, cluster, config, provenance
-from granularity.artifacts import Artifact
-from granularity.hierarchy import stage
+from granularity.config import options
+from granularity.stages import cluster
+from granularity.stages.hierarchy import stage
+from granularity.store import artifacts, provenance
+from granularity.store.artifacts import Artifact
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def cache(tmp_path, monkeypatch) -> Path:
 MADE: list[str] = []
 
 
-def make(output: Path, value: int = 7, param: int = 1, module: str = "granularity.seeds", inputs=None) -> Artifact:
+def make(output: Path, value: int = 7, param: int = 1, module: str = "granularity.base.seeds", inputs=None) -> Artifact:
     with artifacts.create(output, "clusters", module, inputs or {}, {"param": param}, shared=True) as out:
         if not out.cached:
             MADE.append(str(output))
@@ -56,7 +58,7 @@ def test_without_the_variable_nothing_is_shared(tmp_path):
     assert len(MADE) == 2
 
 
-@pytest.mark.parametrize("change", [{"param": 2}, {"module": "granularity.runs"}])
+@pytest.mark.parametrize("change", [{"param": 2}, {"module": "granularity.plan.runs"}])
 def test_other_parameters_or_code_are_made(tmp_path, cache, change):
     make(tmp_path / "mine")
     make(tmp_path / "yours", **change)
@@ -220,7 +222,7 @@ def test_clusterings_and_label_spaces_are_shared(tmp_path, cache, monkeypatch, m
         samples = make_samples(tmp_path / user / "samples", ["train"] * 40, ranks, "kind")
         values = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
         embedding = make_array(tmp_path / user / "embedding", "embedding", samples, values)
-        cluster.run(config.Cluster(), "whole-3", 0, samples, embedding, tmp_path / user / "whole-3", "cpu")
+        cluster.run(options.Cluster(), "whole-3", 0, samples, embedding, tmp_path / user / "whole-3", "cpu")
         arguments = "kmeans-3", "kmeans", {"clusterings": ["whole-3"]}, 0
         stage.run(*arguments, samples, [tmp_path / user / "whole-3"], tmp_path / user / "space")
         monkeypatch.setattr(cluster, "kmeans", None)  # the second user computes nothing

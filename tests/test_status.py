@@ -17,11 +17,14 @@ import pytest
 from typer.testing import CliRunner
 
 import minimal_results
-from granularity import artifacts, claim, cli, manifests, plan, provenance, status, status_table
-from granularity.artifacts import Artifact
-from granularity.config import Config
-from granularity.cost import by_stage
-from granularity.report import tables
+from granularity import cli
+from granularity.config.options import Config
+from granularity.look import status, status_table
+from granularity.look.cost import by_stage
+from granularity.plan import jobs as plan
+from granularity.stages.report import tables
+from granularity.store import artifacts, claim, manifests, provenance
+from granularity.store.artifacts import Artifact
 
 SMALL = {
     "name": "small",
@@ -254,7 +257,7 @@ from granularity import artifacts, cli, interrupt
 from granularity.progress import say
 
 def work():
-    with artifacts.create(sys.argv[1], "pretrain", "granularity.seeds", {}, {}, resumable=True) as out:
+    with artifacts.create(sys.argv[1], "pretrain", "granularity.base.seeds", {}, {}, resumable=True) as out:
         say("pretraining: 3 of 6 runs, 50 %, about 10 s left")
         print("ready", flush=True)
         while True:
@@ -349,7 +352,7 @@ def test_a_result_is_running_while_it_is_made_again_and_done_after_a_late_kill(f
 def test_a_world_of_the_theory_is_shown_once_it_has_left_a_trace(finished):
     assert not any(job.stage.startswith("theory") for job in status.look(finished))
     place = {"world": "neural_collapse", "part": "0"}
-    plan_module = "granularity.theory.stage"
+    plan_module = "granularity.stages.theory.stage"
     with artifacts.create("results/theory/parts/neural_collapse/0", "theory_runs", plan_module, {}, place) as out:
         out.text("runs.parquet", "")
     found = [job for job in status.look(finished) if job.stage.startswith("theory")]

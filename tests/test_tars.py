@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from granularity.errors import GranularityError
-from granularity.samples import tars
+from granularity.base.errors import GranularityError
+from granularity.data import tars
 
 BLOCK = 512
 

@@ -13,16 +13,18 @@ import pytest
 import torch
 import yaml
 
-from granularity import artifacts, config_files
-from granularity.artifacts import Artifact
-from granularity.config import Augment, Model, Recipe
-from granularity.errors import GranularityError
-from granularity.hierarchy import stage as hierarchy
-from granularity.optimise import Batches, minimise, share_of_peak
-from granularity.runs import Run
-from granularity.training import finetune, loop, pretrain
-from granularity.training.data import Data, LabelSets, augment, centre_crop
-from granularity.training.model import build, new_head, optimizer
+from granularity.base.errors import GranularityError
+from granularity.config import files
+from granularity.config.options import Augment, Model, Recipe
+from granularity.learning import train as loop
+from granularity.learning.dataset import Data, LabelSets, augment, centre_crop
+from granularity.learning.loop import Batches, minimise, share_of_peak
+from granularity.learning.network import build, new_head, optimizer
+from granularity.plan.runs import Run
+from granularity.stages import finetune, pretrain
+from granularity.stages.hierarchy import stage as hierarchy
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
 
 TINY = {"layers": [1, 1, 1, 1], "channels": [4, 8, 8, 8]}
 MODEL = Model(args=TINY)
@@ -52,7 +54,7 @@ def label_space(
     properties = {"space": folder.name, "family": "wordnet", "granularity": len(parents)}
     properties |= {} if multi_label is None else {"multi_label": multi_label}
     with artifacts.create(
-        folder, "label_space", "granularity.hierarchy.stage", {"samples": table}, {"space": folder.name}
+        folder, "label_space", "granularity.stages.hierarchy.stage", {"samples": table}, {"space": folder.name}
     ) as out:
         out.table("labels.parquet", pd.DataFrame(made))
         out.table("classes.parquet", pd.DataFrame({"label": range(len(parents)), "parent": parents}))
@@ -575,7 +577,7 @@ def test_labels_in_another_order_or_without_a_column_are_refused(tmp_path, make_
         data.labels_of(Artifact.open(space), 3)
     good = Artifact.open(label_space(tmp_path / "good", samples, SIX, ["a", "b", "c"]))
     assert torch.equal(data.labels_of(good, 3).multi_hot(torch.arange(6), 3, CPU), explicit(SIX, 3))
-    with artifacts.create(tmp_path / "bare", "label_space", "granularity.hierarchy.stage", {}, {}) as out:
+    with artifacts.create(tmp_path / "bare", "label_space", "granularity.stages.hierarchy.stage", {}, {}) as out:
         out.table("labels.parquet", pd.DataFrame({"sample_id": swapped}))
     with pytest.raises(GranularityError, match=r"has no column \['label'\]; it has \['sample_id'\]"):
         data.labels_of(Artifact.open(tmp_path / "bare"), 3)
@@ -741,7 +743,7 @@ def test_the_recipes_of_the_paper_are_valid_configurations(monkeypatch):
     assert list(found) == ["R1", "R2", "R3", "R4a", "R4b", "R4c", "R5", "R6"]
     common = {"conditions": [{"train_size": "all"}], "pixels": found["R1"]["pixels"]}
     for values in found.values():
-        config = config_files.load(root / "config/config.yaml", overrides={**common, **values})
+        config = files.load(root / "config/config.yaml", overrides={**common, **values})
         assert {config.pretrain, config.finetune} > {Recipe()}
     assert found["R4a"]["finetune"] == found["R3"]["pretrain"]
     same = {key: value for key, value in found["R4b"]["finetune"].items() if key != "freeze_backbone"}
@@ -751,7 +753,7 @@ def test_the_recipes_of_the_paper_are_valid_configurations(monkeypatch):
 def test_the_papers_vit_has_its_dropout(monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[1])
     values = recipes_of_the_paper()["R3"]
-    config = config_files.load("config/config.yaml", overrides={**values, "conditions": [{"train_size": "all"}]})
+    config = files.load("config/config.yaml", overrides={**values, "conditions": [{"train_size": "all"}]})
     with torch.device("meta"):
         network = build(config.model, 3, 21843, 0, config.pretrain.head_bias)
     rates = [module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)]

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from granularity.base.errors import GranularityError
 from granularity.cli import app
-from granularity.errors import GranularityError
-from granularity.hierarchy import synsets
-from granularity.hierarchy.labels import Training
-from granularity.wordnet import WordNet
+from granularity.data.wordnet import WordNet
+from granularity.stages.hierarchy import synsets
+from granularity.stages.hierarchy.labels import Training
 
 DICT = Path(os.environ.get("WORDNET_DICT", "/usr/share/wordnet"))
 needs_wordnet = pytest.mark.skipif(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from checkout import Checkout
-from granularity.artifacts import Artifact
+from granularity.store.artifacts import Artifact
 
 pytestmark = pytest.mark.workflow
 

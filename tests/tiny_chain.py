@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from granularity import artifacts, cli, manifests, plan
-from granularity.artifacts import MANIFEST
-from granularity.config import Config
+from granularity import cli
+from granularity.config.options import Config
+from granularity.plan import jobs
+from granularity.store import artifacts, manifests
+from granularity.store.artifacts import MANIFEST
 
 WORLD = "label_granularity"
 
@@ -60,22 +62,22 @@ def steps(config: Config, *worlds: str) -> list[Step]:
     found = []
     for condition in config.conditions:
         found += _Chain(config, condition).steps()
-    page = ["--params", _json(config), "--page", plan.page(config)]
+    page = ["--params", _json(config), "--page", jobs.page(config)]
     for world in worlds:
-        part = Path(plan.PATHS["theory_runs"].format(world=world, part=0))
+        part = Path(jobs.PATHS["theory_runs"].format(world=world, part=0))
         words = [world, "--size", "tiny"]
         found.append(Step("theory_runs", part, ["theory-runs", *words, "--device", "cpu"]))
         found.append(
-            Step("theory", Path(plan.PATHS["theory"].format(world=world)), ["theory", *words, "--runs", str(part)])
+            Step("theory", Path(jobs.PATHS["theory"].format(world=world)), ["theory", *words, "--runs", str(part)])
         )
         page += ["--theory", str(found[-1].folder)]
-    return [*found, Step("report", Path(plan.PATHS["report"].format(root=plan.root(config))), ["report", *page])]
+    return [*found, Step("report", Path(jobs.PATHS["report"].format(root=jobs.root(config))), ["report", *page])]
 
 
 @contextlib.contextmanager
 def tiny_world() -> Iterator[None]:
     """A world of theory has a size `tiny`: the smallest settings that still have all that its figures show."""
-    from granularity.theory import label_granularity
+    from granularity.stages.theory import label_granularity
 
     small = {"d": 24, "k": 4, "seeds": 1}
     fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}
@@ -124,17 +126,17 @@ def _json(section) -> str:
 class _Chain:
     def __init__(self, config, condition):
         self.config, self.condition = config, condition
-        self.place = {"root": plan.root(config), "condition": plan.condition_name(condition)}
+        self.place = {"root": jobs.root(config), "condition": jobs.condition_name(condition)}
 
     def path(self, kind: str, **wildcards: str) -> Path:
-        return Path(plan.PATHS[kind].format(**self.place, **wildcards))
+        return Path(jobs.PATHS[kind].format(**self.place, **wildcards))
 
     def step(self, kind: str, command: str, *words: str, **wildcards: str) -> Step:
         return Step(kind, self.path(kind, **wildcards), [command, *map(str, words)])
 
     def steps(self) -> list[Step]:
         config = self.config
-        spaces = plan.spaces(config, self.condition)
+        spaces = jobs.spaces(config, self.condition)
         samples = ("--samples", self.path("samples"))
         pixels = ("--pixels", self.path("pixels"))
         embedding = ("--embedding", self.path("embedding"))
@@ -147,27 +149,27 @@ class _Chain:
             found.append(self.step("encoder", "encoder", *samples, "--params", options, "--device", "cpu"))
         words = (*samples, *encoder, "--params", options, "--device", "cpu")
         found.append(self.step("embedding", "embed", *words))
-        for name in plan.clusterings(spaces):
+        for name in jobs.clusterings(spaces):
             words = (*samples, *embedding, "--clustering", name, "--params", _json(config.cluster), "--device", "cpu")
             found.append(self.step("clusters", "cluster", *words, clustering=name))
         for space in spaces:
             words = [*samples, "--space", space.name, "--family", space.family, "--params", json.dumps(space.params)]
-            for name in plan.clusterings([space]):
+            for name in jobs.clusterings([space]):
                 words += ["--clusters", self.path("clusters", clustering=name)]
             found.append(self.step("label_space", "hierarchy", *words, space=space.name))
         recipe = ("--recipe", _json(config.pretrain), "--model", _json(config.model))
-        for unit, runs in plan.units(config, self.condition, "pretrain").items():
+        for unit, runs in jobs.units(config, self.condition, "pretrain").items():
             words = [*samples, *pixels, *self._runs(runs), *recipe]
             for name in dict.fromkeys(run.space for run in runs):
                 words += ["--label-space", self.path("label_space", space=name)]
             found.append(self.step("pretrain", "pretrain", *words, "--device", "cpu", unit=unit))
         pretrained = []
-        for unit in plan.units(config, self.condition, "pretrain"):
+        for unit in jobs.units(config, self.condition, "pretrain"):
             pretrained += ["--pretrain", self.path("pretrain", unit=unit)]
-        for unit, runs in plan.units(config, self.condition, "finetune").items():
+        for unit, runs in jobs.units(config, self.condition, "finetune").items():
             words = (*samples, *pixels, *pretrained, *self._runs(runs), "--recipe", _json(config.finetune))
             found.append(self.step("finetune", "finetune", *words, "--device", "cpu", unit=unit))
-        for unit, runs in plan.units(config, self.condition, "probe").items():
+        for unit, runs in jobs.units(config, self.condition, "probe").items():
             words = (*samples, *pixels, *embedding, *pretrained, *self._runs(runs), "--params", _json(config.probe))
             found.append(self.step("probe", "probe", *words, "--device", "cpu", unit=unit))
         return found

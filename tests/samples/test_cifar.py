@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import cifar, restricted_pickle
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.formats import restricted_pickle
+from granularity.stages.samples.sources import cifar
+from granularity.store.artifacts import Artifact
 
 DATA = os.environ.get("GRANULARITY_DATA")
 TEN = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -279,7 +280,7 @@ def test_images_are_encoded_one_at_a_time(tmp_path, small):
 def test_both_forms_of_real_images_are_the_same(tmp_path):
     import pyarrow.parquet as pq
 
-    from granularity.samples.images import decode
+    from granularity.data.images import decode
 
     table = pq.read_table(Path(DATA, "cifar10/test.parquet")).slice(0, 200)
     images = np.stack([np.asarray(decode(image["bytes"])) for image in table["img"].to_pylist()])

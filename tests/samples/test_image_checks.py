@@ -20,16 +20,16 @@ from PIL import Image, ImageFile
 from typer.testing import CliRunner
 
 from granularity import cli
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import checks, stage
-from granularity.samples import look as looking
-from granularity.samples.adapters import folder
-from granularity.samples.decoding import ImageError, decode
-from granularity.samples.images import Images, Reader
-from granularity.samples.look import LARGEST, look
-from granularity.samples.source import Source
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.decoding import ImageError, decode
+from granularity.data.images import Images, Reader
+from granularity.stages.samples import checks, stage
+from granularity.stages.samples import look as looking
+from granularity.stages.samples.look import LARGEST, look
+from granularity.stages.samples.source import Source
+from granularity.stages.samples.sources import folder
+from granularity.store.artifacts import Artifact
 
 DATA = os.environ.get("GRANULARITY_DATA")
 ROTATED = Image.Exif()

@@ -18,12 +18,12 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import imagenet, imagenet_labels, imagenet_shifted
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.sources import imagenet, imagenet_labels, imagenet_shifted
+from granularity.store.artifacts import Artifact
 
 SYNSETS = ["n01440764", "n01443537", "n02123045"]
 

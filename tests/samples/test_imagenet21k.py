@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import imagenet21k
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.sources import imagenet21k
+from granularity.store.artifacts import Artifact
 
 SYNSETS = ["n01440764", "n01443537", "n02084071"]
 IMAGES = [f"{synset}/{synset}_{number}" for synset in SYNSETS for number in (10, 2, 33, 4)]

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.hierarchy.acceptance import inaturalist_checks
-from granularity.samples import stage
-from granularity.samples.adapters import inaturalist
-from granularity.samples.adapters.inaturalist_taxonomy import distinct, pairs, ranks
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.look.label_checks import inaturalist_checks
+from granularity.stages.samples import stage
+from granularity.stages.samples.sources import inaturalist
+from granularity.stages.samples.sources.inaturalist_taxonomy import distinct, pairs, ranks
+from granularity.store.artifacts import Artifact
 
 FIELDS = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")
 # Real species. Two genera are called Prunella and two epithets vulgaris; Chordata holds two supercategories.

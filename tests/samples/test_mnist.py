@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import mnist
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.sources import mnist
+from granularity.store.artifacts import Artifact
 
 TAXONOMIES = Path(__file__).parents[2] / "config" / "taxonomies"
 DIGITS = np.array([5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5])

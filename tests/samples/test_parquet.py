@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import parquet
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.sources import parquet
+from granularity.store.artifacts import Artifact
 
 DATA = os.environ.get("GRANULARITY_DATA")
 NAMES = ["zebra", "ant", "moth"]  # a publisher's order, not the alphabet's

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from scipy.io import loadmat, savemat
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import matlab, svhn
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.formats import matlab
+from granularity.stages.samples.sources import svhn
+from granularity.store.artifacts import Artifact
 
 TAXONOMY = Path(__file__).parents[2] / "config" / "taxonomies" / "mnist.csv"
 SIZES = {"train": 12, "test": 5, "extra": 7}

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import columns, table
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.formats import columns
+from granularity.stages.samples.sources import table
+from granularity.store.artifacts import Artifact
 
 ROWS = [
     ("train/1.png", "train", "animal", "cat", "3"),

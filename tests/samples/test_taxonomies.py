@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from granularity.samples import ranks
-from granularity.samples.adapters import digits
+from granularity.stages.samples import ranks
+from granularity.stages.samples.sources import digits
 
 FOLDER = Path(__file__).parents[2] / "config" / "taxonomies"
 LABELS = [str(i) for i in range(10)]

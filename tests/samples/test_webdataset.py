@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import webdataset
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.sources import webdataset
+from granularity.store.artifacts import Artifact
 
 
 def image(value: int, kind: str = "PNG") -> bytes:

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from granularity.artifacts import Artifact
-from granularity.config import Condition, Samples
-from granularity.errors import GranularityError
-from granularity.samples import stage
-from granularity.samples.adapters import wilds
-from granularity.samples.images import Images
+from granularity.base.errors import GranularityError
+from granularity.config.options import Condition, Samples
+from granularity.data.images import Images
+from granularity.stages.samples import stage
+from granularity.stages.samples.sources import wilds
+from granularity.store.artifacts import Artifact
 
 IWILDCAM = """\
 ,split,location_remapped,location,sequence_remapped,seq_id,y,category_id,datetime,filename,image_id

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from slurm_cluster import ACCOUNT, Cluster
 
 from checkout import Checkout
-from granularity.artifacts import Artifact, find
+from granularity.store.artifacts import Artifact, find
 
 HERE = Path(__file__).parent
 EXPERIMENT = "config/disturbed.yaml"

@@ -21,9 +21,9 @@ import pytest
 from slurm_cluster import CPU_NODES, Cluster, free_ports
 from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, Site
 
-from granularity import config_files
-from granularity.artifacts import Artifact
-from granularity.resources import memory_mb, minutes
+from granularity.config import files
+from granularity.plan.resources import memory_mb, minutes
+from granularity.store.artifacts import Artifact
 
 pytestmark = pytest.mark.slurm
 
@@ -97,7 +97,7 @@ def the_whole_workflow(sites: Sites) -> None:
     assert len(jobs) == 11 and {job.state for job in jobs} == {"COMPLETED"}, jobs
     assert {job.partition for job in jobs} == {"cpu"} and {job.node for job in jobs} <= set(CPU_NODES)
     assert all(re.fullmatch(r"granularity_[-0-9a-f]{36}", job.name) for job in jobs)
-    config = config_files.load(site.path("config/config.yaml"), site.path(EXPERIMENT))
+    config = files.load(site.path("config/config.yaml"), site.path(EXPERIMENT))
     for rule, kind in (("make_samples_", "samples"), ("make_pixels_", "pixels")):
         (job,) = (job for job in jobs if job.rule.startswith(f"rule_{rule}"))
         values = {"condition": "train-60"}
@@ -137,7 +137,7 @@ def one_network_on_two_nodes(sites: Sites) -> None:
     words = shlex.split(site.command_of(TARGET, "--configfile", EXPERIMENT).split(" > ")[0])[1:]
     words += ["--recipe", '{"batch_size": 20, "epochs": 5}', "--output"]
     one, two = (f"{CHAIN}/pretrain/{name}" for name in ("one_node", "two_nodes"))
-    site.run(sys.executable, "-m", "granularity.launch", "2", *words, one)
+    site.run(sys.executable, "-m", "granularity.machine.launch", "2", *words, one)
     here = {  # of virtual nodes, which have no addresses of their own, and no GPUs
         "--nproc-per-node=8": "--nproc-per-node=1",
         '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1):29500': f"127.0.0.1:{free_ports(1)[0]}",

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from granularity.theory import checks
-from granularity.theory.checks import FAILS, HOLDS, NOT_RUN, REPORTED, Check
+from granularity.stages.theory import checks
+from granularity.stages.theory.checks import FAILS, HOLDS, NOT_RUN, REPORTED, Check
 
 
 @pytest.mark.parametrize(

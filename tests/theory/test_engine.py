@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 import torch
 
-from granularity import interrupt, theory
-from granularity.code import import_closure
-from granularity.errors import GranularityError
-from granularity.theory import engine
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError
+from granularity.stages import theory
+from granularity.stages.theory import engine
+from granularity.store.code import import_closure
 
 
 class Toy(engine.Settings):
@@ -121,10 +122,10 @@ def test_clashes_and_missing_devices_are_refused():
 
 
 def test_finding_a_world_needs_no_torch_and_reruns_for_its_own_code_only():
-    code = "import sys, granularity.theory.stage as s; assert not {'torch', 'matplotlib'} & set(sys.modules)"
+    code = "import sys, granularity.stages.theory.stage as s; assert not {'torch', 'matplotlib'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     closure = import_closure(theory.WORLDS["label_granularity"])
-    assert {"granularity.theory.engine", "granularity.theory.label_granularity.model"} <= closure
+    assert {"granularity.stages.theory.engine", "granularity.stages.theory.label_granularity.model"} <= closure
     assert not [name for name in closure if "stage" in name or "neural_collapse" in name]
 
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import torch
 
-from granularity.errors import GranularityError
-from granularity.theory import checks, engine, feature_contamination, nets, stage
-from granularity.theory.feature_contamination import claims, measures, model
-from granularity.theory.feature_contamination.settings import Settings
+from granularity.base.errors import GranularityError
+from granularity.stages.theory import checks, engine, feature_contamination, nets, stage
+from granularity.stages.theory.feature_contamination import claims, measures, model
+from granularity.stages.theory.feature_contamination.settings import Settings
 
 SMALL = {"d": 24, "d_core": 8, "d_bg": 6, "m": 16, "batch": 20, "seeds": 1}
 FRAMEWORK = {"coordinates": "full", "init": "framework"}
@@ -355,7 +355,7 @@ def test_sizes_have_names_of_their_own():
 
 
 def test_all_arms_give_checks_and_figures(tmp_path: Path, monkeypatch):
-    from granularity.theory import figures
+    from granularity.stages.theory import figures
 
     short = {"steps": 2, "seeds": 1, "batch": 20, "m": 32}
     table = table_of(*[arm.model_copy(update=short) for arm in feature_contamination.SIZES["paper"]])

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from granularity.errors import GranularityError
-from granularity.theory import checks, engine, feature_emergence, figures, nets, stage
-from granularity.theory.feature_emergence import claims, clusters, data, digits, fixed, measures, model
-from granularity.theory.feature_emergence.settings import Settings
+from granularity.base.errors import GranularityError
+from granularity.stages.theory import checks, engine, feature_emergence, figures, nets, stage
+from granularity.stages.theory.feature_emergence import claims, clusters, data, digits, fixed, measures, model
+from granularity.stages.theory.feature_emergence.settings import Settings
 
 TINY = {"d": 24, "D": 12, "m": 8, "n": 400, "test": 200, "batch": 50, "steps": 12, "seeds": 1}
 SMALL = claims.SMALL

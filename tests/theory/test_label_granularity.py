@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 import torch
 
-from granularity.errors import GranularityError
-from granularity.theory import checks, engine, label_granularity, stage
-from granularity.theory.label_granularity import model
-from granularity.theory.label_granularity.measures import members
-from granularity.theory.label_granularity.settings import Settings
+from granularity.base.errors import GranularityError
+from granularity.stages.theory import checks, engine, label_granularity, stage
+from granularity.stages.theory.label_granularity import model
+from granularity.stages.theory.label_granularity.measures import members
+from granularity.stages.theory.label_granularity.settings import Settings
 
 SMALL = {"d": 24, "k": 4, "per_subclass": 2, "patches": 20, "signal": 5, "seeds": 1}
 FINE = {"g": 4, "eta": 0.8, "neurons": "five"}
@@ -253,7 +253,7 @@ def test_simulate_prints_measures(capsys):
 
 
 def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
-    from granularity.artifacts import Artifact
+    from granularity.store.artifacts import Artifact
 
     sizes = {"A": SMALL | {"seeds": 2}, "B": SMALL | {"seeds": 2, "k": 8}}
     arms = [Settings(**size, name=f"{scale} coarse", steps=20, stop_loss=0.2) for scale, size in sizes.items()]

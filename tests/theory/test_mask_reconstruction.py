@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from granularity.errors import GranularityError
-from granularity.theory import checks, engine, mask_reconstruction, nets, stage
-from granularity.theory.mask_reconstruction import claims, identities, model
-from granularity.theory.mask_reconstruction.settings import Settings, assumptions
+from granularity.base.errors import GranularityError
+from granularity.stages.theory import checks, engine, mask_reconstruction, nets, stage
+from granularity.stages.theory.mask_reconstruction import claims, identities, model
+from granularity.stages.theory.mask_reconstruction.settings import Settings, assumptions
 
 SMALL = {"k": 4, "d": 16, "m": 3, "samples": 60, "test_samples": 80, "batch": 20, "distractors": 1.0}
 SMALL |= {"pretrain_steps": 6, "finetune_steps": 6, "seeds": 1, "early_stop": False, "granularity": 4}

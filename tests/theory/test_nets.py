@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from granularity.theory import nets
+from granularity.stages.theory import nets
 
 
 def generator(seed=0):

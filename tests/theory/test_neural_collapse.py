@@ -10,10 +10,10 @@ import pytest
 import torch
 from scipy import stats
 
-from granularity.errors import GranularityError
-from granularity.theory import checks, engine, neural_collapse, stage
-from granularity.theory.neural_collapse import claims, measures, mixture, theorem
-from granularity.theory.neural_collapse.settings import LITERAL, Settings
+from granularity.base.errors import GranularityError
+from granularity.stages.theory import checks, engine, neural_collapse, stage
+from granularity.stages.theory.neural_collapse import claims, measures, mixture, theorem
+from granularity.stages.theory.neural_collapse.settings import LITERAL, Settings
 
 SMALL = {"per_cluster": 6, "d_in": 5, "hidden": 7, "steps": 20, "seeds": 1}
 TINY = {"model": "theorem", "dimension": 64, "samples": 8, "units": 3, "horizon": 0.4, "seeds": 1}
@@ -355,7 +355,7 @@ def test_simulate_prints_measures(capsys):
 
 
 def test_stage_writes_the_same_artifact_twice(tmp_path: Path, monkeypatch):
-    from granularity.artifacts import Artifact
+    from granularity.store.artifacts import Artifact
 
     small = {"seeds": 1, "steps": 3, "per_cluster": 4, "d_in": 6, "hidden": 8}
     arms = []

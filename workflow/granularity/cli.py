@@ -17,12 +17,14 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel, ValidationError
 
-from granularity import config as cfg
-from granularity import config_files, interrupt, plan, strict_yaml
-from granularity.code import code_digest
-from granularity.errors import GranularityError, printable
-from granularity.progress import say
-from granularity.runs import Run
+from granularity.base import interrupt, strict_yaml
+from granularity.base.errors import GranularityError, printable
+from granularity.base.progress import say
+from granularity.config import files as config_files
+from granularity.config import options as cfg
+from granularity.plan import jobs as plan
+from granularity.plan.runs import Run
+from granularity.store.code import code_digest
 
 app = typer.Typer(
     name="granularity",
@@ -71,7 +73,7 @@ def samples(
     ] = False,
 ) -> None:
     """Make the sample table: which images there are, their split and their human labels."""
-    from granularity.samples import stage
+    from granularity.stages.samples import stage
 
     size = int(train_size) if re.fullmatch("[0-9]{1,12}", train_size) else train_size
     condition = _parse(cfg.Condition, json.dumps({"train_size": size}), "--train-size")
@@ -86,7 +88,7 @@ def pixels(
     output: Output, samples: SamplesIn, params: Params = "{}", threads: Threads = 1, chunk: Chunk = 4096
 ) -> None:
     """Decode every image once, to the square that training reads."""
-    from granularity import pixels as stage
+    from granularity.stages import pixels as stage
 
     stage.run(_parse(cfg.Pixels, params), samples, output, threads, chunk)
 
@@ -101,7 +103,7 @@ def encoder(
     threads: Threads = 1,
 ) -> None:
     """Train a small CLIP model on captions of the training split (where no published weights are named)."""
-    from granularity import encoder as stage
+    from granularity.stages import encoder as stage
 
     stage.run(_parse(cfg.Encoder, params), seed, samples, output, _device(device), threads)
 
@@ -117,7 +119,7 @@ def embed(
     chunk: Chunk = 1024,
 ) -> None:
     """Embed every image with CLIP."""
-    from granularity import embed as stage
+    from granularity.stages import embed as stage
 
     stage.run(_parse(cfg.Encoder, params), samples, encoder, output, _device(device), threads, chunk)
 
@@ -134,7 +136,7 @@ def cluster(
     threads: Threads = 1,
 ) -> None:
     """Cluster the training images with FAISS k-means."""
-    from granularity import cluster as stage
+    from granularity.stages import cluster as stage
 
     stage.run(_parse(cfg.Cluster, params), clustering, seed, samples, embedding, output, _device(device), threads)
 
@@ -150,7 +152,7 @@ def hierarchy(
     seed: Seed = 0,
 ) -> None:
     """Make a label space: a label for every training image, its classes and their properties."""
-    from granularity.hierarchy import stage
+    from granularity.stages.hierarchy import stage
 
     stage.run(space, family, _json(params), seed, samples, clusters, output)
 
@@ -169,7 +171,7 @@ def pretrain(
     threads: Threads = 1,
 ) -> None:
     """Pretrain networks on label spaces."""
-    from granularity.training import pretrain as stage
+    from granularity.stages import pretrain as stage
 
     stage.run(
         _parse(cfg.Recipe, recipe, "--recipe"),
@@ -198,7 +200,7 @@ def finetune(
     threads: Threads = 1,
 ) -> None:
     """Finetune pretrained networks on the target."""
-    from granularity.training import finetune as stage
+    from granularity.stages import finetune as stage
 
     options = _parse(cfg.Recipe, recipe, "--recipe")
     stage.run(options, _runs(runs), seed, samples, pixels, pretrain, output, _device(device), threads)
@@ -219,13 +221,13 @@ def probe(
     threads: Threads = 1,
 ) -> None:
     """Probe frozen backbones: logistic regression and nearest neighbours."""
-    from granularity import probe as stage
+    from granularity.stages import probe as stage
 
     options = _parse(cfg.Probe, params), _parse(cfg.Augment, augment, "--augment")
     stage.run(*options, _runs(runs), seed, samples, pixels, embedding, pretrain, output, _device(device), threads)
 
 
-World = Annotated[str, typer.Argument(help="Name of the world, one of granularity.theory.WORLDS.", show_default=False)]
+World = Annotated[str, typer.Argument(help="Name of the world.", show_default=False)]
 Size = Annotated[str, typer.Option(help="quick, or paper (the paper's own dimensions, sweeps and seeds).")]
 
 
@@ -240,7 +242,7 @@ def theory_runs(
     threads: Threads = 1,
 ) -> None:
     """Train a two-layer world, or one part of it."""
-    from granularity.theory import stage
+    from granularity.stages.theory import stage
 
     stage.run_part(world, size, part, parts, output, _device(device), threads)
 
@@ -253,7 +255,7 @@ def theory(
     size: Size = "quick",
 ) -> None:
     """Judge every claim about a trained world, and draw its figures."""
-    from granularity.theory import stage
+    from granularity.stages.theory import stage
 
     stage.run(world, size, runs, output)
 
@@ -265,7 +267,7 @@ def simulate(
     device: DeviceOption = "auto",
 ) -> None:
     """Train one setting of a world alone and print its measures."""
-    from granularity.theory import stage
+    from granularity.stages.theory import stage
 
     pairs = [text.partition("=") for text in settings]
     for key, equals, _ in pairs:
@@ -282,7 +284,7 @@ def report(
     params: Params = "{}",
 ) -> None:
     """Make tables, figures and the HTML page from everything above (found under results/NAME/)."""
-    from granularity.report import stage
+    from granularity.stages.report import stage
 
     worlds = [Path(name.partition("@")[0]) for name in theory]
     stage.run(_parse(cfg.Config, params), output, page, worlds)
@@ -294,7 +296,7 @@ def inspect(
     as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
 ) -> None:
     """Show an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images."""
-    from granularity import inspection
+    from granularity.look import inspection
 
     _show(inspection.as_json(path) if as_json else inspection.describe(path))
 
@@ -305,7 +307,7 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
 ) -> None:
     """Hash every artifact again; name what is corrupt or stale, and exit with status 1 if anything is."""
-    from granularity import inspection
+    from granularity.look import inspection
 
     result = inspection.verify(path)
     _show(json.dumps(result, indent=2) if as_json else inspection.describe_verification(result))
@@ -327,8 +329,8 @@ def status(
 
     Exits with status 1 if a job failed.
     """
-    from granularity import status as found
-    from granularity import status_table
+    from granularity.look import status as found
+    from granularity.look import status_table
 
     config = config_files.load(*files)
     jobs = found.look(config)
@@ -347,7 +349,7 @@ def spaces(
 
     The network whose cost is estimated is the configuration's (--file). Exits with status 1 if a check fails.
     """
-    from granularity.hierarchy import comparison
+    from granularity.look import spaces as comparison
 
     found = comparison.compare(path, config_files.load(*files))
     _show(json.dumps(found, indent=2) if as_json else comparison.describe(found))
@@ -365,16 +367,16 @@ def wordnet(
     ),
 ) -> None:
     """Count the classes of some synsets at each WordNet level, beside the published counts."""
-    from granularity.hierarchy import acceptance
-    from granularity.wordnet import WordNet
+    from granularity.data.wordnet import WordNet
+    from granularity.look import label_checks
 
-    labels = acceptance.imagenet21k_synsets() if synsets is None else acceptance.read_synsets(synsets)
+    labels = label_checks.imagenet21k_synsets() if synsets is None else label_checks.read_synsets(synsets)
     graph = WordNet.read(folder).above(labels)
-    counts = acceptance.level_counts(graph, labels)
+    counts = label_checks.level_counts(graph, labels)
     living = sum(map(graph.is_living, labels))
     print(f"{len(labels)} labels, {len(graph.parents)} synsets above them, {living} living things")
     verdicts = (
-        {check.what.rsplit(" ", 1)[1]: check for check in acceptance.level_checks(counts)} if synsets is None else {}
+        {check.what.rsplit(" ", 1)[1]: check for check in label_checks.level_checks(counts)} if synsets is None else {}
     )
     words = {("L1", "holds"): "as published", ("L2", "holds"): "as derived"}
     for row in counts.itertuples():
@@ -410,7 +412,7 @@ def config_schema() -> None:
 @config_app.command("check")
 def config_check(files: Files = DEFAULT_FILES) -> None:
     """Check configuration files, and say what they ask for."""
-    from granularity import plan
+    from granularity.plan import jobs as plan
 
     config = config_files.load(*files)
     for condition in config.conditions:
@@ -422,7 +424,7 @@ def config_check(files: Files = DEFAULT_FILES) -> None:
 @config_app.command("report")
 def config_report(files: Files = DEFAULT_FILES) -> None:
     """Print where the report lies."""
-    from granularity import plan
+    from granularity.plan import jobs as plan
 
     print(plan.page(config_files.load(*files)))
 

@@ -1,0 +1,40 @@
+"""Progress of long work: a bar in a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from granularity.base.errors import printable
+
+T = TypeVar("T")
+SECONDS_BETWEEN_LINES = 10.0
+
+
+def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator[T]:
+    """Pass items on and say on standard error how far it is."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        from tqdm import tqdm
+
+        yield from tqdm(items, total=total, desc=what, unit=f" {unit}" if unit else "it", dynamic_ncols=True)
+        return
+    started = spoke = time.monotonic()
+    done = 0
+    for done, item in enumerate(items, start=1):
+        yield item
+        now = time.monotonic()
+        if now - spoke >= SECONDS_BETWEEN_LINES and done < total:
+            left = (now - started) / done * (total - done)
+            say(f"{what}: {done} of {total} {unit}, {100 * done / total:.0f} %, about {left:.0f} s left")
+            spoke = now
+    say(f"{what}: {done} of {total} {unit} in {time.monotonic() - started:.1f} s")
+
+
+def say(line: str) -> None:
+    """One line of log. That nobody can read it, as the disk is full or the reader gone, must not cost a result."""
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(printable(line), file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Every option, and the files that set them."""

@@ -1,0 +1,224 @@
+"""Configuration files: read, merged and checked with messages for a person; and the two that are generated."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from granularity.base import strict_yaml
+from granularity.base.errors import GranularityError
+from granularity.config.options import Config, Section
+
+
+def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
+    """Check a merged configuration mapping.
+
+    Args:
+        values: the mapping, as YAML or Snakemake gave it.
+        files: the files it was merged from, in order, to name the one that holds a bad key. Snakemake has read them
+            already, but less strictly: they are read again here.
+
+    Raises:
+        GranularityError: one line a mistake, naming file, key, value and what is allowed.
+    """
+    return _validate(values, [(str(file), _read(file)) for file in files])
+
+
+def load(*files: str | Path, overrides: dict | None = None) -> Config:
+    """Read and merge YAML files (later ones win, key by key), and check the result."""
+    found = [(str(file), _read(file)) for file in files]
+    merged: dict = {}
+    for values in [*(values for _, values in found), overrides or {}]:
+        merged = _merge(merged, values)
+    return _validate(merged, found)
+
+
+Found = list[tuple[str, dict]]  # the files, of which later ones win, and what each says
+
+
+def _validate(values: dict, found: Found) -> Config:
+    from granularity.plan import jobs
+
+    _refuse(strict_yaml.odd(values), found)
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise GranularityError(*_explained(error, values, found)) from None
+    _refuse(_missing_paths(config), found)
+    for number, condition in enumerate(config.conditions):
+        try:
+            jobs.spaces(config, condition)
+        except GranularityError as error:
+            _refuse([(["conditions", number, "spaces"], str(error).removeprefix("conditions: "))], found)
+    return config
+
+
+def _refuse(mistakes: Iterable[tuple[Sequence, str]], found: Found) -> None:
+    lines = [
+        f"{_file_with(path, found)}{'.'.join(map(str, path))}{': ' if path else ''}{what}" for path, what in mistakes
+    ]
+    if lines:
+        raise GranularityError(*lines)
+
+
+def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
+    """The files and folders that a configuration names and that are not there."""
+    samples, encoder = config.samples, config.encoder
+    wanted = [(["samples", key], getattr(samples, key), os.path.isdir, "folder") for key in ("root", "wordnet")]
+    wanted += [(["samples", "shifted", name], path, os.path.isdir, "folder") for name, path in samples.shifted.items()]
+    wanted.append((["samples", "taxonomy"], samples.taxonomy, os.path.isfile, "file"))
+    if encoder.model.endswith(".json"):
+        wanted.append((["encoder", "model"], encoder.model, os.path.isfile, "file"))
+    folder = encoder.model.removeprefix("local-dir:")
+    if folder != encoder.model:
+        wanted.append((["encoder", "model"], folder, os.path.isdir, "folder"))
+    for place, path, is_there, what in wanted:
+        if path is not None and not is_there(path):  # Path's own methods raise for names that are too long
+            yield place, f"there is no {what} '{path}'"
+
+
+def _read(file: str | Path) -> dict:
+    values = strict_yaml.read(file)
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise GranularityError(f"{file}: must be a mapping of keys to values, not a {type(values).__name__}")
+    if "__use_yte__" in values:
+        raise GranularityError(f"{file}: __use_yte__: templates run code, and a configuration is data; write it out")
+    return values
+
+
+def _merge(base: dict, over: dict) -> dict:
+    merged = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            value = _merge(merged[key], value)
+        merged[key] = value
+    return merged
+
+
+def _explained(error: ValidationError, values: dict, found: Found) -> list[str]:
+    """A line a mistake: what no branch of a union takes is one mistake, whatever the number of branches."""
+    lines: dict[str, list[str]] = {}
+    for item in error.errors():
+        head, what = _explain(item, values, found)
+        lines.setdefault(head, []).append(what)
+    return [head + ", or ".join(dict.fromkeys(whats)) for head, whats in lines.items()]
+
+
+def _explain(error: dict, values: dict, found: Found) -> tuple[str, str]:
+    """Where a mistake is, with what is there; and what is wrong with it."""
+    path = _path(error["loc"], values)
+    context = error.get("ctx", {}).get("error")
+    where = ".".join(str(part) for part in path)
+    if error["type"] == "extra_forbidden":
+        allowed = _keys_at(path[:-1])
+        close = difflib.get_close_matches(str(path[-1]), allowed, n=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        what = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
+    elif context is not None:  # one of our own checks; its message begins with the key it is about
+        key, _, what = str(context).partition(": ")
+        where = ".".join(filter(None, (where, key)))
+        path = [int(part) if part.isdigit() else part for part in where.replace("[", ".").replace("]", "").split(".")]
+        return f"{_file_with(path, found)}{where}: ", what
+    elif error["type"] == "string_pattern_mismatch":
+        what = "can only hold letters, digits, '_', '.' and '-', and begins with a letter or a digit"
+    else:
+        what = error["msg"][0].lower() + error["msg"][1:]
+    value = json.dumps(error["input"], default=str, ensure_ascii=False)
+    value = value if len(value) <= 80 else value[:77] + "..."
+    return f"{_file_with(path, found)}{where} = {value}: ", what
+
+
+def _path(location: tuple, values: Any) -> list:
+    """Keys and list indices of pydantic's location, which also names the branch of a union."""
+    path = []
+    for part in location:
+        is_key = isinstance(values, dict) and part in values
+        if is_key or (isinstance(values, list) and isinstance(part, int) and part < len(values)):
+            path.append(part)
+            values = values[part]
+    return path
+
+
+def _keys_at(path: list) -> list[str]:
+    model: Any = Config
+    for part in path:
+        if isinstance(part, int):
+            continue
+        model = model.model_fields[part].annotation
+        for candidate in get_args(model):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                model = candidate
+    return list(model.model_fields)
+
+
+def _file_with(path: Sequence, found: Found) -> str:
+    """The last of the files that sets the key, or the deepest parent of it."""
+    best, depth = None, 0
+    for file, values in found:
+        node: Any = values
+        for level, part in enumerate(path, start=1):
+            if (isinstance(node, list) and isinstance(part, int) and part < len(node)) or (
+                isinstance(node, dict) and part in node
+            ):
+                node = node[part]
+            else:
+                break
+            if level >= depth:
+                best, depth = file, level
+    return f"{best}: " if best else ""
+
+
+# ---------------------------------------------------------------- generated files
+
+
+def schema_json() -> str:
+    """The JSON schema of the configuration, as written to `config/schema.json`."""
+    return json.dumps(Config.model_json_schema(), indent=2) + "\n"
+
+
+def default_yaml() -> str:
+    """The commented default configuration, as written to `config/config.yaml`."""
+    head = (
+        "# The default run: real images, minutes on a laptop CPU, no downloads.\n"
+        "# Every option, with its default. Generated from workflow/granularity/config.py by `granularity config\n"
+        "# default`; to change a run, write only what differs into a file of your own and add it:\n"
+        "#   snakemake --configfile config/experiments/mine.yaml\n"
+    )
+    return head + "\n".join(_document(Config(), ""))
+
+
+def _document(section: Section, indent: str) -> list[str]:
+    lines = []
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        text = field.description or ""
+        if isinstance(value, Section):
+            text = text or (type(value).__doc__ if type(value).__doc__ != Section.__doc__ else "") or ""
+        if not indent:
+            lines.append("")
+        width = 110 - len(indent) - 2
+        lines += [f"{indent}# {line}" for line in textwrap.wrap(" ".join(text.split()), width)]
+        if isinstance(value, Section):
+            lines.append(f"{indent}{name}:")
+            lines += _document(value, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], Section):
+            lines.append(f"{indent}{name}:")
+            lines += [f"{indent}  - {_flow(item.model_dump(exclude_defaults=True))}" for item in value]
+        else:
+            lines.append(f"{indent}{name}: {_flow(value)}")
+    return [*lines, ""] if not indent else lines
+
+
+def _flow(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False).strip()
+    return text.removesuffix("\n...").removesuffix("...").strip()

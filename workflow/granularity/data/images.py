@@ -1,0 +1,163 @@
+"""Reading the images that a sample table points to."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import stat
+import threading
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from granularity.base.errors import GranularityError
+from granularity.data.decoding import ImageError, decode
+from granularity.store.artifacts import Artifact
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+PLACE = ["file", "row", "offset", "bytes"]
+COLUMNS = {"sample_id": "text", "file": "text", "row": "number?", "offset": "number?", "bytes": "number"}
+COLUMNS |= {"sha256": "text?"}  # see granularity.store.artifacts.KINDS
+
+
+class Images:
+    """The images of a sample table, in its row order; a changed or corrupt file is an error that names it."""
+
+    def __init__(self, samples: Artifact):
+        self.table = samples.table("samples.parquet", COLUMNS)
+        where = samples.path / "samples.parquet"
+        if not len(self.table) or any((self.table[name].dropna() < 0).any() for name in PLACE[1:]):
+            raise GranularityError(f"{where}: has no rows, or a row, offset or size below zero")
+        self.reader = Reader(Path(samples.params["root"] or samples.path))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def load(self, index: int, mode: str = "RGB") -> Image.Image:
+        """Decode one image, upright (EXIF) and in the colour mode asked for.
+
+        Raises:
+            GranularityError: the file is gone, has changed since the sample table was made, or is no image.
+        """
+        sample = self.table.iloc[index]
+        data = self.reader.read(*(sample[column] for column in PLACE))
+        where = self.reader.name(*(sample[column] for column in PLACE[:3]))
+        known = sample["sha256"]
+        changed = len(data) != sample["bytes"] if pd.isna(known) else hashlib.sha256(data).hexdigest() != known
+        if changed:
+            raise GranularityError(f"{where}: has changed since the sample table was made; make the samples again")
+        try:
+            return decode(data, mode)
+        except ImageError as error:
+            raise GranularityError(f"{where}: cannot be decoded as an image ({error}); repair or remove it") from None
+
+
+class Reader:
+    """Bytes of single images: whole files, rows of Parquet files, members of archives."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self._lock = threading.Lock()
+        # Of odd metadata, which is no concern here, and of large images, which `decode` refuses. Here and not around
+        # each image, as Python's filters belong to all threads together.
+        warnings.filterwarnings("ignore", module=r"PIL\.")
+
+    def name(self, file: str, row: int | None, offset: int | None) -> str:
+        """How messages call an image."""
+        place = "" if pd.isna(row) else f" row {row}"
+        place += "" if pd.isna(offset) else f" at byte {offset}"
+        return f"{self.root / file}{place}"
+
+    def read(self, file: str, row: int | None, offset: int | None, size: int | None) -> bytes:
+        """The bytes at a place, see :class:`granularity.stages.samples.source.Source`.
+
+        Raises:
+            GranularityError: the file is gone, cannot be read or is too short.
+        """
+        import pyarrow as pa
+
+        try:
+            if not stat.S_ISREG(os.stat(self.root / file).st_mode):  # a pipe would never end, nor would a device
+                raise GranularityError(f"{self.root / file}: is no regular file")
+            if not pd.isna(row):
+                with self._lock:  # or every thread would read a new row group for itself
+                    return _parquet_row(self.root / file, int(row))
+            if pd.isna(offset):
+                return (self.root / file).read_bytes()
+            with (self.root / file).open("rb") as stream:
+                stream.seek(int(offset))
+                data = stream.read(int(size))
+        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a null byte in its name
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+            raise GranularityError(f"{self.root / file}: cannot be read ({reason})") from None
+        if len(data) != size:
+            raise GranularityError(f"{self.name(file, row, offset)}: the file ends early; it is truncated")
+        return data
+
+    def size(self, file: str, row: int | None, offset: int | None, size: int | None) -> int:
+        """Length in bytes, without reading whole files."""
+        if not pd.isna(size):
+            return int(size)
+        if not pd.isna(row):
+            return len(self.read(file, row, offset, size))
+        try:
+            there = os.stat(self.root / file)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise GranularityError(f"{self.root / file}: cannot be read ({reason})") from None
+        if not stat.S_ISREG(there.st_mode):
+            raise GranularityError(f"{self.root / file}: is no regular file")
+        return there.st_size
+
+
+def _parquet_row(file: Path, row: int) -> bytes:
+    starts = _row_groups(file)
+    group = int(starts.searchsorted(row, side="right")) - 1
+    column = _row_group(file, group)
+    value = column[row - int(starts[group])].as_py() if row - int(starts[group]) < len(column) else None
+    if value is None:
+        raise GranularityError(f"{file}: row {row} holds no image bytes")
+    return value
+
+
+@functools.lru_cache(maxsize=1024)
+def _row_groups(file: Path):
+    """The first row of every row group."""
+    import numpy as np
+    import pyarrow.parquet as pq
+
+    meta = pq.read_metadata(file)
+    lengths = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+    return np.cumsum([0, *lengths])[:-1]
+
+
+@functools.lru_cache(maxsize=4)
+def _row_group(file: Path, group: int):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    reader = pq.ParquetFile(file)
+    name = image_column(reader.schema_arrow)
+    if name is None:
+        raise GranularityError(f"{file}: has no column of images (img or image, of bytes and path)")
+    try:
+        column = reader.read_row_group(group, columns=[f"{name}.bytes"]).column(name).combine_chunks()
+    except (OSError, pa.ArrowException) as error:
+        raise GranularityError(f"{file}: corrupt ({error})") from None
+    return column.field("bytes")
+
+
+def image_column(schema) -> str | None:
+    """The column of an Arrow schema that holds images as {bytes, path}: `img`, `image` or the first of that type."""
+    import pyarrow as pa
+
+    def fits(field) -> bool:
+        return pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+
+    names = [field.name for field in schema if fits(field)]
+    return next((name for name in ("img", "image") if name in names), names[0] if names else None)

@@ -1,0 +1,1 @@
+"""Reading results and changing none: inspection, status, comparison of label spaces."""

@@ -1,0 +1,184 @@
+"""Looking at artifacts: `granularity inspect` and `granularity verify`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from granularity.base.errors import GranularityError
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
+from granularity.store.code import code_digest
+
+PREVIEW_ROWS = 5
+
+
+def describe(path: Path) -> str:
+    """An artifact for a person; for a folder of artifacts, a line each."""
+    if not _is_artifact(path):
+        return "\n".join(_line(Artifact.peek(found)) for found in _found(path))
+    artifact = Artifact.peek(path)
+    manifest = artifact.manifest
+    cost, code = manifest["cost"], manifest["code"]
+    made_now = "" if is_current(artifact) else " (the code has changed since)"
+    sections = [
+        f"{artifact.path}",
+        f"  kind      {artifact.kind}",
+        f"  digest    {artifact.digest}",
+        f"  state     {'; '.join(artifact.problems()) or 'verified'}",
+        f"  code      {code['module']} {code['digest']}{made_now}",
+        f"  made      {cost['started']}, {cost['wall_seconds']:.1f} s wall, {cost['cpu_seconds']:.1f} s CPU, "
+        f"{cost['peak_memory_mb']:.0f} MB peak",
+        f"  hardware  {', '.join(f'{key} {value}' for key, value in manifest['hardware'].items())}",
+        f"  packages  {', '.join(f'{key} {value}' for key, value in manifest['packages'].items())}",
+        f"  command   {shlex.join(manifest['command'])}",
+        "files",
+        *(f"  {name}  {_file_line(entry)}" for name, entry in manifest["files"].items()),
+        "parameters",
+        *_tree(artifact.params, "  "),
+    ]
+    if artifact.summary:
+        sections += ["summary", *_tree(artifact.summary, "  ")]
+    sections += ["lineage", *_lineage(artifact, "  ")]
+    sections += [line for name in manifest["files"] for line in _preview(artifact, name)]
+    return "\n".join(sections)
+
+
+def as_json(path: Path) -> str:
+    """The same for a program: the manifest with the problems found and the lineage; or a list of them."""
+    if not _is_artifact(path):
+        return json.dumps([_as_dict(Artifact.peek(found)) for found in _found(path)], indent=2)
+    return json.dumps(_as_dict(Artifact.peek(path)), indent=2)
+
+
+def verify(root: Path) -> dict[str, Any]:
+    """Hash every artifact at or below a folder.
+
+    Returns:
+        `artifacts` and `bytes` checked, `problems` (corrupt, missing or stale, a line each), and `other_code`: folders
+        of sound artifacts that were made by other code than is installed here (Snakemake would make them again).
+    """
+    problems, other_code, size = [], [], 0
+    found = artifacts.find(root)
+    if not found:
+        raise GranularityError(f"{root}: there are no artifacts at or below this folder")
+    for folder in found:
+        try:
+            artifact = Artifact.peek(folder)
+        except GranularityError as error:
+            problems.append(str(error))
+            continue
+        problems += artifact.problems()
+        size += sum(entry["bytes"] for entry in artifact.manifest["files"].values())
+        if not is_current(artifact):
+            other_code.append(str(folder))
+    # One changed artifact makes everything after it stale: name each once, in the order found.
+    return {
+        "artifacts": len(found),
+        "bytes": size,
+        "problems": list(dict.fromkeys(problems)),
+        "other_code": other_code,
+    }
+
+
+def describe_verification(result: dict[str, Any]) -> str:
+    other = [f"{folder}: sound, but made by other code than is here now" for folder in result["other_code"]]
+    lines = [*result["problems"], *other]
+    verdict = f"{len(result['problems'])} problems" if result["problems"] else "all sound"
+    return "\n".join([*lines, f"{result['artifacts']} artifacts, {_size(result['bytes'])}: {verdict}"])
+
+
+def _is_artifact(path: Path) -> bool:
+    return path.name == artifacts.MANIFEST or (path / artifacts.MANIFEST).exists()
+
+
+def _found(path: Path) -> list[Path]:
+    found = artifacts.find(path)
+    if not found:
+        raise GranularityError(f"{path}: there are no artifacts at or below this folder")
+    return found
+
+
+def is_current(artifact: Artifact) -> bool:
+    """Whether the code that made an artifact is the code that is installed here."""
+    code = artifact.manifest["code"]
+    try:
+        return code_digest(code["module"]) == code["digest"]
+    except FileNotFoundError:  # the module has been renamed
+        return False
+
+
+def _line(artifact: Artifact) -> str:
+    size = sum(entry["bytes"] for entry in artifact.manifest["files"].values())
+    wall = artifact.manifest["cost"]["wall_seconds"]
+    return f"{artifact.path}  {artifact.kind}  {artifact.digest[:12]}  {_size(size)}  {wall:.1f} s"
+
+
+def _as_dict(artifact: Artifact) -> dict[str, Any]:
+    lineage = {role: str(source.path.resolve()) for role, source in artifact.lineage().items()}
+    own = {"path": str(artifact.path), "problems": list(artifact.problems()), "lineage": lineage}
+    return {**own, **artifact.manifest}
+
+
+def _file_line(entry: dict[str, Any]) -> str:
+    parts = [_size(entry["bytes"])]
+    if "shape" in entry:
+        parts.append(f"{entry['dtype']} {entry['shape']}")
+    if "rows" in entry:
+        columns = ", ".join(f"{name} {kind}" for name, kind in entry["columns"].items())
+        parts.append(f"{entry['rows']} rows: {columns}")
+    if "parameters" in entry:
+        parts.append(f"{entry['tensors']} tensors, {entry['parameters']:,} numbers")
+    return "; ".join([*parts, f"sha256 {entry['sha256'][:12]}"])
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _tree(value: Any, indent: str) -> list[str]:
+    lines = []
+    for key, item in value.items():
+        if isinstance(item, dict) and item:
+            lines += [f"{indent}{key}", *_tree(item, indent + "  ")]
+        else:
+            text = json.dumps(item, ensure_ascii=False) if not isinstance(item, str) else item
+            lines.append(f"{indent}{key} = {text if len(text) <= 200 else text[:197] + '...'}")
+    return lines
+
+
+def _lineage(artifact: Artifact, indent: str) -> list[str]:
+    lines = []
+    found = artifact.lineage()
+    for role, entry in artifact.manifest["inputs"].items():
+        source = found.get(role)
+        where = str((artifact.path / entry["path"]).resolve()) if source is None else str(source.path.resolve())
+        state = " (no longer there)" if source is None else ""
+        lines.append(f"{indent}{role} <- {where} ({entry['kind']} {entry['digest'][:12]}){state}")
+        lines += _lineage(source, indent + "  ") if source is not None else []
+    if not artifact.manifest["inputs"]:
+        source = artifact.params.get("root") or artifact.params.get("source")
+        lines.append(f"{indent}raw images: {source}")
+    return lines
+
+
+def _preview(artifact: Artifact, name: str) -> list[str]:
+    if name.endswith(".parquet") and "rows" in artifact.manifest["files"][name]:
+        import pandas as pd
+
+        frame = artifact.table(name)
+        with pd.option_context("display.width", 160, "display.max_columns", 12, "display.max_colwidth", 28):
+            return [f"{name}, first {min(PREVIEW_ROWS, len(frame))} of {len(frame)} rows", frame.head().to_string()]
+    if name.endswith(".npy"):
+        array = artifact.array(name)
+        with_ends = ", ".join(f"{value:.4g}" for value in array.reshape(-1)[:8].tolist())
+        return [f"{name}, first values", f"  {with_ends}, ..."]
+    if name.endswith(".json") and artifact.manifest["files"][name]["bytes"] < 4000:
+        return [name, json.dumps(artifact.json(name), indent=2, ensure_ascii=False)]
+    return []

@@ -1,0 +1,179 @@
+"""Checks of label spaces against what is published and against their definitions (L1-L7 of docs/label_spaces.md)."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from granularity.base.errors import GranularityError
+from granularity.data.wordnet import WordNet
+from granularity.store.artifacts import Artifact
+
+PUBLISHED = Path(__file__).parents[3] / "config" / "published" / "label_counts.csv"
+HOLDS, FAILS = "holds", "FAILS"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: its id, what was looked at, what should be there, what is, and the verdict."""
+
+    id: str
+    what: str
+    expected: str
+    found: str
+    verdict: str
+
+
+def compare(identifier: str, what: str, expected: object, found: object, holds: bool | None = None) -> Check:
+    """A check that holds if `found` equals `expected`, unless the caller knows better."""
+    verdict = HOLDS if (expected == found if holds is None else holds) else FAILS
+    return Check(identifier, what, str(expected), str(found), verdict)
+
+
+def published(data: str) -> pd.DataFrame:
+    """The published counts of a data set: `check`, `quantity`, `published`, `source`."""
+    table = pd.read_csv(PUBLISHED)
+    return table[table["data"] == data].reset_index(drop=True)
+
+
+# ---------------------------------------------------------------- WordNet levels
+
+
+def imagenet21k_synsets() -> list[str]:
+    """The 21,843 labels of Google's ImageNet-21k checkpoints, as timm ships them."""
+    folder = Path(importlib.util.find_spec("timm").submodule_search_locations[0])
+    return (folder / "data" / "_info" / "imagenet21k_goog_synsets.txt").read_text().split()
+
+
+def read_synsets(file: Path) -> list[str]:
+    """Synset ids, one a line; what follows an id on its line is ignored."""
+    try:
+        return [line.split()[0] for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise GranularityError(f"{file}: cannot be read as a list of synsets ({error})") from None
+
+
+def level_counts(graph: WordNet, labels: list[str], levels: Iterable[int] = range(11)) -> pd.DataFrame:
+    """Classes at each WordNet level of some labels: `level`, `granularity`, `several` (labels with more than one)."""
+    rows = []
+    for level in levels:
+        above = [graph.level(label, level) for label in labels]
+        rows.append((level, len(frozenset().union(*above)), sum(len(one) > 1 for one in above)))
+    return pd.DataFrame(rows, columns=["level", "granularity", "several"])
+
+
+def level_checks(counts: pd.DataFrame) -> list[Check]:
+    """L1 and L2: the level counts of the 21,843 labels of ImageNet-21k."""
+    found = {f"wordnet level {row.level}": int(row.granularity) for row in counts.itertuples()}
+    return [
+        compare(row.check, f"G at {row.quantity}", row.published, found[row.quantity])
+        for row in published("imagenet21k").itertuples()
+        if row.quantity in found
+    ]
+
+
+# ---------------------------------------------------------------- made label spaces
+
+
+def checks(samples: Artifact, spaces: list[Artifact]) -> list[Check]:
+    """What can be checked of the label spaces of one condition."""
+    found = [*_of_samples(samples)]
+    for space in spaces:
+        found += _of_space(space, samples)
+    return found
+
+
+def _of_samples(samples: Artifact) -> Iterator[Check]:
+    source = samples.params["source"]
+    if source == "imagenet21k" and "living_thing" in samples.params["ranks"]:
+        table = samples.table("taxonomy.parquet")
+        counts = table.groupby("living_thing", observed=True)[["train", "val"]].sum()
+        for row in published(source).itertuples():
+            kind, _, split = row.quantity.partition(" in ")
+            if row.check == "L3":
+                name = {"living things": "living thing", "others": "other"}[kind]
+                yield compare("L3", row.quantity, row.published, int(counts[split].get(name, 0)))
+    if source == "inaturalist":
+        yield from inaturalist_checks(samples.summary["distinct"], samples.summary["pairs"])
+
+
+def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int]) -> Iterator[Check]:
+    """L4: the published numbers of classes beside those of the categories.
+
+    Args:
+        distinct: for each rank its number of different `names`, and of `paths`: equal names below different parents
+            are two.
+        pairs: the number of different values of two text fields together.
+    """
+    for row in published("inaturalist").itertuples():
+        counts = distinct.get(row.quantity)
+        if counts is not None:
+            ways = [way for way, count in counts.items() if count == row.published]
+            text = f"{counts['names']} names, {counts['paths']} paths"
+            yield compare("L4", f"classes of {row.quantity}", row.published, text, bool(ways))
+        elif row.quantity == "unknown":
+            single = [
+                f"{way} of {rank}"
+                for rank, counts in distinct.items()
+                for way in counts
+                if counts[way] == row.published
+            ]
+            ways = single or [name for name, count in pairs.items() if count == row.published]
+            yield compare("L4", "the unnamed G", row.published, ", ".join(ways) or "of no field or pair", bool(ways))
+
+
+WITHIN = ("random_superclass", "kmeans_superclass", "kmeans_class", "rebalanced")
+
+
+def _of_space(space: Artifact, samples: Artifact) -> Iterator[Check]:
+    name, family = space.params["space"], space.params["family"]
+    properties = space.json("properties.json")
+    clusterings = space.params.get("clusterings", [])
+    if family in WITHIN or (family in ("topdown", "bottomup") and clusterings[0].startswith("superclass")):
+        empty = 0 if family == "random_superclass" else properties["empty_classes"]
+        one_class = properties["straddling_share"] == 0
+        text = f"{properties['straddling_classes']:.1%} straddle, {empty} empty"
+        yield compare(
+            "L5", f"{name}: every label in one target class", "0.0% straddle, 0 empty", text, one_class and not empty
+        )
+    if family == "kmeans":
+        share = properties["straddling_classes"]
+        yield compare("L6", f"{name}: clusters that straddle superclasses", "> 0", f"{share:.1%}", share > 0)
+    if family == "rebalanced":
+        yield _rebalanced(space, samples)
+    if family == "wordnet" and len(samples.table("wordnet.parquet", ["synset"])) >= 21_843:
+        level = f"wordnet level {space.params['level']}"
+        rows = published("imagenet21k").set_index("quantity")
+        if level in rows.index:
+            yield compare(
+                rows.loc[level, "check"], f"{name}: G", rows.loc[level, "published"], properties["granularity"]
+            )
+
+
+def _rebalanced(space: Artifact, samples: Artifact) -> Check:
+    """L7, from the label files themselves and not from how they were made."""
+    name, threshold, target = space.params["space"], space.params["threshold"], samples.params["target"]
+    superclass = samples.table("samples.parquet", ["split", target]).query("split == 'train'")[target].astype("str")
+    superclass = superclass.reset_index(drop=True)
+    labels = space.table("labels.parquet", ["label"])["label"]
+    wrong = []
+    own = labels.groupby(superclass).agg(lambda part: (part.nunique(), part.value_counts().min()))
+    for clustering, source in space.lineage().items():
+        if source.kind != "clusters":
+            continue
+        assignment = source.table("assignment.parquet", ["cluster"])["cluster"]
+        for one, part in assignment.groupby(superclass):
+            classes, smallest = own[one]
+            if classes >= 2 and smallest <= threshold:
+                wrong.append(f"{one}: a class of {smallest}")
+            if part.nunique() > classes and part.value_counts().min() > threshold:
+                wrong.append(f"{one}: {clustering} would do")
+    sweep = space.table("threshold_sweep.parquet")["granularity"]
+    if not sweep.is_monotonic_decreasing:
+        wrong.append("G rises with the threshold")
+    what = f"{name}: the finest grid with more than {threshold} images a class"
+    return compare("L7", what, "in every superclass", "; ".join(dict.fromkeys(wrong)) or "in every superclass")

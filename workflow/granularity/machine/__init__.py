@@ -1,0 +1,1 @@
+"""Where it is computed: devices, leases of GPUs, processes that train together."""

@@ -1,0 +1,308 @@
+"""One network trained by several processes: torchrun starts them, each computes on a share of every batch.
+
+Started by anything else, a stage is one process, and everything here does what the single-process function it is
+named after does. With several, a step is that of one process up to rounding: the loss is the mean over the whole batch,
+gradients are summed in one fixed order, and batch normalisation takes its moments over the whole batch. (Dropout is
+drawn anew in each process.) The first process (rank 0) is the only one that reads and writes checkpoints, verifies
+inputs and publishes; the others compute, wait for it and keep silent.
+
+All processes stop together: each step they tell each other whether one was asked to. One that dies breaks the
+connections of the others, which then end, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError
+from granularity.machine import leases
+
+T = TypeVar("T")
+TIMEOUT = timedelta(days=7)  # for a GPU, or for the first process to verify terabytes; the dead are noticed at once
+ELSEWHERE = "another process of this training was asked to stop"
+
+
+class PeerLost(GranularityError):
+    """Another process of this training ended."""
+
+
+@dataclass
+class World:
+    """The processes of a training: how many, which one this is, and the same of those on this machine (node)."""
+
+    size: int
+    rank: int
+    node: int
+    local_size: int
+    local_rank: int
+    store: dist.Store
+
+
+_world: World | None = None
+_times = 0  # that this process has joined others: a stage, or several one after another
+
+
+# ---------------------------------------------------------------- joining and leaving
+
+
+def together(stage: Callable[..., T]) -> Callable[..., T]:
+    """Let a stage be run by several processes, where torchrun started them."""
+
+    @functools.wraps(stage)
+    def run(*args, **kwargs) -> T:
+        if not started_by_torchrun():
+            return stage(*args, **kwargs)
+        with _joined():
+            return stage(*args, **kwargs)
+
+    return run
+
+
+def started_by_torchrun() -> bool:
+    """Whether this is one of several processes."""
+    return dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
+
+
+@contextlib.contextmanager
+def _joined() -> Iterator[None]:
+    global _world, _times
+    size, rank, node, local_size, local_rank = (
+        int(os.environ[name]) for name in ("WORLD_SIZE", "RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
+    )
+    if local_size == size:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    with _others_may_be_gone():
+        store, _, _ = next(dist.rendezvous("env://", timeout=TIMEOUT))
+    _times += 1
+    _world = World(size, rank, node, local_size, local_rank, dist.PrefixStore(f"{_times}", store))
+    silent = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.__stderr__ if rank == 0 else silent
+    try:
+        yield
+        barrier()
+        dist.destroy_process_group()
+        sys.stderr = sys.__stderr__
+    except BaseException as error:
+        sys.stderr = sys.__stderr__ if _speaks(error) else silent
+        raise
+    finally:
+        _world = None
+
+
+def _speaks(error: BaseException) -> bool:
+    """Whether this process is the one that reports: the first with something to tell."""
+    if isinstance(error, interrupt.Stopped) and error.reason == ELSEWHERE:
+        return False
+    if isinstance(error, PeerLost) and "GRANULARITY_LAUNCHER" in os.environ:  # which knows how the other one died
+        return False
+    try:
+        return _world.store.add("reports", 1) == 1
+    except RuntimeError:  # what kept the store is gone
+        return first()
+
+
+def check_joined() -> None:
+    """Raise a GranularityError in a stage that is not made for several processes."""
+    if _world is None and started_by_torchrun():
+        raise GranularityError(
+            "only pretrain and finetune are for several processes; start this stage without torchrun"
+        )
+
+
+def meet(device: torch.device) -> None:
+    """Connect the processes, once each knows its device.
+
+    Raises:
+        GranularityError: one computes on a CPU and another on a GPU.
+    """
+    if _world is None:
+        return
+    _world.store.set(f"device/{rank()}", device.type)
+    for other in range(size()):
+        if (kind := _told(f"device/{other}")) != device.type:
+            raise GranularityError(f"process {other} would use {kind}, process {rank()} {device.type}; set the device")
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    with _others_may_be_gone():
+        dist.init_process_group(backend, store=_world.store, rank=rank(), world_size=size(), timeout=TIMEOUT)
+
+
+def lease_gpus() -> None:
+    """Lease a GPU for each process of this machine; all see all of them, and use that of their local rank.
+
+    The first process of the machine looks for all at once, so two trainings never wait for each other's last GPU.
+    """
+    if _world is None:
+        leases.take()
+        return
+    key, local = f"gpus/{_world.node}", _world.local_rank
+    leases.enough(_world.local_size)
+    if local == 0:
+        with leases.queue():
+            devices = leases.free(_world.local_size)
+            leases.hold(devices[0])
+            _world.store.set(key, "\n".join(devices))
+            for other in range(1, _world.local_size):
+                _told(f"{key}/{other}")
+    else:
+        devices = _told(key).split("\n")
+        leases.hold(devices[local])
+        _world.store.set(f"{key}/{local}", "held")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+
+
+def _told(key: str) -> str:
+    """What another process put into the store; waits for it, and for signals."""
+    with _others_may_be_gone():
+        while not _world.store.check([key]):
+            time.sleep(0.02)
+        return _world.store.get(key).decode()
+
+
+@contextlib.contextmanager
+def _others_may_be_gone() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # gloo's, NCCL's and the store's
+        with contextlib.suppress(ValueError):  # not the main thread
+            for number in interrupt.SIGNALS:  # torchrun sends one now; it is not why this process ends
+                signal.signal(number, signal.SIG_IGN)
+        why = re.sub(r"^\[[^ ]*\] ", "", str(error)).split(". ")[0][:100]  # without gloo's place in its source
+        raise PeerLost(
+            f"another process of this training ended ({why}); what is saved is kept, and the next run goes on from it"
+        ) from error
+
+
+# ---------------------------------------------------------------- who is who
+
+
+def size() -> int:
+    """How many processes train together. A parameter of a training: sums over them decide its last bits."""
+    return 1 if _world is None else _world.size
+
+
+def rank() -> int:
+    return 0 if _world is None else _world.rank
+
+
+def local_rank() -> int:
+    return 0 if _world is None else _world.local_rank
+
+
+def local_size() -> int:
+    return 1 if _world is None else _world.local_size
+
+
+def first() -> bool:
+    """Whether this is the process that reads and writes for all."""
+    return rank() == 0
+
+
+def share(count: int) -> slice:
+    """This process's part of a batch; parts differ by one image at most.
+
+    Raises:
+        GranularityError: there are not enough images for all processes.
+    """
+    if count < size():
+        raise GranularityError(f"batch_size = {count}: too small for {size()} processes, which share a batch")
+    return slice(count * rank() // size(), count * (rank() + 1) // size())
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """A value that the first process makes for all."""
+    if size() == 1:
+        return make()
+    box = [make() if first() else None]
+    with _others_may_be_gone():
+        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+    return box[0]
+
+
+def anywhere(*here: bool) -> bool:
+    """Whether anything is so in any process. The last says that one is to stop: then all are."""
+    found = torch.tensor([float(one) for one in here])
+    with _others_may_be_gone():
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+    if found[-1] and not interrupt.requested():
+        interrupt.request(ELSEWHERE)
+    return bool(found.any())
+
+
+def barrier() -> None:
+    if size() > 1:
+        with _others_may_be_gone():
+            dist.all_reduce(torch.zeros(1))
+
+
+def sum_gradients(parameters: Iterable[torch.nn.Parameter], loss: torch.Tensor) -> torch.Tensor:
+    """Add up the gradients of all processes, and their losses, which are the shares of one mean.
+
+    In one tensor, in the order of the parameters: DistributedDataParallel rearranges its buckets after the first
+    step, so a run that is resumed would round otherwise than one that is not.
+
+    Returns:
+        the loss of the whole batch.
+    """
+    if size() == 1:
+        return loss.detach()
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    parts = [part.detach().float().reshape(-1) for part in (*gradients, loss)]
+    whole = total(torch.cat(parts))
+    for gradient, part in zip(gradients, whole.split([len(part) for part in parts]), strict=False):
+        gradient.copy_(part.view_as(gradient))
+    return whole[-1]
+
+
+def check_same(model: torch.nn.Module) -> None:
+    """Raise a GranularityError if the processes do not all hold the same weights."""
+    if size() == 1:
+        return
+    digest = hashlib.sha256()
+    for value in model.state_dict().values():
+        digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
+    found: list[Any] = [None] * size()
+    with _others_may_be_gone():
+        dist.all_gather_object(found, digest.hexdigest())
+    other = [number for number, one in enumerate(found) if one != found[0]]
+    if other:
+        raise GranularityError(
+            f"the weights of process {other[0]} are not those of process 0; are all machines of one kind, with the "
+            "same packages?"
+        )
+
+
+class Sum(torch.autograd.Function):
+    """The sum over all processes; every process's loss depends on it, so its gradient is summed, too."""
+
+    @staticmethod
+    def forward(ctx, values: torch.Tensor) -> torch.Tensor:
+        return total(values.clone())
+
+    @staticmethod
+    def backward(ctx, gradient: torch.Tensor) -> torch.Tensor:
+        return total(gradient.clone())
+
+
+def total(values: torch.Tensor) -> torch.Tensor:
+    with _others_may_be_gone():
+        dist.all_reduce(values)
+    return values

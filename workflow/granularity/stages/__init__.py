@@ -1,0 +1,1 @@
+"""The science, in the order the data flows."""

@@ -1,0 +1,92 @@
+"""Stage `encoder`: a small CLIP model trained here, for want of published weights.
+
+Contrastive training (open_clip's ClipLoss) on image-caption pairs of the training split. A caption names the class of
+its image at the fine or the coarse rank, so the embedding knows what the captions say: with fine captions, k-means
+label spaces are partly the human fine labels in disguise. That is why the granularity of captions is an option.
+All images are held in memory: this is for data sets of thousands of images, not millions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from granularity.base.progress import say, track
+from granularity.base.seeds import seed_of
+from granularity.config.options import Device, Encoder
+from granularity.data.images import Images
+from granularity.learning import clip
+from granularity.learning.loop import Batches, minimise
+from granularity.machine.device import cpu_threads, torch_device
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
+
+import open_clip  # isort: skip
+import pandas as pd  # isort: skip
+import torch  # isort: skip
+
+
+def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device = "auto", threads: int = 1) -> None:
+    """Write `open_clip_config.json` and `open_clip_model.safetensors` (an open_clip `local-dir:`).
+
+    `history.parquet`: `epoch`, `lr`, `train_loss`, `val_loss` (contrastive, over whole batches).
+
+    Raises:
+        GranularityError: an unknown architecture, or a loss that is no longer finite.
+    """
+    place = torch_device(device, threads)
+    table = Artifact.open(samples, "samples")
+    options = params.captions
+    name = clip.architecture(params.model)
+    resolved = {"seed": seed, "model": params.model, **options.model_dump(), "threads": cpu_threads(place)}
+    resolved["architecture"] = clip.configuration(params.model)
+    ranks = table.params["ranks"]
+    rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
+    resolved["caption_rank"] = rank
+    with artifacts.create(output, "encoder", "granularity.stages.encoder", {"samples": table}, resolved, True) as out:
+        torch.manual_seed(seed_of(seed, "encoder", "init"))
+        model, transform, tokenizer = clip.fresh(params.model, place)
+        loss_of = open_clip.ClipLoss()
+
+        frame = table.table("samples.parquet", ["split", rank])
+        images = Images(table)
+        pixels = torch.stack([transform(images.load(i)) for i in track(range(len(images)), len(images), "decoding")])
+        captions = tokenizer([options.template.replace("{}", value) for value in frame[rank]])
+        split = {name: torch.tensor(frame["split"].eq(name).tolist()) for name in ("train", "val")}
+        train = (pixels[split["train"]].to(place), captions[split["train"]].to(place))
+        val = (pixels[split["val"]].to(place), captions[split["val"]].to(place))
+
+        def loss_on(images, texts):
+            return loss_of(model.encode_image(images, True), model.encode_text(texts, True), model.logit_scale.exp())
+
+        def validate():
+            model.eval()
+            with torch.no_grad():
+                # The loss depends on the batch size: whole batches only, unless there is not one.
+                starts = range(0, max(1, len(val[0]) - options.batch_size + 1), options.batch_size)
+                losses = [loss_on(*(part[s : s + options.batch_size] for part in val)) for s in starts]
+                return {"val_loss": float(torch.stack(losses).mean())}
+
+        batches = Batches(len(train[0]), options.batch_size, seed_of(seed, "encoder"))
+        history = minimise(
+            model,
+            torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True),
+            lambda step: loss_on(*(part[batches(step).to(place)] for part in train)),
+            epochs=options.epochs,
+            steps_per_epoch=batches.per_epoch,
+            warmup_epochs=options.epochs / 10,
+            seed=seed_of(seed, "encoder"),
+            checkpoint=out.work / "encoder.safetensors",
+            after_epoch=validate,
+        )
+        say(f"encoder: {options.epochs} epochs, contrastive loss {history[-1]['train_loss']:.3f}")
+        preprocess = open_clip.get_model_preprocess_cfg(model)
+        config = {"model_cfg": open_clip.get_model_config(name), "preprocess_cfg": preprocess}
+        out.json(clip.CONFIG, config)
+        out.tensors(clip.WEIGHTS, {key: value.cpu() for key, value in model.state_dict().items()})
+        out.table("history.parquet", pd.DataFrame(history))
+        out.summary |= {
+            "caption_rank": rank,
+            "captions": sorted({options.template.replace("{}", value) for value in frame[rank]}),
+            "parameters": sum(value.numel() for value in model.parameters()),
+            **history[-1],
+        }

@@ -1,0 +1,273 @@
+"""The figures of the report, each returned as the text of an SVG."""
+
+from __future__ import annotations
+
+import math
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from granularity.stages.report.drawing import INK, PAPER, RC, STYLES, nothing, panels, shorten, svg
+from granularity.stages.report.tables import SERIES, Condition
+
+STEPS = [1, 2, 2.5, 5, 10]  # of ticks
+DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (2, 1))]
+
+
+@mpl.rc_context(RC)
+def granularity_curve(results: pd.DataFrame) -> str:
+    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are one std."""
+    conditions = list(results["condition"].unique())
+    figure, axes = panels(len(conditions), 1, 0.8 + 2.7 * len(conditions))
+    legend = {}
+    for axis, name in zip(axes[:, 0], conditions, strict=True):
+        table = results[results["condition"] == name]
+        baseline = table[table["role"] == "baseline"].iloc[0]
+        one_pass = table[table["role"] == "one_pass"].iloc[0]
+        band = axis.axhspan(
+            baseline["mean"] - np.nan_to_num(baseline["std"]),
+            baseline["mean"] + np.nan_to_num(baseline["std"]),
+            color=STYLES["manual"][0],
+            alpha=0.13,
+            linewidth=0,
+        )
+        line = axis.axhline(baseline["mean"], color=STYLES["manual"][0], linewidth=1)
+        legend["retraining baseline (mean ± one std)"] = (band, line)
+        line = axis.axhline(one_pass["mean"], color=STYLES["one_pass"][0], linestyle=(0, (4, 2)), linewidth=1)
+        legend["target labels, one pass (mean)"] = line
+        arms = table[table["role"] != "one_pass"]
+        arms = arms.assign(x=_apart(arms["granularity"]))
+        for series, points in arms.groupby("series", sort=False):
+            colour, marker = STYLES[series]
+            drawn = axis.errorbar(
+                points["x"],
+                points["mean"],
+                points["std"].fillna(0),
+                color=colour,
+                marker=marker,
+                markersize=10 if marker == "*" else 5,
+                elinewidth=0.9,
+                capsize=2,
+                zorder=3,
+            )
+            legend[SERIES[series]] = drawn
+            if series == "manual":
+                at = (points["role"] == "baseline").to_numpy()
+                axis.plot(
+                    points["x"][at], points["mean"][at], "o", markersize=9, mfc="none", mec=INK, mew=1.1, zorder=4
+                )
+        axis.set_title(baseline["label"])
+        axis.set_ylabel("Validation error (%)")
+        axis.set_xscale("log")
+        axis.margins(x=0.04)
+        _log_counts(axis)
+        axis.grid(axis="y")
+    axes[-1, 0].set_xlabel("Granularity G: classes in pretraining")
+    legend["the baseline as a point"] = Line2D([], [], marker="o", markersize=9, mfc="none", mec=INK, linestyle="")
+    figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=2)
+    description = "Validation error against the number of classes in pretraining, one line a family of label spaces"
+    return svg(figure, "granularity_curve", description)
+
+
+@mpl.rc_context(RC)
+def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
+    """Normalised mutual information with human ranks against the number of classes, one line a family.
+
+    Args:
+        properties: :func:`granularity.stages.report.tables.properties`.
+        ranks: the ranks to show, a column of panels each.
+    """
+    conditions = list(properties["condition"].unique())
+    figure, axes = panels(len(conditions), len(ranks), 1.0 + 2.1 * len(conditions), sharey=True)
+    legend = {}
+    for row, name in zip(axes, conditions, strict=True):
+        table = properties[properties["condition"] == name]
+        table = table.assign(x=_apart(table["granularity"]))
+        for axis, rank in zip(row, ranks, strict=True):
+            for series, points in table.groupby("series", sort=False):
+                colour, marker = STYLES[series]
+                size = 10 if marker == "*" else 5
+                (drawn,) = axis.plot(points["x"], points[f"nmi_{rank}"], color=colour, marker=marker, markersize=size)
+                legend[SERIES[series]] = drawn
+            axis.set_title(f"{shorten(rank)}, {table['label'].iloc[0]}")
+            axis.set_xscale("log")
+            axis.set_ylim(-0.03, 1.03)
+            axis.margins(x=0.04)
+            _log_counts(axis)
+            axis.grid(axis="y")
+        row[0].set_ylabel("NMI with the rank")
+    for axis in axes[-1]:
+        axis.set_xlabel("Granularity G")
+    figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=2)
+    description = "Agreement of the label spaces with the human ranks, against the number of classes"
+    return svg(figure, "agreement", description)
+
+
+def _apart(granularity: pd.Series) -> pd.Series:
+    """Equal granularities a little apart on a log axis, so that the bars of two families can both be seen."""
+    same = granularity.groupby(granularity)
+    return granularity * 10 ** (0.018 * (same.cumcount() - (same.transform("size") - 1) / 2))
+
+
+def _log_counts(axis) -> None:
+    low, high = axis.get_xlim()
+    subs = (1, 3) if high > 12 * low else (1, 2, 3, 5, 7)
+    axis.xaxis.set_major_locator(LogLocator(base=10, subs=subs))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else ""))
+    axis.xaxis.set_minor_locator(NullLocator())
+
+
+@mpl.rc_context(RC)
+def differences(results: pd.DataFrame) -> str:
+    """Each arm's difference from the retraining baseline and its 95 % interval; filled: also after adjustment."""
+    tables = [table[table["role"] != "baseline"] for _, table in results.groupby("condition", sort=False)]
+    rows = [len(table) for table in tables]
+    figure, axes = panels(
+        len(tables),
+        1,
+        1.1 + 0.5 * len(tables) + 0.21 * sum(rows),
+        sharex=True,
+        height_ratios=[n + 1 for n in rows],
+    )
+    for axis, table in zip(axes[:, 0], tables, strict=True):
+        axis.axvline(0, color=INK, linewidth=0.9)
+        for y, row in enumerate(table.itertuples()):
+            colour, marker = STYLES[row.series]
+            if not np.isnan(row.low):
+                axis.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
+            sure = row.outcome in ("better", "worse")
+            axis.plot(
+                row.difference,
+                y,
+                marker,
+                color=colour,
+                markersize=9 if marker == "*" else 5.5,
+                mfc=colour if sure else PAPER,
+                mew=1.2,
+            )
+        axis.set_yticks(range(len(table)), [_row_name(row) for row in table.itertuples()], parse_math=False)
+        axis.set_ylim(len(table) - 0.4, -0.6)
+        axis.tick_params(axis="y", length=0)
+        axis.set_title(table["label"].iloc[0])
+        axis.xaxis.set_major_locator(MaxNLocator(6, steps=STEPS))
+        axis.grid(axis="x")
+    axes[-1, 0].set_xlabel("Difference from the baseline (percentage points)")
+    style = {"color": INK, "marker": "o", "linestyle": "", "markersize": 5.5}
+    handles = [Line2D([], [], mfc=INK, **style), Line2D([], [], mfc=PAPER, **style)]
+    words = ["differs, after Holm's adjustment too", "does not"]
+    figure.legend(handles, words, loc="outside lower center", ncols=2)
+    return svg(figure, "differences", "Difference of every label space from the baseline, with 95 % intervals")
+
+
+def _row_name(row) -> str:
+    granularity = "" if pd.isna(row.granularity) else f" (G = {int(row.granularity):,})"
+    return shorten(row.space, 30) + granularity
+
+
+@mpl.rc_context(RC)
+def probe(table: pd.DataFrame, ranks: list[str]) -> str:
+    """Probe errors of frozen networks: one column of panels a rank, one row a condition; lines span the backbones."""
+    conditions = list(table["condition"].unique())
+    spaces = {name: list(dict.fromkeys(table[table["condition"] == name]["space"])) for name in conditions}
+    sizes = [len(spaces[name]) + 1 for name in conditions]
+    figure, axes = panels(
+        len(conditions),
+        len(ranks),
+        1.0 + 0.4 * len(conditions) + 0.24 * sum(sizes),
+        sharex="col",
+        sharey="row",
+        height_ratios=sizes,
+    )
+    legend = {}
+    for name, row in zip(conditions, axes, strict=True):
+        for rank, axis in zip(ranks, row, strict=True):
+            part = table[(table["condition"] == name) & (table["rank"] == rank)]
+            for y, space in enumerate(spaces[name]):
+                for found in part[part["space"] == space].itertuples():
+                    linear = found.probe == "linear"
+                    colour, height = STYLES[found.series][0], y + (-0.16 if linear else 0.16)
+                    axis.plot([found.min, found.max], [height, height], color=colour, linewidth=1)
+                    fill = colour if linear else PAPER
+                    axis.plot(found.mean, height, "o" if linear else "s", color=colour, mfc=fill, markersize=4.5)
+            named = part.drop_duplicates("space").set_index("space").reindex(spaces[name]).reset_index()
+            axis.set_yticks(range(len(named)), [_row_name(r) for r in named.itertuples()], parse_math=False)
+            axis.set_ylim(len(named) - 0.4, -0.6)
+            axis.tick_params(axis="y", length=0)
+            axis.xaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
+            axis.grid(axis="x")
+            if name == conditions[-1]:
+                axis.set_xlabel(f"Error on “{shorten(rank, 20)}” (%)", parse_math=False)
+        row[0].set_title(table[table["condition"] == name]["label"].iloc[0])
+    for words, marker, fill in (("linear probe", "o", INK), ("kNN probe", "s", PAPER)):
+        legend[words] = Line2D([], [], color=INK, mfc=fill, marker=marker, markersize=5, linestyle="")
+    figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=2)
+    return svg(figure, "probe", "Errors of linear and kNN probes on the frozen backbones, by label space")
+
+
+@mpl.rc_context(RC)
+def class_sizes(conditions: list[Condition]) -> str:
+    """Images a class, classes sorted from large to small, for the clustered label spaces; as in the paper's Fig. 5."""
+    families = ["kmeans_superclass", "rebalanced", "kmeans"]
+    families = [f for f in families if any(space.family == f for c in conditions for space in c.spaces)]
+    if not families:
+        return nothing("class_sizes", "This run has no clustered label space.")
+    shape = (len(conditions), len(families))
+    figure, axes = panels(*shape, 0.6 + 2.0 * shape[0], sharex="col", sharey="row")
+    for family, axis in zip(families, axes[0], strict=True):
+        axis.set_title(SERIES[family], fontsize=8.5)
+    for condition, row in zip(conditions, axes, strict=True):
+        for family, axis in zip(families, row, strict=True):
+            spaces = [space for space in condition.spaces if space.family == family]
+            for i, space in enumerate(spaces):
+                sizes = np.sort(condition.classes[space.name]["size"].to_numpy())[::-1]
+                axis.plot(
+                    np.arange(1, len(sizes) + 1),
+                    sizes,
+                    color=STYLES[family][0],
+                    linestyle=DASHES[i % len(DASHES)],
+                    marker="." if len(sizes) < 30 else None,
+                    markersize=4,
+                    label=f"G = {len(sizes):,}",
+                )
+            axis.set_xscale("log")
+            axis.grid()
+            if spaces:
+                axis.legend(handlelength=2.6)
+            else:
+                axis.text(0.5, 0.5, "none", ha="center", va="center", transform=axis.transAxes)
+        row[0].set_ylim(0, None)
+        row[0].yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        row[0].set_ylabel(f"Images in the class\n({condition.label})")
+    for axis in axes[0]:
+        _log_counts(axis)
+    figure.supxlabel("Class, from the largest to the smallest", fontsize=8.5)
+    return svg(figure, "class_sizes", "Images in each class of the clustered label spaces, sorted by size")
+
+
+@mpl.rc_context(RC)
+def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
+    """Contrastive loss of the encoder against the epoch, training and validation, one panel a condition."""
+    cols = min(2, len(histories))
+    rows = math.ceil(len(histories) / cols)
+    figure, axes = panels(rows, cols, 0.4 + 2.2 * rows, sharey=True)
+    for axis in axes.flat[len(histories) :]:
+        axis.set_visible(False)
+    for axis, (label, history) in zip(axes.flat, histories.items(), strict=False):
+        axis.plot(history["epoch"], history["train_loss"], color=STYLES["manual"][0], label="training")
+        axis.plot(
+            history["epoch"],
+            history["val_loss"],
+            color=STYLES["random"][0],
+            linestyle="--",
+            label="validation",
+        )
+        axis.set_title(label)
+        axis.set_xlabel("Epoch")
+        axis.grid(axis="y")
+        axis.legend()
+    for axis in axes[:, 0]:
+        axis.set_ylabel("Contrastive loss (nats)")
+    return svg(figure, "encoder_loss", "Training and validation loss of the contrastive encoder by epoch")

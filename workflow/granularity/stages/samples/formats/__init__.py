@@ -1,0 +1,1 @@
+"""File formats that several sources read."""
