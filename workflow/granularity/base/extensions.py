@@ -1,0 +1,92 @@
+"""What is found by name: sources, families, objectives, measures, networks.
+
+Each is one file: in its folder of the package, or a file of the user's own that the configuration names under
+`extensions` and that says with `EXTENDS = "family"` (one of :data:`ROOMS`) what it is. The name is the file's, without
+`.py`. What such a file must hold is in the docstring of its folder's package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from granularity.base.errors import GranularityError
+
+ROOMS = {
+    "source": "granularity.stages.samples.sources",
+    "family": "granularity.stages.hierarchy.families",
+    "objective": "granularity.learning.objectives",
+    "network": "granularity.learning.networks",
+    "measure": "granularity.stages.measure.measures",
+}
+_own: dict[str, dict[str, ModuleType]] = {room: {} for room in ROOMS}  # room -> name -> the user's file
+
+
+def load(files: Iterable[str | Path]) -> None:
+    """Make files of the user's own known; those of an earlier call are forgotten.
+
+    Raises:
+        GranularityError: a file cannot be imported, does not say what it extends, or takes a name that is taken.
+    """
+    for known in _own.values():
+        known.clear()
+    for file in map(Path, files):
+        module = _import(file)
+        room = getattr(module, "EXTENDS", None)
+        if room not in ROOMS:
+            raise GranularityError(f"{file}: must say what it is: EXTENDS = one of {', '.join(map(repr, ROOMS))}")
+        if file.stem in names(room):
+            raise GranularityError(f"{file}: there is a {room} of the name '{file.stem}' already; rename the file")
+        _own[room][file.stem] = module
+
+
+def names(room: str) -> list[str]:
+    """Everything of a room, in the order of its package's `ORDER`, then alphabetically, then the user's own."""
+    package = importlib.import_module(ROOMS[room])
+    found = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
+    first = [name for name in getattr(package, "ORDER", ()) if name in found]
+    return [*first, *(name for name in found if name not in first), *_own[room]]
+
+
+def find(room: str, name: str) -> ModuleType:
+    """The module of a name.
+
+    Raises:
+        GranularityError: there is none.
+    """
+    if name in _own[room]:
+        return _own[room][name]
+    if name not in names(room):
+        raise GranularityError(f"there is no {room} '{name}'; there are {', '.join(names(room))}")
+    return importlib.import_module(f"{ROOMS[room]}.{name}")
+
+
+def code(room: str, name: str) -> str:
+    """What the digest of code counts of it: a dotted module, or the path of a file of the user's."""
+    module = find(room, name)
+    return module.__file__ if name in _own[room] else module.__name__
+
+
+def own_files() -> list[str]:
+    """The user's files that are loaded."""
+    return [module.__file__ for known in _own.values() for module in known.values()]
+
+
+def _import(file: Path) -> ModuleType:
+    name = f"granularity_extension_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise GranularityError(f"extensions: {file}: there is no such Python file")
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = str(file)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise GranularityError(f"extensions: {file}: cannot be imported ({type(error).__name__}: {error})") from error
+    return module

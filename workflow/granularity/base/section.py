@@ -1,0 +1,38 @@
+"""The base of every section of the configuration, and the types of its values."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+LARGEST = 2**31 - 1  # labels are int32
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+Few = Annotated[int, Field(ge=1, le=1000)]
+Natural = Annotated[int, Field(ge=0, le=LARGEST)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+# A rank names label spaces, and so folders, jobs and words of a command line.
+Rank = Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", max_length=60)]
+# What names folders below results/: networks, transfers, measures.
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class Section(BaseModel):
+    """Base of every section: immutable, and closed to keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes true for 1, and YAML takes yes and on for true."""
+        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
+            raise PydanticCustomError(
+                "truth_value", "is no truth value (YAML takes yes, no, on and off for one; write such a word in quotes)"
+            )
+        if isinstance(value, list):
+            for one in value:
+                cls._no_truth_value(one, info)
+        return value

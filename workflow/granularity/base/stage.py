@@ -1,0 +1,103 @@
+"""What a stage declares of itself, once, and what a configuration plans of it.
+
+Each folder in ``stages/`` declares one :class:`Stage`; the table of them is :data:`granularity.stages.STAGES`. Paths,
+commands, rules, status and resources loop over that table, and no other place knows a fact of a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from granularity.base.section import Section
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the first attempt of a job asks of a machine.
+
+    Attributes:
+        memory_mb: of any job of the stage: Python with its libraries, and the two Snakemakes around it on a cluster.
+        memory_kb: what one image adds.
+        minutes: of any job of the stage.
+        ms: milliseconds that one pass over one image adds, on one CPU thread or one GPU.
+        threads: CPU threads where there are many images; 1 where their number decides last bits.
+        gpu: whether the stage computes on a GPU where there is one.
+    """
+
+    memory_mb: int
+    memory_kb: float
+    minutes: int
+    ms: float = 0.0
+    threads: int = 1
+    gpu: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One planned result of a stage.
+
+    Attributes:
+        stage: the stage's name.
+        values: the wildcards of its place, such as ``{"condition": "train-300", "clustering": "whole-30"}``.
+        options: what decides its bytes beside its inputs and the base seed, as JSON values of the stage's options.
+        inputs: the jobs it is made from, by role.
+        files: files of the user's that it reads; a change to one makes the result again.
+        extensions: what its options chose by name (a source, a family, ...): dotted modules, or files of the user's.
+            They count in the digest of its code.
+        passes: how often it looks at each image of its condition.
+        memory: bytes of main memory beyond what the stage's `Needs` say.
+        processes: how many share the work.
+        slower: how many times longer a pass takes than the stage's `Needs` say.
+    """
+
+    stage: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[Job, ...]] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    passes: float = 1.0
+    memory: float = 0.0
+    processes: int = 1
+    slower: float = 1.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: a word, and everything that others need to know of it.
+
+    Attributes:
+        name: its one word: folder, module, rule, target, command, kind of artifact and folder of results.
+        does: one sentence, for `--help`.
+        options: the model of what `--options` takes.
+        place: the folder of a result, with wildcards in braces; `{root}` is `results/NAME`.
+        files: what each result holds beside its manifest.
+        more_files: patterns of what some results hold.
+        inputs: role -> stage that it reads, in the order of the command's options; `?` behind it where there may be
+            none, `*` where there may be any number.
+        plan: the jobs that a configuration makes of it, given a :class:`granularity.plan.Plan` of the stages before.
+        needs: of a machine.
+        message: what Snakemake says of a job, with wildcards.
+        seeded: whether it takes the base seed.
+        aside: whether it is no part of the default run (`snakemake` alone), such as the theory.
+    """
+
+    name: str
+    does: str
+    options: type[Section]
+    place: str
+    files: tuple[str, ...]
+    plan: Callable[[Any], Iterable[Job]]
+    needs: Needs
+    message: str
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    more_files: tuple[str, ...] = ()
+    seeded: bool = False
+    aside: bool = False
+
+    @property
+    def module(self) -> str:
+        """The module that computes it: its `run` takes a :class:`granularity.store.task.Task`."""
+        return f"granularity.stages.{self.name}.stage"
