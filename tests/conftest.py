@@ -11,7 +11,7 @@ import pytest
 
 import tallies
 from granularity.config import options
-from granularity.stages import pixels
+from granularity.stages.pixels import stage as pixels
 from granularity.stages.samples import stage as samples
 from granularity.stages.samples.ranks import taxonomy
 from granularity.store import artifacts, checkpoints
@@ -78,7 +78,7 @@ def make_array():
     """Write pixels or an embedding of your own choosing: make_array(folder, kind, samples, values)."""
 
     def make(folder: Path, kind: str, of: Path, values: np.ndarray) -> Path:
-        module = {"pixels": "granularity.stages.pixels", "embedding": "granularity.stages.embed"}[kind]
+        module = {"pixels": "granularity.stages.pixels.stage", "embedding": "granularity.stages.embed.stage"}[kind]
         with artifacts.create(folder, kind, module, {"samples": Artifact.open(of)}, {}) as out:
             out.array(f"{kind}.npy", values)
         return folder

@@ -17,7 +17,7 @@ from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.config.options import Pixels
 from granularity.data.images import Images
-from granularity.stages import pixels
+from granularity.stages.pixels import stage as pixels
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.chunks import write_rows

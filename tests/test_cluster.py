@@ -15,7 +15,7 @@ from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
 from granularity.config.options import Cluster
-from granularity.stages import cluster
+from granularity.stages.cluster import stage as cluster
 from granularity.store import checkpoints
 from granularity.store.artifacts import Artifact
 

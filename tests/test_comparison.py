@@ -18,7 +18,7 @@ from granularity.config import options
 from granularity.learning.flops import forward_flops
 from granularity.look import label_checks
 from granularity.look import spaces as comparison
-from granularity.stages import cluster
+from granularity.stages.cluster import stage as cluster
 from granularity.stages.hierarchy import stage
 from granularity.stages.samples import stage as samples_stage
 from granularity.store import artifacts

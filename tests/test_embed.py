@@ -17,7 +17,8 @@ from granularity.base.errors import GranularityError
 from granularity.config import options as cfg
 from granularity.data.images import Images
 from granularity.learning import clip
-from granularity.stages import embed, encoder
+from granularity.stages.embed import stage as embed
+from granularity.stages.encoder import stage as encoder
 from granularity.stages.samples import stage as samples
 from granularity.store.artifacts import Artifact, hash_file
 

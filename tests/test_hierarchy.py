@@ -14,7 +14,7 @@ from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 
 from granularity.base.errors import GranularityError
 from granularity.config.options import Cluster
-from granularity.stages import cluster
+from granularity.stages.cluster import stage as cluster
 from granularity.stages.hierarchy import clustered, families, stage
 from granularity.stages.hierarchy.labels import Clustering, Labels, Training
 from granularity.stages.hierarchy.properties import class_table, properties

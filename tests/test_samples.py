@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from granularity.base.errors import GranularityError
 from granularity.config.options import Condition, Pixels, Samples
 from granularity.data.images import Images
-from granularity.stages import pixels
+from granularity.stages.pixels import stage as pixels
 from granularity.stages.samples import split, stage
 from granularity.stages.samples.sources import digits as digits_adapter
 from granularity.store.artifacts import Artifact

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from granularity.config import options
-from granularity.stages import cluster
+from granularity.stages.cluster import stage as cluster
 from granularity.stages.hierarchy import stage
 from granularity.store import artifacts, provenance
 from granularity.store.artifacts import Artifact

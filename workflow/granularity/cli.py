@@ -88,7 +88,7 @@ def pixels(
     output: Output, samples: SamplesIn, params: Params = "{}", threads: Threads = 1, chunk: Chunk = 4096
 ) -> None:
     """Decode every image once, to the square that training reads."""
-    from granularity.stages import pixels as stage
+    from granularity.stages.pixels import stage
 
     stage.run(_parse(cfg.Pixels, params), samples, output, threads, chunk)
 
@@ -103,7 +103,7 @@ def encoder(
     threads: Threads = 1,
 ) -> None:
     """Train a small CLIP model on captions of the training split (where no published weights are named)."""
-    from granularity.stages import encoder as stage
+    from granularity.stages.encoder import stage
 
     stage.run(_parse(cfg.Encoder, params), seed, samples, output, _device(device), threads)
 
@@ -119,7 +119,7 @@ def embed(
     chunk: Chunk = 1024,
 ) -> None:
     """Embed every image with CLIP."""
-    from granularity.stages import embed as stage
+    from granularity.stages.embed import stage
 
     stage.run(_parse(cfg.Encoder, params), samples, encoder, output, _device(device), threads, chunk)
 
@@ -136,7 +136,7 @@ def cluster(
     threads: Threads = 1,
 ) -> None:
     """Cluster the training images with FAISS k-means."""
-    from granularity.stages import cluster as stage
+    from granularity.stages.cluster import stage
 
     stage.run(_parse(cfg.Cluster, params), clustering, seed, samples, embedding, output, _device(device), threads)
 

@@ -8,21 +8,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, JsonValue, model_validator
 
+from granularity.base.section import Count, Device, Few, Natural, Rank, Section, Share
+from granularity.stages.cluster.options import Cluster
+from granularity.stages.encoder.options import Encoder
+from granularity.stages.measure.measures.probe import Probe
+from granularity.stages.pixels.options import Pixels
 from granularity.stages.samples import RESERVED
 
-LARGEST = 2**31 - 1  # labels are int32
-Count = Annotated[int, Field(ge=1, le=LARGEST)]
-Few = Annotated[int, Field(ge=1, le=1000)]
-Natural = Annotated[int, Field(ge=0, le=LARGEST)]
-# A rank names label spaces, and so folders, jobs and words of a command line.
-Rank = Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", max_length=60)]
-Share = Annotated[float, Field(gt=0, lt=1)]
-Device = Literal["auto", "cpu", "cuda"]
 Unit = Literal["run", "space", "family", "condition"]
 SourceName = Literal[
     "digits",
@@ -40,25 +36,6 @@ SourceName = Literal[
     "domainnet",
 ]
 Scope = Literal["whole", "superclass"]
-
-
-class Section(BaseModel):
-    """Base of every section: immutable, and closed to keys it does not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python takes true for 1, and YAML takes yes and on for true."""
-        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
-            raise PydanticCustomError(
-                "truth_value", "is no truth value (YAML takes yes, no, on and off for one; write such a word in quotes)"
-            )
-        if isinstance(value, list):
-            for one in value:
-                cls._no_truth_value(one, info)
-        return value
 
 
 class Samples(Section):
@@ -169,74 +146,6 @@ class Condition(Section):
         None,
         description="Only these label spaces, by name (null: all of them). The retraining baseline is always there.",
     )
-
-
-class Pixels(Section):
-    size: Annotated[int, Field(ge=1, le=4096)] = Field(
-        8, description="Side of the square images kept for training, in pixels."
-    )
-    mode: Literal["L", "RGB"] = Field("L", description="Colour channels: L (grey, 1) or RGB (3).")
-
-
-class Captions(Section):
-    """How the contrastive encoder of the default run is trained (used with `pretrained: captions` only)."""
-
-    granularity: Literal["fine", "coarse"] = Field(
-        "fine",
-        description="What a caption names: the finest human rank, or only the target rank. Whatever captions name "
-        "leaks into the embedding, and so into every k-means label space: see docs/encoder.md.",
-    )
-    template: str = Field("a handwritten digit: {}", description="The caption; {} is replaced by the class name.")
-    epochs: Count = Field(40, description="Passes over the training split.")
-    batch_size: Count = Field(50, description="Image-caption pairs a step.")
-    lr: float = Field(2e-3, gt=0, description="Peak learning rate (AdamW, warm-up over a tenth, then cosine).")
-    weight_decay: float = Field(0.1, ge=0, description="AdamW's weight decay.")
-
-    @model_validator(mode="after")
-    def _has_placeholder(self):
-        if self.template.count("{}") != 1:
-            raise ValueError("template: needs exactly one {} for the class name")
-        return self
-
-
-class Encoder(Section):
-    model: str = Field(
-        "config/encoders/digits-tiny.json",
-        description="An open_clip architecture (ViT-L-14), a hub model (hf-hub:ORG/NAME), a folder "
-        "(local-dir:PATH), or an open_clip model configuration file (*.json).",
-    )
-    pretrained: str | None = Field(
-        "captions",
-        description="Its weights: `captions` (train it here, on captions of the training split), an open_clip tag "
-        "(openai), or a checkpoint file. Null with hf-hub: and local-dir: models, which carry their own.",
-    )
-    captions: Captions = Captions()
-    batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(
-        64, description="Images an embedding step. Part of the result: see docs/encoder.md."
-    )
-
-    @model_validator(mode="after")
-    def _weights_known(self):
-        for key in ("model", "pretrained"):
-            if {"{", "}"} & set(getattr(self, key) or ""):
-                raise ValueError(f"{key}: a name with braces, which Snakemake takes for a wildcard; rename it")
-        schema = self.model.startswith(("hf-hub:", "local-dir:"))
-        if schema and self.pretrained is not None:
-            raise ValueError(f"pretrained: '{self.model}' carries its own weights; set pretrained to null")
-        if not schema and self.pretrained is None:
-            raise ValueError(
-                f"pretrained: '{self.model}' needs weights: an open_clip tag, a checkpoint file, or 'captions'"
-            )
-        return self
-
-    @property
-    def trained_here(self) -> bool:
-        return self.pretrained == "captions"
-
-
-class Cluster(Section):
-    iterations: Count = Field(25, description="Lloyd iterations at most; stops early once nothing moves.")
-    restarts: Count = Field(4, description="Random starts; the one with the lowest objective is kept.")
 
 
 class Rebalanced(Section):
@@ -384,23 +293,6 @@ class Recipe(Section):
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise ValueError("nesterov: is for optimizer: sgd with momentum")
         return self
-
-
-class Probe(Section):
-    l2: list[Annotated[float, Field(gt=0)]] = Field(
-        [1e-4, 1e-3, 1e-2, 1e-1, 1.0],
-        min_length=1,
-        description="L2 penalties of the linear probe: mean cross-entropy + l2 / 2 * |W|^2 on standardised features. "
-        "The best on a fifth of the training split is refitted on all of it.",
-    )
-    neighbours: Count = Field(10, description="Neighbours of the kNN probe (cosine similarity, weighted votes).")
-    temperature: float = Field(0.07, ge=0.002, description="A neighbour's vote weighs exp(similarity / temperature).")
-    ranks: list[Rank] | None = Field(
-        None,
-        min_length=1,
-        description="Human ranks to probe (null: all). The linear probe holds some 40 bytes for every training image "
-        "and class: thousands of classes of a large data set fit no machine.",
-    )
 
 
 class Seeds(Section):

@@ -50,10 +50,10 @@ TABLES = {name: name for name in ("results", "probe", "properties", "cost")}
 # kind -> the module whose import closure makes it
 MODULES = {
     "samples": "granularity.stages.samples.stage",
-    "pixels": "granularity.stages.pixels",
-    "encoder": "granularity.stages.encoder",
-    "embedding": "granularity.stages.embed",
-    "clusters": "granularity.stages.cluster",
+    "pixels": "granularity.stages.pixels.stage",
+    "encoder": "granularity.stages.encoder.stage",
+    "embedding": "granularity.stages.embed.stage",
+    "clusters": "granularity.stages.cluster.stage",
     "label_space": "granularity.stages.hierarchy.stage",
     "pretrain": "granularity.stages.pretrain",
     "finetune": "granularity.stages.finetune",

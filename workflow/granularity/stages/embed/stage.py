@@ -53,7 +53,7 @@ def run(
     if unhashed:  # then the samples tell images of the same names and sizes apart by where they lie alone
         resolved["root"] = inputs["samples"].params.get("root")
     with artifacts.create(
-        output, "embedding", "granularity.stages.embed", inputs, resolved, resumable=True, shared=not unhashed
+        output, "embedding", "granularity.stages.embed.stage", inputs, resolved, resumable=True, shared=not unhashed
     ) as out:
         if out.cached:
             return

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from granularity.config.options import Pixels
 from granularity.data.images import Images
+from granularity.stages.pixels.options import Pixels
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.chunks import write_rows
@@ -43,7 +43,7 @@ def run(params: Pixels, samples: Path, output: Path, threads: int = 1, chunk: in
 
     with (
         artifacts.create(
-            output, "pixels", "granularity.stages.pixels", {"samples": table}, resolved, resumable=True
+            output, "pixels", "granularity.stages.pixels.stage", {"samples": table}, resolved, resumable=True
         ) as out,
         ThreadPoolExecutor(threads) as pool,
     ):

@@ -20,8 +20,9 @@ import pandas as pd
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
-from granularity.config.options import Cluster, Device
+from granularity.config.options import Device
 from granularity.machine.device import faiss_gpus
+from granularity.stages.cluster.options import Cluster
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.checkpoints import Clock, read_state, write_state
@@ -82,7 +83,7 @@ def run(
     # The digest of the samples says what their columns hold, and not which of them is the target.
     resolved = {**params.model_dump(), "clustering": clustering, "within": within, "seed": seed, "gpu": gpus > 0}
     with artifacts.create(
-        output, "clusters", "granularity.stages.cluster", inputs, resolved, resumable=True, shared=True
+        output, "clusters", "granularity.stages.cluster.stage", inputs, resolved, resumable=True, shared=True
     ) as out:
         if out.cached:
             return

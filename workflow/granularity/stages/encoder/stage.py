@@ -42,7 +42,9 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
     ranks = table.params["ranks"]
     rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
     resolved["caption_rank"] = rank
-    with artifacts.create(output, "encoder", "granularity.stages.encoder", {"samples": table}, resolved, True) as out:
+    with artifacts.create(
+        output, "encoder", "granularity.stages.encoder.stage", {"samples": table}, resolved, True
+    ) as out:
         torch.manual_seed(seed_of(seed, "encoder", "init"))
         model, transform, tokenizer = clip.fresh(params.model, place)
         loss_of = open_clip.ClipLoss()

@@ -1,0 +1,31 @@
+"""Options of stage `cluster`: the section of a configuration, and what one of its jobs takes."""
+
+from __future__ import annotations
+
+import re
+
+from pydantic import Field, field_validator
+
+from granularity.base.section import Count, Section
+
+
+class Cluster(Section):
+    iterations: Count = Field(25, description="Lloyd iterations at most; stops early once nothing moves.")
+    restarts: Count = Field(4, description="Random starts; the one with the lowest objective is kept.")
+
+
+class Clustering(Cluster):
+    """One clustering."""
+
+    clustering: str = Field(
+        description="`whole-K`; `superclass-C` for C clusters in each superclass, `class-C` in each class of the "
+        "finest rank (all its images, where it has fewer than C). With several numbers, such as `whole-10-3`, a tree: "
+        "ten clusters (those of `whole-10`), each split into three by k-means on its own images."
+    )
+
+    @field_validator("clustering")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if not re.fullmatch(r"(whole|superclass|class)(-[1-9]\d*)+", name):
+            raise ValueError("must be whole-K, superclass-C or class-C, or a tree such as whole-10-3")
+        return name

@@ -1,0 +1,65 @@
+"""Options of the CLIP encoder, which stage `encoder` trains where there are no published weights, and `embed` uses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from granularity.base.section import Count, Section
+
+
+class Captions(Section):
+    """How the contrastive encoder of the default run is trained (used with `pretrained: captions` only)."""
+
+    granularity: Literal["fine", "coarse"] = Field(
+        "fine",
+        description="What a caption names: the finest human rank, or only the target rank. Whatever captions name "
+        "leaks into the embedding, and so into every k-means label space: see docs/encoder.md.",
+    )
+    template: str = Field("a handwritten digit: {}", description="The caption; {} is replaced by the class name.")
+    epochs: Count = Field(40, description="Passes over the training split.")
+    batch_size: Count = Field(50, description="Image-caption pairs a step.")
+    lr: float = Field(2e-3, gt=0, description="Peak learning rate (AdamW, warm-up over a tenth, then cosine).")
+    weight_decay: float = Field(0.1, ge=0, description="AdamW's weight decay.")
+
+    @model_validator(mode="after")
+    def _has_placeholder(self):
+        if self.template.count("{}") != 1:
+            raise ValueError("template: needs exactly one {} for the class name")
+        return self
+
+
+class Encoder(Section):
+    model: str = Field(
+        "config/encoders/digits-tiny.json",
+        description="An open_clip architecture (ViT-L-14), a hub model (hf-hub:ORG/NAME), a folder "
+        "(local-dir:PATH), or an open_clip model configuration file (*.json).",
+    )
+    pretrained: str | None = Field(
+        "captions",
+        description="Its weights: `captions` (train it here, on captions of the training split), an open_clip tag "
+        "(openai), or a checkpoint file. Null with hf-hub: and local-dir: models, which carry their own.",
+    )
+    captions: Captions = Captions()
+    batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(
+        64, description="Images an embedding step. Part of the result: see docs/encoder.md."
+    )
+
+    @model_validator(mode="after")
+    def _weights_known(self):
+        for key in ("model", "pretrained"):
+            if {"{", "}"} & set(getattr(self, key) or ""):
+                raise ValueError(f"{key}: a name with braces, which Snakemake takes for a wildcard; rename it")
+        schema = self.model.startswith(("hf-hub:", "local-dir:"))
+        if schema and self.pretrained is not None:
+            raise ValueError(f"pretrained: '{self.model}' carries its own weights; set pretrained to null")
+        if not schema and self.pretrained is None:
+            raise ValueError(
+                f"pretrained: '{self.model}' needs weights: an open_clip tag, a checkpoint file, or 'captions'"
+            )
+        return self
+
+    @property
+    def trained_here(self) -> bool:
+        return self.pretrained == "captions"
