@@ -8,7 +8,7 @@ from __future__ import annotations
 from granularity.config.options import Config
 from granularity.look.status import expected
 from granularity.plan import jobs
-from granularity.plan.runs import Run
+from granularity.learning.runs import Run
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 

@@ -127,7 +127,7 @@ def test_an_unknown_space_of_a_condition_is_refused():
 
 
 def test_run_names_are_unique_and_parse_back():
-    from granularity.plan.runs import Run
+    from granularity.learning.runs import Run
 
     config = cfg.Config()
     for condition in config.conditions:

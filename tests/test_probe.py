@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from granularity.config.options import Augment, Model, Probe, Recipe
-from granularity.plan.runs import Run
+from granularity.learning.runs import Run
 from granularity.stages import pretrain, probe
 from granularity.stages.hierarchy import stage as hierarchy
 from granularity.store.artifacts import Artifact

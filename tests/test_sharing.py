@@ -58,7 +58,7 @@ def test_without_the_variable_nothing_is_shared(tmp_path):
     assert len(MADE) == 2
 
 
-@pytest.mark.parametrize("change", [{"param": 2}, {"module": "granularity.plan.runs"}])
+@pytest.mark.parametrize("change", [{"param": 2}, {"module": "granularity.learning.runs"}])
 def test_other_parameters_or_code_are_made(tmp_path, cache, change):
     make(tmp_path / "mine")
     make(tmp_path / "yours", **change)

@@ -20,7 +20,7 @@ from granularity.learning import train as loop
 from granularity.learning.dataset import Data, LabelSets, augment, centre_crop
 from granularity.learning.loop import Batches, minimise, share_of_peak
 from granularity.learning.network import build, new_head, optimizer
-from granularity.plan.runs import Run
+from granularity.learning.runs import Run
 from granularity.stages import finetune, pretrain
 from granularity.stages.hierarchy import stage as hierarchy
 from granularity.store import artifacts

@@ -23,7 +23,7 @@ from granularity.base.progress import say
 from granularity.config import files as config_files
 from granularity.config import options as cfg
 from granularity.plan import jobs as plan
-from granularity.plan.runs import Run
+from granularity.learning.runs import Run
 from granularity.store.code import code_digest
 
 app = typer.Typer(

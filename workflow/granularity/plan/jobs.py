@@ -15,7 +15,7 @@ from typing import Any
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
 from granularity.config.options import Condition, Config, Nested
-from granularity.plan.runs import Run
+from granularity.learning.runs import Run
 from granularity.stages.theory import WORLDS
 from granularity.store.artifacts import canonical_json
 from granularity.store.contents import FILES

@@ -17,7 +17,7 @@ from granularity.learning.network import new_head
 from granularity.machine import processes
 from granularity.machine.device import cpu_threads, torch_device
 from granularity.machine.first_process import create, forget, read_state, verified, write_state
-from granularity.plan.runs import Run
+from granularity.learning.runs import Run
 
 
 @processes.together

@@ -22,7 +22,7 @@ from granularity.learning import train as loop
 from granularity.learning.backbones import Backbones
 from granularity.learning.dataset import Data
 from granularity.machine.device import torch_device
-from granularity.plan.runs import Run
+from granularity.learning.runs import Run
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.checkpoints import read_state, write_state

@@ -1,4 +1,4 @@
-"""Names of trainings. A run's name is what a person must be able to read, and its id."""
+"""Names of trainings: what a person must be able to read, and an id that digests what they are made from."""
 
 from __future__ import annotations
 

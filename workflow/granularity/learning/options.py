@@ -1,0 +1,226 @@
+"""Options of trainings: networks, augmentation, recipes, objectives, initial weights, and those of both stages.
+
+Light: planning reads these, and imports no torch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, JsonValue, field_validator, model_validator
+
+from granularity.base.errors import GranularityError
+from granularity.base.section import Count, Few, Name, Natural, Section
+from granularity.learning.runs import Run
+
+
+class Model(Section):
+    name: str = Field(
+        "resnet18", description="Any timm architecture, or a network of your own (a file named in extensions)."
+    )
+    args: dict[str, JsonValue] | None = Field(
+        {"layers": [1, 1, 1, 0], "channels": [8, 16, 32, 32], "stem_type": "deep", "stem_width": 4},
+        description="Keyword arguments for timm.create_model. Your keys are merged over these: null for none of them.",
+    )
+    stem: Literal["timm", "small"] = Field(
+        "small",
+        description="`small`: a 3x3 stride-1 first convolution and no max-pooling, for images of 32 px or less.",
+    )
+
+    @model_validator(mode="after")
+    def _from_scratch(self):
+        ours = {"in_chans", "num_classes"}
+        weights = {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path"}
+        for key in self.args or ():
+            if key in ours:
+                raise ValueError(f"args.{key}: follows from pixels.mode and the label space")
+            if key in weights:
+                raise ValueError(
+                    f"args.{key}: initial weights are named in init"
+                )
+        return self
+
+
+class Augment(Section):
+    flip: bool = Field(False, description="Mirror left to right, at random.")
+    pad: Annotated[int, Field(ge=0, le=4096)] = Field(
+        0, description="Padding with the mean colour before the crop, in pixels on each side."
+    )
+    crop: Count | None = Field(
+        None,
+        description="Side of a random crop in training and the centre crop in evaluation (null: the image).",
+    )
+
+
+class Recipe(Section):
+    loss: Literal["auto", "softmax", "sigmoid"] = Field(
+        "auto",
+        description="Cross-entropy: softmax, or sigmoid (a yes or no for each class, summed over the classes). auto: "
+        "sigmoid where the label space has images with several labels, else softmax.",
+    )
+    optimizer: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$", max_length=60)] = Field(
+        "sgd",
+        description="sgd, adam, adamw, or any name of timm's factory (timm.optim.list_optimizers()). weight_decay is "
+        "of the gradient (L2) for sgd and adam, of the weights for adamw.",
+    )
+    optimizer_args: dict[str, JsonValue] = Field(
+        {}, description="Further keyword arguments of the optimizer, such as {betas: [0.9, 0.95]}."
+    )
+    lr: float = Field(0.3, gt=0, description="Peak learning rate.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="For sgd, and those of timm's that have one.")
+    nesterov: bool = Field(False, description="For sgd: Nesterov's momentum.")
+    weight_decay: float = Field(5e-4, ge=0)
+    clip_norm: float | None = Field(
+        None, gt=0, description="The gradient is scaled down to this norm, over all weights, where it is longer."
+    )
+    batch_size: Count = Field(100, description="Images a step; an incomplete last batch is dropped.")
+    epochs: Count = 30
+    warmup_epochs: Annotated[float, Field(ge=0)] = Field(
+        2.4, description="Linear warm-up to the peak; a fraction gives any number of steps."
+    )
+    hold_epochs: Annotated[float, Field(ge=0)] = Field(0.0, description="At the peak, after the warm-up.")
+    schedule: Literal["cosine", "linear", "step"] = Field(
+        "cosine",
+        description="How the learning rate falls to final_lr over the remaining epochs. step: times step_factor every "
+        "step_epochs, not below final_lr.",
+    )
+    final_lr: float = Field(0.0, ge=0, description="Learning rate that the schedule ends at.")
+    step_epochs: float = Field(1.0, gt=0, description="For schedule: step.")
+    step_factor: float = Field(0.97, gt=0, le=1, description="For schedule: step.")
+    head_bias: float | None = Field(
+        None, description="Initial bias of the head's outputs (null: drawn at random, as PyTorch does)."
+    )
+    freeze_backbone: bool = Field(
+        False,
+        description="Train the head alone, on a backbone as in evaluation (a linear probe by gradient descent). For "
+        "finetune only.",
+    )
+    dropout: bool = Field(True, description="false: none, whatever dropout the network has (model.args).")
+    augment: Augment = Augment()
+    precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: autocast.")
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.final_lr > self.lr:
+            raise ValueError(f"final_lr: {self.final_lr} is more than the peak, lr = {self.lr}")
+        if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
+            raise ValueError("nesterov: is for optimizer: sgd with momentum")
+        for key in self.optimizer_args:
+            if key in type(self).model_fields:
+                raise ValueError(f"optimizer_args.{key}: is an option of its own: {key}")
+        return self
+
+
+class Objective(Section):
+    """What a pretraining minimises; a name alone stands for one with its own defaults."""
+
+    name: Name = Field("labels", description="A file in learning/objectives/, or one of your own.")
+    options: dict[str, JsonValue] = Field({}, description="Options of that objective; they are in its file.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class Init(Section):
+    """The weights that a network starts with; at most one of them. The head is always fresh."""
+
+    timm: Path | None = Field(None, description="A safetensors file with timm's weights of this architecture.")
+    results: Path | None = Field(None, description="The folder of another configuration's pretrain result.")
+    run: str | None = Field(
+        None,
+        min_length=1,
+        description="Which of its runs: its name (SPACE-pSEED-ID), or NAME@EPOCH for an epoch that was kept.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value == "scratch":
+            return {}
+        if value.startswith("timm:"):
+            return {"timm": value.removeprefix("timm:")}
+        raise ValueError("must be scratch, timm:FILE, or a mapping of results and run")
+
+    @model_validator(mode="after")
+    def _one(self):
+        if self.timm is not None and (self.results or self.run):
+            raise ValueError("timm: excludes results and run; a network starts with one set of weights")
+        if self.results is not None and self.run is None:
+            raise ValueError("run: is missing: which run of results?")
+        return self
+
+    @property
+    def scratch(self) -> bool:
+        return self.timm is None and self.run is None
+
+
+class Trainings(Section):
+    """What the options of both training stages share."""
+
+    recipe: Recipe = Recipe()
+    runs: list[str] = Field(
+        [], description="Names of the runs of this job: SPACE-pSEED-ID, or SPACE-pSEED-fSEED-ID in finetune."
+    )
+    processes: Few = Field(1, description="How many processes train one network together; decides last bits.")
+
+    @field_validator("runs")
+    @classmethod
+    def _are_names(cls, names: list[str]) -> list[str]:
+        try:
+            ids = [Run.parse(name).id for name in names]
+        except GranularityError as error:
+            raise ValueError(str(error)) from None
+        if len(set(ids)) < len(ids):
+            raise ValueError(f"a run is named twice: {names}")
+        return names
+
+    @model_validator(mode="after")
+    def _can_share(self):
+        if self.processes > self.recipe.batch_size:
+            raise ValueError(f"processes: {self.processes} cannot share a batch_size of {self.recipe.batch_size}")
+        return self
+
+
+class Pretrain(Trainings):
+    """Options of the stage `pretrain`."""
+
+    network: Name = Field("default", description="The name of this network; a column of the results.")
+    model: Model = Model()
+    objective: Objective = Objective()
+    init: Init = Init()
+    keep: list[Natural] = Field(
+        [], description="Epochs after which the weights are kept as well; 0 is the untrained network."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        if self.recipe.freeze_backbone:
+            raise ValueError("recipe.freeze_backbone: there is no backbone yet; it is for finetune")
+        check_keep(self.keep, self.recipe)
+        return self
+
+
+class Finetune(Trainings):
+    """Options of the stage `finetune`."""
+
+    transfer: Name = Field(
+        "default", description="The name of this transfer; a column of the results."
+    )
+    keep: bool = Field(False, description="Keep the finetuned networks: networks/RUN.safetensors.")
+    other_data: bool = Field(
+        False, description="Whether the images are of another data set than those of the pretraining."
+    )
+
+
+def check_keep(keep: list[int], recipe: Recipe) -> None:
+    """Raise a ValueError if epochs to be kept are named twice, or never come."""
+    if len(set(keep)) < len(keep):
+        raise ValueError(f"keep: an epoch is given twice: {keep}")
+    late = [epoch for epoch in keep if epoch > recipe.epochs]
+    if late:
+        raise ValueError(f"keep: there is no epoch {late[0]} in recipe.epochs = {recipe.epochs}")
