@@ -36,9 +36,7 @@ class Model(Section):
             if key in ours:
                 raise ValueError(f"args.{key}: follows from pixels.mode and the label space")
             if key in weights:
-                raise ValueError(
-                    f"args.{key}: initial weights are named in init"
-                )
+                raise ValueError(f"args.{key}: initial weights are named in init")
         return self
 
 
@@ -208,9 +206,7 @@ class Pretrain(Trainings):
 class Finetune(Trainings):
     """Options of the stage `finetune`."""
 
-    transfer: Name = Field(
-        "default", description="The name of this transfer; a column of the results."
-    )
+    transfer: Name = Field("default", description="The name of this transfer; a column of the results.")
     keep: bool = Field(False, description="Keep the finetuned networks: networks/RUN.safetensors.")
     other_data: bool = Field(
         False, description="Whether the images are of another data set than those of the pretraining."

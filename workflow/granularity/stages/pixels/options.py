@@ -14,3 +14,8 @@ class Pixels(Section):
         8, description="Side of the square images kept for training, in pixels."
     )
     mode: Literal["L", "RGB"] = Field("L", description="Colour channels: L (grey, 1) or RGB (3).")
+
+    @property
+    def bytes(self) -> int:
+        """Of one image."""
+        return self.size**2 * len(self.mode)

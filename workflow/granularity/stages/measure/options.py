@@ -1,0 +1,92 @@
+"""Options of stage `measure`: an entry of the configuration's `measures`, and what one of its jobs takes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.base.section import Name, Rank, Section
+from granularity.learning.options import Augment
+from granularity.learning.runs import Run
+from granularity.stages.measure.measures.probe import Probe
+
+DEFAULT_OF = ("backbones", "embedding")
+
+
+class Measure(Section):
+    """One measure, of some networks on some splits."""
+
+    name: Name = Field("probe", description="Names the measurement, in its folder and in tables.")
+    measure: Name | None = Field(
+        None, description="The measure: a file of stages/measure/measures/, or of your own (null: that of this name)."
+    )
+    of: list[Literal["backbones", "checkpoints", "untrained", "finetuned", "embedding"]] | None = Field(
+        None,
+        min_length=1,
+        description="What is measured: `backbones` (pretrained networks after their last epoch), `checkpoints` (the "
+        "epochs in between that were kept), `untrained` (the same networks before their first step), `finetuned` "
+        "(finetuned networks that were kept), `embedding` (CLIP's). Null: the backbones, and the embedding where label "
+        "spaces are made from it.",
+    )
+    splits: list[str] = Field(["val"], min_length=1, description="Splits of the sample table to measure on.")
+    ranks: list[Rank] | None = Field(
+        None, min_length=1, description="Human ranks whose labels a measure looks at (null: all)."
+    )
+    options: dict[str, JsonValue] = Field({}, description="The measure's own options; see its file.")
+
+    @model_validator(mode="after")
+    def _known(self):
+        for key in ("of", "splits", "ranks"):
+            values = getattr(self, key) or []
+            if len(set(values)) < len(values):
+                raise ValueError(f"{key}: one is given twice: {values}")
+        try:
+            self.resolved()
+        except GranularityError as error:
+            raise ValueError(f"measure: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            what = str(first.get("ctx", {}).get("error", first["msg"]))
+            raise ValueError(f"{'.'.join(['options', *map(str, first['loc'])])}: {what}") from None
+        return self
+
+    @property
+    def file(self) -> str:
+        """The name of the measure's file."""
+        return self.measure or self.name
+
+    def resolved(self) -> Section:
+        """The measure's own options."""
+        return extensions.find("measure", self.file).Options.model_validate(self.options)
+
+
+class Measuring(Measure):
+    """One measure of the networks of some runs."""
+
+    augment: Augment = Field(Augment(), description="The pretraining's, for the centre crop of its evaluation.")
+    runs: list[str] = Field(
+        [],
+        description="Names of the pretrainings whose networks are measured; finetuned ones are those made from them.",
+    )
+
+    @field_validator("runs")
+    @classmethod
+    def _are_names(cls, names: list[str]) -> list[str]:
+        for name in names:
+            try:
+                run = Run.parse(name)
+            except GranularityError as error:
+                raise ValueError(str(error)) from None
+            if run.finetune_seed is not None:
+                raise ValueError(f"{name}: names a finetuning; name its pretraining")
+        if len(set(names)) < len(names):
+            raise ValueError(f"a run is named twice: {names}")
+        return names
+
+
+def default_probe() -> Probe:
+    """What the section `probe` of a configuration holds: the options of the measure of that name."""
+    return Probe()
