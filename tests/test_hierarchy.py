@@ -15,7 +15,8 @@ from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 from granularity.base.errors import GranularityError
 from granularity.config.options import Cluster
 from granularity.stages.cluster import stage as cluster
-from granularity.stages.hierarchy import clustered, families, stage
+from granularity.stages.hierarchy import stage
+from granularity.stages.hierarchy.families import coarse_mod, nested, random, rebalanced
 from granularity.stages.hierarchy.labels import Clustering, Labels, Training
 from granularity.stages.hierarchy.properties import class_table, properties
 from granularity.store.artifacts import Artifact
@@ -130,7 +131,7 @@ def test_random_ids_keep_the_empty_ones(make):
 
 
 def test_random_ids_are_uniform_and_ignore_the_target():
-    labels = families.random(training_of(["a"] * 3000 + ["b"] * 1000), 4)
+    labels = random.labels(training_of(["a"] * 3000 + ["b"] * 1000), 4)
     assert len(labels.names) == 4
     for part in (labels.values[:3000], labels.values[3000:]):
         share = np.bincount(part, minlength=4) / len(part)
@@ -243,9 +244,9 @@ def test_merging_from_below_joins_what_is_near(tmp_path):
     clusters = pd.DataFrame({"cluster": range(4), "superclass": [None] * 4})
     training = training_of(["a"] * 8)
     training.clusterings["whole-4"] = Clustering(np.arange(8) % 4, clusters, centroids)
-    merged = clustered.bottomup(training, ["whole-4"], 2).values
+    merged = nested.bottomup(training, ["whole-4"], 2).values
     assert merged.tolist() == [0, 1, 0, 1] * 2
-    assert clustered.bottomup(training, ["whole-4"], 3).values.tolist() == [0, 1, 0, 2] * 2
+    assert nested.bottomup(training, ["whole-4"], 3).values.tolist() == [0, 1, 0, 2] * 2
 
 
 # ---------------------------------------------------------------- relabellings
@@ -261,7 +262,7 @@ def test_coarse_labels_are_class_numbers_modulo(make, world):
 def test_cifar10s_coarse_classes_are_the_published_ones():
     names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     frame = pd.DataFrame({"sample_id": names, "class": pd.Categorical(names)})
-    space = families.coarse_mod(Training(frame, "class", order=names), 5)
+    space = coarse_mod.labels(Training(frame, "class", order=names), 5)
     published = ["airplane + dog", "automobile + frog", "bird + horse", "cat + ship", "deer + truck"]
     assert list(space.names) == published
     assert space.values.tolist() == [0, 1, 2, 3, 4] * 2
@@ -323,11 +324,11 @@ def test_rebalanced_granularity_falls_with_the_threshold(world):
     folder, train = world
     tables = {f"superclass-{n}": Artifact.open(folder / f"superclass-{n}").table("assignment.parquet") for n in GRID}
     training = training_of(train["kind"].tolist(), {n: table["cluster"].to_numpy() for n, table in tables.items()})
-    found = [len(clustered.rebalanced(training, list(tables), threshold).names) for threshold in range(60)]
+    found = [len(rebalanced.labels(training, list(tables), threshold).names) for threshold in range(60)]
     assert found == sorted(found, reverse=True)
     assert (found[0], found[-1]) == (24, 3)
     assert len(set(found)) >= 4  # superclasses decide on their own
-    sweep = clustered.threshold_sweep(training, list(tables))
+    sweep = rebalanced.threshold_sweep(training, list(tables))
     for row in sweep.itertuples():
         end = 60 if pd.isna(row.threshold_to) else row.threshold_to + 1
         assert set(found[row.threshold_from : end]) == {row.granularity}
@@ -337,7 +338,7 @@ def test_rebalanced_granularity_falls_with_the_threshold(world):
 
 
 def chosen_at(training: Training, threshold: int) -> dict[str, int]:
-    found = clustered.rebalanced(training, list(training.clusterings), threshold)
+    found = rebalanced.labels(training, list(training.clusterings), threshold)
     return found.notes["clusters_of_superclass"]
 
 

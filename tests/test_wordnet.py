@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from granularity.base.errors import GranularityError
 from granularity.cli import app
 from granularity.data.wordnet import WordNet
-from granularity.stages.hierarchy import synsets
+from granularity.stages.hierarchy.families import wordnet
 from granularity.stages.hierarchy.labels import Training
 
 DICT = Path(os.environ.get("WORDNET_DICT", "/usr/share/wordnet"))
@@ -104,7 +104,7 @@ def test_an_unknown_synset_is_named(small):
 
 def space_at(small: Path, images: list[str], level: int):
     frame = pd.DataFrame({"sample_id": range(len(images)), "synset": pd.Categorical(images)})
-    return synsets.wordnet(Training(frame, "synset", graph=WordNet.read(small)), level)
+    return wordnet.labels(Training(frame, "synset", graph=WordNet.read(small)), level)
 
 
 def test_one_label_an_image_where_paths_agree(small):

@@ -4,41 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.data.wordnet import WordNet
+from granularity.stages.hierarchy.checks import Check, compare, published
 from granularity.store.artifacts import Artifact
-
-PUBLISHED = Path(__file__).parents[3] / "config" / "published" / "label_counts.csv"
-HOLDS, FAILS = "holds", "FAILS"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check: its id, what was looked at, what should be there, what is, and the verdict."""
-
-    id: str
-    what: str
-    expected: str
-    found: str
-    verdict: str
-
-
-def compare(identifier: str, what: str, expected: object, found: object, holds: bool | None = None) -> Check:
-    """A check that holds if `found` equals `expected`, unless the caller knows better."""
-    verdict = HOLDS if (expected == found if holds is None else holds) else FAILS
-    return Check(identifier, what, str(expected), str(found), verdict)
-
-
-def published(data: str) -> pd.DataFrame:
-    """The published counts of a data set: `check`, `quantity`, `published`, `source`."""
-    table = pd.read_csv(PUBLISHED)
-    return table[table["data"] == data].reset_index(drop=True)
-
 
 # ---------------------------------------------------------------- WordNet levels
 
@@ -82,8 +56,11 @@ def level_checks(counts: pd.DataFrame) -> list[Check]:
 def checks(samples: Artifact, spaces: list[Artifact]) -> list[Check]:
     """What can be checked of the label spaces of one condition."""
     found = [*_of_samples(samples)]
+    families = extensions.names("family")
     for space in spaces:
-        found += _of_space(space, samples)
+        name = space.params["family"]
+        if name in families and hasattr(family := extensions.find("family", name), "checks"):
+            found += family.checks(space, samples)
     return found
 
 
@@ -124,56 +101,3 @@ def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int
             ]
             ways = single or [name for name, count in pairs.items() if count == row.published]
             yield compare("L4", "the unnamed G", row.published, ", ".join(ways) or "of no field or pair", bool(ways))
-
-
-WITHIN = ("random_superclass", "kmeans_superclass", "kmeans_class", "rebalanced")
-
-
-def _of_space(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    name, family = space.params["space"], space.params["family"]
-    properties = space.json("properties.json")
-    clusterings = space.params.get("clusterings", [])
-    if family in WITHIN or (family in ("topdown", "bottomup") and clusterings[0].startswith("superclass")):
-        empty = 0 if family == "random_superclass" else properties["empty_classes"]
-        one_class = properties["straddling_share"] == 0
-        text = f"{properties['straddling_classes']:.1%} straddle, {empty} empty"
-        yield compare(
-            "L5", f"{name}: every label in one target class", "0.0% straddle, 0 empty", text, one_class and not empty
-        )
-    if family == "kmeans":
-        share = properties["straddling_classes"]
-        yield compare("L6", f"{name}: clusters that straddle superclasses", "> 0", f"{share:.1%}", share > 0)
-    if family == "rebalanced":
-        yield _rebalanced(space, samples)
-    if family == "wordnet" and len(samples.table("wordnet.parquet", ["synset"])) >= 21_843:
-        level = f"wordnet level {space.params['level']}"
-        rows = published("imagenet21k").set_index("quantity")
-        if level in rows.index:
-            yield compare(
-                rows.loc[level, "check"], f"{name}: G", rows.loc[level, "published"], properties["granularity"]
-            )
-
-
-def _rebalanced(space: Artifact, samples: Artifact) -> Check:
-    """L7, from the label files themselves and not from how they were made."""
-    name, threshold, target = space.params["space"], space.params["threshold"], samples.params["target"]
-    superclass = samples.table("samples.parquet", ["split", target]).query("split == 'train'")[target].astype("str")
-    superclass = superclass.reset_index(drop=True)
-    labels = space.table("labels.parquet", ["label"])["label"]
-    wrong = []
-    own = labels.groupby(superclass).agg(lambda part: (part.nunique(), part.value_counts().min()))
-    for clustering, source in space.lineage().items():
-        if source.kind != "clusters":
-            continue
-        assignment = source.table("assignment.parquet", ["cluster"])["cluster"]
-        for one, part in assignment.groupby(superclass):
-            classes, smallest = own[one]
-            if classes >= 2 and smallest <= threshold:
-                wrong.append(f"{one}: a class of {smallest}")
-            if part.nunique() > classes and part.value_counts().min() > threshold:
-                wrong.append(f"{one}: {clustering} would do")
-    sweep = space.table("threshold_sweep.parquet")["granularity"]
-    if not sweep.is_monotonic_decreasing:
-        wrong.append("G rises with the threshold")
-    what = f"{name}: the finest grid with more than {threshold} images a class"
-    return compare("L7", what, "in every superclass", "; ".join(dict.fromkeys(wrong)) or "in every superclass")

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from granularity.base.errors import GranularityError
-from granularity.data.wordnet import WordNet
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
+
+    from granularity.data.wordnet import WordNet
 
 
 @dataclass
@@ -103,3 +104,16 @@ class Training:
         place = np.empty(len(order), dtype=np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         return place[column.cat.codes], names[order]
+
+    def publishers_numbers(self, images: pd.DataFrame) -> np.ndarray:
+        """Of images, the number int32 [N] of their finest class in the publisher's order; -1 where it has none."""
+        import pandas as pd
+
+        return pd.Index(self.order).get_indexer(images[self.finest].astype("str")).astype(np.int32)
+
+
+def numbered(word: str, count: int) -> pd.Series:
+    """`word 0`, `word 1`, ...: class names."""
+    import pandas as pd
+
+    return word + " " + pd.Series(np.arange(count)).astype("str")

@@ -6,31 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.data.wordnet import WordNet
-from granularity.stages.hierarchy import clustered, families, synsets
+from granularity.stages.hierarchy.families import nested, random_instance, rebalanced
 from granularity.stages.hierarchy.labels import Clustering, Training
 from granularity.stages.hierarchy.properties import class_table, properties
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 
-# family -> what makes its labels from the training images and the definition in granularity.plan.jobs.Space
-FAMILIES = {
-    "manual": families.manual,
-    "wordnet": synsets.wordnet,
-    "random": families.random,
-    "random_superclass": families.random_superclass,
-    "kmeans": clustered.clustered,
-    "kmeans_superclass": clustered.clustered,
-    "kmeans_class": clustered.clustered,
-    "rebalanced": clustered.rebalanced,
-    "topdown": clustered.topdown,
-    "bottomup": clustered.bottomup,
-    "coarse_mod": families.coarse_mod,
-    "random_coarse": families.random_coarse,
-    "random_fine": families.random_fine,
-}
+FAMILIES = {name: extensions.find("family", name).labels for name in extensions.names("family")}
+FAMILIES |= {"topdown": nested.topdown, "bottomup": nested.bottomup}
 
 
 def run(name: str, family: str, params: dict, seed: int, samples: Path, clusterings: list[Path], output: Path) -> None:
@@ -39,7 +26,7 @@ def run(name: str, family: str, params: dict, seed: int, samples: Path, clusteri
     `labels.parquet`: `sample_id`, `label` (int32, 0..G-1; a list of them where images have several), training images
     only. `classes.parquet`: see :func:`.properties.class_table`. `properties.json`: `space`,
     `family` and :func:`.properties.properties`. `threshold_sweep.parquet`, for the rebalanced
-    family: see :func:`.clustered.threshold_sweep`.
+    family: see :func:`.rebalanced.threshold_sweep`.
 
     Args:
         params: the definition, as :class:`granularity.plan.jobs.Space` gives it.
@@ -65,7 +52,10 @@ def run(name: str, family: str, params: dict, seed: int, samples: Path, clusteri
     ) as out:
         if out.cached:
             return
-        labels = FAMILIES[family](training, **params)
+        if family == "random" and params["classes"] is None:
+            labels = random_instance.labels(training)
+        else:
+            labels = FAMILIES[family](training, **params)
         ranks = {rank: training.coded(rank) for rank in table.params["ranks"]}
         classes = class_table(labels, ranks[training.target])
         measured = properties(labels, classes, ranks)
@@ -73,7 +63,7 @@ def run(name: str, family: str, params: dict, seed: int, samples: Path, clusteri
         out.table("classes.parquet", classes)
         out.json("properties.json", {"space": name, "family": family, **measured})
         if family == "rebalanced":
-            out.table("threshold_sweep.parquet", clustered.threshold_sweep(training, params["clusterings"]))
+            out.table("threshold_sweep.parquet", rebalanced.threshold_sweep(training, params["clusterings"]))
         out.summary |= {"granularity": measured["granularity"], **labels.notes}
         say(f"{name}: G = {measured['granularity']}, {100 * measured['straddling_share']:.1f} % of images straddle")
 

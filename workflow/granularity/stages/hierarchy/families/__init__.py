@@ -1,0 +1,62 @@
+"""The families of label spaces, one file each, found by name through :mod:`granularity.base.extensions`.
+
+The name of the file is the name of the family and its key under `label_spaces` in the configuration. Such a file, here
+or a user's own with `EXTENDS = "family"` in it, holds
+
+- `OPTION`: the type and the pydantic `Field` (default, description) of its key;
+- `spaces(option, samples) -> Iterator[Space]`: the label spaces that an option asks for, `samples` being the section of
+  the configuration; `params["clusterings"]` of a space names the clusterings it is read from;
+- `labels(training, **params) -> Labels`: the labels of the training images;
+- `WORDS`, what the report calls it, and `STYLE`, the colour and the marker that it draws it with;
+
+and, where they apply,
+
+- `check(option, config) -> Iterator[str]`: what is wrong with an option that is well formed, each complaint beginning
+  with `label_spaces.KEY: `. That nothing is listed twice is checked of every option that is a list;
+- `elsewhere(training, others, **params) -> Labels`: labels of the same space for images of other splits, `others` being
+  a frame like `training.frame`; -1, or no label where images have several, where the space has none for an image;
+- `more_files(training, **params) -> dict[str, DataFrame]`: further tables of its artifact;
+- `checks(space, samples) -> Iterator[Check]`: what must hold of a finished artifact, for `granularity spaces`;
+- `series(params) -> str`, where it is drawn as several series: `WORDS` and `STYLE` then have an entry per series;
+- `MEANINGLESS = True`, where its labels say nothing about the image.
+
+Files are imported for `--help` and dry runs too: what is slow to import (pandas, scipy, pyarrow) is imported inside
+functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+# How families are listed, planned and drawn; those not named here come behind, in alphabetical order.
+ORDER = (
+    "manual",
+    "wordnet",
+    "random",
+    "random_instance",
+    "random_superclass",
+    "kmeans",
+    "kmeans_superclass",
+    "kmeans_class",
+    "rebalanced",
+    "nested",
+    "coarse_mod",
+    "random_coarse",
+    "random_fine",
+)
+
+
+def once_each(key: str, values: Sequence[Any]) -> Iterator[str]:
+    """A complaint where a value is listed twice."""
+    if len(set(values)) < len(values):
+        yield f"label_spaces.{key}: one is given twice: {values}"
+
+
+def fewer_than_images(key: str, values: Sequence[int], config: Any) -> Iterator[str]:
+    """A complaint for every number that is more than the training images of a condition."""
+    for i, condition in enumerate(config.conditions):
+        size = condition.train_size
+        for value in values:
+            if size != "all" and value > size:
+                yield f"label_spaces.{key}: {value} is more than the {size} training images of conditions[{i}]"

@@ -1,0 +1,37 @@
+"""k-means in each superclass. Source: Hong et al., section 4 and appendix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from granularity.base.section import Count
+from granularity.stages.hierarchy import clustered
+from granularity.stages.hierarchy.checks import Check, in_one_target_class
+from granularity.stages.hierarchy.families import fewer_than_images
+from granularity.stages.hierarchy.space import Space
+
+if TYPE_CHECKING:
+    from granularity.store.artifacts import Artifact
+
+OPTION = (list[Count], Field([3, 10, 30], description="k-means in each superclass: clusters in each."))
+WORDS = "k-means per superclass"
+STYLE = ("#14935a", "^")
+labels = clustered.labels
+
+
+def spaces(option: list[int], samples: Any) -> Iterator[Space]:
+    for clusters in option:
+        params = {"clusterings": [f"superclass-{clusters}"]}
+        yield Space(f"kmeans-superclass-{clusters}", "kmeans_superclass", params)
+
+
+def check(option: list[int], config: Any) -> Iterator[str]:
+    yield from fewer_than_images("kmeans_superclass", option, config)
+
+
+def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
+    """L5."""
+    yield in_one_target_class(space)

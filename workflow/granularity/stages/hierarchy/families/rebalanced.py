@@ -1,0 +1,148 @@
+"""k-means in each superclass, as fine as leaves no class small. Source: Hong et al., section 4 and appendix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import Field
+
+from granularity.base.section import Count, Natural, Section
+from granularity.stages.hierarchy.checks import Check, compare, in_one_target_class
+from granularity.stages.hierarchy.families import fewer_than_images, once_each
+from granularity.stages.hierarchy.labels import Labels, Training
+from granularity.stages.hierarchy.space import Space
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from granularity.store.artifacts import Artifact
+
+
+class Rebalanced(Section):
+    clusters: list[Count] = Field([2, 4, 8, 16], min_length=1, description="The grid of cluster counts a superclass.")
+    thresholds: list[Natural] = Field(
+        [12, 4],
+        description="One label space a threshold: each superclass takes the largest count of the grid whose smallest "
+        "cluster holds more images than this.",
+    )
+
+
+OPTION = (Rebalanced, Field(Rebalanced()))
+WORDS = "rebalanced k-means"
+STYLE = ("#0e9db0", "P")
+SWEEP = "threshold_sweep.parquet"
+
+
+def spaces(option: Rebalanced, samples: Any) -> Iterator[Space]:
+    grid = [f"superclass-{clusters}" for clusters in sorted(option.clusters)]
+    for threshold in option.thresholds:
+        yield Space(f"rebalanced-{threshold}", "rebalanced", {"clusterings": grid, "threshold": threshold})
+
+
+def check(option: Rebalanced, config: Any) -> Iterator[str]:
+    yield from once_each("rebalanced.clusters", option.clusters)
+    yield from once_each("rebalanced.thresholds", option.thresholds)
+    yield from fewer_than_images("rebalanced.clusters", option.clusters, config)
+
+
+def labels(training: Training, clusterings: list[str], threshold: int) -> Labels:
+    """For each superclass, the finest clustering whose smallest cluster still holds more than `threshold` images.
+
+    Where even the coarsest of the grid does not, the superclass stays one class (C = 1).
+    """
+    superclass, target_names = training.coded(training.target)
+    labels, names, chosen = np.empty(len(training), dtype=np.int32), [], {}
+    grid = _Grid.of(training, clusterings, superclass, len(target_names))
+    for number, name in enumerate(target_names):
+        column = grid.choose(number, threshold)
+        if column is None:
+            labels[superclass == number] = len(names)
+            names.append(str(name))
+            chosen[str(name)] = 1
+            continue
+        members = superclass == number
+        own, local = np.unique(training.clusterings[clusterings[column]].assignment[members], return_inverse=True)
+        labels[members] = local + len(names)
+        names += [f"{name}, cluster {c}" for c in range(len(own))]
+        chosen[str(name)] = len(own)
+    return Labels(labels, names, notes={"clusters_of_superclass": chosen})
+
+
+def threshold_sweep(training: Training, clusterings: list[str]) -> pd.DataFrame:
+    """The granularity of the rebalanced space at every threshold.
+
+    Returns:
+        One row a stretch of thresholds that give the same choice, upwards from 0: `threshold_from`, `threshold_to`
+        (null: without end), `granularity`.
+    """
+    import pandas as pd
+
+    superclass, target_names = training.coded(training.target)
+    grid = _Grid.of(training, clusterings, superclass, len(target_names))
+    steps = np.unique([0, *grid.smallest[grid.smallest > 0]])
+    granularity = []
+    for threshold in steps:
+        columns = [grid.choose(number, threshold) for number in range(len(target_names))]
+        granularity.append(sum(1 if c is None else grid.counts[n, c] for n, c in enumerate(columns)))
+    table = pd.DataFrame({"threshold_from": steps, "granularity": np.array(granularity, dtype=np.int64)})
+    table = table[table["granularity"].ne(table["granularity"].shift())].reset_index(drop=True)
+    table.insert(1, "threshold_to", (table["threshold_from"].shift(-1) - 1).astype("Int64"))
+    return table
+
+
+def more_files(training: Training, clusterings: list[str], threshold: int) -> dict[str, pd.DataFrame]:
+    return {SWEEP: threshold_sweep(training, clusterings)}
+
+
+def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
+    """L5, and L7 from the label files themselves and not from how they were made."""
+    yield in_one_target_class(space)
+    name, threshold, target = space.params["space"], space.params["threshold"], samples.params["target"]
+    superclass = samples.table("samples.parquet", ["split", target]).query("split == 'train'")[target].astype("str")
+    superclass = superclass.reset_index(drop=True)
+    ours = space.table("labels.parquet", ["label"])["label"]
+    own = ours.groupby(superclass).agg(lambda part: (part.nunique(), part.value_counts().min()))
+    wrong = []
+    sources = space.lineage()
+    for clustering in space.params["clusterings"]:
+        assignment = sources[clustering].table("assignment.parquet", ["cluster"])["cluster"]
+        for one, part in assignment.groupby(superclass):
+            classes, smallest = own[one]
+            if classes >= 2 and smallest <= threshold:
+                wrong.append(f"{one}: a class of {smallest}")
+            if part.nunique() > classes and part.value_counts().min() > threshold:
+                wrong.append(f"{one}: {clustering} would do")
+    if not space.table(SWEEP)["granularity"].is_monotonic_decreasing:
+        wrong.append("G rises with the threshold")
+    what = f"{name}: the finest grid with more than {threshold} images a class"
+    yield compare("L7", what, "in every superclass", "; ".join(dict.fromkeys(wrong)) or "in every superclass")
+
+
+@dataclass
+class _Grid:
+    """How many clusters each superclass has in each clustering, and how many images the smallest holds."""
+
+    counts: np.ndarray  # int64 [superclasses, clusterings]
+    smallest: np.ndarray
+    finest_first: list[int]
+
+    @classmethod
+    def of(cls, training: Training, clusterings: list[str], superclass: np.ndarray, superclasses: int) -> _Grid:
+        shape = superclasses, len(clusterings)
+        counts, smallest = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        for column, name in enumerate(clusterings):
+            assignment = training.clusterings[name].assignment.astype(np.int64)
+            pairs, sizes = np.unique(superclass * (assignment.max() + 1) + assignment, return_counts=True)
+            owner = pairs // (assignment.max() + 1)
+            first = np.flatnonzero(np.diff(owner, prepend=-1))
+            counts[:, column] = np.diff([*first, len(owner)])
+            smallest[:, column] = np.minimum.reduceat(sizes, first)
+        asked = [int(name.rsplit("-", 1)[1]) for name in clusterings]
+        return cls(counts, smallest, sorted(range(len(asked)), key=lambda column: -asked[column]))
+
+    def choose(self, superclass: int, threshold: int) -> int | None:
+        """The column of the clustering that a superclass takes; None: it stays one class."""
+        return next((c for c in self.finest_first if self.smallest[superclass, c] > threshold), None)

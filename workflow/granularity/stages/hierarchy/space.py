@@ -1,0 +1,60 @@
+"""The label spaces that a configuration asks for, as their families name and define them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+
+TARGET = "target"  # the retraining baseline: the same two stages, both on the target labels
+
+
+@dataclass(frozen=True)
+class Space:
+    """A label space to be made: `name` is unique within a condition, `params` its definition within its family."""
+
+    name: str
+    family: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+def spaces(wanted: Any, samples: Any) -> list[Space]:
+    """The label spaces of a configuration: the target first, then each family's, in the order of families.
+
+    Args:
+        wanted: the section `label_spaces`, with an attribute per family.
+        samples: the section `samples`.
+
+    Raises:
+        GranularityError: two have one name, or a family speaks for another.
+    """
+    found = {TARGET: Space(TARGET, "manual", {"rank": samples.target})}
+    for family in extensions.names("family"):
+        for space in extensions.find("family", family).spaces(getattr(wanted, family), samples):
+            if space.family != family:
+                raise GranularityError(f"label_spaces.{family}: says that {space.name} is of family '{space.family}'")
+            if space.name in found:
+                other = found[space.name].family
+                raise GranularityError(f"label_spaces.{family}: '{space.name}' is the name of one of {other} already")
+            found[space.name] = space
+    return list(found.values())
+
+
+def clusterings(spaces: Iterable[Space]) -> list[str]:
+    """The clusterings that label spaces are read from, such as `whole-30` or `superclass-3`."""
+    return list(dict.fromkeys(name for space in spaces for name in space.params.get("clusterings", ())))
+
+
+def complaints(wanted: Any, config: Any) -> Iterator[str]:
+    """What is wrong with the options of the families, each beginning with `label_spaces.KEY: `."""
+    from granularity.stages.hierarchy.families import once_each
+
+    for name in extensions.names("family"):
+        family, option = extensions.find("family", name), getattr(wanted, name)
+        if isinstance(option, list):
+            yield from once_each(name, option)
+        if hasattr(family, "check"):
+            yield from family.check(option, config)
