@@ -204,10 +204,10 @@ def test_an_image_at_another_depth_is_refused(tmp_path):
         sample_folder(tmp_path / "root", "species")
 
 
-def test_an_image_beside_train_and_val_is_refused(tmp_path):
-    for name in ("train/cat/1.png", "val/cat/1.png", "test/cat/1.png"):
+def test_a_folder_beside_the_splits_that_is_none_is_refused(tmp_path):
+    for name in ("train/cat/1.png", "val/cat/1.png", "masks/cat/1.png"):
         save(tmp_path / "root" / name)
-    with pytest.raises(GranularityError, match=r"test/cat/1\.png: is in neither 'train' nor 'val'"):
+    with pytest.raises(GranularityError, match=r"root/masks: lies beside 'train', 'val', but is none of the splits"):
         sample_folder(tmp_path / "root", "species")
 
 

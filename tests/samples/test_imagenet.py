@@ -22,7 +22,8 @@ from granularity.base.errors import GranularityError
 from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
 from granularity.stages.samples import stage
-from granularity.stages.samples.sources import imagenet, imagenet_labels, imagenet_shifted
+from granularity.stages.samples.formats import imagenet_labels, imagenet_shifted
+from granularity.stages.samples.sources import imagenet
 from granularity.store.artifacts import Artifact
 
 SYNSETS = ["n01440764", "n01443537", "n02123045"]

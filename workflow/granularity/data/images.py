@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from granularity.base.errors import GranularityError
+from granularity.data.columns import PLACE
 from granularity.data.decoding import ImageError, decode
 from granularity.store.artifacts import Artifact
 
 if TYPE_CHECKING:
     from PIL import Image
 
-PLACE = ["file", "row", "offset", "bytes"]
 COLUMNS = {"sample_id": "text", "file": "text", "row": "number?", "offset": "number?", "bytes": "number"}
 COLUMNS |= {"sha256": "text?"}  # see granularity.store.artifacts.KINDS
 

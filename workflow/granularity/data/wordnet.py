@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SEPARATOR = "|"  # between the synsets of an image that has several
 LIVING_THING = "n00004258"
@@ -74,6 +76,8 @@ class WordNet:
 
     def frame(self) -> pd.DataFrame:
         """One row a synset, sorted: `synset`, `name`, `parents` (a list of ids)."""
+        import pandas as pd
+
         order = sorted(self.parents)
         return pd.DataFrame(
             {

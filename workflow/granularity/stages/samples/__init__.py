@@ -1,5 +1,7 @@
 """Samples: which images there are, where their bytes lie, and what humans call them."""
 
+from granularity.data.columns import RESERVED  # noqa: F401
+
 # samples.source in the configuration -> the module whose `read` serves it: one a family of data sets
 ADAPTERS = {
     "digits": "granularity.stages.samples.sources.digits",
@@ -16,7 +18,3 @@ ADAPTERS = {
     "wilds": "granularity.stages.samples.sources.wilds",
     "domainnet": "granularity.stages.samples.sources.domainnet",
 }
-
-# Columns of a sample table that are not labels.
-PLACE = ("file", "row", "offset", "bytes")
-RESERVED = ("sample_id", "split", "distribution", *PLACE, "sha256")

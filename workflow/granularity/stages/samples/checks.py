@@ -19,7 +19,8 @@ import pandas as pd
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
 from granularity.config.options import Samples
-from granularity.data.images import PLACE, Reader
+from granularity.data.columns import PLACE
+from granularity.data.images import Reader
 from granularity.stages.samples.look import look
 
 ERRORS = ("missing", "unreadable", "empty", "truncated", "corrupt", "bomb", "in_both_splits")

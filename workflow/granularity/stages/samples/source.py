@@ -1,22 +1,24 @@
-"""What an adapter gives.
+"""What a source gives.
 
-An adapter reads one family of data sets in its publisher's own layout: ``read(params, threads) -> Source``. It knows
-nothing of splits held out, of training-set sizes or of which ranks are wanted; the stage sees to those.
+A source reads one family of data sets in its publisher's own layout. It knows nothing of splits held out, of
+training-set sizes or of which ranks are wanted; the stage sees to those.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
-from granularity.stages.samples import ADAPTERS, RESERVED
+from granularity.data.columns import RESERVED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from granularity.stages.samples.options import Samples
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Source:
         images: where the publisher ships arrays and no image files: the images as PNG files, in row order. They are
             stored with the sample table.
         root: the folder that `file` is relative to, where it is not `samples.root`.
-        notes: what the adapter wants recorded in the manifest.
+        notes: what the source wants recorded in the manifest.
 
     Where the bytes are: `file`, relative to `samples.root` with `/` between folders; the whole of it, or the row
     `row` of a Parquet file, or the `bytes` bytes at `offset` of an archive. With `images`, all four are left out.
@@ -55,7 +57,7 @@ def find(params: Samples, threads: int = 1) -> Source:
     Raises:
         GranularityError: there are none, or two have the same name.
     """
-    source = importlib.import_module(ADAPTERS[params.source]).read(params, threads)
+    source = extensions.find("source", params.source).read(params, threads)
     if not len(source.frame):
         raise GranularityError(f"{params.root}: holds no images of the layout of samples.source '{params.source}'")
     twice = source.frame["sample_id"].duplicated()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
 from granularity.config.options import Condition, Samples
-
-VALIDATION_NAMES = ("val", "validation", "valid", "test")  # where samples.val is null: the first that the source has
+from granularity.stages.samples.published import chosen
 
 
 def assign(frame: pd.DataFrame, params: Samples, condition: Condition, seed: int) -> tuple[pd.DataFrame, str]:
@@ -53,37 +50,10 @@ def assign(frame: pd.DataFrame, params: Samples, condition: Condition, seed: int
     return kept[kept["split"].notna()], source
 
 
-def wanted(published: Collection[str], params: Samples) -> set[str]:
-    """The published splits that an adapter has to read."""
-    return {*chosen(published, params), *params.extra_splits} - {None}
-
-
 def _members(split: pd.Series, order: np.ndarray) -> dict[str, np.ndarray]:
     """The rows of each published split, in a stratified order."""
     codes, names = pd.factorize(split.iloc[order])
     return {str(name): order[codes == code] for code, name in enumerate(names)}
-
-
-def chosen(published: Collection[str], params: Samples) -> tuple[str | None, str | None]:
-    """The published splits that are train and val; None where the source has none, or where val is held out.
-
-    Raises:
-        GranularityError: the source has splits, but not one that is asked for.
-    """
-    wanted = {"train": params.train, "val": params.val}
-    wanted |= {f"extra_splits[{i}]": name for i, name in enumerate(params.extra_splits)}
-    for key, name in wanted.items():
-        if name is not None and name not in published:
-            raise GranularityError(f"samples.{key}: there is no split '{name}'; the source has {sorted(published)}")
-    if not published:
-        return None, None
-    train = params.train or "train"
-    if train not in published:
-        raise GranularityError(f"samples.train: name the split to train on; the source has {sorted(published)}")
-    val = params.val or next((name for name in VALIDATION_NAMES if name in published and name != train), None)
-    if val == train:
-        raise GranularityError(f"samples.val: '{val}' is the training split")
-    return train, val
 
 
 def _stratified_order(strata: pd.Series, seed: int) -> np.ndarray:

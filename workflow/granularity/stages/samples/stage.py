@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
 from granularity.config.options import Condition, Samples
@@ -57,7 +58,7 @@ def run(params: Samples, condition: Condition, seed: int, output: Path, threads:
         "seed": seed,
         "root": None if found.images is not None else str(root),
     }
-    module = f"granularity.stages.samples.stage {source.ADAPTERS[params.source]}"
+    module = f"granularity.stages.samples.stage {extensions.code('source', params.source)}"
     with artifacts.create(output, "samples", module, {}, resolved) as out:
         if found.images is not None:
             frame = _store(found, frame, out)

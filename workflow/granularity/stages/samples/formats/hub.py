@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from granularity.base.errors import GranularityError
 
 SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{4,})-of-(?P<total>\d{4,})(-[0-9a-f]{16})?")
+README = "README.md"
 CONVERTED = "refs/convert/parquet"  # the revision with the hub's own conversions of other formats
 
 
@@ -40,7 +41,7 @@ def download(hub: str) -> tuple[Path, str]:
     from huggingface_hub import snapshot_download
 
     name, _, revision = hub.partition("@")
-    files = ["*.parquet", "README.md"]
+    files = ["*.parquet", README]
     for tried in (revision,) if revision else (None, CONVERTED):
         try:
             root = Path(snapshot_download(name, repo_type="dataset", revision=tried, allow_patterns=files))
@@ -105,7 +106,7 @@ def described(root: Path, config: str) -> dict[str, Any]:
     import yaml
 
     try:
-        header = re.match(r"---\s*\n(.*?)\n---", (root / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+        header = re.match(r"---\s*\n(.*?)\n---", (root / README).read_text(encoding="utf-8"), re.DOTALL)
         info = yaml.safe_load(header[1])["dataset_info"]
         if isinstance(info, list):
             info = next(one for one in info if len(info) == 1 or one["config_name"] == config)

@@ -21,7 +21,7 @@ import numpy as np
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
 from granularity.data import tars
-from granularity.stages.samples.source import RESERVED
+from granularity.data.columns import RESERVED
 
 IMAGES = {"bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif", "tiff", "webp"}
 LABELS = ("cls", "txt", "json")  # the first that a sample has

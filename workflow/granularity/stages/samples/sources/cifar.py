@@ -11,15 +11,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
-from granularity.stages.samples.formats import arrays, restricted_pickle
+from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from granularity.stages.samples.formats import arrays
+
+IMAGES = 60_000
 PIXELS = 3 * 32 * 32
 
 
@@ -86,6 +89,8 @@ def read(params: Samples, threads: int = 1) -> Source:
         GranularityError: the files of none or of several published forms, a missing, truncated or corrupt one, a
             label out of range, or a pickle of more than plain data.
     """
+    from granularity.stages.samples.formats import arrays
+
     folder, layout = _find(params.root)
     classes = {rank: _names(folder / form.meta, form) for rank, form in layout.ranks.items()}
     parts = list(_parts(folder, layout))
@@ -111,6 +116,8 @@ def _find(root: Path) -> tuple[Path, Layout]:
 
 def _names(file: Path, rank: Rank) -> list[str]:
     """The names of the classes, in the order of their indices."""
+    from granularity.stages.samples.formats import restricted_pickle
+
     if rank.names:
         names = restricted_pickle.load(file).get(rank.names)
         if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
@@ -132,6 +139,10 @@ def _names(file: Path, rank: Rank) -> list[str]:
 
 
 def _parts(folder: Path, layout: Layout) -> Iterator[arrays.Part]:
+    import numpy as np
+
+    from granularity.stages.samples.formats import arrays
+
     above = np.full(layout.ranks["class"].classes, -1)  # the superclass of each class, once one image has told it
     for split, files in layout.splits.items():
         for file in (folder / name for name in files):
@@ -145,6 +156,8 @@ def _parts(folder: Path, layout: Layout) -> Iterator[arrays.Part]:
 
 def _records(file: Path, ranks: dict[str, Rank]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Pixels uint8 [images, 3072] and labels of one binary file."""
+    import numpy as np
+
     length = len(ranks) + PIXELS
     try:
         data = np.fromfile(file, dtype=np.uint8)
@@ -161,6 +174,10 @@ def _records(file: Path, ranks: dict[str, Rank]) -> tuple[np.ndarray, dict[str, 
 
 def _unpickled(file: Path, ranks: dict[str, Rank]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Pixels uint8 [images, 3072] and labels of one pickle."""
+    import numpy as np
+
+    from granularity.stages.samples.formats import restricted_pickle
+
     batch = restricted_pickle.load(file)
     pixels = batch.get("data")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(pixels), PIXELS):
@@ -181,6 +198,8 @@ def _unpickled(file: Path, ranks: dict[str, Rank]) -> tuple[np.ndarray, dict[str
 
 def _check_nesting(file: Path, superclasses: np.ndarray, classes: np.ndarray, above: np.ndarray) -> None:
     """Every class lies in one superclass; fills in `above`."""
+    import numpy as np
+
     first = np.flatnonzero(above[classes] < 0)[::-1]
     above[classes[first]] = superclasses[first]
     wrong = np.flatnonzero(above[classes] != superclasses)

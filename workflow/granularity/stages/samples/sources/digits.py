@@ -7,20 +7,34 @@ Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Sequence
 
-import numpy as np
-import pandas as pd
-
-from granularity.config.options import Samples
+from granularity.stages.samples.options import Condition, Samples
 from granularity.stages.samples.source import Source
 
+IMAGES = 1797
+NEEDS_ROOT = False
+RANKS = ["loops", "digit"]
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 LOOPS = ("no closed loop", "one closed loop", "two closed loops")
 LOOPS_OF_DIGIT = (1, 0, 0, 0, 1, 0, 1, 0, 2, 1)
 
 
+def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
+    """The ranks, and sizes of which there are not enough images."""
+    if samples.ranks != RANKS:
+        yield f"ranks: the digits have exactly the ranks [{', '.join(RANKS)}]"
+    held_out = samples.validation
+    held_out = round(IMAGES * held_out) if held_out < 1 else held_out
+    for size in (condition.train_size for condition in conditions):
+        if size != "all" and size + held_out > IMAGES:
+            yield f"conditions: train_size {size} and {held_out} validation images are more than the {IMAGES} digits"
+
+
 def read(params: Samples, threads: int = 1) -> Source:
     """All 1,797 images, without a split."""
+    import numpy as np
+    import pandas as pd
     from PIL import Image
     from sklearn.datasets import load_digits
 

@@ -18,16 +18,20 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.config.options import Samples
+from granularity.stages.samples.options import Samples
+from granularity.stages.samples.published import named
 from granularity.stages.samples.source import Source
 
+IMAGES = 586_575
 DOMAINS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 LINE = re.compile(r"([^/\0]+)/([^/\0]+)/([^/\0]+) (\d{1,6})")
+
+
+def files(samples: Samples) -> Iterator[Path]:
+    for name in named(samples).values():
+        yield from _places(samples.root, name)
 
 
 def read(params: Samples, threads: int = 1) -> Source:
@@ -39,12 +43,13 @@ def read(params: Samples, threads: int = 1) -> Source:
         GranularityError: no split to train on, or a list that is missing or empty; a malformed line, or one of an
             image that is there already or lies in another domain; a folder with two numbers, or a number with two.
     """
+    import numpy as np
+    import pandas as pd
+
     lists = _lists(params.root)
     if params.train is None:
         raise GranularityError(f"samples.train: name the split to train on; {params.root} has {[*lists]}")
-    asked = {"train": params.train, "val": params.val}
-    asked |= {f"extra_splits[{i}]": name for i, name in enumerate(params.extra_splits)}
-    asked = {key: name for key, name in asked.items() if name is not None}
+    asked = named(params)
     for key, name in asked.items():
         if name not in lists:
             raise GranularityError(f"samples.{key}: there is no list '{name}.txt'; {params.root} has {[*lists]}")
@@ -90,13 +95,18 @@ def read(params: Samples, threads: int = 1) -> Source:
     return Source(frame)
 
 
+def _places(root: Path, name: str) -> tuple[Path, Path]:
+    """Where the list of a split may lie."""
+    return root / f"{name}.txt", root / "splits" / f"{name}.txt"
+
+
 def _lists(root: Path) -> dict[str, Path]:
     """The split lists that there are, by the name of the split."""
     found = {}
     for name in (f"{domain}_{part}" for domain in DOMAINS for part in ("train", "test")):
-        files = [file for file in (root / f"{name}.txt", root / "splits" / f"{name}.txt") if file.is_file()]
-        if files:
-            found[name] = files[0]
+        there = [file for file in _places(root, name) if file.is_file()]
+        if there:
+            found[name] = there[0]
     if not found:
         raise GranularityError(f"{root}: holds no lists of DomainNet (clipart_train.txt, ...), nor does its splits/")
     return found

@@ -1,70 +1,103 @@
 """Your own images: a folder level a rank, coarse to fine, then the files.
 
-root/animal/dog/1.jpg              ranks: [kind, species]
-root/train/dog/1.jpg, root/val/... ranks: [species]; the publisher's own split is kept
+root/animal/dog/1.jpg                  ranks: [kind, species]
+root/train/dog/1.jpg, root/test/...    ranks: [species]; the publisher's own splits are kept
+
+The folders at the top are splits where all of them are called train, val, validation, valid or test, where `train` and
+another of these are among them, or where samples.train, val or extra_splits name one. A rank that a taxonomy or WordNet
+adds has no folder level: with a taxonomy of columns `digit,loops`, root/eight/1.png has the ranks [loops, digit].
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-import pandas as pd
+import re
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
+from granularity.stages.samples.formats import image_files
+from granularity.stages.samples.options import Samples
+from granularity.stages.samples.published import VALIDATION, named, wanted
 from granularity.stages.samples.source import Source
 
-IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+SPLITS = ("train", *VALIDATION)
+LIKE_SPLITS = {*SPLITS, "training", "dev", "testing", "eval", "evaluation"}
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """All images, with the split where `train` and `val` folders give it.
+    """All images; where there are splits, those of the splits that are asked for.
 
     Raises:
-        GranularityError: no images, an image at another depth than the ranks say, or a name that is not UTF-8.
+        GranularityError: no images, an image at another depth than the ranks say, folders of which one cannot tell
+            whether they are splits, or a name that is not UTF-8.
     """
-    has_splits = os.path.isdir(params.root / "train") and os.path.isdir(params.root / "val")
-    depth = len(params.ranks) + has_splits
+    import pandas as pd
+
+    ranks = _levels(params)
+    found = [file.relative_to(params.root).parts for file in image_files.below(params.root)]
+    if not found:
+        raise GranularityError(f"{params.root}: holds no images ({', '.join(sorted(image_files.ENDINGS))})")
+    splits = _splits(sorted({parts[0] for parts in found if len(parts) > 1}), params)
+    asked = wanted(splits, params)
+    depth = len(ranks) + bool(splits)
     rows = []
-    for file in _images_below(params.root):
-        parts = file.relative_to(params.root).parts
+    for parts in found:
+        if splits and parts[0] in splits and parts[0] not in asked:
+            continue
         if len(parts) - 1 != depth:
+            hint = "; a rank that has no folder comes from samples.taxonomy"
+            if len(parts) - 2 == depth and not splits:
+                hint = "; if the first is a split, name it in samples.train, val or extra_splits"
             raise GranularityError(
-                f"{file}: lies {len(parts) - 1} folders below samples.root, but samples.ranks {params.ranks}"
-                f"{' and the split' if has_splits else ''} ask for {depth}"
+                f"{params.root.joinpath(*parts)}: lies {len(parts) - 1} folders below samples.root, but the ranks "
+                f"{ranks}{' and the split' if splits else ''} ask for {depth}{hint}"
             )
-        if any("\ud800" <= character <= "\udfff" for character in str(file)):  # Python's stand-ins for such bytes
-            raise GranularityError(f"{str(file)!r}: its name is not UTF-8; rename it")
-        if has_splits and parts[0] not in ("train", "val"):
-            raise GranularityError(f"{file}: is in neither 'train' nor 'val' of {params.root}")
-        rows.append(
-            {
-                "file": "/".join(parts),
-                "split": parts[0] if has_splits else None,
-                "names": parts[has_splits:-1],
-            }
-        )
-    if not rows:
-        raise GranularityError(f"{params.root}: holds no images ({', '.join(sorted(IMAGES))})")
+        rows.append({"file": "/".join(parts), "split": parts[0], "names": parts[bool(splits) : -1]})
     frame = pd.DataFrame(rows)
     frame.insert(0, "sample_id", frame["file"])
-    for level, rank in enumerate(params.ranks):
+    for level, rank in enumerate(ranks):
         paths = frame["names"].map(lambda names, level=level: names[: level + 1])
         # "other" below two parents is two classes, and only then needs its parents in its name
         parents_of_name = paths.groupby(paths.str[-1]).nunique()
         frame[rank] = [path[-1] if parents_of_name[path[-1]] == 1 else "/".join(path) for path in paths]
-    frame = frame.drop(columns="names")
-    return Source(frame if has_splits else frame.drop(columns="split"))
+    return Source(frame.drop(columns=["names"] if splits else ["names", "split"]))
 
 
-def _images_below(root: Path) -> list[Path]:
-    def unreadable(error: OSError) -> None:
-        raise GranularityError(f"{error.filename}: cannot be read ({error.strerror})") from None
+def _levels(params: Samples) -> list[str]:
+    """The ranks that are folder levels: those that nothing else adds."""
+    from granularity.stages.samples.ranks import LIVING, read_taxonomy
 
-    found = []
-    for folder, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]  # thumbnails, checkpoints, trash
-        named = [Path(folder, name) for name in files if not name.startswith(".")]
-        found += [file for file in named if file.suffix.lower() in IMAGES]
-    return sorted(found)
+    added = {LIVING} if params.wordnet is not None else set()
+    if params.taxonomy is None:
+        return [rank for rank in params.ranks if rank not in added]
+    key, *more = read_taxonomy(params.taxonomy).columns
+    return [rank for rank in params.ranks if rank not in added.union(more)] or [key]
+
+
+def _splits(top: list[str], params: Samples) -> list[str]:
+    """Those of the folders at the top that are splits: all of them, or none.
+
+    Raises:
+        GranularityError: one cannot tell.
+    """
+    told = named(params)
+    for key, name in told.items():
+        if name not in top:
+            raise GranularityError(f"samples.{key}: {params.root} has no folder '{name}', but {_listed(top) or 'none'}")
+    known = [name for name in top if name in {*SPLITS, *told.values()}]
+    if told or known == top or ("train" in known and len(known) > 1):
+        if other := next((name for name in top if name not in known), None):
+            raise GranularityError(
+                f"{params.root / other}: lies beside {_listed(known)}, but is none of the splits that samples.train, "
+                "val and extra_splits name; name it there, or move it elsewhere"
+            )
+        return known
+    alike = [name for name in top if LIKE_SPLITS.intersection(re.split("[^a-z]+", name.lower()))]
+    if alike == top or len([name for name in alike if name.lower() in LIKE_SPLITS]) > 1:
+        raise GranularityError(
+            f"{params.root}: its folders {_listed(alike)} look like splits; name them in samples.train and samples.val "
+            "(or in extra_splits), or, if they are classes, call them otherwise"
+        )
+    return []
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + ", ..." * (len(names) > 5)

@@ -14,20 +14,50 @@ imagenet-object-localization-challenge; tiny-imagenet-200.zip.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
+from pydantic import Field
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
+from granularity.stages.samples.formats import imagenet_shifted
+from granularity.stages.samples.formats.imagenet_folders import WNID, Part, entries, frame, images
+from granularity.stages.samples.formats.imagenet_labels import DEVKIT, META, synsets
+from granularity.stages.samples.options import LABELS, Condition, Samples
 from granularity.stages.samples.source import Source
-from granularity.stages.samples.sources import imagenet_shifted
-from granularity.stages.samples.sources.imagenet_folders import WNID, Part, entries, frame, images
-from granularity.stages.samples.sources.imagenet_labels import synsets
 
+IMAGES = 1_331_167
 ANNOTATIONS = "val_annotations.txt"
+
+
+OPTIONS = {
+    "labels": LABELS,
+    "shifted": (
+        dict[str, Path],
+        Field(
+            {},
+            description="For `imagenet`: test sets of a shifted distribution, by name (v2: /data/imagenetv2, ...). "
+            "Each becomes a split of that name; list it in extra_splits.",
+        ),
+    ),
+}
+
+
+def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
+    """Shifted test sets that nothing would be read of."""
+    for name in samples.shifted:
+        if name not in (samples.val, *samples.extra_splits):
+            yield f"shifted: '{name}' is not in extra_splits, so nothing would be read of it"
+
+
+def files(samples: Samples) -> Iterator[Path]:
+    yield samples.root / "val" / ANNOTATIONS
+    if samples.labels is not None:
+        labels = samples.root / samples.labels
+        yield from (labels, labels.parent / META, samples.root / DEVKIT / META)
+    for folder in samples.shifted.values():
+        yield from (folder / "mappings" / name for name in imagenet_shifted.MAPPINGS)
 
 
 def read(params: Samples, threads: int = 1) -> Source:
@@ -39,6 +69,9 @@ def read(params: Samples, threads: int = 1) -> Source:
         GranularityError: a folder is missing, empty or of another layout; an image without label, or a label without
             image; or a class that has no training images.
     """
+    import numpy as np
+    import pandas as pd
+
     root, notes = params.root, {}
     asked = {params.val or "val", *params.extra_splits}
     parts = _by_class(root, "train", threads)

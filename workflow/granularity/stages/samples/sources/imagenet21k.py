@@ -23,22 +23,31 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.config.options import Samples
 from granularity.data import tars
+from granularity.stages.samples.formats.image_files import ENDINGS
+from granularity.stages.samples.formats.imagenet_folders import WNID, entries, stem
+from granularity.stages.samples.options import LABELS, Samples
 from granularity.stages.samples.source import Source
-from granularity.stages.samples.sources import imagenet_lists
-from granularity.stages.samples.sources.folder import IMAGES
-from granularity.stages.samples.sources.imagenet_folders import WNID, entries, stem
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+IMAGES = 14_197_122
+OPTIONS = {"labels": LABELS}
 CHUNK = 100_000
+
+
+def files(samples: Samples) -> Iterator[Path]:
+    """The lists of labels and of validation images."""
+    yield from (samples.root / name for name in (samples.labels, samples.val) if name is not None)
 
 
 def read(params: Samples, threads: int = 1) -> Source:
@@ -48,6 +57,11 @@ def read(params: Samples, threads: int = 1) -> Source:
         GranularityError: root holds both folders and archives, or a broken archive; the list of labels or of
             validation images is malformed or names an image that is not there; or too few images to split.
     """
+    import numpy as np
+    import pandas as pd
+
+    from granularity.stages.samples.formats import imagenet_lists
+
     root = params.root
     folders, archives = _synsets(root)
     if folders and archives:
@@ -84,10 +98,13 @@ def _synsets(root: Path) -> tuple[list[str], list[str]]:
 
 def _archives(root: Path, archives: list[str], threads: int) -> tuple[pd.DataFrame, list[int]]:
     """The images in archives, and their number in each."""
+    import numpy as np
+    import pandas as pd
+
     ids, offsets, sizes = [], [], []
     members = tars.scan([root / name for name in archives], threads)
     for archive, found in zip(archives, members, strict=True):
-        kept = [i for i, name in enumerate(found.names) if os.path.splitext(name)[1].lower() in IMAGES]
+        kept = [i for i, name in enumerate(found.names) if os.path.splitext(name)[1].lower() in ENDINGS]
         ids.append(_ids(archive.removesuffix(".tar"), [found.names[i] for i in kept]))
         offsets.append(np.asarray(found.offsets, dtype=np.int64)[kept])
         sizes.append(np.asarray(found.sizes, dtype=np.int64)[kept])
@@ -103,6 +120,7 @@ def _archives(root: Path, archives: list[str], threads: int) -> tuple[pd.DataFra
 
 def _folders(root: Path, folders: list[str], threads: int) -> tuple[pd.DataFrame, list[int]]:
     """The images in folders, and their number in each."""
+    import pandas as pd
 
     def listing(folder: str) -> tuple[pd.Series, pd.Series]:
         names = entries(root / folder)[1]
@@ -118,11 +136,16 @@ def _folders(root: Path, folders: list[str], threads: int) -> tuple[pd.DataFrame
 
 def _ids(synset: str, names: list[str]) -> pd.Series:
     """As an Arrow column: as Python strings, those of 12.7 million images would take 1 GB."""
+    import pandas as pd
+
     return pd.Series([f"{synset}/{stem(os.path.basename(name))}" for name in names], dtype="str")
 
 
 def _categories(codes: np.ndarray, names: list[str]) -> pd.Categorical:
     """The classes that occur, in alphabetical order."""
+    import numpy as np
+    import pandas as pd
+
     used = np.flatnonzero(np.bincount(codes, minlength=len(names))).tolist()
     order = sorted(used, key=names.__getitem__)
     new = np.full(len(names), -1, dtype=np.int32)
@@ -132,6 +155,8 @@ def _categories(codes: np.ndarray, names: list[str]) -> pd.Categorical:
 
 def _smallest(ids: pd.Series, params: Samples) -> np.ndarray:
     """Which images have the smallest SHA-256 (of the sample_id in UTF-8): one bool an image."""
+    import numpy as np
+
     count = int(params.validation if params.validation >= 1 else round(params.validation * len(ids)))
     if not 0 < count < len(ids):
         raise GranularityError(

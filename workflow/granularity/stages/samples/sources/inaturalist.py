@@ -15,17 +15,20 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
+from granularity.stages.samples.options import LABELS, Samples
 from granularity.stages.samples.source import Source
-from granularity.stages.samples.sources.inaturalist_taxonomy import FIELDS, distinct, pairs, ranks
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+IMAGES = 3_286_843
+OPTIONS = {"labels": LABELS}
 
 
 class _Split(NamedTuple):
@@ -38,21 +41,35 @@ class _Split(NamedTuple):
     categories: list[dict]
 
 
+def files(samples: Samples) -> Iterator[Path]:
+    yield from (samples.root / f"{name}.json" for name in _splits(samples))
+    if samples.labels is not None:
+        yield samples.root / samples.labels
+
+
+def _splits(params: Samples) -> list[str]:
+    """Those that are asked for, or `train` and `val`."""
+    val = params.val or ("val" if (params.root / "val.json").exists() else None)  # None: the stage holds some out
+    return [*dict.fromkeys(name for name in (params.train or "train", val, *params.extra_splits) if name)]
+
+
 def read(params: Samples, threads: int = 1) -> Source:
     """The images of the splits that are asked for, or of `train` and `val`.
 
     Ranks, and how many classes each has (`notes["distinct"]`, `notes["pairs"]`): see
-    :mod:`granularity.stages.samples.sources.inaturalist_taxonomy`.
+    :mod:`granularity.stages.samples.formats.inaturalist_taxonomy`.
 
     Raises:
         GranularityError: a file is missing, truncated or not of this format; or an image without annotation, with
             several or listed twice, an annotation without image, an unknown category, a path that leaves root.
     """
-    val = params.val or ("val" if (params.root / "val.json").exists() else None)  # None: the stage holds some out
-    splits = dict.fromkeys(name for name in (params.train or "train", val, *params.extra_splits) if name)
+    import pandas as pd
+
+    from granularity.stages.samples.formats.inaturalist_taxonomy import distinct, pairs, ranks
+
     categories = None if params.labels is None else _true_names(params.root / params.labels)
     first, parts = None, []
-    for name in splits:
+    for name in _splits(params):
         file = params.root / f"{name}.json"
         split = _parse(file, params.root)
         if categories is None:
@@ -101,6 +118,9 @@ def _parse(file: Path, root: Path) -> _Split:
 
 def _join(file: Path, split: _Split, categories: pd.Index) -> tuple[pd.Series, np.ndarray]:
     """The file names, and for each the position of its category."""
+    import numpy as np
+    import pandas as pd
+
     ids, image_ids, category_ids = (np.asarray(one) for one in (split.ids, split.image_ids, split.category_ids))
     order = np.argsort(ids, kind="stable")
     again = np.flatnonzero(np.diff(ids[order]) == 0)
@@ -135,6 +155,8 @@ def _true_names(file: Path) -> list[dict]:
 
 
 def _checked(file: Path, categories: Any) -> list[dict]:
+    from granularity.stages.samples.formats.inaturalist_taxonomy import FIELDS
+
     if not isinstance(categories, list) or not categories or not all(isinstance(one, dict) for one in categories):
         raise GranularityError(f"{file}: categories: is no list of categories")
     seen = set()

@@ -13,14 +13,16 @@ import math
 import os
 import zlib
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
-from granularity.stages.samples.formats import arrays
+from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
+if TYPE_CHECKING:
+    import numpy as np
+
+IMAGES = 814_255  # of the largest, EMNIST's byclass
 # What the file names begin with -> the labels. `letters` counts from 1.
 CLASSES = {
     "": range(10),
@@ -31,7 +33,7 @@ CLASSES = {
     "emnist-letters-": range(1, 27),
     "emnist-mnist-": range(10),
 }
-IMAGES, LABELS = 0x0803, 0x0801  # unsigned bytes, in three dimensions and in one
+PICTURES, LABELS = 0x0803, 0x0801  # magic numbers: unsigned bytes, in three dimensions and in one
 
 
 def read(params: Samples, threads: int = 1) -> Source:
@@ -41,13 +43,17 @@ def read(params: Samples, threads: int = 1) -> Source:
         GranularityError: the files of none or of several data sets, a missing, truncated or corrupt one, or a label
             out of range.
     """
+    import numpy as np
+
+    from granularity.stages.samples.formats import arrays
+
     prefix = _find(params.root)
     allowed = CLASSES[prefix]
     parts = []
     for split, name in (("train", "train"), ("test", "test" if prefix else "t10k")):
         images_file = _file(params.root, f"{prefix}{name}-images", "idx3-ubyte")
         labels_file = _file(params.root, f"{prefix}{name}-labels", "idx1-ubyte")
-        images, labels = _idx(images_file, IMAGES), _idx(labels_file, LABELS)
+        images, labels = _idx(images_file, PICTURES), _idx(labels_file, LABELS)
         if len(images) != len(labels):
             raise GranularityError(
                 f"{labels_file}: has {len(labels)} labels, but {images_file.name} has {len(images)} images; get both "
@@ -96,6 +102,10 @@ def _file(root: Path, stem: str, kind: str) -> Path:
 
 def _idx(file: Path, magic: int) -> np.ndarray:
     """The array in an IDX file, uint8; reads no more than its header announces."""
+    import numpy as np
+
+    from granularity.stages.samples.formats import arrays
+
     axes = magic & 0xFF
     try:
         with file.open("rb") as raw:

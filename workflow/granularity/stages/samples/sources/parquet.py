@@ -17,22 +17,36 @@ Layout: https://github.com/huggingface/datasets, src/datasets/features/features.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import pandas as pd
+from pydantic import Field
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.config.options import Samples
-from granularity.data.images import image_column
+from granularity.data.columns import RESERVED
 from granularity.stages.samples.formats import hub
-from granularity.stages.samples.formats.columns import categorical, is_text, joined, rank_name
-from granularity.stages.samples.source import RESERVED, Source
-from granularity.stages.samples.split import wanted
+from granularity.stages.samples.options import Condition, Samples
+from granularity.stages.samples.published import wanted
+from granularity.stages.samples.source import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEEDS_ROOT = False
+OPTIONS = {
+    "hub": (
+        str | None,
+        Field(
+            None,
+            description="For `parquet`, instead of root: a data set of the Hugging Face hub, ORG/NAME or "
+            "ORG/NAME@REVISION. Downloaded once.",
+        ),
+    ),
+}
 
 
 class Part(NamedTuple):
@@ -43,6 +57,18 @@ class Part(NamedTuple):
     numbered: list[str]
 
 
+def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
+    """The data set is in one place."""
+    if (samples.root is None) == (samples.hub is None):
+        yield "root: source 'parquet' needs the folder that holds the data set, or hub; one of the two"
+
+
+def files(samples: Samples) -> Iterator[Path]:
+    """The class names; a revision of the hub does not change."""
+    if samples.root is not None:
+        yield samples.root / hub.README
+
+
 def read(params: Samples, threads: int = 1) -> Source:
     """The images of the splits asked for, in the order of the files; `sample_id` numbers those of a split.
 
@@ -51,6 +77,10 @@ def read(params: Samples, threads: int = 1) -> Source:
             without images; class names that are malformed or differ between files; a label without a name; or the
             hub cannot be reached.
     """
+    import numpy as np
+
+    from granularity.stages.samples.formats.columns import joined, rank_name
+
     root, notes = params.root, {}
     if params.hub is not None:
         root, notes["hub_revision"] = hub.download(params.hub)
@@ -83,6 +113,8 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 def _places(shards: list[hub.Shard], rows: list[int], root: Path) -> pd.DataFrame:
     """The columns that are not labels."""
+    import numpy as np
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -105,6 +137,9 @@ def _places(shards: list[hub.Shard], rows: list[int], root: Path) -> pd.DataFram
 def _labels(described: dict[str, Any], ranks: list[str], file: Path) -> Part:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from granularity.data.images import image_column
+    from granularity.stages.samples.formats.columns import categorical, is_text
 
     try:
         meta = pq.read_metadata(file)
@@ -157,6 +192,9 @@ def _class_names(names: Any, column: str, file: Path) -> list[str]:
 
 
 def _numbered(column, names: list[str], name: str, file: Path) -> pd.Categorical:
+    import numpy as np
+    import pandas as pd
+
     codes = column.fill_null(-1).to_numpy()
     if codes.max() >= len(names):
         row = int(np.argmax(codes >= len(names)))

@@ -8,14 +8,16 @@ the digit 0 has the label 10. Rank: `label`.
 from __future__ import annotations
 
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
-from granularity.stages.samples.formats import arrays, matlab
+from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
+if TYPE_CHECKING:
+    from granularity.stages.samples.formats import arrays
+
+IMAGES = 630_420
 SPLITS = ("train", "test", "extra")
 
 
@@ -25,6 +27,8 @@ def read(params: Samples, threads: int = 1) -> Source:
     Raises:
         GranularityError: a split that there is not, a missing or corrupt file, or a label out of range.
     """
+    from granularity.stages.samples.formats import arrays
+
     wanted = {"train": params.train or "train", "val": params.val or "test"}
     wanted |= {f"extra_splits[{i}]": name for i, name in enumerate(params.extra_splits)}
     for key, name in wanted.items():
@@ -35,6 +39,10 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 
 def _part(file: Path, split: str) -> arrays.Part:
+    import numpy as np
+
+    from granularity.stages.samples.formats import arrays, matlab
+
     found = matlab.load(file)
     for name in ("X", "y"):
         if name not in found:

@@ -10,18 +10,22 @@ alphabetical order, or that of the numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
-from granularity.stages.samples.formats.columns import categorical, is_text
-from granularity.stages.samples.source import RESERVED, Source
+from granularity.data.columns import RESERVED
+from granularity.stages.samples.options import LABELS, Samples
+from granularity.stages.samples.source import Source
 
+OPTIONS = {"labels": LABELS}
 PATHS = ("path", "file", "filename", "image")  # the first that the table has
 DISTRIBUTIONS = ("ID", "OOD")
+
+
+def files(samples: Samples) -> Iterator[Path]:
+    if samples.labels is not None:
+        yield samples.root / samples.labels
 
 
 def read(params: Samples, threads: int = 1) -> Source:
@@ -31,6 +35,11 @@ def read(params: Samples, threads: int = 1) -> Source:
         GranularityError: no table, no column of paths, a wanted rank that is no column; or a row without a path,
             rank, split or distribution, with a path that leaves samples.root, or with the path of an earlier row.
     """
+    import numpy as np
+    import pandas as pd
+
+    from granularity.stages.samples.formats.columns import categorical
+
     if params.labels is None:
         raise GranularityError(
             "samples.labels: source 'table' needs the name of the CSV or Parquet table, relative to samples.root"
@@ -90,6 +99,8 @@ def _read_parquet(file: Path):
     import pyarrow.parquet as pq
     from pyarrow import types
 
+    from granularity.stages.samples.formats.columns import is_text
+
     try:
         schema = pq.read_schema(file)
         texts = {field.name for field in schema if is_text(field.type)}
@@ -118,6 +129,7 @@ def _columns(names: list[str], file: Path) -> list[str]:
 
 
 def _check_paths(paths, file: Path) -> None:
+    import numpy as np
     import pyarrow.compute as pc
 
     row = pc.index(pc.fill_null(pc.equal(paths, ""), True), True).as_py()

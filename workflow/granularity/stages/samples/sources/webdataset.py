@@ -15,22 +15,28 @@ Layout: see :mod:`granularity.stages.samples.formats.webdataset_tars`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
-from granularity.stages.samples.formats import webdataset_tars
-from granularity.stages.samples.formats.columns import NUMBER, joined, rank_name
-from granularity.stages.samples.formats.webdataset_tars import LABEL
+from granularity.stages.samples.options import LABELS, Samples
+from granularity.stages.samples.published import wanted
 from granularity.stages.samples.source import Source
-from granularity.stages.samples.split import wanted
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+OPTIONS = {"labels": LABELS}
 ARCHIVE = re.compile(r"\.(tar|tgz|tar\.(gz|bz2|xz|zst))$")
 SHARD = re.compile(r"(?:(.*?)[-_.])?\d+(?:-of-\d+)?")
 SPLITS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
+
+
+def files(samples: Samples) -> Iterator[Path]:
+    if samples.labels is not None:
+        yield samples.root / samples.labels
 
 
 def read(params: Samples, threads: int = 1) -> Source:
@@ -43,6 +49,12 @@ def read(params: Samples, threads: int = 1) -> Source:
             without a label; a key that is there twice; a label that is malformed, or not in the file of class names;
             or an empty split.
     """
+    import numpy as np
+    import pandas as pd
+
+    from granularity.stages.samples.formats import webdataset_tars
+    from granularity.stages.samples.formats.columns import joined, rank_name
+
     shards = _shards(params.root)
     if None not in shards.values():
         asked = wanted(set(shards.values()), params)
@@ -66,7 +78,7 @@ def read(params: Samples, threads: int = 1) -> Source:
         missing = [(np.full(count, -1, dtype=np.int32), []) for count in counts]
         pairs = [part.ranks.get(rank, none) for part, none in zip(parts, missing, strict=True)]
         labels = joined([pd.Categorical.from_codes(codes, pd.Index(text, dtype="str")) for codes, text in pairs], False)
-        if rank == LABEL and params.labels is not None:
+        if rank == webdataset_tars.LABEL and params.labels is not None:
             labels = _with_names(labels, params.root / params.labels, frame)
         else:
             labels = labels.remove_categories([name for name in labels.categories if re.fullmatch(r"-\d+", name)])
@@ -101,6 +113,9 @@ def _shards(root: Path) -> dict[Path, str | None]:
 
 
 def _splits(splits: list[str], counts: np.ndarray, root: Path) -> pd.Categorical:
+    import numpy as np
+    import pandas as pd
+
     names = list(dict.fromkeys(splits))
     codes = np.repeat([names.index(split) for split in splits], counts)
     for name, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
@@ -111,6 +126,11 @@ def _splits(splits: list[str], counts: np.ndarray, root: Path) -> pd.Categorical
 
 def _with_names(labels: pd.Categorical, file: Path, frame: pd.DataFrame) -> pd.Categorical:
     """Labels that are numbers, with the names that a file gives them."""
+    import numpy as np
+    import pandas as pd
+
+    from granularity.stages.samples.formats.columns import NUMBER
+
     try:
         names = file.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:

@@ -14,16 +14,19 @@ dataset_preprocessing/iwildcam/create_split.py (categories.csv: animals that occ
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
-from granularity.stages.samples.formats.columns import ordered
+from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+IMAGES = 525_000
+METADATA, CATEGORIES = "metadata.csv", "categories.csv"
 COLUMNS = {
     "iWildCam": ["split", "location_remapped", "y", "filename"],
     "Camelyon17": ["patient", "node", "x_coord", "y_coord", "tumor", "center", "split"],
@@ -34,6 +37,10 @@ UNUSED = "99999"
 VAL_CENTER, TEST_CENTER = "1", "2"
 
 
+def files(samples: Samples) -> Iterator[Path]:
+    yield from (samples.root / METADATA, samples.root / CATEGORIES)
+
+
 def read(params: Samples, threads: int = 1) -> Source:
     """All images, in the order of metadata.csv; `sample_id` is the file name.
 
@@ -41,7 +48,10 @@ def read(params: Samples, threads: int = 1) -> Source:
         GranularityError: a missing table or column, a value that the publisher's have not, a class without a name, or
             an image that is there twice.
     """
-    file = params.root / "metadata.csv"
+    import numpy as np
+    import pandas as pd
+
+    file = params.root / METADATA
     table = _read(file)
     kind = next((kind for kind, columns in COLUMNS.items() if {*columns} <= {*table}), None)
     if kind is None:
@@ -60,6 +70,10 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 
 def _iwildcam(table: pd.DataFrame, file: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    from granularity.stages.samples.formats.columns import ordered
+
     _check(table, "filename", r"[^/\0]*\.\w+", file)
     _check(table, "location_remapped", r"\d+", file)
     locations = ordered(table["location_remapped"].unique())
@@ -68,7 +82,7 @@ def _iwildcam(table: pd.DataFrame, file: Path) -> pd.DataFrame:
             "sample_id": table["filename"],
             "split": _classes(table, "split", {name: name for name in SPLITS}, file),
             "file": "train/" + table["filename"],
-            "label": _classes(table, "y", _animals(file.with_name("categories.csv")), file),
+            "label": _classes(table, "y", _animals(file.with_name(CATEGORIES)), file),
             "location": _classes(table, "location_remapped", {name: name for name in locations}, file),
         }
     )
@@ -76,6 +90,8 @@ def _iwildcam(table: pd.DataFrame, file: Path) -> pd.DataFrame:
 
 def _animals(file: Path) -> dict[str, str]:
     """The name of each number in column y."""
+    from granularity.stages.samples.formats.columns import ordered
+
     table = _read(file)
     if not {"y", "name"} <= {*table}:
         raise GranularityError(f"{file}: needs the columns y and name; it has {[*table]}")
@@ -91,6 +107,8 @@ def _animals(file: Path) -> dict[str, str]:
 
 
 def _camelyon17(table: pd.DataFrame, file: Path) -> pd.DataFrame:
+    import pandas as pd
+
     for column in ("patient", "node", "x_coord", "y_coord"):
         _check(table, column, r"\d+", file)
     centers = {name: name for name in "01234"}
@@ -113,6 +131,8 @@ def _camelyon17(table: pd.DataFrame, file: Path) -> pd.DataFrame:
 
 def _read(file: Path) -> pd.DataFrame:
     """A CSV table as text; a value that is not there is empty."""
+    import pandas as pd
+
     try:
         table = pd.read_csv(file, dtype="str", keep_default_na=False).fillna("")
     except OSError as error:
@@ -125,6 +145,8 @@ def _read(file: Path) -> pd.DataFrame:
 
 
 def _check(table: pd.DataFrame, column: str, pattern: str, file: Path) -> None:
+    import numpy as np
+
     good = table[column].str.fullmatch(pattern)
     if not good.all():
         row = int(np.argmin(good))
@@ -133,6 +155,9 @@ def _check(table: pd.DataFrame, column: str, pattern: str, file: Path) -> None:
 
 def _classes(table: pd.DataFrame, column: str, names: dict[str, str], file: Path) -> pd.Categorical:
     """A column of known values, by the names of these."""
+    import numpy as np
+    import pandas as pd
+
     codes = pd.Index([*names], dtype="str").get_indexer(table[column])
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))

@@ -22,9 +22,15 @@ from typing import Any
 
 from granularity.base.errors import GranularityError
 from granularity.data.wordnet import SEPARATOR
-from granularity.stages.samples.sources.imagenet_folders import WNID, Part, entries, images
+from granularity.stages.samples.formats.imagenet_folders import WNID, Part, entries, images
 
 CLASSES = 1000
+MAPPINGS = (
+    "folder_to_objectnet_label.json",
+    "objectnet_to_imagenet_1k.json",
+    "pytorch_to_imagenet_2012_id.json",
+    "imagenet_to_label_2012_v2",
+)
 
 
 def read(name: str, folder: Path, root: Path, known: list[str], threads: int = 1) -> tuple[list[Part], dict]:
@@ -87,10 +93,9 @@ def _all(known: list[str], name: str, folder: Path) -> list[str]:
 
 def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str, str]:
     """Folder -> its synsets, joined; "" for those that ImageNet does not have."""
-    label_of_folder = _json(mappings / "folder_to_objectnet_label.json", str)
-    names_of_label = _json(mappings / "objectnet_to_imagenet_1k.json", str)
-    line_of_place = _json(mappings / "pytorch_to_imagenet_2012_id.json", int)
-    file = mappings / "imagenet_to_label_2012_v2"
+    folders_file, labels_file, places_file, file = (mappings / name for name in MAPPINGS)
+    label_of_folder, names_of_label = _json(folders_file, str), _json(labels_file, str)
+    line_of_place = _json(places_file, int)
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
         places = {str(place): synset for place, synset in enumerate(known)}
@@ -104,7 +109,7 @@ def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str
     found = {}
     for folder in folders:
         if folder not in label_of_folder:
-            raise GranularityError(f"{mappings / 'folder_to_objectnet_label.json'}: does not have '{folder}'")
+            raise GranularityError(f"{folders_file}: does not have '{folder}'")
         names = names_of_label.get(label_of_folder[folder], "")
         synsets = [synset_of_name.get(name) for name in names.split("; ") if names]
         if None in synsets:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.data.wordnet import SEPARATOR
-from granularity.stages.samples.sources.imagenet_folders import WNID, stem
+from granularity.stages.samples.formats.imagenet_folders import WNID, stem
 
 LINE = re.compile(r"([^\t,]+)[\t,](.+)")
 BATCH = 100_000  # lines; as Python strings, those of 12.7 million images would take 1 GB

@@ -7,9 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from granularity.base.errors import GranularityError
-from granularity.stages.samples.sources.imagenet_folders import WNID, stem
+from granularity.stages.samples.formats.imagenet_folders import WNID, stem
 
-DEVKIT = Path("ILSVRC2012_devkit_t12", "data")
+DEVKIT, META = Path("ILSVRC2012_devkit_t12", "data"), "meta.mat"
 HEADER = "ImageId,PredictionString"
 PAIR = re.compile(r"([^\s,]+)[\s,]+(n[0-9]{8})(?:\s.*)?")
 CLASSES = 1000  # ids above are inner nodes of the hierarchy
@@ -90,7 +90,7 @@ def _wnids(file: Path, root: Path) -> dict[int, str]:
     Source: the development kit's readme.txt, "synsets" (fields ILSVRC2012_ID, WNID, words, gloss, num_children,
     children, wordnet_height, num_train_images).
     """
-    places = [file.parent / "meta.mat", root / DEVKIT / "meta.mat"]
+    places = [file.parent / META, root / DEVKIT / META]
     meta = next((place for place in places if place.is_file()), None)
     if meta is None:
         raise GranularityError(f"{file}: holds numbers, which meta.mat explains; put it beside, or at {places[1]}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, NamedTuple
 
 from granularity.base.errors import GranularityError
-from granularity.stages.samples.sources.folder import IMAGES
+from granularity.stages.samples.formats.image_files import ENDINGS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WNID = re.compile(r"n[0-9]{8}")
 
@@ -34,6 +34,9 @@ class Part(NamedTuple):
 
 def frame(parts: list[Part]) -> pd.DataFrame:
     """Columns `sample_id` (split/file), `split`, `file` and `synset` (classes in alphabetical order)."""
+    import numpy as np
+    import pandas as pd
+
     lengths = [len(part.files) for part in parts]
     splits, split_of_part = np.unique([part.split for part in parts], return_inverse=True)
     labels = [[part.synsets] if isinstance(part.synsets, str) else part.synsets for part in parts]
@@ -50,6 +53,8 @@ def frame(parts: list[Part]) -> pd.DataFrame:
 
 
 def _joined(parts: list[tuple[str, list[str]]]) -> pd.Series:
+    import pandas as pd
+
     columns = [pd.Series([f"{folder}/{file}" for file in files], dtype="str") for folder, files in parts]
     return pd.concat(columns, ignore_index=True)
 
@@ -71,7 +76,7 @@ def entries(folder: Path) -> tuple[list[str], list[str]]:
                     raise GranularityError(f"{str(folder / name)!r}: its name is not UTF-8; rename it")
                 if entry.is_dir():
                     folders.append(name)
-                elif os.path.splitext(name)[1].lower() in IMAGES:
+                elif os.path.splitext(name)[1].lower() in ENDINGS:
                     images.append(name)
                 elif name.endswith((".tar", ".tar.gz", ".tgz", ".zip")):
                     raise GranularityError(f"{folder / name}: is still packed; unpack it, or move it elsewhere")
@@ -82,7 +87,7 @@ def entries(folder: Path) -> tuple[list[str], list[str]]:
 
 def stem(name: str) -> str:
     """The name of an image without its extension, if it has one."""
-    return name[: -len(ending)] if (ending := os.path.splitext(name)[1]).lower() in IMAGES else name
+    return name[: -len(ending)] if (ending := os.path.splitext(name)[1]).lower() in ENDINGS else name
 
 
 def images(folder: Path) -> list[str]:

@@ -1,0 +1,231 @@
+"""Options of the samples: the keys that every source has, and with them those that sources bring.
+
+Light, as every dry run imports it: no library but pydantic.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, create_model, field_validator, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.base.section import Count, Rank, Section, Share
+from granularity.data.columns import RESERVED
+
+# `labels`, in the OPTIONS of each source that takes it
+LABELS = (
+    Path | None,
+    Field(
+        None,
+        description="A file of labels, relative to root: what it is, and for which source, is in docs/datasets.md.",
+    ),
+)
+
+
+def _sources(schema: dict[str, Any]) -> None:
+    """An editor offers the names that there are, and lets a user's own pass."""
+    schema["anyOf"] = [{"enum": extensions.names("source")}, {"type": schema.pop("type")}]
+
+
+class _Place(Section):
+    source: str = Field(
+        "digits",
+        description="The family of data sets, in its publisher's own layout: see docs/datasets.md. `digits` "
+        "(scikit-learn's bundled handwritten digits) needs no files; `folder` is your own images, in folders named "
+        "after their classes.",
+        json_schema_extra=_sources,
+    )
+    root: Path | None = Field(
+        None,
+        description="The folder that holds the data set. For `folder`: one folder level a rank, coarse to fine, then "
+        "the images: root/RANK1/RANK2/.../image.jpg. If it holds `train` and `val`, these are the splits.",
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _exists(cls, name: str) -> str:
+        known = extensions.names("source")
+        if name not in known:
+            raise PydanticCustomError(
+                "unknown_source",
+                "there is no such source; there are {known}, and files of your own (extensions)",
+                {"known": ", ".join(map(repr, known))},
+            )
+        return name
+
+
+class Samples(_Place):
+    """What every source takes; :func:`samples_section` adds what some do."""
+
+    train: str | None = Field(None, description="The publisher's split to train on (null: train).")
+    val: str | None = Field(
+        None,
+        description="The publisher's split to validate on (null: val or test, whichever there is first; else "
+        "`validation` images are held out of the training split).",
+    )
+    extra_splits: list[str] = Field(
+        [],
+        description="Further splits of the publisher to keep in the sample table, such as a shifted test set. They "
+        "are decoded and embedded, not trained on.",
+    )
+    ranks: list[Rank] = Field(
+        ["loops", "digit"],
+        min_length=1,
+        description="The human label ranks, coarse to fine, of those that the source, the taxonomy and WordNet "
+        "have. For `folder`: one name a folder level.",
+    )
+    target: str = Field("loops", description="The rank that finetuning and probing predict (the superclasses).")
+    validation: Count | Share = Field(
+        897,
+        description="Images held out for validation where the publisher has no split for it, stratified by the finest "
+        "rank: a count, or a share between 0 and 1.",
+    )
+    taxonomy: Path | None = Field(
+        None,
+        description="A CSV file that adds ranks: its first column names the classes of a rank that the source has, "
+        "its other columns the ranks above them.",
+    )
+    wordnet: Path | None = Field(
+        None,
+        description="The folder with WordNet 3.0's data.noun (/usr/share/wordnet with Debian's wordnet-base). For "
+        "sources with a rank `synset`: gives the rank `living_thing` and the label spaces `wordnet`.",
+    )
+    check_images: Literal["no", "fail", "skip"] = Field(
+        "no",
+        description="Decode every image and look for trouble (corrupt, truncated, empty, in both splits, ...): `fail` "
+        "stops on errors, `skip` leaves such images out and records each in findings.parquet.",
+    )
+    checksums: Literal["content", "size"] = Field(
+        "content",
+        description="What tells later that an image has changed: its SHA-256, or only its size (for archives too "
+        "large to read twice).",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        for key in ("ranks", "extra_splits"):
+            values = getattr(self, key)
+            if len(set(values)) != len(values):
+                raise ValueError(f"{key}: one is given twice: {values}")
+        for rank in self.ranks:
+            if rank in (*RESERVED, "train", "val", *self.extra_splits):
+                raise ValueError(f"ranks: no rank can be called '{rank}': tables have another column of that name")
+        if self.target not in self.ranks:
+            raise ValueError(f"target: '{self.target}' is not one of the ranks {self.ranks}")
+        if self.train is not None and self.train == self.val:
+            raise ValueError(f"val: '{self.val}' is the training split")
+        if {self.train or "train", self.val} & set(self.extra_splits):
+            raise ValueError("extra_splits: the splits to train and validate on are not extra")
+        for complaint in complaints(self):
+            raise ValueError(complaint)
+        return self
+
+
+class _Size(Section):
+    train_size: Count | Literal["all"] = Field(
+        "all",
+        description="Training images, stratified by the finest rank; smaller sets are subsets of larger ones.",
+    )
+
+
+class Condition(_Size):
+    spaces: list[str] | None = Field(
+        None,
+        description="Only these label spaces, by name (null: all of them). The retraining baseline is always there.",
+    )
+
+
+def samples_section() -> type[Samples]:
+    """The section `samples`: what every source takes, and what those take that there are now.
+
+    A new class at each call; the user's extensions must be loaded before.
+
+    Raises:
+        GranularityError: a source brings a key that there is already, with another type or default.
+    """
+    brought = create_model("Brought", __base__=_Place, **_brought())
+    return create_model("Samples", __base__=(Samples, brought), __module__=__name__)
+
+
+def stage_section() -> type[Samples]:
+    """What the stage takes: the section `samples`, the size of one condition, and what to log."""
+    return create_model(
+        "SamplesOptions",
+        __base__=(samples_section(), _Size),
+        __module__=__name__,
+        show=(bool, Field(False, description="Look at every image (check_images), and log each finding.")),
+    )
+
+
+def complaints(samples: Samples, conditions: Sequence[Condition] = ()) -> Iterator[str]:
+    """What the chosen source cannot do: "key: what is wrong with it".
+
+    Keys are those of the section `samples`; or `conditions`, where these are given. What it has to say of the section
+    alone, a valid section has passed already.
+    """
+    source = extensions.find("source", samples.source)
+    for key, takers in _takers().items():
+        if samples.source not in takers and getattr(samples, key) != type(samples).model_fields[key].default:
+            names = f"source{'s' * (len(takers) > 1)} {', '.join(map(repr, takers))}"
+            yield f"{key}: is for {names}, not for '{samples.source}'"
+    if samples.root is None and getattr(source, "NEEDS_ROOT", True):
+        yield f"root: source '{samples.source}' needs the folder that holds the data set"
+    if hasattr(source, "check"):
+        yield from source.check(samples, conditions)
+
+
+def of_source(samples: Samples) -> dict[str, Any]:
+    """The section as JSON, without the keys of other sources: what decides a sample table."""
+    taken = {key for key, takers in _takers().items() if samples.source in takers}
+    return samples.model_dump(mode="json", include={*Samples.model_fields, *taken})
+
+
+def files(samples: Samples) -> list[str]:
+    """The files of labels that a sample table is made from, as far as they exist: an edit to one makes it again.
+
+    What is missing, the stage says better than Snakemake. Images, and archives or tables that hold both images and
+    labels, are not among them.
+    """
+    found = [samples.taxonomy, samples.wordnet and samples.wordnet / "data.noun"]
+    source = extensions.find("source", samples.source)
+    found += [*source.files(samples)] if hasattr(source, "files") else []
+    return [str(file) for file in dict.fromkeys(found) if file is not None and os.path.isfile(file)]
+
+
+def expected_images(samples: Samples) -> int | None:
+    """Roughly how many images there are, as far as the source says."""
+    return getattr(extensions.find("source", samples.source), "IMAGES", None)
+
+
+def _options() -> Iterator[tuple[str, str, Any, FieldInfo]]:
+    """The source, key, type and field of every option that a source brings."""
+    for name in extensions.names("source"):
+        for key, (kind, field) in getattr(extensions.find("source", name), "OPTIONS", {}).items():
+            yield name, key, kind, field
+
+
+def _brought() -> dict[str, tuple[Any, FieldInfo]]:
+    found: dict[str, tuple[Any, FieldInfo]] = {}
+    for name, key, kind, field in _options():
+        known = found.setdefault(key, (kind, field))
+        if key in (*Samples.model_fields, "train_size", "show") or (known[0], known[1].default) != (
+            kind,
+            field.default,
+        ):
+            raise GranularityError(f"source '{name}': OPTIONS: there is another key '{key}' already; call it otherwise")
+    return found
+
+
+def _takers() -> dict[str, list[str]]:
+    """The sources that take each key that not all do."""
+    found: dict[str, list[str]] = {}
+    for name, key, _, _ in _options():
+        found.setdefault(key, []).append(name)
+    return found
