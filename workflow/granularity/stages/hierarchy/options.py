@@ -1,12 +1,20 @@
-"""What the stage takes."""
+"""What the stage takes, and the section `label_spaces` of a configuration, made from the families there are."""
 
 from __future__ import annotations
 
+import re
+from types import ModuleType
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, create_model, model_validator
 
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
 from granularity.base.section import Section
+from granularity.stages.hierarchy.families import once_each
+
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+MARKERS = set("o^v<>sPpDdXx*hH+|_1234.8")  # of matplotlib, which is slow to import
 
 
 class LabelSpace(Section):
@@ -15,3 +23,48 @@ class LabelSpace(Section):
     space: str = Field(description="Its name, unique within a condition.")
     family: str = Field(description="Its family: a file in stages/hierarchy/families/, or one of your own.")
     params: dict[str, Any] = Field({}, description="Its definition, as its family takes it.")
+
+
+class _Families(Section):
+    @model_validator(mode="after")
+    def _once_each(self):
+        for key, values in self:
+            if isinstance(values, list):
+                once_each(key, values)
+        return self
+
+
+def label_spaces_section() -> type[Section]:
+    """The section `label_spaces`: a key per family, those of the user's own files too.
+
+    Raises:
+        GranularityError: a family is not what the docstring of :mod:`granularity.stages.hierarchy.families` asks for.
+    """
+    found = {name: extensions.find("family", name) for name in extensions.names("family")}
+    for name, family in found.items():
+        _refuse_incomplete(name, family)
+    return create_model("LabelSpaces", __base__=_Families, **{name: one.OPTION for name, one in found.items()})
+
+
+def _refuse_incomplete(name: str, family: ModuleType) -> None:
+    """Raise now where a family would fail later, after all training at the worst."""
+    for needed in ("OPTION", "spaces", "labels"):
+        if not hasattr(family, needed):
+            raise GranularityError(f"{family.__file__}: a family of label spaces needs {needed}")
+    several = hasattr(family, "series")
+    for what, fits, kind in (("WORDS", _is_text, "a text"), ("STYLE", _is_style, "a colour (#rrggbb) and a marker")):
+        value = getattr(family, what, {} if several else None)
+        if isinstance(value, dict) != several or not all(map(fits, value.values() if several else [value])):
+            wanted = f"{kind} for each series" if several else kind
+            raise GranularityError(f"{family.__file__}: {what} = {value!r}: must be {wanted}")
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_style(value: Any) -> bool:
+    if value is None:
+        return True
+    two = isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+    return two and COLOUR.fullmatch(value[0]) is not None and value[1] in MARKERS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,15 +46,3 @@ def spaces(wanted: Any, samples: Any) -> list[Space]:
 def clusterings(spaces: Iterable[Space]) -> list[str]:
     """The clusterings that label spaces are read from, such as `whole-30` or `superclass-3`."""
     return list(dict.fromkeys(name for space in spaces for name in space.params.get("clusterings", ())))
-
-
-def complaints(wanted: Any, config: Any) -> Iterator[str]:
-    """What is wrong with the options of the families, each beginning with `label_spaces.KEY: `."""
-    from granularity.stages.hierarchy.families import once_each
-
-    for name in extensions.names("family"):
-        family, option = extensions.find("family", name), getattr(wanted, name)
-        if isinstance(option, list):
-            yield from once_each(name, option)
-        if hasattr(family, "check"):
-            yield from family.check(option, config)

@@ -7,12 +7,13 @@ or a user's own with `EXTENDS = "family"` in it, holds
 - `spaces(option, samples) -> Iterator[Space]`: the label spaces that an option asks for, `samples` being the section of
   the configuration; `params["clusterings"]` of a space names the clusterings it is read from;
 - `labels(training, **params) -> Labels`: the labels of the training images;
-- `WORDS`, what the report calls it, and `STYLE`, the colour and the marker that it draws it with;
 
 and, where they apply,
 
-- `check(option, config) -> Iterator[str]`: what is wrong with an option that is well formed, each complaint beginning
-  with `label_spaces.KEY: `. That nothing is listed twice is checked of every option that is a list;
+- `WORDS`, what the report calls it (else its name), and `STYLE`, the colour (#rrggbb) and the marker of matplotlib that
+  it is drawn with (else those of :mod:`granularity.stages.report.series`);
+- `check(option, config) -> Iterator[str]`: what is wrong with an option beside the rest of the configuration, each
+  complaint beginning with `label_spaces.KEY: `. That nothing is listed twice is checked of every option that is a list;
 - `elsewhere(training, others, **params) -> Labels`: labels of the same space for images of other splits, `others` being
   a frame like `training.frame`; -1, or no label where images have several, where the space has none for an image;
 - `more_files(training, **params) -> dict[str, DataFrame]`: further tables of its artifact;
@@ -47,10 +48,10 @@ ORDER = (
 )
 
 
-def once_each(key: str, values: Sequence[Any]) -> Iterator[str]:
-    """A complaint where a value is listed twice."""
+def once_each(key: str, values: Sequence[Any]) -> None:
+    """For validators: raise ValueError where a value is listed twice."""
     if len(set(values)) < len(values):
-        yield f"label_spaces.{key}: one is given twice: {values}"
+        raise ValueError(f"{key}: one is given twice: {values}")
 
 
 def fewer_than_images(key: str, values: Sequence[int], config: Any) -> Iterator[str]:

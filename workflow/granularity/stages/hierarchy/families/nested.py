@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Section
@@ -39,6 +39,11 @@ class Nested(Section):
         description="Bottom-up: [10, 30, 90] makes 90 clusters and merges their centroids to 30 and to 10.",
     )
 
+    @model_validator(mode="after")
+    def _once_each(self):
+        once_each("bottomup", self.bottomup)
+        return self
+
 
 OPTION = (Nested, Field(Nested()))
 WORDS = {"topdown": "k-means tree, split from above", "bottomup": "k-means tree, merged from below"}
@@ -63,7 +68,6 @@ def spaces(option: Nested, samples: Any) -> Iterator[Space]:
 
 
 def check(option: Nested, config: Any) -> Iterator[str]:
-    yield from once_each("nested.bottomup", option.bottomup)
     yield from fewer_than_images("nested.topdown", option.topdown, config)
     yield from fewer_than_images("nested.bottomup", option.bottomup, config)
 

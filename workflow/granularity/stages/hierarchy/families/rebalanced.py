@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from granularity.base.section import Count, Natural, Section
 from granularity.stages.hierarchy.checks import Check, compare, in_one_target_class
@@ -29,6 +29,12 @@ class Rebalanced(Section):
         "cluster holds more images than this.",
     )
 
+    @model_validator(mode="after")
+    def _once_each(self):
+        once_each("clusters", self.clusters)
+        once_each("thresholds", self.thresholds)
+        return self
+
 
 OPTION = (Rebalanced, Field(Rebalanced()))
 WORDS = "rebalanced k-means"
@@ -43,8 +49,6 @@ def spaces(option: Rebalanced, samples: Any) -> Iterator[Space]:
 
 
 def check(option: Rebalanced, config: Any) -> Iterator[str]:
-    yield from once_each("rebalanced.clusters", option.clusters)
-    yield from once_each("rebalanced.thresholds", option.thresholds)
     yield from fewer_than_images("rebalanced.clusters", option.clusters, config)
 
 
