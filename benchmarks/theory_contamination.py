@@ -15,8 +15,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from granularity.stages.theory import engine, feature_contamination, nets
-from granularity.stages.theory.feature_contamination import model
+from granularity.stages.theory import engine, nets
+from granularity.stages.theory.worlds import feature_contamination
+from granularity.stages.theory.worlds.feature_contamination import model
 
 D, M, N, FEATURES = 256, 256, 1000, 64
 ROUNDS, STEPS = 7, 60
@@ -56,7 +57,7 @@ def world_step(features: int | None = None, **overrides: object) -> Callable[[in
     """
     size = {"d_core": features // 2, "d_bg": features // 2} if features else {}
     cfg = feature_contamination.Settings(**SETTINGS | size | overrides)
-    runs, device = [engine.Run(cfg, 0)], torch.device("cpu")
+    runs, device = [engine.Trial(cfg, 0)], torch.device("cpu")
     held = {"state": model.initial(runs, device)}
     draw, update = model.batches(runs, device), model.updater(cfg, runs, device)
 

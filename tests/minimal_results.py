@@ -6,9 +6,9 @@ For what looks at results without reading them: `granularity status`, and Snakem
 from __future__ import annotations
 
 from granularity.config.options import Config
+from granularity.learning.runs import Run
 from granularity.look.status import expected
 from granularity.plan import jobs
-from granularity.learning.runs import Run
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 

@@ -18,8 +18,8 @@ import torch
 
 from granularity.config.options import Augment, Model, Recipe
 from granularity.learning.dataset import augment
-from granularity.machine import launch, leases
 from granularity.learning.runs import Run
+from granularity.machine import launch, leases
 from granularity.stages import finetune, pretrain
 from granularity.stages.hierarchy import stage as hierarchy
 from granularity.store.artifacts import Artifact

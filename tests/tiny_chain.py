@@ -77,7 +77,7 @@ def steps(config: Config, *worlds: str) -> list[Step]:
 @contextlib.contextmanager
 def tiny_world() -> Iterator[None]:
     """A world of theory has a size `tiny`: the smallest settings that still have all that its figures show."""
-    from granularity.stages.theory import label_granularity
+    from granularity.stages.theory.worlds import label_granularity
 
     small = {"d": 24, "k": 4, "seeds": 1}
     fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}

@@ -16,8 +16,8 @@ from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
 from granularity.look.label_checks import inaturalist_checks
 from granularity.stages.samples import stage
-from granularity.stages.samples.sources import inaturalist
 from granularity.stages.samples.formats.inaturalist_taxonomy import distinct, pairs, ranks
+from granularity.stages.samples.sources import inaturalist
 from granularity.store.artifacts import Artifact
 
 FIELDS = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")

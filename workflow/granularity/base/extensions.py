@@ -1,4 +1,4 @@
-"""What is found by name: sources, families, objectives, measures, networks.
+"""What is found by name: sources, families, objectives, networks, measures, worlds, studies.
 
 Each is one file: in its folder of the package, or a file of the user's own that the configuration names under
 `extensions` and that says with `EXTENDS = "family"` (one of :data:`ROOMS`) what it is. The name is the file's, without
@@ -23,6 +23,8 @@ ROOMS = {
     "objective": "granularity.learning.objectives",
     "network": "granularity.learning.networks",
     "measure": "granularity.stages.measure.measures",
+    "world": "granularity.stages.theory.worlds",
+    "study": "granularity.stages.verdicts.studies",
 }
 _own: dict[str, dict[str, ModuleType]] = {room: {} for room in ROOMS}  # room -> name -> the user's file
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from granularity.base import extensions
 from granularity.base.section import Section
 
 
@@ -44,24 +45,23 @@ class Job:
         options: what decides its bytes beside its inputs and the base seed, as JSON values of the stage's options.
         inputs: the jobs it is made from, by role.
         files: files of the user's that it reads; a change to one makes the result again.
-        extensions: what its options chose by name (a source, a family, ...): dotted modules, or files of the user's.
-            They count in the digest of its code.
         passes: how often it looks at each image of its condition.
-        memory: bytes of main memory beyond what the stage's `Needs` say.
+        memory: bytes of main memory beyond what the stage's `Needs` say, given the number of images.
         processes: how many share the work.
         slower: how many times longer a pass takes than the stage's `Needs` say.
+        longer: how many times longer any such job takes, whatever its images.
     """
 
     stage: str
     values: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    inputs: Mapping[str, tuple[Job, ...]] = field(default_factory=dict)
+    inputs: Mapping[str, tuple[Job, ...]] = field(default_factory=dict, repr=False)
     files: tuple[str, ...] = ()
-    extensions: tuple[str, ...] = ()
     passes: float = 1.0
-    memory: float = 0.0
+    memory: Callable[[int], float] = lambda images: 0.0
     processes: int = 1
     slower: float = 1.0
+    longer: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Stage:
     Attributes:
         name: its one word: folder, module, rule, target, command, kind of artifact and folder of results.
         does: one sentence, for `--help`.
-        options: the model of what `--options` takes.
+        options: the model of what `--options` takes, or a function that gives it (where extensions add keys).
         place: the folder of a result, with wildcards in braces; `{root}` is `results/NAME`.
         files: what each result holds beside its manifest.
         more_files: patterns of what some results hold.
@@ -81,12 +81,14 @@ class Stage:
         needs: of a machine.
         message: what Snakemake says of a job, with wildcards.
         seeded: whether it takes the base seed.
-        aside: whether it is no part of the default run (`snakemake` alone), such as the theory.
+        chosen: what options choose by name, as pairs of a room of :mod:`granularity.base.extensions` and a name; its
+            code counts in the digest of the result.
+        gathers: whether its options hold a whole `configuration`, from which its command finds its many inputs.
     """
 
     name: str
     does: str
-    options: type[Section]
+    options: type[Section] | Callable[[], type[Section]]
     place: str
     files: tuple[str, ...]
     plan: Callable[[Any], Iterable[Job]]
@@ -95,7 +97,17 @@ class Stage:
     inputs: Mapping[str, str] = field(default_factory=dict)
     more_files: tuple[str, ...] = ()
     seeded: bool = False
-    aside: bool = False
+    chosen: Callable[[Any], Iterable[tuple[str, str]]] = lambda options: ()
+    gathers: bool = False
+
+    @property
+    def model(self) -> type[Section]:
+        """The model of its options."""
+        return self.options if isinstance(self.options, type) else self.options()
+
+    def code(self, options: Section) -> tuple[str, ...]:
+        """What makes a result of some options: dotted modules, and files of the user's."""
+        return (self.module, *(extensions.code(room, name) for room, name in self.chosen(options)))
 
     @property
     def module(self) -> str:

@@ -1,21 +1,22 @@
-"""Configuration files: read, merged and checked with messages for a person; and the two that are generated."""
+"""Configuration files: read, merged and checked with messages for a person."""
 
 from __future__ import annotations
 
 import difflib
 import json
 import os
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from granularity.base import strict_yaml
+from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
-from granularity.config.options import Config, Section
+from granularity.config import options
+from granularity.config.options import Config
+
+RENAMED = {"jobs.probe": "jobs.measure"}  # keys of earlier versions
 
 
 def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
@@ -27,7 +28,7 @@ def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
             already, but less strictly: they are read again here.
 
     Raises:
-        GranularityError: one line a mistake, naming file, key, value and what is allowed.
+        GranularityError: one line per mistake, naming file, key, value and what is allowed.
     """
     return _validate(values, [(str(file), _read(file)) for file in files])
 
@@ -45,20 +46,21 @@ Found = list[tuple[str, dict]]  # the files, of which later ones win, and what e
 
 
 def _validate(values: dict, found: Found) -> Config:
-    from granularity.plan import jobs
-
     _refuse(strict_yaml.odd(values), found)
+    model = _model(values.get("extensions"))
     try:
-        config = Config.model_validate(values)
+        config = model.model_validate(values)
     except ValidationError as error:
         raise GranularityError(*_explained(error, values, found)) from None
     _refuse(_missing_paths(config), found)
-    for number, condition in enumerate(config.conditions):
-        try:
-            jobs.spaces(config, condition)
-        except GranularityError as error:
-            _refuse([(["conditions", number, "spaces"], str(error).removeprefix("conditions: "))], found)
     return config
+
+
+def _model(own: Any) -> type[Config]:
+    """The model of a configuration that names files of the user's own, which may add keys to it."""
+    own = own if isinstance(own, list) and all(isinstance(file, str) for file in own) else []
+    extensions.load(own)
+    return options.build() if own else Config
 
 
 def _refuse(mistakes: Iterable[tuple[Sequence, str]], found: Found) -> None:
@@ -73,7 +75,10 @@ def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
     """The files and folders that a configuration names and that are not there."""
     samples, encoder = config.samples, config.encoder
     wanted = [(["samples", key], getattr(samples, key), os.path.isdir, "folder") for key in ("root", "wordnet")]
-    wanted += [(["samples", "shifted", name], path, os.path.isdir, "folder") for name, path in samples.shifted.items()]
+    wanted += [
+        (["samples", "shifted", name], path, os.path.isdir, "folder")
+        for name, path in getattr(samples, "shifted", {}).items()
+    ]
     wanted.append((["samples", "taxonomy"], samples.taxonomy, os.path.isfile, "file"))
     if encoder.model.endswith(".json"):
         wanted.append((["encoder", "model"], encoder.model, os.path.isfile, "file"))
@@ -119,7 +124,9 @@ def _explain(error: dict, values: dict, found: Found) -> tuple[str, str]:
     path = _path(error["loc"], values)
     context = error.get("ctx", {}).get("error")
     where = ".".join(str(part) for part in path)
-    if error["type"] == "extra_forbidden":
+    if where in RENAMED:
+        what = f"is called {RENAMED[where]} now; write that instead"
+    elif error["type"] == "extra_forbidden":
         allowed = _keys_at(path[:-1])
         close = difflib.get_close_matches(str(path[-1]), allowed, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
@@ -176,49 +183,3 @@ def _file_with(path: Sequence, found: Found) -> str:
             if level >= depth:
                 best, depth = file, level
     return f"{best}: " if best else ""
-
-
-# ---------------------------------------------------------------- generated files
-
-
-def schema_json() -> str:
-    """The JSON schema of the configuration, as written to `config/schema.json`."""
-    return json.dumps(Config.model_json_schema(), indent=2) + "\n"
-
-
-def default_yaml() -> str:
-    """The commented default configuration, as written to `config/config.yaml`."""
-    head = (
-        "# The default run: real images, minutes on a laptop CPU, no downloads.\n"
-        "# Every option, with its default. Generated from workflow/granularity/config.py by `granularity config\n"
-        "# default`; to change a run, write only what differs into a file of your own and add it:\n"
-        "#   snakemake --configfile config/experiments/mine.yaml\n"
-    )
-    return head + "\n".join(_document(Config(), ""))
-
-
-def _document(section: Section, indent: str) -> list[str]:
-    lines = []
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        text = field.description or ""
-        if isinstance(value, Section):
-            text = text or (type(value).__doc__ if type(value).__doc__ != Section.__doc__ else "") or ""
-        if not indent:
-            lines.append("")
-        width = 110 - len(indent) - 2
-        lines += [f"{indent}# {line}" for line in textwrap.wrap(" ".join(text.split()), width)]
-        if isinstance(value, Section):
-            lines.append(f"{indent}{name}:")
-            lines += _document(value, indent + "  ")
-        elif isinstance(value, list) and value and isinstance(value[0], Section):
-            lines.append(f"{indent}{name}:")
-            lines += [f"{indent}  - {_flow(item.model_dump(exclude_defaults=True))}" for item in value]
-        else:
-            lines.append(f"{indent}{name}: {_flow(value)}")
-    return [*lines, ""] if not indent else lines
-
-
-def _flow(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False).strip()
-    return text.removesuffix("\n...").removesuffix("...").strip()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Few, Name, Natural, Section
 from granularity.learning.runs import Run
@@ -208,6 +209,7 @@ class Finetune(Trainings):
 
     transfer: Name = Field("default", description="The name of this transfer; a column of the results.")
     keep: bool = Field(False, description="Keep the finetuned networks: networks/RUN.safetensors.")
+    architecture: str = Field("", description="The architecture of the backbones; code of your own counts.")
     other_data: bool = Field(
         False, description="Whether the images are of another data set than those of the pretraining."
     )
@@ -220,3 +222,8 @@ def check_keep(keep: list[int], recipe: Recipe) -> None:
     late = [epoch for epoch in keep if epoch > recipe.epochs]
     if late:
         raise ValueError(f"keep: there is no epoch {late[0]} in recipe.epochs = {recipe.epochs}")
+
+
+def own_network(name: str) -> list[tuple[str, str]]:
+    """A network that is a file of the user's, as a choice by name; timm's are no code of this package."""
+    return [("network", name)] if name in extensions.names("network") else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from granularity.plan import jobs
+from granularity.stages import STAGES
 from granularity.store.artifacts import Artifact
 
 
@@ -21,7 +21,7 @@ def by_stage(artifacts: Iterable[Artifact]) -> list[dict[str, Any]]:
         stages.setdefault(artifact.kind, []).append(artifact)
     any_gpu = any(map(_used_gpu, (artifact for found in stages.values() for artifact in found)))
     rows = []
-    for stage in (kind for kind in jobs.PATHS if kind in stages):
+    for stage in (name for name in STAGES if name in stages):
         costs = [artifact.manifest["cost"] for artifact in stages[stage]]
         row: dict[str, Any] = {"stage": stage, "jobs": len(costs)}
         row |= {key: sum(cost[key] for cost in costs) for key in ("wall_seconds", "cpu_seconds")}

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
@@ -28,7 +29,7 @@ def describe(path: Path) -> str:
         f"  kind      {artifact.kind}",
         f"  digest    {artifact.digest}",
         f"  state     {'; '.join(artifact.problems()) or 'verified'}",
-        f"  code      {code['module']} {code['digest']}{made_now}",
+        f"  code      {' '.join(code['modules'])} {code['digest']}{made_now}",
         f"  made      {cost['started']}, {cost['wall_seconds']:.1f} s wall, {cost['cpu_seconds']:.1f} s CPU, "
         f"{cost['peak_memory_mb']:.0f} MB peak",
         f"  hardware  {', '.join(f'{key} {value}' for key, value in manifest['hardware'].items())}",
@@ -104,8 +105,12 @@ def _found(path: Path) -> list[Path]:
 def is_current(artifact: Artifact) -> bool:
     """Whether the code that made an artifact is the code that is installed here."""
     code = artifact.manifest["code"]
+    own = set(extensions.own_files())
+    # Of files of the user's only those that the configuration names are read: a manifest may name anything.
+    if any(name.endswith(".py") and name not in own for name in code["modules"]):
+        return not own
     try:
-        return code_digest(code["module"]) == code["digest"]
+        return code_digest(*code["modules"]) == code["digest"]
     except FileNotFoundError:  # the module has been renamed
         return False
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Config
-from granularity.look.inspection import is_current
-from granularity.plan import jobs as plan
+from granularity.base.stage import Job as PlannedJob
+from granularity.plan import commands
+from granularity.plan.graph import Plan, beside
+from granularity.stages import STAGES
 from granularity.store import claim
 from granularity.store.artifacts import MANIFEST, Artifact
 from granularity.store.manifests import OtherVersionError
@@ -52,45 +52,24 @@ class Job:
     artifact: Artifact | None = None  # what lies there and can be read
 
 
-def look(config: Config) -> list[Job]:
+def look(plan: Plan) -> list[Job]:
     """Every job of a configuration as it is now, without the worlds of the theory that have left no trace."""
-    jobs = [_job(config, *one) for one in expected(config)]
-    worlds = {job.wildcards["world"] for job in jobs if "world" in job.wildcards and job.state != "waiting"}
-    return [job for job in jobs if job.wildcards.get("world") in {None, *worlds}]
+    jobs = [_job(plan, planned) for stage in STAGES for planned in plan.jobs(stage)]
+    traces = {_world(job) for job in jobs if job.state != "waiting"}
+    return [job for job in jobs if _world(job) in {None, *traces}]
 
 
-def expected(config: Config) -> Iterator[tuple[str, dict[str, str], dict[str, Any]]]:
-    """Kind and wildcards of every artifact, and what the configuration alone says of the parameters it records."""
-    seed = {"seed": config.seeds.base}
-    size = {"size": config.theory.size}
-    of_kind = {
-        "samples": seed | config.samples.model_dump(mode="json", exclude={"root"}),  # the stage may resolve the root
-        "pixels": config.pixels.model_dump(mode="json"),
-        "encoder": seed | {"model": config.encoder.model} | config.encoder.captions.model_dump(mode="json"),
-        "embedding": config.encoder.model_dump(mode="json", exclude={"captions"}),
-        "clusters": seed | config.cluster.model_dump(mode="json"),
-        "probe": seed | config.probe.model_dump(mode="json"),
-        "theory_runs": size,
-        "theory": size,
-        "report": config.model_dump(mode="json"),
-    }
-    own: dict[tuple[str, ...], dict[str, Any]] = {}
-    for condition in config.conditions:
-        name = plan.condition_name(condition)
-        own |= {("label_space", name, space.name): space.params for space in plan.spaces(config, condition)}
-        for kind in ("pretrain", "finetune", "probe"):
-            # A run's id digests everything it is made from, recipes and network too.
-            jobs = plan.units(config, condition, kind)
-            own |= {(kind, name, unit): {"runs": [run.name for run in runs]} for unit, runs in jobs.items()}
-    for kind in plan.PATHS:
-        for wildcards in plan.targets(config, kind):
-            yield kind, wildcards, of_kind.get(kind, seed) | own.get((kind, *wildcards.values()), {})
+def _world(job: Job) -> str | None:
+    """The world of the theory that a job belongs to."""
+    of_theory = job.wildcards.get("name") == "theory"
+    return job.wildcards.get("world", job.wildcards["study"] if of_theory else None)
 
 
-def _job(config: Config, kind: str, wildcards: dict[str, str], params: dict[str, Any]) -> Job:
-    place = {"root": plan.root(config), **wildcards}
-    folder, log = (Path(pattern.format(**place)) for pattern in (plan.PATHS[kind], plan.record(kind, "logs")))
-    job = Job(kind, wildcards, folder, log)
+def _job(plan: Plan, planned: PlannedJob) -> Job:
+    stage = STAGES[planned.stage]
+    folder = plan.folder(planned)
+    log = Path(beside(stage, plan.root, "logs").format(**planned.values))
+    job = Job(stage.name, dict(planned.values), folder, log)
     # The claim first: a job that ends meanwhile is then seen to run, and never as if it had been lost.
     job.claim = claim.read_claim(folder)
     live = job.claim is not None and claim.is_live(job.claim)
@@ -100,7 +79,7 @@ def _job(config: Config, kind: str, wildcards: dict[str, str], params: dict[str,
         job.state, job.detail, job.claim = "failed", (f"{error.filename}: {error.strerror}",), None
         return job
     if there:
-        job.state, job.detail, job.artifact = _result(folder, params)
+        job.state, job.detail, job.artifact = _result(plan, planned, folder)
     if live:
         job.state, job.detail = "running", tuple(_tail(log)[-1:])
     elif not there:
@@ -110,7 +89,7 @@ def _job(config: Config, kind: str, wildcards: dict[str, str], params: dict[str,
     return job
 
 
-def _result(folder: Path, params: dict[str, Any]) -> tuple[str, tuple[str, ...], Artifact | None]:
+def _result(plan: Plan, planned: PlannedJob, folder: Path) -> tuple[str, tuple[str, ...], Artifact | None]:
     """State, detail and artifact where there is a manifest."""
     try:
         artifact = Artifact.peek(folder)
@@ -121,19 +100,20 @@ def _result(folder: Path, params: dict[str, Any]) -> tuple[str, tuple[str, ...],
         return "failed", (str(error),), None
     if damage is not None:
         return "failed", (damage,), artifact
-    why = _outdated(artifact, params)
+    why = _outdated(artifact, plan, planned)
     return ("outdated", (why,), artifact) if why else ("done", (), artifact)
 
 
-def _outdated(artifact: Artifact, params: dict[str, Any]) -> str | None:
+def _outdated(artifact: Artifact, plan: Plan, planned: PlannedJob) -> str | None:
     """Why Snakemake would make a whole result again, in words."""
     if any(artifact.stale()):
         return "made from other inputs"
-    if not is_current(artifact):
+    if artifact.manifest["code"]["digest"] != commands.digest(plan, planned):
         return "made by other code"
-    # A parameter that a manifest does not name is not known to differ.
-    differ = any(artifact.params.get(key, value) != value for key, value in params.items())
-    return "made with other parameters" if differ else None
+    asked = STAGES[planned.stage].model.model_validate(planned.options).model_dump(mode="json")
+    seed = plan.config.seeds.base
+    same = artifact.manifest["options"] == asked and artifact.params.get("seed", seed) == seed
+    return None if same else "made with other parameters"
 
 
 def _remains(job: Job) -> tuple[str, tuple[str, ...]]:

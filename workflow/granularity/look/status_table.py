@@ -6,21 +6,20 @@ import json
 import time
 from typing import Any
 
-from granularity.config.options import Config
 from granularity.look.cost import by_stage
 from granularity.look.status import STATES, Job
-from granularity.plan import jobs as plan
+from granularity.plan.graph import Plan
 
 RARE = ("interrupted", "outdated")  # no column where there are none
 
 
-def as_json(config: Config, jobs: list[Job]) -> str:
+def as_json(plan: Plan, jobs: list[Job]) -> str:
     """Counts and costs of every stage, and every job."""
     stages = []
     for (condition, stage), of_stage in _stages(jobs).items():
         cost = {key: value for row in _cost(of_stage) for key, value in row.items() if key not in ("stage", "jobs")}
         stages.append({"condition": condition, "stage": stage, **_counts(of_stage), **cost})
-    found = {"name": config.name, "root": plan.root(config), "total": _counts(jobs), "stages": stages}
+    found = {"name": plan.config.name, "root": plan.root, "total": _counts(jobs), "stages": stages}
     return json.dumps({**found, "jobs": [_as_dict(job) for job in jobs]}, indent=2)
 
 

@@ -14,10 +14,10 @@ from granularity.learning import train
 from granularity.learning.backbones import Backbones
 from granularity.learning.dataset import Data
 from granularity.learning.network import new_head
+from granularity.learning.runs import Run
 from granularity.machine import processes
 from granularity.machine.device import cpu_threads, torch_device
 from granularity.machine.first_process import create, forget, read_state, verified, write_state
-from granularity.learning.runs import Run
 
 
 @processes.together

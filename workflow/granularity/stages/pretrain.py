@@ -16,10 +16,10 @@ from granularity.learning import train
 from granularity.learning.dataset import Data
 from granularity.learning.loop import arrays_of, tensors_of
 from granularity.learning.network import build
+from granularity.learning.runs import Run
 from granularity.machine import processes
 from granularity.machine.device import cpu_threads, torch_device
 from granularity.machine.first_process import create, forget, read_state, verified, write_state
-from granularity.learning.runs import Run
 from granularity.store.artifacts import Artifact
 
 KEYS = ("family", "granularity")  # of properties.json

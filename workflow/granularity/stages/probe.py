@@ -21,8 +21,8 @@ from granularity.config.options import Augment, Device, Probe, Recipe
 from granularity.learning import train as loop
 from granularity.learning.backbones import Backbones
 from granularity.learning.dataset import Data
-from granularity.machine.device import torch_device
 from granularity.learning.runs import Run
+from granularity.machine.device import torch_device
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.checkpoints import read_state, write_state

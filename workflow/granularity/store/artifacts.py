@@ -24,8 +24,9 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,7 @@ from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.store import cache, manifests
 from granularity.store.claim import Claim
-from granularity.store.code import code_digest
-from granularity.store.contents import is_foreign
+from granularity.store.code import RESULT_VERSION, code_digest
 from granularity.store.manifests import canonical_json
 from granularity.store.provenance import gpu_memory, hardware, package_versions, versions_digest
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     import torch
 
 MANIFEST = "manifest.json"
-SCHEMA_VERSIONS = {"samples": 2, "clusters": 2, "label_space": 2}  # every other kind: 1
 
 
 # ---------------------------------------------------------------- reading
@@ -91,7 +90,7 @@ class Artifact:
             raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
         except ValueError:
             raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
-        return cls(folder, manifests.parse(text, file, _schema_version))
+        return cls(folder, manifests.parse(text, file, RESULT_VERSION))
 
     @property
     def kind(self) -> str:
@@ -262,10 +261,6 @@ def readable(file: Path, what: str) -> Iterator[None]:
         raise GranularityError(f"{file}: cannot be read as {what} ({reason})") from None
 
 
-def _schema_version(kind: str) -> int:
-    return SCHEMA_VERSIONS.get(kind, 1)
-
-
 def hash_file(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -274,7 +269,7 @@ def hash_file(path: Path) -> str:
 def _content_digest(kind: str, files: dict[str, dict]) -> str:
     content = {
         "kind": kind,
-        "schema": _schema_version(kind),
+        "schema": RESULT_VERSION,
         "files": {name: files[name]["sha256"] for name in files},
     }
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
@@ -346,24 +341,29 @@ class Writer:
 def create(
     output: str | Path,
     kind: str,
-    module: str,
+    code: Sequence[str],
     inputs: dict[str, Artifact],
     params: dict[str, Any],
     resumable: bool = False,
     shared: bool = False,
+    files: Sequence[str] = ("*",),
+    options: dict[str, Any] | None = None,
 ) -> Iterator[Writer]:
     """Write an artifact and publish it whole, or leave what was there untouched.
 
     Args:
         output: its folder, or the manifest in it.
         kind: what it is.
-        module: the stage's module; its code digest is recorded.
+        code: the stage's module, and the modules or files of the user's that its options chose; their digest is
+            recorded, see :func:`granularity.store.code.code_digest`.
         inputs: verified artifacts it is made from, by role.
         params: resolved parameters, seeds included: everything but the inputs and the code that decides its bytes.
         resumable: keep `writer.work`, a private folder keyed by all that decides bytes, when the work dies;
             the next writer with the same key finds it and continues, one with another key starts clean.
         shared: look into the cache of :mod:`.cache`, if there is one. Where `writer.cached` is set, the
             result is there already and nothing is to be written.
+        files: names or patterns of the files that such an artifact may hold; others are not deleted with it.
+        options: what the stage was asked for, recorded beside `params`, what it made of that.
 
     Raises:
         GranularityError: the disk is full, or the folder cannot be written.
@@ -371,13 +371,13 @@ def create(
     output = Path(output)
     output = output.parent if output.name == MANIFEST else output
     started, clock, cpu_started = time.time(), time.monotonic(), time.process_time()
-    code = code_digest(module)
+    digest_of_code = code_digest(*code)
     _refuse_other_lineage(inputs)
-    key = _key(kind, params, code, {role: source.digest for role, source in inputs.items()})
+    key = _key(kind, params, digest_of_code, {role: source.digest for role, source in inputs.items()})
     work = output.parent / f".{output.name}.work-{key}-{versions_digest()}"
     before, claim, folder = _seal_of(output), None, None
     try:
-        _refuse_to_replace(output, kind, inputs)
+        _refuse_to_replace(output, kind, inputs, files)
         output.parent.mkdir(parents=True, exist_ok=True)
         claim = Claim(output, key)
         folder = output.parent / f".{output.name}.new-{claim.token}"
@@ -391,13 +391,13 @@ def create(
         writer = Writer(folder, work, cached=_from_cache(place, folder, kind, key) if place else None)
         with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
             yield writer
-        files = writer.cached["files"] if writer.cached else _describe_files(writer)
+        described = writer.cached["files"] if writer.cached else _describe_files(writer)
         manifest = {
             "kind": kind,
-            "schema_version": _schema_version(kind),
-            "digest": _content_digest(kind, files),
+            "schema_version": RESULT_VERSION,
+            "digest": _content_digest(kind, described),
             "key": key,
-            "files": files,
+            "files": described,
             "inputs": {
                 role: {
                     "path": os.path.relpath(source.path.resolve(), output.resolve()),
@@ -406,9 +406,10 @@ def create(
                 }
                 for role, source in inputs.items()
             },
+            "options": options or {},
             "params": params,
             "summary": writer.cached["summary"] if writer.cached else writer.summary,
-            "code": {"module": module, "digest": code},
+            "code": {"modules": list(code), "digest": digest_of_code},
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "packages": package_versions(),
             "hardware": hardware(),
@@ -465,14 +466,15 @@ def _refuse_other_lineage(inputs: dict[str, Artifact]) -> None:
                 )
 
 
-def _refuse_to_replace(output: Path, kind: str, inputs: dict[str, Artifact]) -> None:
+def _refuse_to_replace(output: Path, kind: str, inputs: dict[str, Artifact], files: Sequence[str]) -> None:
     """What a result replaces is a result of its kind, or what is left of one: a wrong --output destroys nothing."""
     for role, source in inputs.items():
         if source.path.resolve().is_relative_to(output.resolve()):
             raise GranularityError(f"{output}: the input '{role}' lies there; choose another --output")
     for file in output.rglob("*") if output.is_dir() else ():
         name = file.relative_to(output).as_posix()
-        if not file.is_dir() and not name.startswith(".") and is_foreign(kind, name):
+        known = any(fnmatchcase(name, pattern) for pattern in (MANIFEST, *files))
+        if not file.is_dir() and not name.startswith(".") and not known:
             raise GranularityError(
                 f"{file}: is no part of a '{kind}' artifact, and would be deleted with {output}; choose another "
                 "--output, or delete it yourself"

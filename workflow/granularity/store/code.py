@@ -1,7 +1,12 @@
 """The digest of the code that makes a result.
 
 Snakemake does not see an edit to an imported module. Each rule therefore carries, as a parameter, the digest of the
-import closure of its stage's module within this package: editing `cluster.py` reruns clustering and what follows.
+science behind its stage: the import closure of the stage's module, and of what its options chose by name (one source,
+one family, ...), within this package. Editing `cluster/stage.py` reruns clustering and what follows.
+
+Only science counts. How results are stored, where they are computed, what is planned and how it is looked at does not
+decide a result's bytes; where that ever changes them, :data:`RESULT_VERSION` is raised by hand. Neither do the records
+of stages: options reach a stage as parameters, which Snakemake and every manifest compare.
 """
 
 from __future__ import annotations
@@ -13,48 +18,67 @@ from pathlib import Path
 
 PACKAGE = "granularity"
 ROOT = Path(__file__).parents[1]
-# Options reach a stage as parameters, which Snakemake and every manifest already compare; digesting the module that
-# holds all of them would rerun everything for a new option of one stage.
-NOT_DIGESTED = {f"{PACKAGE}.config.options", f"{PACKAGE}.config.files"}
+# Raise it when a change below base/, store/, machine/ or data formats changes the bytes of results.
+RESULT_VERSION = 3
+SCIENCE = ("stages", "learning", "data", "claims")  # rooms that decide bytes
+OPTIONS = ("options", "__init__", "cost")  # files in them that only plan and check
 
 
 @functools.cache
-def code_digest(modules: str) -> str:
-    """Digest of some modules and of everything in this package that they import, directly or not.
+def code_digest(*names: str) -> str:
+    """Digest of some modules or files, and of all the science in this package that they import, directly or not.
 
     Comments, docstrings and layout do not count: the digest is over the parsed code. Files in a package that are not
     Python (templates, tables) count as they are.
 
     Args:
-        modules: dotted names, such as ``granularity.stages.cluster``, separated by spaces.
+        names: dotted names, such as ``granularity.stages.cluster.stage``, or paths of the user's files.
 
     Returns:
         The first 16 hexadecimal digits of a SHA-256.
     """
-    digest = hashlib.sha256()
-    for name in sorted(import_closure(modules)):
+    digest = hashlib.sha256(f"{RESULT_VERSION}\n".encode())
+    for name in sorted(import_closure(*names)):
         path = _path(name)
-        digest.update(f"{name}\n{_read(path)[1]}\n".encode())
-        if path.name == "__init__.py":
+        # A file of the user's counts by its content, wherever it lies.
+        digest.update(f"{name if _is_ours(name) else path.name}\n{_read(path)[1]}\n".encode())
+        if name.endswith(".stage"):
             for data in sorted(path.parent.iterdir()):
                 if data.is_file() and data.suffix != ".py":
                     digest.update(data.name.encode() + data.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def import_closure(modules: str) -> set[str]:
-    """Names of the package's modules that importing these can bring in, imports inside functions included."""
-    found, todo = set(), modules.split()
+def import_closure(*names: str) -> set[str]:
+    """Names of the science that importing some modules or files can bring in, imports inside functions included."""
+    found, todo = set(), list(names)
     while todo:
         name = todo.pop()
-        if name in found or name in NOT_DIGESTED:
+        if name in found:
             continue
         found.add(name)
-        todo += [other for other in _read(_path(name))[0] if _path(other).is_file()]
+        todo += [other for other in _read(_path(name))[0] if is_science(other)]
     return found
 
 
+def is_science(name: str) -> bool:
+    """Whether a dotted name is a module of this package that decides the bytes of results."""
+    room, *rest = name.split(".")[1:] or [""]
+    return room in SCIENCE and bool(rest) and rest[-1] not in OPTIONS and _path(name).is_file() and _counts(name)
+
+
+def _counts(name: str) -> bool:
+    """A package's `__init__` is a record or a table, unless it is below a stage, as the worlds of the theory are."""
+    return _path(name).name != "__init__.py" or len(name.split(".")) > 3
+
+
+def _is_ours(name: str) -> bool:
+    return not name.endswith(".py")
+
+
 def _path(name: str) -> Path:
+    if not _is_ours(name):
+        return Path(name)
     base = ROOT.joinpath(*name.split(".")[1:])
     return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
 

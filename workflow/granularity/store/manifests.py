@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -44,7 +43,7 @@ class Input(BaseModel):
 
 
 class Code(BaseModel):
-    module: Annotated[str, Field(pattern=r"^granularity(\.\w+)*( granularity(\.\w+)*)*$")]
+    modules: list[Annotated[str, Field(pattern=r"^[^\x00]+$", max_length=4096)]]
     digest: str
 
 
@@ -64,6 +63,7 @@ class Manifest(BaseModel):
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # early manifests have none
     files: dict[Name, File]
     inputs: dict[str, Input]
+    options: dict[str, Any] = {}
     params: dict[str, Any]
     summary: dict[str, Any]
     code: Code
@@ -73,11 +73,11 @@ class Manifest(BaseModel):
     cost: Cost
 
 
-def parse(text: str, file: Path, schema_version: Callable[[str], int]) -> dict[str, Any]:
+def parse(text: str, file: Path, schema_version: int) -> dict[str, Any]:
     """What a manifest says, without its seal.
 
     Args:
-        schema_version: of a kind, the one that this program reads.
+        schema_version: the one that this program reads.
 
     Raises:
         GranularityError: it is not byte for byte as :func:`as_text` writes it, or not of the right form.
@@ -92,10 +92,10 @@ def parse(text: str, file: Path, schema_version: Callable[[str], int]) -> dict[s
             del manifest["seal"]
         elif as_text(manifest) != text or manifest.pop("seal") != seal(manifest):
             raise GranularityError(f"{file}: corrupt (its seal does not match what it says); make the artifact again")
-        kind, version = manifest.get("kind"), manifest.get("schema_version")
-        if isinstance(kind, str) and version != (current := schema_version(kind)):
+        version = manifest.get("schema_version")
+        if version != schema_version:
             raise OtherVersionError(
-                f"{file}: schema_version {version}, but this version reads {current}; delete "
+                f"{file}: schema_version {version}, but this version reads {schema_version}; delete "
                 "the folder, and snakemake makes it again"
             )
         if digest not in _sound:

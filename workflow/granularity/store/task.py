@@ -25,7 +25,6 @@ class Task:
         seed: the base seed.
         device: auto, cpu or cuda.
         threads: CPU threads.
-        extensions: what the options chose by name, see :class:`granularity.base.stage.Job`.
     """
 
     stage: Stage
@@ -35,7 +34,11 @@ class Task:
     seed: int = 0
     device: str = "auto"
     threads: int = 1
-    extensions: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """What makes the result, see :meth:`granularity.base.stage.Stage.code`."""
+        return self.stage.code(self.options)
 
     def path(self, role: str) -> Path | None:
         """The one artifact of a role; None where there is none."""
@@ -65,10 +68,11 @@ class Task:
         return artifacts.create(
             self.output,
             self.stage.name,
-            " ".join([self.stage.module, *self.extensions]),
+            self.code,
             dict(inputs),
             dict(params),
             resumable,
             shared,
             files=(*self.stage.files, *self.stage.more_files),
+            options=self.options.model_dump(mode="json"),
         )

@@ -1,1 +1,39 @@
-"""Label spaces: human ranks, random IDs and clusters, each with its class table and measured properties."""
+"""Hierarchy: label spaces from coarse to fine, with class tables and measured properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from granularity.base.stage import Job, Needs, Stage
+from granularity.stages.hierarchy.options import LabelSpace
+from granularity.stages.hierarchy.space import clusterings
+
+
+def _plan(plan: Any) -> Iterator[Job]:
+    for condition in plan.conditions:
+        where = {"condition": condition.name}
+        for space in condition.spaces:
+            clusters = [plan.job("cluster", {**where, "clustering": name}) for name in clusterings([space])]
+            yield Job(
+                "hierarchy",
+                {**where, "space": space.name},
+                {"space": space.name, "family": space.family, "params": space.params},
+                {"samples": tuple(plan.jobs("samples", **where)), "cluster": tuple(clusters)},
+            )
+
+
+STAGE = Stage(
+    name="hierarchy",
+    does="Make a label space: a label for every training image, its classes and their properties.",
+    options=LabelSpace,
+    place="{root}/{condition}/hierarchy/{space}",
+    files=("labels.parquet", "classes.parquet", "properties.json"),
+    more_files=("labels_elsewhere.parquet", "threshold_sweep.parquet"),
+    plan=_plan,
+    needs=Needs(1000, 2, 15, 1.0),
+    message="Label space {wildcards.space} of {wildcards.condition}",
+    inputs={"samples": "samples", "cluster": "cluster*"},
+    seeded=True,
+    chosen=lambda options: [("family", options.family)],
+)

@@ -66,6 +66,7 @@ class Measure(Section):
 class Measuring(Measure):
     """One measure of the networks of some runs."""
 
+    architecture: str = Field("", description="The architecture of the networks; code of your own counts.")
     augment: Augment = Field(Augment(), description="The pretraining's, for the centre crop of its evaluation.")
     runs: list[str] = Field(
         [],

@@ -17,5 +17,5 @@ class Pixels(Section):
 
     @property
     def bytes(self) -> int:
-        """Of one image."""
+        """Size of one image."""
         return self.size**2 * len(self.mode)

@@ -1,20 +1,35 @@
-"""Samples: which images there are, where their bytes lie, and what humans call them."""
+"""Samples: which images there are, where their bytes lie, their split, and what humans call them."""
 
-from granularity.data.columns import RESERVED  # noqa: F401
+from __future__ import annotations
 
-# samples.source in the configuration -> the module whose `read` serves it: one a family of data sets
-ADAPTERS = {
-    "digits": "granularity.stages.samples.sources.digits",
-    "folder": "granularity.stages.samples.sources.folder",
-    "table": "granularity.stages.samples.sources.table",
-    "parquet": "granularity.stages.samples.sources.parquet",
-    "webdataset": "granularity.stages.samples.sources.webdataset",
-    "inaturalist": "granularity.stages.samples.sources.inaturalist",
-    "imagenet": "granularity.stages.samples.sources.imagenet",
-    "imagenet21k": "granularity.stages.samples.sources.imagenet21k",
-    "cifar": "granularity.stages.samples.sources.cifar",
-    "mnist": "granularity.stages.samples.sources.mnist",
-    "svhn": "granularity.stages.samples.sources.svhn",
-    "wilds": "granularity.stages.samples.sources.wilds",
-    "domainnet": "granularity.stages.samples.sources.domainnet",
-}
+from collections.abc import Iterator
+from typing import Any
+
+from granularity.base.stage import Job, Needs, Stage
+from granularity.stages.samples import options
+
+
+def _plan(plan: Any) -> Iterator[Job]:
+    for condition in plan.conditions:
+        chosen = options.of_source(condition.samples) | {"train_size": condition.train_size}
+        yield Job(
+            "samples",
+            {"condition": condition.name},
+            chosen,
+            files=tuple(options.files(condition.samples)),
+        )
+
+
+STAGE = Stage(
+    name="samples",
+    does="Make the sample table: which images there are, their split and their human labels.",
+    options=options.stage_section,
+    place="{root}/{condition}/samples",
+    files=("samples.parquet", "taxonomy.parquet"),
+    more_files=("findings.parquet", "images.parquet", "wordnet.parquet"),
+    plan=_plan,
+    needs=Needs(1000, 1, 15, 5.0, threads=8),
+    message="Sample table of {wildcards.condition}",
+    seeded=True,
+    chosen=lambda chosen: [("source", chosen.source)],
+)

@@ -1,6 +1,6 @@
-"""What every world shares: settings, runs and their random streams, grouping, and the training loop.
+"""What every world shares: settings, trials and their random streams, grouping, and the training loop.
 
-A run is one setting with one seed. Runs whose settings share shapes train in one tensor program with a
+A trial is one setting with one seed: one run. Runs whose settings share shapes train in one tensor program with a
 leading run axis, on a CPU or a GPU. A run's numbers depend on its settings and its seed alone: every stream
 of random numbers is derived from (world, purpose, seed), never from a batch, so adding seeds or settings
 changes no other run. Settings with the same seed share their streams (common random numbers), which sharpens
@@ -29,6 +29,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import track
 from granularity.base.seeds import seed_of
 from granularity.machine import leases
+from granularity.stages.theory.runs import RUN_COLUMNS, ordered
 from granularity.store.checkpoints import read_state, write_state
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
@@ -43,7 +44,6 @@ State = dict[str, torch.Tensor]
 # 4e4 a run, 1.0 at 4e7, 0.8 at 9e7. A GPU is filled instead.
 CPU_WORK = 1e7
 CUDA_WORK = 2e10
-RUN_COLUMNS = ("setting", "seed", "phase", "step", "event", "outcome")
 
 
 class Settings(BaseModel):
@@ -66,7 +66,7 @@ class Settings(BaseModel):
 
 
 @dataclass(frozen=True)
-class Run:
+class Trial:
     """One training: a setting and a seed."""
 
     settings: Any
@@ -100,7 +100,7 @@ def pick_device(device: str = "auto") -> torch.device:
 
 
 def column(
-    runs: Sequence[Run], key: str, device: torch.device, dims: int = 1, dtype: torch.dtype = torch.float32
+    runs: Sequence[Trial], key: str, device: torch.device, dims: int = 1, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
     """A scalar setting as a tensor (B, 1, ..., 1) with `dims` axes, to broadcast over a batch of runs."""
     values = [float(getattr(run.settings, key)) for run in runs]
@@ -115,7 +115,7 @@ def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tens
     return torch.stack([draw(*items) for items in zip(*per_run, strict=True)])
 
 
-def row(run: Run, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end") -> dict:
+def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end") -> dict:
     """A row of the run table, for what a world computes without :func:`train`."""
     known = {"setting": run.settings.name, "seed": run.seed, "phase": phase, "step": step, "event": event}
     return known | {"outcome": "ran all steps"} | measures
@@ -125,7 +125,7 @@ def row(run: Run, measures: dict[str, float], step: int = 0, phase: str = "train
 
 
 def train(
-    runs: Sequence[Run],
+    runs: Sequence[Trial],
     state: State,
     step: Callable[[State, int], tuple[State, dict[str, torch.Tensor]]],
     measure: Callable[[State, int, bool], dict[str, torch.Tensor]],
@@ -238,12 +238,12 @@ def _freeze(new: State, old: State, active: list[bool]) -> State:
 # ---------------------------------------------------------------- many settings
 
 
-def groups(settings: Sequence[Settings], device: torch.device) -> list[list[Run]]:
+def groups(settings: Sequence[Settings], device: torch.device) -> list[list[Trial]]:
     """Runs that share a tensor program: equal shapes, and as many at once as pay on this device."""
-    by_shape: dict[tuple, list[Run]] = {}
+    by_shape: dict[tuple, list[Trial]] = {}
     for item in settings:
         for seed in range(item.seeds):
-            by_shape.setdefault(item.shape(), []).append(Run(item, seed))
+            by_shape.setdefault(item.shape(), []).append(Trial(item, seed))
     budget = CUDA_WORK if device.type == "cuda" else CPU_WORK
     chunks = []
     for runs in by_shape.values():
@@ -252,24 +252,7 @@ def groups(settings: Sequence[Settings], device: torch.device) -> list[list[Run]
     return chunks
 
 
-def run_table(world: ModuleType, settings: Sequence[Settings], device: str = "auto") -> pd.DataFrame:
-    """Train every seed of every setting of a world.
-
-    Args:
-        world: its module.
-        settings: with names of their own.
-        device: see :func:`pick_device`.
-
-    Returns:
-        See :func:`ordered`.
-
-    Raises:
-        GranularityError: two settings share a name, or a measure has the name of a parameter.
-    """
-    return ordered(run_part(world, settings, device), settings)
-
-
-def run_part(
+def run_table(
     world: ModuleType,
     settings: Sequence[Settings],
     device: str = "auto",
@@ -277,13 +260,20 @@ def run_part(
     parts: int = 1,
     store: Path | None = None,
 ) -> pd.DataFrame:
-    """Train one of several parts of a world: every so-manieth group of runs, so that cutting changes no run.
+    """Train every seed of every setting of a world, or one of several parts of them.
 
     Args:
+        world: its module.
+        settings: with names of their own.
+        device: see :func:`pick_device`.
+        part, parts: every so-manieth group of trials, so that cutting changes none of them.
         store: a folder in which each finished group is kept, and from which it is taken when it is there.
 
     Returns:
-        The rows as the groups give them: `RUN_COLUMNS` (without parameters) and the measures.
+        See :func:`granularity.stages.theory.runs.ordered`.
+
+    Raises:
+        GranularityError: two settings share a name, or a measure has the name of a parameter.
     """
     names = [item.name for item in settings]
     if len(set(names)) != len(names):
@@ -304,28 +294,8 @@ def run_part(
                 write_state(kept, *state)
             # Read back, so that a continued part gives the same bytes.
             frames.append(pd.read_parquet(io.BytesIO(state[0]["parquet"].tobytes())))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(RUN_COLUMNS))
-
-
-def ordered(frame: pd.DataFrame, settings: Sequence[Settings]) -> pd.DataFrame:
-    """The run table of the rows of all parts.
-
-    Returns:
-        One row a setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss``
-        and the world's measures (float64, NaN where a row lacks one). Ordered as the settings, then by seed.
-    """
-    names = [item.name for item in settings]
-    parameters = [{"setting": item.name, **_scalars(item)} for item in settings]
-    clash = (set(frame.columns) & set(parameters[0])) - {"setting"}
-    if clash:
-        raise GranularityError(f"theory: measures have the names of parameters: {sorted(clash)}")
-    measures = [name for name in frame.columns if name not in RUN_COLUMNS]
-    frame["_order"] = frame["setting"].map({name: i for i, name in enumerate(names)})
-    frame = frame.sort_values(["_order", "seed"], kind="stable").drop(columns="_order")
-    frame = frame.merge(pd.DataFrame(parameters), on="setting", how="left", validate="many_to_one")
-    frame[measures] = frame[measures].astype("float64")
-    keys = [name for name in parameters[0] if name != "setting"]
-    return frame[[*RUN_COLUMNS, *keys, *measures]].reset_index(drop=True)
+    rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(RUN_COLUMNS))
+    return ordered(rows, settings)
 
 
 @contextlib.contextmanager
@@ -339,8 +309,3 @@ def _exact() -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0])
         torch.set_float32_matmul_precision(before[1])
-
-
-def _scalars(item: Settings) -> dict[str, Any]:
-    values = item.model_dump(exclude={"name", "seeds"})
-    return {key: value for key, value in values.items() if value is None or isinstance(value, (int, float, str))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import ContextDecorator
 from pathlib import Path
 
 import matplotlib
@@ -40,8 +40,8 @@ STYLE = {
 }
 
 
-def style() -> AbstractContextManager[None]:
-    """The context in which every figure is drawn and saved."""
+def style() -> ContextDecorator:
+    """The context in which every figure is drawn and saved; as a decorator, of a world's `figures`."""
     return matplotlib.rc_context(STYLE)
 
 

@@ -1,0 +1,286 @@
+"""World 1: data, the update against autograd and a float64 NumPy reference, the paper's exact predictions."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from granularity.base.errors import GranularityError
+from granularity.claims import claim
+from granularity.stages.theory import engine, simulation
+from granularity.stages.theory.worlds import label_granularity
+from granularity.stages.theory.worlds.label_granularity import model
+from granularity.stages.theory.worlds.label_granularity.measures import members
+from granularity.stages.theory.worlds.label_granularity.settings import Settings
+from support.worlds import judge, train
+
+SMALL = {"d": 24, "k": 4, "per_subclass": 2, "patches": 20, "signal": 5, "seeds": 1}
+FINE = {"g": 4, "eta": 0.8, "neurons": "five"}
+
+
+def table_of(*settings):
+    return engine.run_table(label_granularity, settings, "cpu")
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+# ---------------------------------------------------------------- data
+
+
+def test_samples_show_what_the_data_model_says():
+    cfg = Settings(**SMALL)
+    x, shows = model.draw_samples(cfg, 400, generator())
+    s, c = model.subclasses(cfg, 400)
+    common, sub = shows == s.unsqueeze(1), shows == (2 + s * 4 + c).unsqueeze(1)
+    assert (common | sub | (shows == -1)).all() and common.any(1).all() and sub.any(1).all()
+    rate = cfg.signal / cfg.patches
+    assert common.float().mean().item() == pytest.approx(rate, abs=0.01)
+    assert sub.float().mean().item() == pytest.approx(rate * (1 - rate), abs=0.01)
+    strength = x.gather(2, shows.clamp_min(0).unsqueeze(2)).squeeze(2)[shows >= 0]
+    margin = 6 * cfg.sigma_z
+    assert math.sqrt(0.95) - margin < strength.min() and strength.max() < math.sqrt(1.05) + margin
+    noise = x[shows == -1]
+    assert noise.max() < cfg.noise_features * cfg.gamma + margin
+    # a noise patch shows features of the opposite superclass only
+    first = x[(shows == -1) & (s == 0).unsqueeze(1)]
+    assert first[:, [0, 2, 3, 4, 5]].abs().max() < margin
+    assert first[:, [1, 6, 7, 8, 9]].mean() == pytest.approx(2 * 0.025 / 5, rel=0.05)
+    assert x[:, :, 10:].std() == pytest.approx(cfg.sigma_z, rel=0.02)
+
+
+def test_hard_samples_lack_the_common_feature_and_distractors_are_placed():
+    cfg = Settings(**SMALL)
+    x, shows = model.draw_samples(cfg, 5, generator(), hard=True, distractors=3)
+    assert (shows != 0).all() and (shows != 1).all()
+    s, _ = model.subclasses(cfg, 5)
+    opposite = x[torch.arange(len(x)), :, 1 - s]
+    assert ((opposite - 0.5).abs() < 6 * cfg.sigma_z).sum(1).tolist() == [3] * len(x)
+
+
+def test_equal_counts_are_exact():
+    _, shows = model.draw_samples(Settings(**SMALL, equal_counts=True), 3, generator())
+    assert ((shows >= 0) & (shows < 2)).sum(1).eq(5).all() and (shows >= 2).sum(1).eq(5).all()
+
+
+def test_conditional_neurons_are_above_threshold_for_their_feature_alone():
+    cfg = Settings(**SMALL)
+    w = model.draw_weights(cfg, generator())
+    above = w >= cfg.level * cfg.sigma_0
+    assert above.sum(1).eq(1).all()
+    assert above.float().argmax(1).tolist() == [feature for _, feature in cfg.slots()]
+
+
+# ---------------------------------------------------------------- update
+
+
+def test_update_is_the_gradient_of_cross_entropy():
+    cfg = Settings(**SMALL, g=4)
+    x = model.draw_samples(cfg, 2, generator())[0].double().unsqueeze(0)
+    y = model.draw_labels(cfg, generator()).unsqueeze(0)
+    cls = torch.tensor([label for label, _ in cfg.slots()])
+    w = (model.draw_weights(cfg, generator(1)).double() * 50).unsqueeze(0).requires_grad_()
+    b = torch.full((1, len(cls)), -0.1, dtype=torch.float64)
+    onehot = members(cls, 8).double()
+    z = torch.einsum("brd,bnpd->brnp", w, x) + b[..., None, None]
+    F = torch.einsum("cr,brn->bnc", onehot, torch.relu(z).sum(3))
+    loss = torch.nn.functional.cross_entropy(F[0], y[0])
+    (wanted,) = torch.autograd.grad(loss, w)
+    with torch.no_grad():
+        got_F, _, fires = model.forward(w, b, x, onehot)
+        assert torch.allclose(got_F.transpose(1, 2), F, atol=1e-12)
+        residual = torch.nn.functional.one_hot(y, 8) - torch.softmax(F, 2)
+        eta = torch.full((1, 1, 1), 0.7, dtype=torch.float64)
+        dw = model.weight_step(fires, residual.transpose(1, 2), x, cls, eta)
+    assert wanted.abs().max() > 0.1 * cfg.iota
+    assert torch.allclose(dw, -0.7 / cfg.patches * wanted, atol=1e-14)  # the 1/P stands in the update only
+
+
+def reference(cfg, steps):
+    """The paper's update, literally, in float64 NumPy; fed with the run's own draws. Returns losses, w."""
+    run = engine.Trial(cfg, 0)
+    data, w = (
+        run.generator("train data"),
+        model.draw_weights(cfg, run.generator("init")).numpy().astype(float),
+    )
+    cls = np.array([label for label, _ in cfg.slots()])
+    b = np.full(len(w), -cfg.level * cfg.sigma_0)
+    y = model.draw_labels(cfg, generator()).numpy()
+    losses = []
+    x = model.draw_samples(cfg, cfg.per_subclass, data)[0].numpy().astype(float)
+    for _ in range(steps + 1):
+        z = np.einsum("rd,npd->rnp", w, x) + b[:, None, None]
+        h = np.maximum(z, 0).sum(2)
+        F = np.stack([h[cls == c].sum(0) for c in range(cfg.classes)])
+        p = np.exp(F - F.max(0))
+        p /= p.sum(0)
+        losses.append(-np.log(p[y, np.arange(len(y))]).mean())
+        pull = (y == np.arange(cfg.classes)[:, None]) - p
+        dw = cfg.eta / (len(y) * cfg.patches) * np.einsum("rn,rnp,npd->rd", pull[cls], z > 0, x)
+        x = model.draw_samples(cfg, cfg.per_subclass, data)[0].numpy().astype(float)
+        old = w.copy()
+        off = cfg.beta * np.linalg.norm(dw, axis=1)
+        if cfg.g > 1:
+            reach = np.einsum("rd,npd->rnp", dw, x).max((1, 2))
+            off = np.maximum(np.minimum(off, cfg.clip * reach), 0)
+        w, b = w + dw, b - off
+    return losses, old
+
+
+@pytest.mark.parametrize("arm", [{}, FINE], ids=["coarse", "fine"])
+def test_training_follows_the_float64_reference(arm):
+    cfg = Settings(**SMALL, **arm, steps=5)
+    losses, w = reference(cfg, 5)
+    table = table_of(cfg)
+    # float32 against float64: a neuron within rounding of its threshold may fire in one and not in the other
+    np.testing.assert_allclose(table["loss"], [losses[t] for t in table["step"]], rtol=1e-4)
+    common = [w[r, f] for r, (label, f) in enumerate(cfg.slots()) if f == label // cfg.g]
+    assert table["common_weight"].iloc[-1] == pytest.approx(np.mean(common), rel=1e-4)
+
+
+@pytest.mark.parametrize("arm", [{}, FINE], ids=["coarse", "fine"])
+def test_dropping_silent_neurons_changes_nothing(arm, monkeypatch):
+    cfg = Settings(**SMALL, **arm, steps=40)
+    dropped = table_of(cfg)
+    monkeypatch.setattr(model, "SILENT", math.inf)
+    kept = table_of(cfg)
+    assert dropped["normal_own"].iloc[-1] > 1
+    some = [name for name in simulation.measures_of(label_granularity, kept) if "noise" not in name]
+    # matrix products of another shape round differently in float32
+    pd.testing.assert_frame_equal(dropped[some], kept[some], rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_is_the_same_alone_and_in_any_batch(monkeypatch):
+    arms = [Settings(**{**SMALL, "seeds": 3}, name="a", steps=20)]
+    arms += [Settings(**{**SMALL, "seeds": 2}, name="b", eta=0.1, steps=20)]
+    monkeypatch.setattr(engine, "CPU_WORK", 1)
+    assert len(engine.groups(arms, torch.device("cpu"))) == 5
+    alone = table_of(*arms)
+    monkeypatch.setattr(engine, "CPU_WORK", 1e12)
+    assert len(engine.groups(arms, torch.device("cpu"))) == 1
+    together = table_of(*arms)
+    # a batch keeps a neuron while one of its runs needs it: products of other shapes round differently
+    pd.testing.assert_frame_equal(alone, together, rtol=1e-4, atol=1e-6)
+
+
+def test_one_seed_gives_the_same_bytes():
+    cfg = Settings(**{**SMALL, "seeds": 2}, steps=10)
+    pd.testing.assert_frame_equal(table_of(cfg), table_of(cfg), check_exact=True)
+
+
+def test_a_diverging_run_says_when():
+    table = table_of(Settings(**SMALL, name="wild", eta=1e38, steps=10), Settings(**SMALL, name="tame", steps=3))
+    wild = table[table["setting"] == "wild"]
+    assert wild["outcome"].str.match(r"diverged at step [0-4]$").all() and wild["event"].iloc[-1] == "diverged"
+    assert set(table.loc[table["setting"] == "tame", "outcome"]) == {"ran all steps"}
+
+
+# ---------------------------------------------------------------- the paper's exact predictions
+
+
+@pytest.fixture(scope="module")
+def equal_counts():
+    arms = [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("phase I", "equal counts"))]
+    short = [arm.model_copy(update={"seeds": 1, "steps": min(arm.steps, 400)}) for arm in arms]
+    return table_of(*short)
+
+
+def verdicts(table, id):
+    return {check.quantity: check for check in label_granularity.judge(table) if check.id == id}
+
+
+def test_phase_one_slopes(equal_counts):
+    found = verdicts(equal_counts, "S7")
+    assert len(found) == 4
+    for quantity, check in found.items():
+        assert check.values == pytest.approx([1], rel=0.05), quantity
+
+
+def test_hard_to_normal_ratio_is_exact(equal_counts):
+    (check,) = verdicts(equal_counts, "S9").values()
+    assert check.verdict == claim.HOLDS
+
+
+def test_response_grows_as_the_logarithm_of_time(equal_counts):
+    rows = equal_counts[equal_counts["setting"] == "equal counts, coarse"].set_index("step")["normal_own"]
+    rate = 0.2 * 64 * 3 / 64 * (1 + 1 / 8) * 0.9
+    assert (math.exp(rows[400]) - math.exp(rows[200])) / 200 == pytest.approx(rate, rel=0.05)
+
+
+def test_fine_trade_off_between_common_and_subclass(equal_counts):
+    (check,) = verdicts(equal_counts, "S10").values()
+    assert check.verdict == claim.HOLDS
+
+
+def test_what_was_not_run_is_not_judged(equal_counts):
+    folded = claim.verdicts(label_granularity.judge(equal_counts))
+    assert set(folded) == {f"S{i}" for i in range(1, 17)}
+    assert folded["S1"] == folded["S12"] == folded["S16"] == claim.NOT_TESTED
+
+
+# ---------------------------------------------------------------- settings and stage
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"k": "40"}, r"k: 2 \+ 2k <= d must hold, but k = 40 needs d >= 82, not 64"),
+        ({"g": "3"}, "g: must divide k = 8, but 3 does not"),
+        ({"signal": "20"}, "signal: s\\* must lie below P / 2 = 16"),
+        ({"signal": "7.5", "equal_counts": "true"}, "signal: with equal_counts"),
+        ({"neurons": "five"}, "neurons: 'five' is for the fine labels"),
+        ({"finetune_steps": "5"}, "finetune_steps: only fine networks"),
+        ({"etta": "1"}, "etta: unknown key; did you mean 'eta'"),
+        ({"eta": "-1"}, "eta = -1: input should be greater than 0"),
+        ({"eta": "[1"}, "--set eta: not readable"),
+    ],
+)
+def test_bad_settings_are_refused(overrides, message):
+    with pytest.raises(GranularityError, match=message):
+        simulation.settings_from(label_granularity, overrides)
+
+
+def test_sizes_have_names_of_their_own():
+    for settings in label_granularity.SIZES.values():
+        assert len({item.name for item in settings}) == len(settings)
+
+
+def test_simulate_prints_measures(capsys):
+    simulation.simulate("label_granularity", {key: str(value) for key, value in (SMALL | {"steps": 3}).items()}, "cpu")
+    printed = capsys.readouterr().out
+    assert "train: seed 0 ran all steps" in printed and "hard_own" in printed and "step 2" in printed
+
+
+def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
+    from granularity.store.artifacts import Artifact
+
+    sizes = {"A": SMALL | {"seeds": 2}, "B": SMALL | {"seeds": 2, "k": 8}}
+    arms = [Settings(**size, name=f"{scale} coarse", steps=20, stop_loss=0.2) for scale, size in sizes.items()]
+    fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}
+    arms += [Settings(**size, **fine, g=size["k"], name=f"{scale} fine") for scale, size in sizes.items()]
+    quick = [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("granularity", "random"))]
+    quick += [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith("equal counts")]
+    arms += [arm.model_copy(update={"seeds": 1, "steps": 5}) for arm in quick]
+    monkeypatch.setitem(label_granularity.SIZES, "tiny", arms)
+    for name, parts in (("one", 1), ("two", 3)):  # cut into parts or not, the same bytes
+        folders = [tmp_path / f"{name}-{part}" for part in range(parts)]
+        for part, folder in enumerate(folders):
+            train("label_granularity", folder, part=part, parts=parts)
+        judge("label_granularity", folders, tmp_path / name)
+    artifact, again = (Artifact.open(tmp_path / name, "verdicts") for name in ("one", "two"))
+    assert artifact.digest == again.digest
+    assert set(artifact.summary["verdicts"]) == {f"S{i}" for i in range(1, 17)}
+    found = pd.read_csv(tmp_path / "one" / "checks.csv")
+    assert {"id", "claim", "source", "measured", "sd", "band", "verdict", "seeds"} <= set(found.columns)
+    assert len(list((tmp_path / "one" / "figures").glob("*.svg"))) == 5
+
+
+def test_unknown_world_and_size(tmp_path):
+    with pytest.raises(GranularityError, match="there is no world 'atlantis'; there are label_granularity"):
+        train("atlantis", tmp_path / "x")
+    with pytest.raises(GranularityError, match="there is no size 'huge'; there are quick, paper"):
+        train("label_granularity", tmp_path / "x", "huge")

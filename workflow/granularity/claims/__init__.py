@@ -1,0 +1,1 @@
+"""Claims: what papers state, and what becomes of it in our numbers."""

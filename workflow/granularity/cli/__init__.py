@@ -1,0 +1,228 @@
+"""The command `granularity`: one subcommand per stage, made from the table of stages; and those that look at results.
+
+Every rule of the workflow is one of these commands, which `snakemake -np` prints and which runs alone. A stage's
+options come as JSON (`--options`), as resolved from the configuration; keys left out take their defaults. Nothing heavy
+is imported before a stage runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError, printable
+from granularity.base.progress import say
+from granularity.cli import of_stages
+from granularity.config import files as config_files
+from granularity.config import generated
+from granularity.plan.graph import Plan
+
+app = typer.Typer(
+    name="granularity",
+    help="How does the granularity of pretraining labels decide what a network learns?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+of_stages.add_all(app)
+
+LOOK = "Looking at results"
+Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")]
+DEFAULT_FILES = [Path("config/config.yaml")]
+
+
+@app.command(rich_help_panel=LOOK)
+def simulate(
+    world: Annotated[str, typer.Argument(help="Name of the world.", show_default=False)],
+    settings: Annotated[list[str], typer.Option("--set", help="KEY=VALUE over the setting's defaults.")] = [],  # noqa: B006
+    device: DeviceOption = "auto",
+) -> None:
+    """Train one setting of a world alone and print its measures."""
+    from granularity.stages.theory.stage import simulate as run
+
+    pairs = [text.partition("=") for text in settings]
+    for key, equals, _ in pairs:
+        if not equals:
+            raise GranularityError(f"--set {key}: must be KEY=VALUE")
+    run(world, {key: value for key, _, value in pairs}, of_stages.device(device))
+
+
+@app.command(rich_help_panel=LOOK)
+def inspect(
+    path: Annotated[Path, typer.Argument(help="An artifact's folder or manifest, or a folder of artifacts.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """Show an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images."""
+    from granularity.look import inspection
+
+    _show(inspection.as_json(path) if as_json else inspection.describe(path))
+
+
+@app.command(rich_help_panel=LOOK)
+def verify(
+    path: Annotated[Path, typer.Argument(help="A folder of artifacts, such as results/.")],
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """Hash every artifact again; name what is corrupt or stale, and exit with status 1 if anything is."""
+    from granularity.look import inspection
+
+    result = inspection.verify(path)
+    _show(json.dumps(result, indent=2) if as_json else inspection.describe_verification(result))
+    if result["problems"]:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=LOOK)
+def status(
+    files: Files = DEFAULT_FILES,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """How far a configuration is: jobs done, running, failed and waiting, and what each stage cost.
+
+    Reads manifests, claims and logs and writes nothing, so it may be asked while jobs run. Done means that a whole
+    result of the present code, inputs and parameters is there, by its files' sizes (`granularity verify` hashes
+    them). Failed means no result and an error in the log, interrupted that a job was killed without one, outdated
+    that Snakemake would make a result again. A job that is queued or only starting counts as waiting.
+
+    Exits with status 1 if a job failed.
+    """
+    from granularity.look import status as found
+    from granularity.look import status_table
+
+    plan = Plan(config_files.load(*files))
+    jobs = found.look(plan)
+    print(status_table.as_json(plan, jobs) if as_json else status_table.describe(jobs))
+    if any(job.state == "failed" for job in jobs):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=LOOK)
+def spaces(
+    path: Annotated[Path, typer.Argument(help="A folder of results, such as results/digits.")],
+    files: Files = DEFAULT_FILES,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """Compare label spaces before training on them: size, balance, agreement with the human labels, cost.
+
+    The network whose cost is estimated is the configuration's (--file). Exits with status 1 if a check fails.
+    """
+    from granularity.look import spaces as comparison
+
+    found = comparison.compare(path, config_files.load(*files))
+    _show(json.dumps(found, indent=2) if as_json else comparison.describe(found))
+    if any(check["verdict"] == "FAILS" for condition in found for check in condition["checks"]):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=LOOK)
+def wordnet(
+    synsets: Annotated[
+        Path | None, typer.Argument(help="A list of synsets, one a line. Left out: the 21,843 of ImageNet-21k.")
+    ] = None,
+    folder: Annotated[Path, typer.Option("--dict", help="Folder with WordNet 3.0's data.noun.")] = Path(
+        "/usr/share/wordnet"
+    ),
+) -> None:
+    """Count the classes of some synsets at each WordNet level, beside the published counts."""
+    from granularity.data.wordnet import WordNet
+    from granularity.look import label_checks
+
+    labels = label_checks.imagenet21k_synsets() if synsets is None else label_checks.read_synsets(synsets)
+    graph = WordNet.read(folder).above(labels)
+    counts = label_checks.level_counts(graph, labels)
+    living = sum(map(graph.is_living, labels))
+    print(f"{len(labels)} labels, {len(graph.parents)} synsets above them, {living} living things")
+    verdicts = (
+        {check.what.rsplit(" ", 1)[1]: check for check in label_checks.level_checks(counts)} if synsets is None else {}
+    )
+    words = {("L1", "holds"): "as published", ("L2", "holds"): "as derived"}
+    for row in counts.itertuples():
+        check = verdicts.get(str(row.level))
+        note = (
+            ""
+            if check is None
+            else f"  {check.id} " + words.get((check.id, check.verdict), f"FAILS, expected {check.expected}")
+        )
+        print(f"level {row.level:2d}: G = {row.granularity:6d}, {row.several} labels with several{note}")
+    roots = [graph.label(label) for label in labels if not graph.parents[label]]
+    print(f"labels that are their own root: {', '.join(roots) or 'none'}")
+    if any(check.verdict == "FAILS" for check in verdicts.values()):
+        raise typer.Exit(1)
+
+
+config_app = typer.Typer(help="The configuration: its schema, its default, a check.", no_args_is_help=True)
+app.add_typer(config_app, name="config", rich_help_panel=LOOK)
+
+
+@config_app.command("default")
+def config_default() -> None:
+    """Print the commented default configuration (config/config.yaml)."""
+    print(generated.default_yaml(), end="")
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON schema (config/schema.json)."""
+    print(generated.schema_json(), end="")
+
+
+@config_app.command("check")
+def config_check(files: Files = DEFAULT_FILES) -> None:
+    """Check configuration files, and say what they ask for."""
+    config = config_files.load(*files)
+    plan = Plan(config)
+    for condition in plan.conditions:
+        trainings = sum(
+            len(job.options["runs"])
+            for stage in ("pretrain", "finetune")
+            for job in plan.jobs(stage, condition=condition.name)
+        )
+        print(f"{config.name}, {condition.name}: {len(condition.spaces)} label spaces, {trainings} trainings")
+
+
+@config_app.command("report")
+def config_report(files: Files = DEFAULT_FILES) -> None:
+    """Print where the report lies."""
+    print(Plan(config_files.load(*files)).page)
+
+
+def _show(text: str) -> None:
+    """Print text whose names and values come from files: without codes that a terminal would obey."""
+    print("\n".join(map(printable, text.split("\n"))))
+
+
+def main() -> None:
+    """Run the command; what a user can mend is one line and status 1."""
+    interrupt.install()
+    try:
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where what it runs into is told in one line
+    except interrupt.Stopped as stopped:
+        say(f"stopped: {stopped.reason}; finished work is kept, and the next run goes on from there")
+        raise
+    except GranularityError as error:
+        for line in error.args:
+            say(f"error: {line}")
+        sys.exit(1)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try to write the rest when it ends
+        if not isinstance(error, BrokenPipeError):  # `granularity inspect ... | head`
+            say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
+        sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not re.search("out of memory|allocate memory", str(error)):
+            raise  # torch has an error of its own for either memory
+        say("error: out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do")
+        sys.exit(1)

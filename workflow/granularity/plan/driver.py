@@ -1,0 +1,36 @@
+"""What Snakemake's own process sets for its jobs."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from typing import Any
+
+from granularity.base.errors import GranularityError
+
+
+def prepare(workflow: Any) -> None:
+    """Set the environment of jobs.
+
+    Args:
+        workflow: Snakemake's.
+
+    Raises:
+        GranularityError: `--cache` was given names of rules.
+    """
+    # for the report's record of how it was made
+    os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
+    # Slurm's warning before a job's end is for the stage, which saves its work; Snakemake, around it, would die of it.
+    if "SLURM_JOB_ID" in os.environ:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    # `--cache` is for the stages, which verify what they find (granularity.store.cache); Snakemake would trust it.
+    if workflow.enable_cache:
+        if workflow.workflow_settings.cache:
+            raise GranularityError(
+                "--cache takes no names of rules here: it shares embeddings, clusterings and label spaces"
+                " (a target right behind it is taken for one; put targets first)"
+            )
+        # Snakemake warns where it names no folder.
+        os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))

@@ -1,0 +1,232 @@
+"""The plan of a configuration: every job, what it is made from, and where its result lies.
+
+Pure Python and light, so that a dry run is quick. Each stage's record says which jobs it makes of a configuration
+(`Stage.plan`); a job exists only where something asks for its result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.base.stage import Job, Stage
+from granularity.learning.runs import Run
+from granularity.plan import trainings
+from granularity.plan.trainings import Network, Transfer
+from granularity.stages import STAGES
+from granularity.stages.hierarchy.space import Space, clusterings, spaces
+from granularity.store.artifacts import MANIFEST, Artifact
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Images to train on: a data set and a training-set size.
+
+    Attributes:
+        name: its folder below `results/NAME/`.
+        samples: the section that describes the data set.
+        train_size: number of training images, or `all`.
+        seed: the base seed, which the split follows.
+        encoder: what makes its embedding and clusters, as JSON.
+        spaces: its label spaces; none where it is only transferred to.
+    """
+
+    name: str
+    samples: Any
+    train_size: int | str
+    seed: int
+    encoder: Any
+    spaces: tuple[Space, ...] = ()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells its images from those of another condition, in ids of runs."""
+        return {"samples": self.samples, "train_size": self.train_size, "seed": self.seed}
+
+    def made_by(self, space: Space, network: Network) -> list:
+        """What a label space owes to the encoder and its clusters, in ids of runs."""
+        needs_embedding = space.params.get("clusterings") or objective_needs(network) == "embed"
+        return [self.encoder] if needs_embedding else []
+
+
+def objective_needs(network: Network) -> str:
+    """The stage that a network's objective takes its labels from: hierarchy or embed."""
+    return extensions.find("objective", network.objective.name).NEEDS
+
+
+class Plan:
+    """Every job of a configuration, by stage.
+
+    Attributes:
+        config: the configuration.
+        root: the folder of its results.
+        conditions: those of the configuration, then those that are only transferred to.
+        networks, transfers: resolved.
+    """
+
+    def __init__(self, config: Any):
+        self.config, self.root = config, f"results/{config.name}"
+        self.networks, self.transfers = trainings.networks(config), trainings.transfers(config)
+        self.conditions = [*self._own_conditions(), *self._transfer_conditions()]
+        self._jobs: dict[str, dict[tuple, Job]] = {}
+        for stage in STAGES.values():
+            self._jobs[stage.name] = {}
+            for job in stage.plan(self):
+                self._jobs[stage.name][_key(job.values)] = job
+
+    # ---------------------------------------------------------------- jobs and places
+
+    def jobs(self, stage: str, **values: str) -> list[Job]:
+        """The jobs of a stage, or those with some values."""
+        return [job for job in self._jobs.get(stage, {}).values() if values.items() <= job.values.items()]
+
+    def job(self, stage: str, values: Mapping[str, str]) -> Job:
+        """One job, by all its values."""
+        return self._jobs[stage][_key(values)]
+
+    def default_jobs(self) -> list[Job]:
+        """What the default run ends in: the report, and all it is made from."""
+        return self.jobs("report")
+
+    def code(self, job: Job) -> tuple[str, ...]:
+        """What makes its result: dotted modules, and files of the user's."""
+        stage = STAGES[job.stage]
+        return stage.code(stage.model.model_validate(job.options))
+
+    def folder(self, job: Job) -> Path:
+        """Where its result lies."""
+        return Path(pattern(STAGES[job.stage], self.root).format(**job.values))
+
+    def manifest(self, job: Job) -> str:
+        """The file that stands for its result."""
+        return f"{self.folder(job)}/{MANIFEST}"
+
+    @property
+    def page(self) -> str:
+        """The report: what the default run ends in."""
+        return f"{self.root}/report/report.html"
+
+    # ---------------------------------------------------------------- what stages ask
+
+    def condition(self, name: str) -> Condition:
+        return next(condition for condition in self.conditions if condition.name == name)
+
+    def clusterings(self, condition: Condition) -> list[str]:
+        """The clusterings that the label spaces of a condition are read from."""
+        return clusterings(condition.spaces)
+
+    def embeds(self, condition: Condition) -> bool:
+        """Whether anything asks for the embedding of a condition's images."""
+        if not condition.spaces:
+            return False
+        objectives = any(objective_needs(network) == "embed" for network in self.networks)
+        asked = any("embedding" in (measure.of or ()) for measure in self.config.measures)
+        return bool(self.clusterings(condition)) or objectives or asked
+
+    def spaces_of(self, network: Network, condition: Condition) -> list[Space]:
+        """What a network is pretrained on: label spaces, or the one stand-in of an objective that needs none."""
+        if objective_needs(network) != "hierarchy":
+            name = network.objective.name
+            return [Space(name, name, dict(network.objective.options))] if condition.spaces else []
+        return [space for space in condition.spaces if network.spaces is None or space.name in network.spaces]
+
+    def pretrainings(self, network: Network, condition: Condition) -> list[Run]:
+        return self._pretrainings[network.name, condition.name]
+
+    def finetunings(self, transfer: Transfer, network: Network, condition: Condition) -> list[Run]:
+        parents = self.pretrainings(network, condition)
+        return trainings.finetunings(self.config, transfer, parents, self.data_of(transfer, condition))
+
+    def data_of(self, transfer: Transfer, condition: Condition) -> Condition:
+        """The images that a transfer of a condition's networks trains on."""
+        return condition if transfer.data is None else self.condition(transfer.data_name)
+
+    def classes(self, condition: Condition, ranks: Iterable[str]) -> int:
+        """How many classes the largest of some ranks has; 0 before the sample table is made."""
+        counts = self.summary(condition).get("classes", {})
+        return max((counts.get(rank, 0) for rank in ranks), default=0)
+
+    def summary(self, condition: Condition) -> dict[str, Any]:
+        """What a condition's sample table says of itself; nothing before it is made."""
+        with contextlib.suppress(GranularityError):
+            (job,) = self.jobs("samples", condition=condition.name)
+            return Artifact.peek(self.folder(job)).summary
+        return {}
+
+    def networks_of(self, transfer: Transfer) -> list[Network]:
+        """The networks that a transfer finetunes."""
+        return [one for one in self.networks if transfer.of is None or one.entry in transfer.of]
+
+    @staticmethod
+    def holding(jobs: Iterable[Job], runs: Iterable[Run]) -> list[Job]:
+        """Those of some pretraining jobs that hold the backbones of some runs."""
+        needed = {(run.space, run.pretrain_seed) for run in runs}
+
+        def backbones(job: Job) -> set[tuple[str, int]]:
+            return {(run.space, run.pretrain_seed) for run in map(Run.parse, job.options["runs"])}
+
+        return [job for job in jobs if needed & backbones(job)]
+
+    def units(self, stage: str, runs: Iterable[Run], network: Network, condition: Condition) -> dict[str, list[Run]]:
+        """The runs of a stage grouped into jobs, as `jobs.STAGE` says."""
+        level = getattr(self.config.jobs, stage)
+        family = {space.name: space.family for space in self.spaces_of(network, condition)}
+        grouped: dict[str, list[Run]] = {}
+        for run in runs:
+            unit = {"condition": "all", "family": family[run.space], "space": run.space, "run": run.name}[level]
+            grouped.setdefault(unit, []).append(run)
+        return grouped
+
+    # ---------------------------------------------------------------- conditions
+
+    def _own_conditions(self) -> list[Condition]:
+        config = self.config
+        encoder = {"encoder": config.encoder, "cluster": config.cluster}
+        made = tuple(spaces(config.label_spaces, config.samples))
+        found = []
+        for one in config.conditions:
+            chosen = made if one.spaces is None else tuple(s for s in made if s.name in {made[0].name, *one.spaces})
+            found.append(
+                Condition(f"train-{one.train_size}", config.samples, one.train_size, config.seeds.base, encoder, chosen)
+            )
+        return found
+
+    def _transfer_conditions(self) -> list[Condition]:
+        found = {}
+        for transfer in self.transfers:
+            if transfer.data is not None:
+                samples = type(self.config.samples).model_validate(transfer.data.samples)
+                name, size = transfer.data_name, transfer.data.train_size
+                found[name] = Condition(name, samples, size, self.config.seeds.base, None)
+        return list(found.values())
+
+    @functools.cached_property
+    def _pretrainings(self) -> dict[tuple[str, str], list[Run]]:
+        return {
+            (network.name, condition.name): trainings.pretrainings(
+                self.config, network, condition, self.spaces_of(network, condition)
+            )
+            for network in self.networks
+            for condition in self.conditions
+        }
+
+
+def pattern(stage: Stage, root: str) -> str:
+    """The folder of a stage's results, its wildcards in braces."""
+    return stage.place.replace("{root}", root)
+
+
+def beside(stage: Stage, root: str, folder: str) -> str:
+    """The pattern of a job's log (`logs`) or of Snakemake's measurements (`benchmarks`): named like the result."""
+    results, name, rest = pattern(stage, root).split("/", 2)
+    return f"{results}/{name}/{folder}/{rest}.{ {'logs': 'log', 'benchmarks': 'tsv'}[folder] }"
+
+
+def _key(values: Mapping[str, str]) -> tuple:
+    return tuple(sorted(values.items()))

@@ -1,0 +1,74 @@
+"""What the rules ask, as functions of a job's wildcards: so that rules hold no logic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from granularity.base.stage import Job
+from granularity.plan import commands, resources
+from granularity.plan.graph import MANIFEST, Plan, beside, pattern
+from granularity.stages import STAGES
+
+
+class Rules:
+    """Functions of wildcards for the rule of each stage."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+
+    def output(self, stage: str) -> dict[str, Any]:
+        """Every result's manifest, which stands for all of it, and its files; wildcards stay open."""
+        place = pattern(STAGES[stage], self.plan.root)
+        return {"manifest": f"{place}/{MANIFEST}", "files": [f"{place}/{name}" for name in STAGES[stage].files]}
+
+    def log(self, stage: str) -> str:
+        return beside(STAGES[stage], self.plan.root, "logs")
+
+    def benchmark(self, stage: str) -> str:
+        return beside(STAGES[stage], self.plan.root, "benchmarks")
+
+    def results(self, stage: str, **values: str) -> list[str]:
+        """The manifests of all results of a stage, or of those with some values."""
+        return [self.plan.manifest(job) for job in self.plan.jobs(stage, **values)]
+
+    def targets(self) -> dict[str, list[str]]:
+        """What one may ask for by name: every stage, and each world of the theory, to its verdicts."""
+        found = {stage: self.results(stage) for stage in STAGES if stage not in ("report", "verdicts", "theory")}
+        found["verdicts"] = self.results("verdicts", name=self.plan.config.name)
+        found["theory"] = self.results("verdicts", name="theory")
+        for job in self.plan.jobs("verdicts", name="theory"):
+            found[f"theory_{job.values['study']}"] = [self.plan.manifest(job)]
+        return found
+
+    def inputs(self, stage: str) -> Callable:
+        """The manifests that a job reads, by role, and the user's files."""
+
+        def of_job(wildcards: Any) -> dict[str, list[str]]:
+            job = self._job(stage, wildcards)
+            found = {role: [self.plan.manifest(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
+            own = commands.own_files(self.plan, job)
+            return found | ({"user_files": [*job.files, *own]} if job.files or own else {})
+
+        return of_job
+
+    def command(self, stage: str) -> Callable:
+        return lambda wildcards: commands.text(self.plan, self._job(stage, wildcards))
+
+    def code(self, stage: str) -> Callable:
+        return lambda wildcards: commands.digest(self.plan, self._job(stage, wildcards))
+
+    def threads(self, stage: str) -> Callable:
+        return lambda wildcards: resources.threads(self.plan, self._job(stage, wildcards))
+
+    def memory_mb(self, stage: str) -> Callable:
+        return lambda wildcards, attempt: resources.memory_mb(self.plan, self._job(stage, wildcards), attempt)
+
+    def minutes(self, stage: str) -> Callable:
+        return lambda wildcards, attempt: resources.minutes(self.plan, self._job(stage, wildcards), attempt)
+
+    def gpus(self, stage: str) -> Callable:
+        return lambda wildcards: resources.gpus(self.plan, self._job(stage, wildcards))
+
+    def _job(self, stage: str, wildcards: Any) -> Job:
+        return self.plan.job(stage, dict(wildcards.items()))

@@ -1,0 +1,185 @@
+"""Networks, transfers and their runs: what is trained, with which recipe, and what each run's id digests."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from granularity.base.section import Section
+from granularity.learning.options import Init, Model, Objective, Recipe, check_keep
+from granularity.learning.runs import Run
+from granularity.stages.hierarchy.space import TARGET, Space
+from granularity.store.manifests import canonical_json
+
+DEFAULT_TRANSFER = "target"  # finetuning on the target of the same data
+
+
+@dataclass(frozen=True)
+class Network:
+    """One kind of network, resolved.
+
+    Attributes:
+        name: of this combination of its grid; `entry` is its name in the configuration.
+        where: the key of the configuration that its recipe comes from.
+    """
+
+    name: str
+    entry: str
+    where: str
+    model: Model
+    recipe: Recipe
+    objective: Objective
+    init: Init
+    spaces: list[str] | None
+    keep: list[int]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One way to finetune, resolved. `data` is another data set, and `data_name` its folder; None: the same."""
+
+    name: str
+    where: str
+    of: list[str] | None
+    recipe: Recipe
+    keep: bool
+    data: Any = None
+    data_name: str | None = None
+
+
+def networks(config: Any) -> list[Network]:
+    """The networks of a configuration: those of its list, or the one that `model` and `pretrain` describe."""
+    if not config.networks:
+        name = "".join(c if c.isalnum() or c in "_.-" else "-" for c in config.model.name)
+        return [Network(name, name, "pretrain", config.model, config.pretrain, Objective(), Init(), None, [])]
+    found = []
+    for i, entry in enumerate(config.networks):
+        model = merged(config.model, entry.model, f"networks.{i}.model")
+        base = merged(config.pretrain, entry.recipe, f"networks.{i}.recipe")
+        for suffix, recipe in _grid(base, entry.grid, f"networks.{i}.grid"):
+            where = f"networks.{i}.recipe" if entry.recipe or entry.grid else "pretrain"
+            check_keep(entry.keep, recipe)
+            name = entry.name + suffix
+            found.append(
+                Network(
+                    name,
+                    entry.name,
+                    where,
+                    model,
+                    recipe,
+                    entry.objective,
+                    entry.init,
+                    entry.spaces,
+                    sorted(entry.keep),
+                )
+            )
+    return found
+
+
+def transfers(config: Any) -> list[Transfer]:
+    """The transfers of a configuration: those of its list, or the one that `finetune` describes."""
+    if not config.transfers:
+        return [Transfer(DEFAULT_TRANSFER, "finetune", None, config.finetune, False)]
+    found = []
+    for i, entry in enumerate(config.transfers):
+        base = merged(config.finetune, entry.recipe, f"transfers.{i}.recipe")
+        for suffix, recipe in _grid(base, entry.grid, f"transfers.{i}.grid"):
+            where = f"transfers.{i}.recipe" if entry.recipe or entry.grid else "finetune"
+            data_name = f"data-{entry.name}" if entry.data is not None else None
+            found.append(Transfer(entry.name + suffix, where, entry.of, recipe, entry.keep, entry.data, data_name))
+    return found
+
+
+def merged(section: Section, over: dict[str, Any], where: str) -> Any:
+    """A section with some keys changed.
+
+    Raises:
+        ValueError: what is wrong with a key, with its place in the configuration in front.
+    """
+    if not over:
+        return section
+    try:
+        return type(section).model_validate(_deep(section.model_dump(mode="json"), over))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join([where, *map(str, first["loc"])])
+        what = str(first.get("ctx", {}).get("error", first["msg"]))
+        if first["type"] == "extra_forbidden":
+            what = f"unknown key; allowed here: {', '.join(type(section).model_fields)}"
+        raise ValueError(f"{place}: {what}") from None
+
+
+def _deep(base: dict, over: dict) -> dict:
+    found = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = _deep(found[key], value) if both else value
+    return found
+
+
+def _grid(recipe: Recipe, grid: dict[str, list], where: str) -> Iterator[tuple[str, Recipe]]:
+    """Every combination of the values of a grid, with what it adds to the name."""
+    if not all(grid.values()):
+        raise ValueError(f"{where}: a key has no values")
+    for values in itertools.product(*grid.values()):
+        chosen = dict(zip(grid, values, strict=True))
+        yield "".join(f"_{key}-{value}" for key, value in chosen.items()), merged(recipe, chosen, where)
+
+
+# ---------------------------------------------------------------- runs
+
+
+def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable[Space]) -> list[Run]:
+    """Every pretraining of a network on the label spaces of a condition.
+
+    The target is pretrained as often as an arm is finetuned: the first stage on target labels *is* the one-pass
+    baseline, which so gets as many seeds as the others.
+    """
+    runs = []
+    for space in spaces:
+        one_pass = config.seeds.pretrain * config.seeds.finetune
+        for seed in range(one_pass if space.name == TARGET else config.seeds.pretrain):
+            made_from = {
+                "data": condition.identity,
+                "space": [space.family, space.params, *condition.made_by(space, network)],
+                "pixels": config.pixels,
+                "model": network.model,
+                "recipe": network.recipe,
+                "objective": network.objective,
+                "init": network.init,
+                "seeds": [config.seeds.base, seed],
+                "processes": config.jobs.processes,
+            }
+            runs.append(Run(space.name, seed, None, _digest(made_from)))
+    return runs
+
+
+def finetunings(config: Any, transfer: Transfer, parents: Iterable[Run], data: Any) -> list[Run]:
+    """Every finetuning: each seed on each of the first `seeds.pretrain` backbones of a label space."""
+    runs = []
+    for parent in parents:
+        if parent.pretrain_seed >= config.seeds.pretrain:
+            continue
+        for seed in range(config.seeds.finetune):
+            made_from = {"parent": parent.id, "recipe": transfer.recipe, "seed": seed, "data": data.identity}
+            runs.append(Run(parent.space, parent.pretrain_seed, seed, _digest(made_from)))
+    return runs
+
+
+def _digest(made_from: Any) -> str:
+    return hashlib.sha256(canonical_json(_plain(made_from)).encode()).hexdigest()[:8]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Section):
+        return value.model_dump(mode="json")
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,41 @@
+"""Cluster: k-means on the embedding, over the whole training split or within groups of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from granularity.base.stage import Job, Needs, Stage
+from granularity.stages.cluster.options import Clustering
+
+GPU_FASTER = 100
+
+
+def _plan(plan: Any) -> Iterator[Job]:
+    options = plan.config.cluster
+    for condition in plan.conditions:
+        where = {"condition": condition.name}
+        for name in plan.clusterings(condition):
+            centroids = sum(map(int, name.split("-")[1:]))
+            yield Job(
+                "cluster",
+                {**where, "clustering": name},
+                {"clustering": name, **options.model_dump(mode="json")},
+                {"samples": tuple(plan.jobs("samples", **where)), "embed": tuple(plan.jobs("embed", **where))},
+                passes=options.restarts * options.iterations * centroids,
+                slower=1 / GPU_FASTER if plan.config.device == "cuda" else 1.0,
+            )
+
+
+STAGE = Stage(
+    name="cluster",
+    does="Cluster the training images with FAISS k-means.",
+    options=Clustering,
+    place="{root}/{condition}/cluster/{clustering}",
+    files=("assignment.parquet", "centroids.npy", "clusters.parquet"),
+    plan=_plan,
+    needs=Needs(1000, 16, 15, 0.0003, gpu=True),
+    message="k-means {wildcards.clustering} of {wildcards.condition}",
+    inputs={"samples": "samples", "embed": "embed"},
+    seeded=True,
+)

@@ -1,0 +1,50 @@
+"""Encoder: a small CLIP model trained here, where no published weights are named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from granularity.base.stage import Job, Needs, Stage
+from granularity.stages.encoder.options import Encoder, files
+
+
+def _plan(plan: Any) -> Iterator[Job]:
+    encoder = plan.config.encoder
+    if not encoder.trained_here:
+        return
+    side = _side(encoder)
+    for condition in plan.conditions:
+        if plan.embeds(condition):
+            yield Job(
+                "encoder",
+                {"condition": condition.name},
+                encoder.model_dump(mode="json"),
+                {"samples": tuple(plan.jobs("samples", condition=condition.name))},
+                files=tuple(files(encoder)),
+                passes=encoder.captions.epochs,
+                memory=lambda images: 2 * images * side**2 * 3 * 4,
+            )
+
+
+def _side(encoder: Encoder) -> int:
+    try:
+        return json.loads(Path(encoder.model).read_text())["vision_cfg"]["image_size"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 224
+
+
+STAGE = Stage(
+    name="encoder",
+    does="Train a small CLIP model on captions of the training split (where no published weights are named).",
+    options=Encoder,
+    place="{root}/{condition}/encoder",
+    files=("open_clip_config.json", "open_clip_model.safetensors", "history.parquet"),
+    plan=_plan,
+    needs=Needs(1500, 1, 30, 2.0, gpu=True),
+    message="Training the CLIP encoder of {wildcards.condition} on captions",
+    inputs={"samples": "samples"},
+    seeded=True,
+)

@@ -1,0 +1,61 @@
+"""Finetune: pretrained networks with a fresh head, trained on the target, of the same data or of other data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from granularity.base.stage import Job, Needs, Stage
+from granularity.learning.cost import resident_bytes, slower
+from granularity.learning.options import Finetune, own_network
+
+
+def _plan(plan: Any) -> Iterator[Job]:
+    config = plan.config
+    picture = config.pixels.bytes
+    for condition in plan.conditions:
+        where = {"condition": condition.name}
+        for transfer in plan.transfers:
+            data = plan.data_of(transfer, condition).name
+            for network in plan.networks_of(transfer):
+                pretrained = plan.jobs("pretrain", network=network.name, **where)
+                runs = plan.finetunings(transfer, network, condition)
+                for unit, held in plan.units("finetune", runs, network, condition).items():
+                    yield Job(
+                        "finetune",
+                        {**where, "transfer": transfer.name, "network": network.name, "unit": unit},
+                        {
+                            "transfer": transfer.name,
+                            "recipe": transfer.recipe.model_dump(mode="json"),
+                            "keep": transfer.keep,
+                            "architecture": network.model.name,
+                            "other_data": transfer.data is not None,
+                            "runs": [run.name for run in held],
+                            "processes": config.jobs.processes,
+                        },
+                        {
+                            "samples": tuple(plan.jobs("samples", condition=data)),
+                            "pixels": tuple(plan.jobs("pixels", condition=data)),
+                            "pretrain": tuple(plan.holding(pretrained, held)),
+                        },
+                        passes=len(held) * transfer.recipe.epochs,
+                        memory=lambda images: resident_bytes(images, picture),
+                        processes=config.jobs.processes,
+                        slower=slower(config),
+                    )
+
+
+STAGE = Stage(
+    name="finetune",
+    does="Finetune pretrained networks on the target.",
+    options=Finetune,
+    place="{root}/{condition}/finetune/{transfer}/{network}/{unit}",
+    files=("runs.parquet", "history.parquet", "predictions.parquet"),
+    more_files=("networks/*.safetensors",),
+    plan=_plan,
+    needs=Needs(1500, 2, 30, 2.0, gpu=True),
+    message="Finetuning {wildcards.unit} of {wildcards.condition} ({wildcards.network}, {wildcards.transfer})",
+    inputs={"samples": "samples", "pixels": "pixels", "pretrain": "pretrain*"},
+    seeded=True,
+    chosen=lambda options: own_network(options.architecture),
+)

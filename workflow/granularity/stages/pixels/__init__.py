@@ -1,0 +1,36 @@
+"""Pixels: every image decoded once, to the square that training reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from granularity.base.stage import Job, Needs, Stage
+from granularity.stages.pixels.options import Pixels
+
+CHUNK = 4096  # images that a job holds, and their copy
+
+
+def _plan(plan: Any) -> Iterator[Job]:
+    picture = plan.config.pixels.bytes
+    for samples in plan.jobs("samples"):
+        yield Job(
+            "pixels",
+            samples.values,
+            plan.config.pixels.model_dump(mode="json"),
+            {"samples": (samples,)},
+            memory=lambda images: 2 * min(images, CHUNK) * picture,
+        )
+
+
+STAGE = Stage(
+    name="pixels",
+    does="Decode every image once, to the square that training reads.",
+    options=Pixels,
+    place="{root}/{condition}/pixels",
+    files=("pixels.npy",),
+    plan=_plan,
+    needs=Needs(1000, 1, 15, 20.0, threads=8),
+    message="Decoding the images of {wildcards.condition}",
+    inputs={"samples": "samples"},
+)

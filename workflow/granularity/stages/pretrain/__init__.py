@@ -1,0 +1,69 @@
+"""Pretrain: networks trained on label spaces, or on what another objective asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from granularity.base import extensions
+from granularity.base.stage import Job, Needs, Stage
+from granularity.learning.cost import resident_bytes, slower
+from granularity.learning.options import Pretrain, own_network
+
+
+def _plan(plan: Any) -> Iterator[Job]:
+    config = plan.config
+    picture = config.pixels.bytes
+    for condition in plan.conditions:
+        where = {"condition": condition.name}
+        for network in plan.networks:
+            runs = plan.pretrainings(network, condition)
+            needs = extensions.find("objective", network.objective.name).NEEDS
+            for unit, held in plan.units("pretrain", runs, network, condition).items():
+                spaces = dict.fromkeys(run.space for run in held)
+                inputs = {role: tuple(plan.jobs(role, **where)) for role in ("samples", "pixels")}
+                if needs == "hierarchy":
+                    inputs["hierarchy"] = tuple(plan.job("hierarchy", {**where, "space": name}) for name in spaces)
+                else:
+                    inputs[needs] = tuple(plan.jobs(needs, **where))
+                yield Job(
+                    "pretrain",
+                    {**where, "network": network.name, "unit": unit},
+                    {
+                        "network": network.name,
+                        "model": network.model.model_dump(mode="json"),
+                        "recipe": network.recipe.model_dump(mode="json"),
+                        "objective": network.objective.model_dump(mode="json"),
+                        "init": network.init.model_dump(mode="json"),
+                        "keep": network.keep,
+                        "runs": [run.name for run in held],
+                        "processes": config.jobs.processes,
+                    },
+                    inputs,
+                    passes=len(held) * network.recipe.epochs,
+                    memory=lambda images: resident_bytes(images, picture),
+                    processes=config.jobs.processes,
+                    slower=slower(config),
+                )
+
+
+STAGE = Stage(
+    name="pretrain",
+    does="Pretrain networks on label spaces.",
+    options=Pretrain,
+    place="{root}/{condition}/pretrain/{network}/{unit}",
+    files=("runs.parquet", "history.parquet"),
+    more_files=("backbones/*.safetensors", "checkpoints.parquet", "classes.json"),
+    plan=_plan,
+    needs=Needs(1500, 1, 30, 2.0, gpu=True),
+    message="Pretraining {wildcards.unit} of {wildcards.condition} ({wildcards.network})",
+    inputs={
+        "samples": "samples",
+        "pixels": "pixels",
+        "hierarchy": "hierarchy*",
+        "embed": "embed?",
+        "init": "pretrain?",
+    },
+    seeded=True,
+    chosen=lambda options: [("objective", options.objective.name), *own_network(options.model.name)],
+)

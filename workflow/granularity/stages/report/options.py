@@ -1,0 +1,23 @@
+"""Options of stage `report`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from granularity.base.section import Section
+
+
+class Report(Section):
+    title: str = Field("Does finer-grained pretraining help here?", description="The page's heading.")
+    montage_clusters: Annotated[int, Field(ge=0, le=1000)] = Field(10, description="Clusters shown as rows of images.")
+
+
+class Page(Section):
+    """One report."""
+
+    configuration: dict[str, Any] = Field(description="The whole configuration, whose results are shown.")
+    theory: dict[str, str] = Field(
+        {}, description="Verdicts on theory worlds that lie there: folder -> the first digits of their digest."
+    )

@@ -1,0 +1,33 @@
+"""Options of the theory stage."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from granularity.base.section import Few, Name, Natural, Section
+
+
+class Options(Section):
+    """Which trainings of which world."""
+
+    world: Name = Field(description="A world's name; `granularity simulate --help` lists them.")
+    size: Name = Field("quick", description="quick, or paper (the paper's own dimensions, sweeps and seeds).")
+    part: Natural = Field(0, description="Which part of the trainings, from 0.")
+    parts: Few = Field(1, description="Parts that the world's trainings are cut into; changes no result.")
+
+    @model_validator(mode="after")
+    def _part_of_parts(self):
+        if self.part >= self.parts:
+            raise ValueError(f"part: there is no part {self.part} of {self.parts}; they are counted from 0")
+        return self
+
+
+class Theory(Section):
+    """The theory simulations (`snakemake theory`), which need no images."""
+
+    size: Literal["quick", "paper"] = Field(
+        "quick", description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds."
+    )
+    parts: Few = Field(2, description="Jobs that the trainings of one world are cut into; changes no result.")

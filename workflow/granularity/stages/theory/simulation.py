@@ -1,0 +1,82 @@
+"""One setting of a world, alone: its settings from words, its measures as text."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import pandas as pd
+from pydantic import ValidationError
+
+from granularity.base import extensions, strict_yaml
+from granularity.base.errors import GranularityError
+from granularity.stages.theory import engine
+from granularity.stages.theory.runs import RUN_COLUMNS
+
+
+def simulate(world: str, overrides: dict[str, str], device: str = "auto") -> None:
+    """Run one setting of a world and print its measures, one line per measure and one column per recorded step.
+
+    Args:
+        world: its name.
+        overrides: key and value, as text, over the setting's defaults; ``seeds=1`` unless given.
+        device: auto, cpu or cuda.
+
+    Raises:
+        GranularityError: an unknown key, a value of the wrong type, or a constraint that does not hold.
+    """
+    module = extensions.find("world", world)
+    table = engine.run_table(module, [settings_from(module, overrides)], device)
+    print(describe(table, measures_of(module, table)))
+
+
+def settings_from(module: Any, overrides: dict[str, str]) -> Any:
+    """A world's settings from text values, one seed unless given (see :func:`simulate`)."""
+    values = {key: strict_yaml.parse(value, f"--set {key}") for key, value in ({"seeds": "1"} | overrides).items()}
+    try:
+        return module.Settings(**values)
+    except ValidationError as error:
+        raise GranularityError(*(_explain(item, module.Settings) for item in error.errors())) from None
+
+
+def measures_of(module: Any, table: pd.DataFrame) -> list[str]:
+    """The measures' columns of a run table."""
+    known = {*RUN_COLUMNS, *module.Settings.model_fields}
+    return [name for name in table.columns if name not in known]
+
+
+def describe(table: pd.DataFrame, measures: list[str], most: int = 8) -> str:
+    """Means over seeds as text: a block per phase, a line per measure, at most `most` steps."""
+    lines = []
+    for phase, part in table.groupby("phase", sort=False):
+        common = part.groupby("step")["seed"].nunique()
+        steps = common[common == part["seed"].nunique()].index
+        chosen = sorted({steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)}) if len(steps) else []
+        ends = part[part["event"].str.contains("end|diverged")]
+        endings = ", ".join(
+            f"seed {seed} {outcome}" for seed, outcome in zip(ends["seed"], ends["outcome"], strict=True)
+        )
+        lines.append(f"{phase}: {endings}")
+        columns = [part[part["step"] == step] for step in chosen] + [ends]
+        heads = [f"step {step}" for step in chosen] + ["end"]
+        lines.append(f"  {'':32}" + "".join(f"{head:>12}" for head in heads))
+        for name in measures:
+            values = [rows[name].mean() for rows in columns]
+            if any(value == value for value in values):
+                lines.append(
+                    f"  {name:32}" + "".join(f"{value:12.5g}" if value == value else f"{'':12}" for value in values)
+                )
+    return "\n".join(lines)
+
+
+def _explain(error: Any, model: Any) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    context = error.get("ctx", {}).get("error")
+    if error["type"] == "extra_forbidden":
+        allowed = list(model.model_fields)
+        close = difflib.get_close_matches(where, allowed, n=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        return f"theory: {where}: unknown key; {hint}allowed here: {', '.join(allowed)}"
+    if context is not None:  # one of the world's own checks; its message begins with the key it is about
+        return f"theory: {context}"
+    return f"theory: {where} = {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"

@@ -1,0 +1,293 @@
+"""World 4: a two-layer network learns background features that are independent of its labels.
+
+The paper's model: an orthonormal dictionary m_1 .. m_d0, split into core and background. The class y = +-1 is
+uniform, all z_j are independent of each other and of y,
+
+    x = y sum_core z_j m_j + sum_bg z_j m_j,        z_j ~ U[0, 1];  out of distribution z_bg ~ U[-1, 0]
+    h(x) = sum_k a_k phi(<w_k, x>),                 a_k = +-1/m frozen,  w_k ~ N(0, I/d),  no biases
+    L = mean_i max(1 - y_i h(x_i), 0) + lambda/2 sum_k ||w_k||^2,       fresh samples each step
+    -dL/dw_k = a_k/N sum_i y_i 1[y_i h_i < 1] phi'(u_ik) x_i - lambda w_k,              u_ik = <w_k, x_i>
+
+Claim: although the background says nothing about y, a neuron is active mostly for one class, so the
+class-signed background gradients do not cancel, and all neurons grow positive background weights. Turning the
+background's sign then shuts them down: risk near 0 in distribution, near 1 out of it. With phi = identity
+nothing of this happens.
+
+Everything is computed in feature coordinates: z (N, d0) are a sample's coordinates, core first, and
+P = W M^T (m, d0) the weights'. That is exact, since x lies in the dictionary's span. With `reduced`
+coordinates P itself is the state: the rest of w_k never enters h and merely decays (exact in law for Gaussian
+weights with SGD, momentum and L2). With `full` coordinates the state is W.
+
+Further tasks: `regression` onto the core (the paper's stand-in for distillation; readout trained), `shells`
+(core on spheres of radius 1, y = +1, and 2, y = -1; all layers trained), and, not the paper's, `granularity`:
+half of the core is common to a class, the other half is split between its K subclasses and shows only on
+samples of its own. Training labels are 2g groups of subclasses; label l has m/(2g) neurons and
+F_l = g/m sum_{k of l} phi(u_k), trained with max(0, 1 - F_l + max_{other} F). For g = 1 that is the hinge
+loss of h = F_0 - F_1 above. Cross-entropy on the same outputs shows what is the hinge's own.
+
+Source: theory Section 4 (data 4.1, network 4.2, Theorems 4.1 to 4.4, Eq. 7), experiments Appendix F.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from granularity.stages.theory import engine, nets
+from granularity.stages.theory.engine import State, Trial
+from granularity.stages.theory.worlds.feature_contamination.measures import Evaluation
+from granularity.stages.theory.worlds.feature_contamination.settings import Settings
+
+RECORDED = (0, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10000)
+RECORDED += (14000, 20000, 30000, 50000, 70000, 100000)
+ACTIVATIONS = {
+    "relu": nets.RELU,
+    "identity": nets.IDENTITY,
+    "leaky_relu": nets.leaky_relu(0.1),
+    "gelu": nets.Activation(functional.gelu, lambda z: torch.ops.aten.gelu_backward(torch.ones_like(z), z)),
+    "sigmoid": nets.SIGMOID,
+    "tanh": nets.TANH,
+}
+# phi'(u) from phi(u), where that is cheaper than from u.
+FROM_VALUE = {"sigmoid": lambda h: h * (1 - h), "tanh": lambda h: 1 - h * h}
+ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
+
+
+# ---------------------------------------------------------------- data
+
+
+def draw_samples(
+    cfg: Settings,
+    n: int,
+    data: torch.Generator,
+    labels: torch.Generator | None = None,
+    balanced: bool = False,
+) -> dict[str, Tensor]:
+    """Draw n samples, their background still on [0, 1].
+
+    Args:
+        data: decides everything but random labels, and where (its device) the samples lie.
+        labels: decides random labels.
+        balanced: the first half has y = +1, the second y = -1; else y is uniform.
+
+    Returns:
+        ``z`` (n, d0): signed coordinates, core first. ``y`` (n,): +-1. Also ``target`` (n, d_core) for a
+        regression; ``subclass`` and ``label`` (n,) int64 for granularity, label l of class + where l < g.
+    """
+    device, core = data.device, cfg.d_core
+    y = torch.randint(2, (n,), generator=data, device=device) * -2.0 + 1
+    if balanced:
+        y = torch.where(torch.arange(n, device=device) < n // 2, 1.0, -1.0)
+    z = torch.rand(n, cfg.d0, generator=data, device=device)
+    sign = y.unsqueeze(1)
+    found = {"z": z, "y": y}
+    if cfg.task == "shells":
+        direction = torch.randn(n, core, generator=data, device=device)
+        z[:, :core] = direction * ((1.5 - 0.5 * sign) / direction.norm(dim=1, keepdim=True))
+    elif cfg.task == "regression":
+        found["target"] = z[:, :core] * sign if cfg.target == "yz" else z[:, :core].clone()
+        if cfg.target != "z":
+            z[:, :core] *= sign
+    elif cfg.task == "granularity":
+        c = torch.randint(cfg.subclasses, (n,), generator=data, device=device)
+        shows = torch.arange(core // 2, device=device) // (core // 2 // cfg.subclasses) == c.unsqueeze(1)
+        z[:, core // 2 : core] *= shows
+        z[:, :core] *= sign
+        found |= {"subclass": c, "label": _labels(cfg, y, c, z[:, core:], labels)}
+    else:
+        z[:, :core] *= sign
+    return found
+
+
+def _labels(cfg: Settings, y: Tensor, c: Tensor, background: Tensor, source: torch.Generator | None) -> Tensor:
+    first = (y < 0).long() * cfg.g
+    if cfg.labels == "class":
+        return first + c % cfg.g
+    if cfg.labels == "random":
+        return first + torch.randint(cfg.g, c.shape, generator=source, device=c.device)
+    return first + background.view(len(c), cfg.g, -1).sum(2).argmax(1)
+
+
+# ---------------------------------------------------------------- network, loss, gradient
+
+
+def draw_network(cfg: Settings, init: torch.Generator, dictionary: torch.Generator) -> State:
+    """Initial parameters of one network, on the generator's device.
+
+    Returns:
+        ``w`` (m, d or d0) and ``a`` (outputs, m); with biases ``b`` (m,) and ``c`` (outputs,); in full
+        coordinates the dictionary ``M`` (d0, d) with orthonormal rows.
+    """
+    device, m = init.device, cfg.m
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=init, device=device)
+
+    def uniform(fan_in: int, *shape: int) -> Tensor:
+        return (2 * torch.rand(*shape, generator=init, device=device) - 1) / math.sqrt(fan_in)
+
+    framework = cfg.init == "framework"
+    w = uniform(cfg.d, m, cfg.width) if framework else normal(m, cfg.width) / math.sqrt(cfg.d)
+    net = {"w": w * cfg.init_scale}
+    if framework:
+        net |= {"b": uniform(cfg.d, m), "c": uniform(m, cfg.outputs)}
+    if "a" in cfg.trained:
+        net["a"] = uniform(m, cfg.outputs, m) if framework else normal(cfg.outputs, m) / math.sqrt(m)
+    elif cfg.task == "granularity":
+        label = torch.arange(m, device=device) % cfg.outputs
+        net["a"] = (torch.arange(cfg.outputs, device=device).unsqueeze(1) == label) * (cfg.g / m)
+    else:  # the authors' script splits the neurons in halves, the paper draws their signs
+        plus = torch.rand(m, generator=init, device=device) < 0.5
+        plus = torch.arange(m, device=device) < m // 2 if framework else plus
+        net["a"] = (plus * 2.0 - 1).unsqueeze(0) / m
+    if cfg.coordinates == "full":
+        net["M"] = nets.orthonormal(cfg.d0, cfg.d, dictionary)
+    return net
+
+
+def projections(state: State) -> Tensor:
+    """P = W M^T, (B, m, d0)."""
+    return torch.bmm(state["w"], state["M"].transpose(1, 2)) if "M" in state else state["w"]
+
+
+def residuals(cfg: Settings, f: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Mean loss (B,) and minus each sample's gradient in the outputs (B, N, outputs), not divided by N.
+
+    Hinge; summed squared error; logistic; multi-class hinge (the rival is the largest other
+    output) or cross-entropy.
+    """
+    if cfg.task == "regression":
+        error = batch["target"] - f
+        return (error**2).sum(2).mean(1), 2 * error
+    if cfg.objective == "softmax":
+        return nets.softmax_residual(f, batch["label"])
+    if cfg.task == "granularity":
+        label = batch["label"].unsqueeze(2)
+        own = f.gather(2, label)
+        rival, which = f.scatter(2, label, -math.inf).max(2, keepdim=True)
+        margin = 1 - own + rival
+        gate = (margin > 0).to(f.dtype)
+        return margin.clamp_min(0).mean((1, 2)), torch.zeros_like(f).scatter(2, label, gate).scatter(2, which, -gate)
+    h, y = f.squeeze(2), batch["y"]
+    if cfg.task == "shells":
+        return functional.softplus(-y * h).mean(1), (y * torch.sigmoid(-y * h)).unsqueeze(2)
+    loss, residual = nets.hinge_residual(h, y)
+    return loss, residual.unsqueeze(2)
+
+
+def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Mean loss (B,) and minus its gradient in w, b, a, c (without weight decay), by hand.
+
+    Args:
+        state: a batch of networks (see :func:`draw_network`).
+        batch: ``z`` (B, N, d0) with the training background, ``y`` (B, N), ...
+    """
+    phi, z = ACTIVATIONS[cfg.activation], batch["z"]
+    f, h, u = nets.two_layer(z, projections(state), state["a"], phi, state.get("b"), state.get("c"))
+    loss, residual = residuals(cfg, f, batch)
+    if cfg.outputs > 1:
+        found = nets.two_layer_gradient(z, u, h, state["a"], residual, phi)
+    else:  # a_k comes out of the sum over samples, which saves two tensors of the size of u
+        slope = FROM_VALUE[cfg.activation](h) if cfg.activation in FROM_VALUE else phi.slope(u)
+        pull, a = residual / z.shape[1], state["a"].transpose(1, 2)
+        found = {"w": a * torch.bmm(slope.transpose(1, 2), pull * z)}
+        if "b" in cfg.trained:
+            found["b"] = (a * torch.bmm(slope.transpose(1, 2), pull)).squeeze(2)
+        if "a" in cfg.trained:
+            found |= {"a": torch.bmm(pull.transpose(1, 2), h), "c": pull.sum(1)}
+    if cfg.project:
+        found["w"][:, :, cfg.d_core :] = 0
+    if "M" in state:
+        found["w"] = torch.bmm(found["w"], state["M"])
+    return loss, found
+
+
+# ---------------------------------------------------------------- training
+
+
+def updater(cfg: Settings, runs: list[Trial], device: torch.device) -> Callable[[State, dict, int], State]:
+    """The optimiser: ``(state, minus gradients, t) -> changed entries``. Buffers stand beside parameters.
+
+    SGD with coupled L2 and heavy-ball momentum, v <- mu v + g + lambda w, w <- w - lr v; or AdamW.
+    """
+    dims = {"w": 3, "b": 2, "a": 3, "c": 2}
+    scalar = {
+        (key, name): engine.column(runs, key, device, dims[name])
+        for key in ("lr", "momentum", "decay")
+        for name in cfg.trained
+    }
+    one, two = ADAM_BETAS
+
+    def update(state: State, minus: dict[str, Tensor], t: int) -> State:
+        new = {}
+        for name in cfg.trained:
+            p, lr, decay = state[name], scalar["lr", name], scalar["decay", name]
+            if cfg.optimiser == "adamw":
+                first = torch.lerp(state[f"{name}_first"], -minus[name], 1 - one)
+                second = state[f"{name}_second"] * two + (1 - two) * minus[name] ** 2
+                scale = (second / (1 - two ** (t + 1))).sqrt_().add_(ADAM_EPS)
+                new[name] = p * (1 - lr * decay) - lr / (1 - one ** (t + 1)) * first / scale
+                new |= {f"{name}_first": first, f"{name}_second": second}
+            elif cfg.momentum:
+                velocity = scalar["momentum", name] * state[f"{name}_velocity"] + decay * p - minus[name]
+                new |= {name: p - lr * velocity, f"{name}_velocity": velocity}
+            else:
+                new[name] = nets.descend(p, minus[name], lr, decay)
+        return new
+
+    return update
+
+
+def buffers(cfg: Settings, state: State) -> State:
+    """The optimiser's own state, zero at first."""
+    kinds = ("first", "second") if cfg.optimiser == "adamw" else ("velocity",) * (cfg.momentum > 0)
+    return {f"{name}_{kind}": torch.zeros_like(state[name]) for name in cfg.trained for kind in kinds}
+
+
+def initial(runs: list[Trial], device: torch.device) -> State:
+    """Networks of a group of runs and their optimiser's buffers, with a leading run axis."""
+    drawn = [
+        draw_network(run.settings, run.generator("init", device), run.generator("dictionary", device)) for run in runs
+    ]
+    state = {name: torch.stack([net[name] for net in drawn]) for name in drawn[0]}
+    return state | buffers(runs[0].settings, state)
+
+
+def batches(runs: list[Trial], device: torch.device) -> Callable[[], dict[str, Tensor]]:
+    """The training data of a group of runs: a function that gives the next batch."""
+    cfg = runs[0].settings
+    data = [run.generator("data", device) for run in runs]
+    names = [run.generator("labels", device) for run in runs]
+    low = engine.column(runs, "bg_low", device, 3)
+
+    def draw() -> dict[str, Tensor]:
+        drawn = [
+            draw_samples(cfg, cfg.batch, *sources, balanced=cfg.data == "fixed")
+            for sources in zip(data, names, strict=True)
+        ]
+        batch = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
+        batch["z"][:, :, cfg.d_core :] += low
+        return batch
+
+    if cfg.data == "fresh":
+        return draw
+    fixed = draw()
+    return lambda: fixed
+
+
+def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
+    """Train a group of runs (see `engine`)."""
+    cfg = runs[0].settings
+    update, draw = updater(cfg, runs, device), batches(runs, device)
+    evaluation = Evaluation(runs, draw_samples, ACTIVATIONS[cfg.activation], projections, descent, device)
+
+    def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
+        loss, minus = descent(cfg, state, draw())
+        return state | update(state, minus, t), {"loss": loss}
+
+    rows, _ = engine.train(runs, initial(runs, device), step, evaluation.measure, steps=cfg.steps, record=RECORDED)
+    return rows

@@ -1,0 +1,172 @@
+"""What is measured of world 1's networks: responses and accuracies of heads, learnt weights, firing sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from granularity.stages.theory.engine import State, Trial
+
+HELD_OUT, DISTURBED = 4, 8  # samples of each subclass in the test sets
+# How hard test sets are disturbed: noise patches that show half the opposite common feature, or more noise.
+DISTURBANCES: dict[str, dict[str, Any]] = {
+    "1_distractor": {"distractors": 1},
+    "2_distractors": {"distractors": 2},
+    "4_distractors": {"distractors": 4},
+    "noise": {"sigma_z": 0.2},
+}
+CHUNK = 2**26  # numbers a pre-activation tensor holds at most
+
+
+def members(cls: Tensor, classes: int) -> Tensor:
+    """(C, R) float: 1 where neuron r belongs to class c; `cls` (R,) int64."""
+    return (torch.arange(classes, device=cls.device).unsqueeze(1) == cls).float()
+
+
+def pruned_away(cls: Tensor, feature: Tensor, g: int) -> Tensor:
+    """(R,) bool: neurons of v_y in all groups of superclass y but the first (the optional pruning)."""
+    return (feature == cls // g) & (cls % g != 0)
+
+
+class Evaluation:
+    """Test sets of a group of runs, and the measures taken on them.
+
+    Normal and hard sets are each run's own, the disturbed sets one draw for all seeds. Superclass heads on
+    fine responses F_{y,c} (B, 2g, N): their sum (the paper's), their sum after pruning, their maximum, whose
+    decision is also that of the largest of all 2g outputs. An accuracy counts a tie as half.
+    """
+
+    def __init__(self, runs: Sequence[Trial], g: int, draw: Callable, forward: Callable, device: torch.device):
+        self.runs, self.g, self.draw, self.forward, self.device = runs, g, draw, forward, device
+        self.cfg = runs[0].settings
+        self.sets = {kind: self._draw("held-out " + kind, HELD_OUT, hard=kind == "hard") for kind in ("normal", "hard")}
+
+    def _draw(self, purpose: str, per_subclass: int, one_for_all: bool = False, **kind: Any) -> Tensor:
+        drawn = []
+        for run in self.runs:
+            source = Trial(run.settings, 0) if one_for_all else run
+            drawn.append(self.draw(run.settings, per_subclass, source.generator(purpose, self.device), **kind)[0])
+        return torch.stack(drawn)
+
+    def measure(self, state: State, t: int, end: bool) -> dict[str, Tensor]:
+        """All measures (B,) of one step; names as in the run table."""
+        found = {}
+        for kind, x in self.sets.items():
+            found |= {f"{kind}_{name}": value for name, value in self._responses(state, x).items()}
+        found |= self._weights(state) | self._sets(state)
+        if t == 0:
+            found |= self._initial_sets(state)
+        for name, disturbance in DISTURBANCES.items():
+            accuracies = dict.fromkeys(("sum", "pruned", "max"), torch.full((len(self.runs),), math.nan))
+            if end:
+                x = self._draw(f"disturbed {name}", DISTURBED, one_for_all=True, hard=True, **disturbance)
+                heads = self._heads(state, x)[1]
+                accuracies = {head: self._accuracy(*self._own_other(F)) for head, F in heads.items()}
+            found |= {f"accuracy_{head}_{name}": value for head, value in accuracies.items()}
+        return found
+
+    def _heads(self, state: State, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Responses of the labels (B, C, N) and of each superclass head (B, 2, N)."""
+        cls, feature, g = state["cls"], state["feature"], self.g
+        onehot, sums = members(cls, 2 * g), members(cls // g, 2)
+        pruned = sums * ~pruned_away(cls, feature, g)
+        size = max(1, CHUNK // (len(cls) * x.shape[2] * x.shape[0]))
+        labels, heads = [], {"sum": [], "pruned": []}
+        for part in x.split(size, dim=1):
+            F, h, _ = self.forward(state["w"], state["b"], part, onehot)
+            labels.append(F)
+            heads["sum"].append(sums @ h)
+            heads["pruned"].append(pruned @ h)
+        F = torch.cat(labels, 2)
+        found = {head: torch.cat(parts, 2) for head, parts in heads.items()}
+        return F, found | {"max": F.view(F.shape[0], 2, g, -1).amax(2)}
+
+    def _truth(self, count: int) -> tuple[Tensor, Tensor]:
+        each = torch.arange(2 * self.cfg.k, device=self.device).repeat_interleave(count // (2 * self.cfg.k))
+        return each // self.cfg.k, each % self.cfg.k
+
+    def _own_other(self, F: Tensor) -> tuple[Tensor, Tensor]:
+        """F_y and F_y' (B, N) of a superclass head (B, 2, N)."""
+        s = self._truth(F.shape[2])[0].expand(F.shape[0], 1, -1)
+        return F.gather(1, s).squeeze(1), F.gather(1, 1 - s).squeeze(1)
+
+    @staticmethod
+    def _accuracy(own: Tensor, other: Tensor) -> Tensor:
+        return ((own > other).float() + 0.5 * (own == other).float()).mean(1)
+
+    def _responses(self, state: State, x: Tensor) -> dict[str, Tensor]:
+        F, heads = self._heads(state, x)
+        found = {}
+        for head, values in heads.items():
+            own, other = self._own_other(values)
+            tail = "" if head == "sum" else f"_{head}"
+            found |= {
+                f"own{tail}": own.mean(1),
+                f"other{tail}": other.mean(1),
+                f"accuracy{tail}": self._accuracy(own, other),
+            }
+            if head == "sum":
+                found |= {"own_sd": own.std(1), "other_sd": other.std(1)}
+        s, c = self._truth(F.shape[2])
+        label = (s * self.g + c % self.g).expand(F.shape[0], 1, -1)
+        own = F.gather(1, label)
+        rest = F.scatter(1, label, -math.inf).amax(1)
+        siblings = heads["sum"].gather(1, s.expand_as(label)) - own
+        found |= {"label": own.mean((1, 2)), "label_other": rest.mean(1), "label_other_max": rest.amax(1)}
+        found["label_sibling"] = siblings.mean((1, 2)) / (self.g - 1 or math.nan)
+        return found
+
+    def _own(self, state: State) -> tuple[Tensor, Tensor]:
+        """Which features (R, 2 + 2k) are the common one, and the own subclasses', of a neuron's class."""
+        cls, g, k = state["cls"].unsqueeze(1), self.g, self.cfg.k
+        v = torch.arange(2 + 2 * k, device=self.device)
+        s, c = (v - 2) // k, (v - 2) % k
+        return v == cls // g, (v >= 2) & (s == cls // g) & (c % g == cls % g)
+
+    def _weights(self, state: State) -> dict[str, Tensor]:
+        """A(t): mean <w, v> over the neurons drawn above threshold for v = v_y, and v = v_{y,c}."""
+        found, w = {}, state["w"][:, :, : 2 + 2 * self.cfg.k]
+        drawn = torch.arange(w.shape[2], device=self.device) == state["feature"].unsqueeze(1)
+        for name, own in zip(("common_weight", "subclass_weight"), self._own(state), strict=True):
+            chosen = (drawn & own).float()
+            found[name] = (w * chosen).sum((1, 2)) / (chosen.sum() or math.nan)
+        return found
+
+    def firing(self, state: State) -> Tensor:
+        """S^(t)(v): (B, R, 2 + 2k) bool, neurons that fire on some patch of the batch showing v."""
+        B, R, _ = state["w"].shape
+        v = torch.arange(2 + 2 * self.cfg.k, device=self.device)
+        shows = (state["shows"].flatten(1).unsqueeze(2) == v).float()
+        _, _, fires = self.forward(state["w"], state["b"], state["x"], members(state["cls"], 2 * self.g))
+        return torch.bmm(fires.view(B, R, -1).float(), shows) > 0
+
+    def _sets(self, state: State) -> dict[str, Tensor]:
+        """Neurons of a class that fire on its common feature, on a subclass of its own, on others."""
+        fires, (common, sub) = self.firing(state), self._own(state)
+        classes = 2 * self.g
+        return {
+            "common_firing": (fires & common).sum((1, 2)) / classes,
+            "subclass_firing": (fires & sub).sum((1, 2)) / (2 * self.cfg.k),
+            "wrong_firing": (fires & ~common & ~sub).sum((1, 2)) / classes,
+            "new_firing": (fires & ~state["could"]).sum((1, 2)).float(),
+        }
+
+    def _initial_sets(self, state: State) -> dict[str, Tensor]:
+        """|S(v)|, |S*(v)| a class and feature; most features one neuron is above threshold for (t = 0)."""
+        cfg = self.cfg
+        factor = (4 if self.g == 1 else 2) + 2 * cfg.c0
+        ends = [math.sqrt(factor * (math.log(cfg.d) + sign / math.log(cfg.d) ** 5)) for sign in (-1, 1)]
+        low, high = (end if cfg.threshold is None else cfg.threshold for end in ends)
+        w = state["w"][:, :, : 2 + 2 * cfg.k] / cfg.sigma_0
+        above = w >= low
+        alone = (w >= high) & (above.sum(2, keepdim=True) == 1)
+        cells = 2 * self.g * (2 + 2 * cfg.k)
+        return {
+            "initial_set": above.sum((1, 2)) / cells,
+            "initial_set_star": alone.sum((1, 2)) / cells,
+            "initial_features_a_neuron": above.sum(2).amax(1).float(),
+        }

@@ -1,0 +1,178 @@
+"""World 2, first model: a mixture of Gaussians under coarse labels (Appendix B), as its settings say.
+
+Cluster means mu_c ~ N(0, sigma^2 I), samples x ~ N(mu_c, I); label c mod G, so G = clusters/2 merges pairs
+(c, c + G); cross-entropy of a two-layer ReLU network, full-batch gradient descent with coupled weight
+decay. The features H are the hidden units' outputs. The paper names neither loss, biases, initialisation
+nor step size; those here are defaults.
+
+Raw inputs have E||mu_i - mu_j||^2 = 2 sigma^2 d and tr S = d: their MSDR is 1 + sigma^2 for every d. What
+training adds is MSDR at the end over MSDR at step 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from granularity.stages.theory import engine, nets
+from granularity.stages.theory.engine import State, Trial
+from granularity.stages.theory.worlds.neural_collapse import measures
+from granularity.stages.theory.worlds.neural_collapse.settings import Settings
+
+RECORDED = (0, 1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 700)
+
+
+# ---------------------------------------------------------------- data
+
+
+def draw_means(cfg: Settings, generator: torch.Generator) -> Tensor:
+    """Cluster means (K, d). One draw serves all sigma^2 and tau^2: common random numbers.
+
+    With tau^2, the first half of the pairs are similar: mu_c = sigma centre + tau z_c (Section B.1).
+    """
+    device = generator.device
+    z = torch.randn(cfg.clusters, cfg.d_in, generator=generator, device=device)
+    mean = math.sqrt(cfg.sigma2) * z
+    if cfg.tau2 is not None:
+        centre = torch.randn(cfg.clusters // 2, cfg.d_in, generator=generator, device=device)
+        near = similar(cfg, device)
+        own = centre[near % (cfg.clusters // 2)]
+        mean[near] = math.sqrt(cfg.sigma2) * own + math.sqrt(cfg.tau2) * z[near]
+    return mean
+
+
+def similar(cfg: Settings, device: torch.device | str = "cpu") -> Tensor:
+    """The clusters (K/2,) of the pairs that tau^2 makes similar."""
+    c = torch.arange(cfg.clusters, device=device)
+    return c[c % (cfg.clusters // 2) < cfg.clusters // 4]
+
+
+def draw_samples(cfg: Settings, mean: Tensor, generator: torch.Generator) -> Tensor:
+    """(N, d): `per_cluster` samples N(mu_c, I) of each cluster, in the order of clusters."""
+    noise = torch.randn(cfg.clusters * cfg.per_cluster, cfg.d_in, generator=generator, device=generator.device)
+    return noise + mean.repeat_interleave(cfg.per_cluster, 0)
+
+
+def clusters_of(cfg: Settings, device: torch.device | str = "cpu") -> Tensor:
+    """(N,) int64: the cluster of each sample."""
+    return torch.arange(cfg.clusters, device=device).repeat_interleave(cfg.per_cluster)
+
+
+def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
+    """Given labels (N,) int64: c mod G, or c + clusters * (a random part), drawn once before training."""
+    c = clusters_of(cfg, generator.device)
+    if cfg.labels <= cfg.clusters:
+        return c % cfg.labels
+    part = torch.randint(cfg.labels // cfg.clusters, c.shape, generator=generator, device=generator.device)
+    return c + cfg.clusters * part
+
+
+# ---------------------------------------------------------------- network and update
+
+
+def draw_weights(cfg: Settings, generator: torch.Generator) -> State:
+    """Initial w (h, d), a (G, h), and with standard scaling b (h,), c (G,)."""
+    device, h, d, G = generator.device, cfg.hidden, cfg.d_in, cfg.labels
+
+    def uniform(fan_in: int, *shape: int) -> Tensor:
+        return (2 * torch.rand(*shape, generator=generator, device=device) - 1) / math.sqrt(fan_in)
+
+    if cfg.scaling == "mean-field":
+        w = torch.randn(h, d, generator=generator, device=device) / math.sqrt(d)
+        return {"w": w, "a": torch.randn(G, h, generator=generator, device=device) / h}
+    return {"w": uniform(d, h, d), "b": uniform(d, h), "a": uniform(h, G, h), "c": uniform(h, G)}
+
+
+def rates(cfg: Settings) -> dict[str, float]:
+    """Step size of each parameter."""
+    if cfg.scaling == "mean-field":
+        return {"w": cfg.lr * cfg.hidden, "a": cfg.lr / cfg.hidden}
+    return dict.fromkeys(("w", "b", "a", "c"), cfg.lr)
+
+
+def update(net: State, x: Tensor, y: Tensor, rate: dict[str, Tensor], decay: Tensor) -> tuple[State, dict[str, Tensor]]:
+    """One step of gradient descent.
+
+    Args:
+        net: w (B, h, d), a (B, G, h), and b (B, h), c (B, G) or neither.
+        x: (B, N, d).
+        y: (B, N) int64.
+        rate: step size (B,) of each parameter.
+        decay: (B,).
+
+    Returns:
+        New parameters; loss and training accuracy (B,) of the old ones.
+    """
+    f, h, u = nets.two_layer(x, net["w"], net["a"], nets.RELU, net.get("b"), net.get("c"))
+    loss, residual = nets.softmax_residual(f, y)
+    accuracy = (f.argmax(2) == y).to(f.dtype).mean(1)
+    down = nets.two_layer_gradient(x, u, h, net["a"], residual, nets.RELU)
+    new = {}
+    for name, value in net.items():
+        axes = (-1, *[1] * (value.dim() - 1))
+        new[name] = nets.descend(value, down[name], rate[name].view(axes), decay.view(axes))
+    return new, {"loss": loss, "accuracy": accuracy}
+
+
+def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
+    """Train a group of runs (see `engine`)."""
+    cfg = runs[0].settings
+    mean = [draw_means(run.settings, run.generator("means", device)) for run in runs]
+
+    def samples(purpose: str) -> Tensor:
+        return torch.stack(
+            [draw_samples(run.settings, mu, run.generator(purpose, device)) for run, mu in zip(runs, mean, strict=True)]
+        )
+
+    x, held_out = samples("data"), samples("held-out data")
+    y = torch.stack([draw_labels(run.settings, run.generator("labels", device)) for run in runs])
+    drawn = [draw_weights(run.settings, run.generator("init", device)) for run in runs]
+    net = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
+    rate = {name: torch.tensor([rates(run.settings)[name] for run in runs], device=device) for name in net}
+    decay = engine.column(runs, "decay", device)
+    natural = measures.one_hot(clusters_of(cfg, device), cfg.clusters).expand(len(runs), -1, -1)
+    given = measures.one_hot(y, cfg.labels)
+    near = similar(cfg, device)
+    other = torch.tensor([c for c in range(cfg.clusters) if c not in near.tolist()], device=device)
+
+    def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
+        new, info = update({name: state[name] for name in net}, state["x"], state["y"], rate, decay)
+        return state | new, info
+
+    def features(state: State, samples: Tensor) -> tuple[Tensor, Tensor]:
+        f, h, _ = nets.two_layer(samples, state["w"], state["a"], nets.RELU, state.get("b"), state.get("c"))
+        return f, h
+
+    def on(h: Tensor) -> dict[str, Tensor]:
+        distance = measures.class_distances(h, natural)
+        found = measures.structure(distance)
+        if cfg.tau2 is not None:
+            found["msdr_similar"] = measures.group_msdr(distance, near)
+            found["msdr_dissimilar"] = measures.group_msdr(distance, other)
+        return found
+
+    def measure(state: State, t: int, end: bool) -> dict[str, Tensor]:
+        _, h = features(state, state["x"])
+        found = on(h) | {"nc1": measures.nc1(h, given), "nc2": measures.nc2(h, given)}
+        if cfg.labels > cfg.clusters:
+            f1, f2 = measures.split_ratios(measures.class_distances(h, given), cfg.clusters)
+            found |= {"split_f1": f1, "split_f2": f2}
+        unknown = torch.full((len(runs),), math.nan)
+        found |= {name: unknown for name in ("natural_accuracy", "held_out_accuracy")}
+        found |= {f"input_{name}": unknown for name in ("msdr", "msdr_similar", "msdr_dissimilar")}
+        found["input_natural_accuracy"] = unknown
+        if end or t == 0:
+            f, test = features(state, held_out)
+            known = state["y"] % min(cfg.labels, cfg.clusters)  # a random part cannot be known
+            guess = f.argmax(2) % min(cfg.labels, cfg.clusters)
+            found["held_out_accuracy"] = (guess == known).double().mean(1)
+            found["natural_accuracy"] = measures.nearest_mean_accuracy(h, test, natural)
+        if t == 0:
+            found |= {f"input_{name}": value for name, value in on(state["x"]).items() if name.startswith("msdr")}
+            found["input_natural_accuracy"] = measures.nearest_mean_accuracy(state["x"], held_out, natural)
+        return found
+
+    rows, _ = engine.train(runs, net | {"x": x, "y": y}, step, measure, steps=cfg.updates, record=RECORDED)
+    return rows

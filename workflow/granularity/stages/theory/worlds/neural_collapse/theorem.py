@@ -1,0 +1,109 @@
+"""World 2, second model: the setting of Theorem 7.1, one hidden layer under a fixed head.
+
+Four clusters with orthogonal means of norm tau, x = mu_p + xi, xi ~ N(0, I) in d dimensions, n/4 samples
+each; y = +1 for clusters 0 and 1, -1 for 2 and 3. h_r = act(w_r . x), output sum_r h_r, loss (1/n) sum_i
+-y_i f(x_i) / 2, w ~ N(0, omega^2 I), gradient descent W += eta / (2n) sum_i y_i act'(w . x_i) x_i. The
+claim: samples of one cluster end much closer to each other than to the other cluster of their label.
+
+Time is the clock s = eta tau^3 omega t / 8: a unit with w . mu = tau omega leaves the cubic part of `act`
+near s = 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from granularity.stages.theory import engine
+from granularity.stages.theory.engine import State, Trial
+from granularity.stages.theory.nets import Activation
+from granularity.stages.theory.worlds.neural_collapse import measures
+from granularity.stages.theory.worlds.neural_collapse.settings import Settings
+
+# z^3/3 up to |z| = 1, z -+ 2/3 beyond (Section 7): once differentiable
+ACT = Activation(
+    lambda z: torch.where(z.abs() <= 1, z**3 / 3, z - z.sign() * (2 / 3)),
+    lambda z: (z**2).clamp_max(1),
+)
+MARK = 0.2  # of the clock, between recorded steps
+
+
+def clusters_of(cfg: Settings, device: torch.device | str = "cpu") -> Tensor:
+    """(n,) int64 in 0..3."""
+    return torch.arange(4, device=device).repeat_interleave(cfg.n // 4)
+
+
+def draw_samples(cfg: Settings, generator: torch.Generator) -> Tensor:
+    """(n, D) float64, cluster p's mean on axis p.
+
+    `full`: D = d coordinates. `reduced`: D = n + 4, exact at any d. Only inner products of samples, means
+    and weights matter; noise off the mean axes is n Gaussian vectors in d - 4 dimensions, which in a
+    rotated basis are the rows of a lower triangular (Bartlett) matrix: N(0, 1) below the diagonal, chi with
+    d - 4 - i degrees of freedom on it.
+    """
+    device, n = generator.device, cfg.n
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, device=device, dtype=torch.float64)
+
+    if cfg.coordinates == "full":
+        x = normal(n, cfg.width)
+    else:
+        free = cfg.dimension - 4 - torch.arange(n, device=device, dtype=torch.float64)
+        chi = (2 * torch._standard_gamma(free / 2, generator=generator)).sqrt()
+        x = torch.cat([normal(n, 4), normal(n, n).tril(-1) + torch.diag(chi)], 1)
+    x[torch.arange(n, device=device), clusters_of(cfg, device)] += cfg.tau
+    return x
+
+
+def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
+    """(m, D) float64, N(0, omega^2)."""
+    shape = (cfg.m, cfg.width)
+    return cfg.omega * torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float64)
+
+
+def update(w: Tensor, x: Tensor, y: Tensor, eta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One step: new weights (B, m, D), loss (B,) and pre-activations (B, n, m) of the old.
+
+    Args:
+        w: (B, m, D).
+        x: (B, n, D).
+        y: (n,) of +-1.
+        eta: (B, 1, 1).
+    """
+    z = x @ w.transpose(1, 2)
+    loss = -(y * ACT.value(z).sum(2)).mean(1) / 2
+    pull = y.unsqueeze(1) * ACT.slope(z)
+    return w + eta / (2 * len(y)) * (pull.transpose(1, 2) @ x), loss, z
+
+
+def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
+    """Train a group of runs (see `engine`)."""
+    cfg = runs[0].settings
+    cluster = clusters_of(cfg, device)
+    y = torch.where(cluster < 2, 1.0, -1.0).double()
+    x = torch.stack([draw_samples(run.settings, run.generator("data", device)) for run in runs])
+    w = torch.stack([draw_weights(run.settings, run.generator("init", device)) for run in runs])
+    eta = engine.column(runs, "eta", device, 3, torch.float64)
+
+    def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
+        new, loss, z = update(state["w"], state["x"], y, eta)
+        linear = (z.abs() > 1).double().mean((1, 2))
+        return state | {"w": new}, {"loss": loss, "linear": linear}
+
+    def measure(state: State, t: int, end: bool) -> dict[str, Tensor]:
+        mean, worst = measures.distance_ratios(ACT.value(state["x"] @ state["w"].transpose(1, 2)), cluster)
+        clock = torch.full((len(runs),), cfg.clock_step * t, dtype=torch.float64)
+        found = {"clock": clock, "ratio": mean, "worst_ratio": worst}
+        found["input_ratio"] = torch.full_like(clock, math.nan)
+        if t == 0:
+            found["input_ratio"] = measures.distance_ratios(state["x"], cluster)[0]
+        return found
+
+    every = max(1, round(MARK / cfg.clock_step))
+    rows, _ = engine.train(
+        runs, {"w": w, "x": x}, step, measure, steps=cfg.updates, record=range(0, cfg.updates, every)
+    )
+    return rows

@@ -1,0 +1,37 @@
+"""Verdicts: what papers claim, held against what was measured, of one world of the theory or one study of images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from granularity.base import extensions
+from granularity.base.stage import Job, Needs, Stage
+from granularity.stages.verdicts.options import Options, room_of
+
+READS = ("samples", "hierarchy", "pretrain", "finetune", "measure")
+
+
+def _plan(plan: Any) -> Iterator[Job]:
+    for world in extensions.names("world"):
+        parts = tuple(plan.jobs("theory", world=world))
+        yield Job("verdicts", {"name": "theory", "study": world}, {"study": world}, {"theory": parts})
+    for study in plan.config.studies:
+        reads = {read.partition("/")[0] for read in extensions.find("study", study).READS} | {"samples"}
+        inputs = {role: tuple(plan.jobs(role)) for role in READS if role in reads}
+        yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs)
+
+
+STAGE = Stage(
+    name="verdicts",
+    does="Judge every claim of a study or of a world of the theory, and draw its figures.",
+    options=Options,
+    place="results/{name}/verdicts/{study}",
+    files=("checks.csv",),
+    more_files=("runs.parquet", "settings.json", "figures/*.svg"),
+    plan=_plan,
+    needs=Needs(1500, 0, 60),
+    message="Judging the claims of {wildcards.study}",
+    inputs={"theory": "theory*", **{stage: f"{stage}*" for stage in READS}},
+    chosen=lambda options: [(room_of(options.study), options.study)],
+)

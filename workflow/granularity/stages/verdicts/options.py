@@ -1,0 +1,34 @@
+"""Options of the verdicts stage, and what a study's name stands for."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.base.section import Name, Section
+
+ROOMS = ("world", "study")
+
+
+class Options(Section):
+    """What is judged."""
+
+    study: Name = Field(
+        description="A world of the theory, or a study of stages/verdicts/studies/ or of your own: see docs/theory.md."
+    )
+
+
+def room_of(study: str) -> str:
+    """Where a study is found by its name (see :mod:`granularity.base.extensions`): `world` or `study`.
+
+    Raises:
+        GranularityError: there is no such study, or a world and a study of one name.
+    """
+    found = [room for room in ROOMS if study in extensions.names(room)]
+    if not found:
+        known = [name for room in ROOMS for name in extensions.names(room)]
+        raise GranularityError(f"verdicts: there is no study '{study}'; there are {', '.join(known)}")
+    if len(found) > 1:
+        raise GranularityError(f"verdicts: '{study}' is a world of the theory and a study; rename the study's file")
+    return found[0]

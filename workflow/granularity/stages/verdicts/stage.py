@@ -1,0 +1,126 @@
+"""The verdicts stage: what papers claim, held against what was measured, of one world or one study of images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import pandas as pd
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.claims import claim
+from granularity.stages.verdicts.options import room_of
+from granularity.store.artifacts import Artifact
+from granularity.store.task import Task
+
+
+def run(task: Task) -> None:
+    """Judge every claim of a study, and draw its figures.
+
+    Files: ``checks.csv`` (one row per claim's quantity, see :meth:`granularity.claims.claim.Claim.row`) and
+    ``figures/*.svg``; of a world also ``runs.parquet`` (the run table of all its parts) and ``settings.json``. The
+    summary holds one verdict per claim in `verdicts`, and those of identities apart.
+
+    Args:
+        task: `options` is an :class:`granularity.stages.verdicts.options.Options`. Of a world, the inputs are all parts
+            of its trainings, role `theory`; of a study of images, `samples` and the stages that it reads.
+
+    Raises:
+        GranularityError: there is no such study, or what it reads is missing, or does not belong together.
+    """
+    name = task.options.study
+    room = room_of(name)
+    study = extensions.find(room, name)
+    if room == "world":
+        _judge_world(task, study, task.open_all("theory"))
+    else:
+        roles = dict.fromkeys(["samples", *(read.partition("/")[0] for read in study.READS)])
+        _judge_images(task, study, {role: task.open_all(role) for role in roles})
+
+
+def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> None:
+    shared = _shared(task.options.study, parts)
+    settings = parts[0].json("settings.json")
+    order = {item["name"]: place for place, item in enumerate(settings)}
+    # A part without runs has columns without a type.
+    rows = pd.concat([rows for part in parts if len(rows := part.table("runs.parquet"))], ignore_index=True)
+    by = rows["setting"].map(order).to_frame("setting").assign(seed=rows["seed"])
+    rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
+    found = list(world.judge(rows))
+    params = task.options.model_dump(mode="json") | shared
+    with task.create({f"part {part.params['part']}": part for part in parts}, params) as writer:
+        writer.table("runs.parquet", rows)
+        writer.json("settings.json", settings)
+        _write(writer, found)
+        world.figures(rows, writer.path("figures/x").parent)
+        writer.summary["runs"] = sum(item["seeds"] for item in settings)
+        writer.summary["diverged"] = int((rows["event"] == "diverged").sum())
+
+
+def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
+    """Size and settings of a world's parts.
+
+    Raises:
+        GranularityError: parts that are missing, given twice, or of several worlds, sizes or settings.
+    """
+    if not parts:
+        raise GranularityError(f"verdicts: the world '{world}' is judged from its trainings, but none are given")
+    first = parts[0].params
+    wanted = {"world": world, **{key: first[key] for key in ("size", "settings", "parts")}}
+    for part in parts:
+        if {key: part.params[key] for key in wanted} != wanted:
+            raise GranularityError(f"{part.path}: is of {part.params}, and does not belong to {wanted}")
+    if sorted(part.params["part"] for part in parts) != list(range(first["parts"])):
+        given = [part.params["part"] for part in parts]
+        raise GranularityError(f"verdicts: {world} was trained in {first['parts']} parts, but those given are {given}")
+    return {key: first[key] for key in ("size", "settings")}
+
+
+def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[Artifact]]) -> None:
+    for role, opened in sources.items():
+        if not opened:
+            raise GranularityError(f"verdicts: '{task.options.study}' reads results of {role}, but none are given")
+    tables = _tables(study.READS, sources)
+    found = list(study.judge(tables))
+    every = [source for opened in sources.values() for source in opened]
+    above = os.path.commonpath([source.path.resolve().parent for source in every])
+    inputs = {os.path.relpath(source.path.resolve(), above): source for source in every}
+    with task.create(inputs, task.options.model_dump(mode="json")) as writer:
+        _write(writer, found)
+        if hasattr(study, "figures"):
+            study.figures(tables, writer.path("figures/x").parent)
+
+
+def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> dict[str, pd.DataFrame]:
+    """What a study is given, see :mod:`granularity.stages.verdicts.studies`."""
+    conditions = {source.digest: source.path.resolve().parent.name for source in sources["samples"]}
+
+    def of_condition(source: Artifact, file: str) -> pd.DataFrame:
+        whole = file.endswith(".json")
+        frame = pd.json_normalize(source.json(file)) if whole else source.table(file)
+        frame.insert(0, "condition", conditions.get(source.manifest["inputs"].get("samples", {}).get("digest")))
+        return frame
+
+    about = [
+        {
+            "condition": conditions[source.digest],
+            "source": source.params["source"],
+            "target": source.params["target"],
+            "classes": source.summary["classes"][source.params["target"]],
+            "train_images": source.summary["images"]["train"],
+        }
+        for source in sources["samples"]
+    ]
+    tables = {"samples": pd.DataFrame(about)}
+    for read in reads:
+        role, _, file = read.partition("/")
+        tables[read] = pd.concat([of_condition(source, file) for source in sources[role]], ignore_index=True)
+    return tables
+
+
+def _write(writer: Any, found: Sequence[claim.Claim]) -> None:
+    writer.text("checks.csv", claim.table(found).to_csv(index=False, float_format="%.6g"))
+    writer.summary |= {"verdicts": claim.verdicts(found), "identities": claim.verdicts(found, "identity")}

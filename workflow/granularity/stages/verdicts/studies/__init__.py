@@ -1,0 +1,20 @@
+"""Studies, found by name: claims about results on images, and what is to be read for them.
+
+How to add a study
+------------------
+Write ``NAME.py`` here, or a file of your own that the configuration names under `extensions` and that says
+``EXTENDS = "study"``. It holds:
+
+``READS: tuple[str, ...]``
+    The files it reads, as ``stage/file``: ``finetune/runs.parquet``, ``hierarchy/properties.json``.
+``PUBLISHED: tuple[str, ...]``
+    The papers' rows it is held against: names of files in ``config/published/``, without ``.csv``.
+``judge(tables: dict[str, DataFrame]) -> Iterable[Claim]``
+    Every claim with its values. `tables` has one entry for each of `READS`, the rows of all its results one after
+    another, and a column ``condition`` in front (such as ``train-300``); a JSON file is a row, nested keys joined by
+    dots. ``tables["samples"]`` is always there: a row per condition with ``condition``, ``source``, ``target``,
+    ``classes`` (of the target) and ``train_images``. Preconditions, bands and their reasons are the claim's, and set
+    before the run; what cannot be tested says why (:func:`granularity.claims.claim.unmet`).
+``figures(tables, folder: Path) -> None``
+    Where it has any: writes SVG files into the folder.
+"""
