@@ -277,7 +277,7 @@ def test_curve_of_any_granularity():
         rows = [
             ("baseline", "manual", 11),
             ("arm", "manual", 12),
-            ("arm", "instance", top),
+            ("arm", "random_instance", top),
             ("one_pass", "one_pass", 11),
         ]
         table = pd.DataFrame(rows, columns=["role", "series", "granularity"])

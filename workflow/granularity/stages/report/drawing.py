@@ -14,25 +14,6 @@ from matplotlib.figure import Figure
 
 INK = "#1f2329"
 PAPER = "#fffffe"  # inside hollow markers; the page puts its own background there
-# Colours follow the paper's Fig. 3, at a lightness that reads on white and on black.
-STYLES = {
-    "manual": ("#1f7fd0", "o"),
-    "random": ("#e07b00", "s"),
-    "random_superclass": ("#a8742a", "D"),
-    "instance": ("#e0303a", "*"),
-    "kmeans_superclass": ("#14935a", "^"),
-    "rebalanced": ("#0e9db0", "P"),
-    "kmeans": ("#9a5fd0", "v"),
-    "wordnet": ("#3f51b5", "o"),
-    "kmeans_class": ("#5c9a1e", "<"),
-    "topdown": ("#c2479b", "1"),
-    "bottomup": ("#c2479b", "2"),
-    "coarse_mod": ("#8d6e63", "p"),
-    "random_coarse": ("#8d6e63", "d"),
-    "random_fine": ("#8d6e63", "x"),
-    "one_pass": ("#808791", "X"),
-    "embedding": ("#808791", "h"),
-}
 RC = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",

@@ -10,8 +10,9 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from granularity.stages.report.drawing import INK, PAPER, RC, STYLES, nothing, panels, shorten, svg
-from granularity.stages.report.tables import SERIES, Condition
+from granularity.stages.report import series
+from granularity.stages.report.drawing import INK, PAPER, RC, nothing, panels, shorten, svg
+from granularity.stages.report.tables import Condition
 
 STEPS = [1, 2, 2.5, 5, 10]  # of ticks
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (2, 1))]
@@ -30,18 +31,18 @@ def granularity_curve(results: pd.DataFrame) -> str:
         band = axis.axhspan(
             baseline["mean"] - np.nan_to_num(baseline["std"]),
             baseline["mean"] + np.nan_to_num(baseline["std"]),
-            color=STYLES["manual"][0],
+            color=series.colour("manual"),
             alpha=0.13,
             linewidth=0,
         )
-        line = axis.axhline(baseline["mean"], color=STYLES["manual"][0], linewidth=1)
+        line = axis.axhline(baseline["mean"], color=series.colour("manual"), linewidth=1)
         legend["retraining baseline (mean ± one std)"] = (band, line)
-        line = axis.axhline(one_pass["mean"], color=STYLES["one_pass"][0], linestyle=(0, (4, 2)), linewidth=1)
+        line = axis.axhline(one_pass["mean"], color=series.colour("one_pass"), linestyle=(0, (4, 2)), linewidth=1)
         legend["target labels, one pass (mean)"] = line
         arms = table[table["role"] != "one_pass"]
         arms = arms.assign(x=_apart(arms["granularity"]))
-        for series, points in arms.groupby("series", sort=False):
-            colour, marker = STYLES[series]
+        for one, points in arms.groupby("series", sort=False):
+            colour, marker = series.style(one)
             drawn = axis.errorbar(
                 points["x"],
                 points["mean"],
@@ -53,8 +54,8 @@ def granularity_curve(results: pd.DataFrame) -> str:
                 capsize=2,
                 zorder=3,
             )
-            legend[SERIES[series]] = drawn
-            if series == "manual":
+            legend[series.words(one)] = drawn
+            if one == "manual":
                 at = (points["role"] == "baseline").to_numpy()
                 axis.plot(
                     points["x"][at], points["mean"][at], "o", markersize=9, mfc="none", mec=INK, mew=1.1, zorder=4
@@ -87,11 +88,11 @@ def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
         table = properties[properties["condition"] == name]
         table = table.assign(x=_apart(table["granularity"]))
         for axis, rank in zip(row, ranks, strict=True):
-            for series, points in table.groupby("series", sort=False):
-                colour, marker = STYLES[series]
+            for one, points in table.groupby("series", sort=False):
+                colour, marker = series.style(one)
                 size = 10 if marker == "*" else 5
                 (drawn,) = axis.plot(points["x"], points[f"nmi_{rank}"], color=colour, marker=marker, markersize=size)
-                legend[SERIES[series]] = drawn
+                legend[series.words(one)] = drawn
             axis.set_title(f"{shorten(rank)}, {table['label'].iloc[0]}")
             axis.set_xscale("log")
             axis.set_ylim(-0.03, 1.03)
@@ -135,7 +136,7 @@ def differences(results: pd.DataFrame) -> str:
     for axis, table in zip(axes[:, 0], tables, strict=True):
         axis.axvline(0, color=INK, linewidth=0.9)
         for y, row in enumerate(table.itertuples()):
-            colour, marker = STYLES[row.series]
+            colour, marker = series.style(row.series)
             if not np.isnan(row.low):
                 axis.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
             sure = row.outcome in ("better", "worse")
@@ -188,7 +189,7 @@ def probe(table: pd.DataFrame, ranks: list[str]) -> str:
             for y, space in enumerate(spaces[name]):
                 for found in part[part["space"] == space].itertuples():
                     linear = found.probe == "linear"
-                    colour, height = STYLES[found.series][0], y + (-0.16 if linear else 0.16)
+                    colour, height = series.colour(found.series), y + (-0.16 if linear else 0.16)
                     axis.plot([found.min, found.max], [height, height], color=colour, linewidth=1)
                     fill = colour if linear else PAPER
                     axis.plot(found.mean, height, "o" if linear else "s", color=colour, mfc=fill, markersize=4.5)
@@ -217,7 +218,7 @@ def class_sizes(conditions: list[Condition]) -> str:
     shape = (len(conditions), len(families))
     figure, axes = panels(*shape, 0.6 + 2.0 * shape[0], sharex="col", sharey="row")
     for family, axis in zip(families, axes[0], strict=True):
-        axis.set_title(SERIES[family], fontsize=8.5)
+        axis.set_title(series.words(family), fontsize=8.5)
     for condition, row in zip(conditions, axes, strict=True):
         for family, axis in zip(families, row, strict=True):
             spaces = [space for space in condition.spaces if space.family == family]
@@ -226,7 +227,7 @@ def class_sizes(conditions: list[Condition]) -> str:
                 axis.plot(
                     np.arange(1, len(sizes) + 1),
                     sizes,
-                    color=STYLES[family][0],
+                    color=series.colour(family),
                     linestyle=DASHES[i % len(DASHES)],
                     marker="." if len(sizes) < 30 else None,
                     markersize=4,
@@ -256,11 +257,11 @@ def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
     for axis in axes.flat[len(histories) :]:
         axis.set_visible(False)
     for axis, (label, history) in zip(axes.flat, histories.items(), strict=False):
-        axis.plot(history["epoch"], history["train_loss"], color=STYLES["manual"][0], label="training")
+        axis.plot(history["epoch"], history["train_loss"], color=series.colour("manual"), label="training")
         axis.plot(
             history["epoch"],
             history["val_loss"],
-            color=STYLES["random"][0],
+            color=series.colour("random"),
             linestyle="--",
             label="validation",
         )

@@ -11,9 +11,9 @@ import yaml
 from markupsafe import Markup
 
 from granularity.config.options import Config
-from granularity.stages.report import words
+from granularity.stages.report import series, words
 from granularity.stages.report.drawing import PAPER
-from granularity.stages.report.tables import LEVEL, SERIES, Condition
+from granularity.stages.report.tables import LEVEL, Condition
 from granularity.stages.report.theory import World
 from granularity.store.artifacts import Artifact
 
@@ -55,7 +55,7 @@ def render(
         "count": words.count,
         "listing": words.listing,
     }
-    environment.globals |= {"series": SERIES | {"embedding": "the embedding itself"}, "interval": interval}
+    environment.globals |= {"series": series.words, "interval": interval}
     results = tables["results"]
     return environment.get_template("page.html.j2").render(
         config=config,
@@ -141,7 +141,7 @@ def _side_by_side(published: pd.DataFrame, results: pd.DataFrame) -> list[dict]:
         theirs = published[(published["arm"] == family) & (published["note"] != "retraining baseline")]
         ours = results[(results["family"] == family) & (results["role"] == "arm")]
         here = [ours[ours["label"] == label] for label in results["label"].unique()]
-        rows.append({"family": SERIES[family], "paper": _range(theirs), "here": [_range(part) for part in here]})
+        rows.append({"family": series.words(family), "paper": _range(theirs), "here": [_range(part) for part in here]})
     return rows
 
 

@@ -18,27 +18,10 @@ from scipy import stats
 
 from granularity.look.cost import by_stage
 from granularity.plan import jobs
+from granularity.stages.report.series import place, series_of
 from granularity.store.artifacts import Artifact
 
 LEVEL = 0.95
-# A series of the granularity curve, in words. A family is a series, but one label an image is a series of its own.
-SERIES = {
-    "manual": "human labels",
-    "wordnet": "WordNet levels",
-    "random": "random IDs",
-    "random_superclass": "random IDs per superclass",
-    "instance": "one label per image",
-    "kmeans_superclass": "k-means per superclass",
-    "kmeans_class": "k-means per class",
-    "rebalanced": "rebalanced k-means",
-    "kmeans": "k-means, whole set",
-    "topdown": "k-means tree, split from above",
-    "bottomup": "k-means tree, merged from below",
-    "coarse_mod": "class number modulo C",
-    "random_coarse": "random groups of classes",
-    "random_fine": "random halves of classes",
-    "one_pass": "target labels, one pass",
-}
 VERDICTS = {
     "better": "better than the baseline",
     "better_unadjusted": "lower, but not after adjustment",
@@ -83,19 +66,12 @@ class Condition:
         return int((self.samples["split"] == split).sum())
 
 
-def series_of(space: jobs.Space) -> str:
-    """The series of the granularity curve that a label space belongs to."""
-    one_label_per_image = space.family == "random" and space.params.get("classes") is None
-    return "instance" if one_label_per_image else space.family
-
-
 def in_order(condition: Condition) -> list[jobs.Space]:
     """The label spaces of a condition: the target, then series by series, from coarse to fine."""
-    order = list(SERIES)
 
     def key(space: jobs.Space) -> tuple:
         size = condition.properties[space.name]["granularity"]
-        return space.name != jobs.TARGET, order.index(series_of(space)), size
+        return space.name != jobs.TARGET, place(series_of(space)), size
 
     return sorted(condition.spaces, key=key)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import pandas as pd
 
 from granularity.config.options import Config
-from granularity.stages.report.tables import SERIES, Condition
+from granularity.stages.report import series
+from granularity.stages.report.tables import Condition
 
 
 def listing(items: Iterable[object]) -> str:
@@ -40,7 +41,7 @@ def headline(results: pd.DataFrame) -> str:
         )
     better = arms[arms["outcome"] == "better"]
     said = _gain(better, arms[arms["outcome"] == "better_unadjusted"], int(results["p"].notna().sum()))
-    lucky = arms[arms["series"].isin(["random", "instance"]) & (arms["high"] < 0)]
+    lucky = arms[arms["series"].map(lambda one: series.describe(one).meaningless) & (arms["high"] < 0)]
     if len(better) and len(lucky):
         said.append(
             f"Labels that mean nothing were below the baseline too, {_by_condition(lucky)}: what the labels mean is "
@@ -141,16 +142,14 @@ def tally(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, list[str]]]
     labels = list(results["label"].unique())
     words = {"better": "better", "worse": "worse", "overlap": "not told apart", "untested": "not tested"}
     rows = []
-    for series in SERIES:
-        if series not in set(arms["series"]):
-            continue
+    for one in series.sort(arms["series"]):
         cells = []
         for label in labels:
-            outcomes = arms[(arms["series"] == series) & (arms["label"] == label)]["outcome"]
+            outcomes = arms[(arms["series"] == one) & (arms["label"] == label)]["outcome"]
             # What did not survive the adjustment is not told apart.
             counts = outcomes.replace({"better_unadjusted": "overlap", "worse_unadjusted": "overlap"}).value_counts()
             cells.append(", ".join(f"{counts[key]} {words[key]}" for key in words if key in counts) or "–")
-        rows.append((SERIES[series], cells))
+        rows.append((series.words(one), cells))
     return labels, rows
 
 

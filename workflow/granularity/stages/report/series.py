@@ -1,0 +1,78 @@
+"""The series that tables and figures show: a family of label spaces as it says of itself, and what stands beside them.
+
+A family is one series, or several where it says so. What is not known here, such as a file of the user's that this
+command was not given, is drawn all the same: under its own name, in :data:`DEFAULT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from granularity.base import extensions
+
+DEFAULT = ("#6b7785", "H")
+
+
+class Series(NamedTuple):
+    """What the report says of a series: `style` is a colour and a marker of matplotlib."""
+
+    words: str
+    style: tuple[str, str]
+    meaningless: bool = False
+
+
+OTHERS = {
+    "one_pass": Series("target labels, one pass", ("#808791", "X")),
+    "embedding": Series("the embedding itself", ("#808791", "h")),
+}
+
+
+def series_of(space: Any) -> str:
+    """The series that a label space belongs to: its family, or what its family says."""
+    if space.family not in extensions.names("family"):
+        return space.family
+    family = extensions.find("family", space.family)
+    return family.series(space.params) if hasattr(family, "series") else space.family
+
+
+def describe(series: str) -> Series:
+    """What is known of a series."""
+    return known().get(series) or Series(series, DEFAULT)
+
+
+def words(series: str) -> str:
+    return describe(series).words
+
+
+def style(series: str) -> tuple[str, str]:
+    return describe(series).style
+
+
+def colour(series: str) -> str:
+    return style(series)[0]
+
+
+def place(series: str) -> int:
+    """For sorting: series as families are listed; what is not known comes last."""
+    order = list(known())
+    return order.index(series) if series in order else len(order)
+
+
+def sort(found: Iterable[str]) -> list[str]:
+    """Different series, as families are listed."""
+    return sorted(dict.fromkeys(found), key=place)
+
+
+def known() -> dict[str, Series]:
+    """The series of all families, then the others."""
+    found = {}
+    for name in extensions.names("family"):
+        family = extensions.find("family", name)
+        words, styles = getattr(family, "WORDS", None), getattr(family, "STYLE", None)
+        if not hasattr(family, "series"):
+            words, styles = {name: words}, {name: styles}
+        for one in dict.fromkeys([*(words or {}), *(styles or {})]):
+            said, drawn = (words or {}).get(one) or one, (styles or {}).get(one) or DEFAULT
+            found[one] = Series(said, drawn, getattr(family, "MEANINGLESS", False))
+    return found | OTHERS
