@@ -33,9 +33,9 @@ ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
 sys.path.insert(0, str(TESTS))
 
-from checkout import Checkout  # noqa: E402
 from granularity.config import files as config_files  # noqa: E402
 from granularity.plan import jobs as plan  # noqa: E402
+from support.checkout import Checkout  # noqa: E402
 
 EXPERIMENTS = ("inat2021_resnet34", "imagenet1k_resnet50", "imagenet21k_vit_b16")
 LARGEST = EXPERIMENTS[0]

@@ -9,13 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import tallies
-from granularity.config import options
-from granularity.stages.pixels import stage as pixels
-from granularity.stages.samples import stage as samples
-from granularity.stages.samples.ranks import taxonomy
+from granularity.config.options import Config
 from granularity.store import artifacts, checkpoints
 from granularity.store.artifacts import Artifact
+from support import tallies, tasks
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -33,25 +30,25 @@ def checkpoint_always(monkeypatch):
 def digits(tmp_path_factory) -> Path:
     """A sample table of 120 training and 60 validation digits."""
     folder = tmp_path_factory.mktemp("digits") / "samples"
-    samples.run(options.Samples(validation=60), options.Condition(train_size=120), 0, folder)
+    tasks.run("samples", folder, {"validation": 60, "train_size": 120})
     return folder
 
 
 @pytest.fixture(scope="session")
 def digits_pixels(digits) -> Path:
     folder = digits.parent / "pixels"
-    pixels.run(options.Pixels(), digits, folder)
+    tasks.run("pixels", folder, samples=digits)
     return folder
 
 
 @pytest.fixture(scope="session")
 def tiny_results(tmp_path_factory):
     """A finished chain of every kind of artifact, a theory world too: its folder, and the steps that made it."""
-    import tiny_chain
+    from support import tiny_chain
 
     folder = tmp_path_factory.mktemp("tiny")
     with tiny_chain.tiny_world(), contextlib.chdir(folder):
-        made = tiny_chain.steps(options.Config.model_validate(tiny_chain.TINY), tiny_chain.WORLD)
+        made = tiny_chain.steps(Config.model_validate(tiny_chain.TINY), tiny_chain.WORLD)
         for step in made:
             step.run()
     return folder, made
@@ -61,11 +58,13 @@ def tiny_results(tmp_path_factory):
 def make_samples():
     """Write a sample table with labels of your own choosing: make_samples(folder, split, {rank: names})."""
 
+    from granularity.stages.samples.ranks import taxonomy
+
     def make(folder: Path, split: list[str], ranks: dict[str, list[str]], target: str, **over) -> Path:
         frame = pd.DataFrame({"sample_id": [f"image {i}" for i in range(len(split))], "split": split, **ranks})
         frame = frame.assign(**over.pop("columns", {})).astype(dict.fromkeys(ranks, "category"))
         params = {"target": target, "ranks": list(ranks), "root": None, **over}
-        with artifacts.create(folder, "samples", "granularity.stages.samples.stage", {}, params) as out:
+        with artifacts.create(folder, "samples", ("granularity.stages.samples.stage",), {}, params) as out:
             out.table("samples.parquet", frame)
             out.table("taxonomy.parquet", taxonomy(frame, list(ranks)))
         return folder
@@ -78,9 +77,10 @@ def make_array():
     """Write pixels or an embedding of your own choosing: make_array(folder, kind, samples, values)."""
 
     def make(folder: Path, kind: str, of: Path, values: np.ndarray) -> Path:
-        module = {"pixels": "granularity.stages.pixels.stage", "embedding": "granularity.stages.embed.stage"}[kind]
-        with artifacts.create(folder, kind, module, {"samples": Artifact.open(of)}, {}) as out:
-            out.array(f"{kind}.npy", values)
+        file = {"pixels": "pixels.npy", "embed": "embedding.npy"}[kind]
+        code = (f"granularity.stages.{kind}.stage",)
+        with artifacts.create(folder, kind, code, {"samples": Artifact.open(of)}, {}) as out:
+            out.array(file, values)
         return folder
 
     return make

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import psutil
 
-from checkout import Checkout
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
 
 OFTEN = {"GRANULARITY_CHECKPOINT_SECONDS": "0.1"}  # so that there is something to continue from
 DRIVER = "snakemake"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import tiny_chain
 from granularity.base.errors import GranularityError
 from granularity.config import files as config_files
 from granularity.data.images import Images
@@ -22,8 +21,9 @@ from granularity.look import inspection
 from granularity.store import artifacts
 from granularity.store.artifacts import MANIFEST, Artifact
 from granularity.store.claim import read_claim
-from tallies import tallies
-from tiny_chain import harmed, rewrite
+from support import tiny_chain
+from support.tallies import tallies
+from support.tiny_chain import harmed, rewrite
 
 FLIPS_A_KIND, FLIPS_A_MANIFEST = 24, 12
 KINDS = ["samples", "pixels", "encoder", "embedding", "clusters", "label_space", "pretrain", "finetune", "probe"]

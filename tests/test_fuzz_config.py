@@ -18,12 +18,12 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from checkout import Checkout
 from granularity.base import strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.config import files
 from granularity.config import options as cfg
-from tallies import tallies
+from support.checkout import Checkout
+from support.tallies import tallies
 
 ROOT = Path(__file__).parents[1]
 

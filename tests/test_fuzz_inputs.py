@@ -24,12 +24,12 @@ import pytest
 from PIL import Image
 from safetensors.numpy import save_file
 
-import tiny_chain
 from granularity import cli
 from granularity.base.errors import GranularityError
 from granularity.store import artifacts
-from tallies import tallies
-from tiny_chain import harmed, rewrite
+from support import tiny_chain
+from support.tallies import tallies
+from support.tiny_chain import harmed, rewrite
 
 CHAIN = Path("results/tiny/train-60")
 refusals = tallies["bad input files refused"]

@@ -25,8 +25,6 @@ import yaml
 from hypothesis import given, settings
 from PIL import Image
 
-import tiny_chain
-from checkout import Checkout
 from granularity.base import progress
 from granularity.base.errors import GranularityError
 from granularity.config import files
@@ -34,6 +32,8 @@ from granularity.look import inspection
 from granularity.plan import jobs
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
+from support import tiny_chain
+from support.checkout import Checkout
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "workflow" / "granularity"
@@ -215,7 +215,7 @@ def test_a_folder_that_cannot_be_written(chain, disk):
 FILE_LIMIT = """
 import resource, signal, sys
 sys.path[:0] = {path!r}
-import tiny_chain
+from support import tiny_chain
 from granularity import config_files
 from granularity.errors import GranularityError
 steps = tiny_chain.steps(config_files.validate(tiny_chain.TINY))

@@ -3,7 +3,7 @@
 import pytest
 
 from kills import under_fire
-from tallies import tallies
+from support.tallies import tallies
 
 
 @pytest.mark.workflow

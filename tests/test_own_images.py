@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from checkout import Checkout
 from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
 
 DATA = os.environ.get("GRANULARITY_DATA")
 VEHICLES = {"airplane", "automobile", "ship", "truck"}

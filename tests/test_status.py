@@ -16,7 +16,6 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-import minimal_results
 from granularity import cli
 from granularity.config.options import Config
 from granularity.look import status, status_table
@@ -25,6 +24,7 @@ from granularity.plan import jobs as plan
 from granularity.stages.report import tables
 from granularity.store import artifacts, claim, manifests, provenance
 from granularity.store.artifacts import Artifact
+from support import minimal_results
 
 SMALL = {
     "name": "small",

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from checkout import Checkout
 from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
 
 pytestmark = pytest.mark.workflow
 

@@ -16,8 +16,8 @@ import yaml
 from safetensors import SafetensorError, safe_open
 from slurm_cluster import ACCOUNT, Cluster
 
-from checkout import Checkout
 from granularity.store.artifacts import Artifact, find
+from support.checkout import Checkout
 
 HERE = Path(__file__).parent
 EXPERIMENT = "config/disturbed.yaml"

@@ -1,0 +1,36 @@
+"""Stages run in this process, from their records."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from granularity.base.section import Section
+from granularity.stages import STAGES
+from granularity.store.artifacts import Artifact
+from granularity.store.task import Task
+
+
+def run(
+    stage: str,
+    output: Path,
+    options: Section | Mapping[str, Any] | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    threads: int = 1,
+    **inputs: Path | list[Path] | None,
+) -> Artifact:
+    """Run a stage and open its result.
+
+    Args:
+        inputs: by role; None for none.
+    """
+    record = STAGES[stage]
+    if not isinstance(options, record.model):
+        options = record.model.model_validate(options.model_dump() if isinstance(options, Section) else options or {})
+    given = {role: paths if isinstance(paths, list) else [paths] for role, paths in inputs.items() if paths is not None}
+    paths = {role: tuple(map(Path, several)) for role, several in given.items()}
+    importlib.import_module(record.module).run(Task(record, output, options, paths, seed, device, threads))
+    return Artifact.open(output, stage)

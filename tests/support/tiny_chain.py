@@ -1,0 +1,117 @@
+"""The whole chain at its very smallest, by the commands that the rules run, in this process: some seconds in all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from granularity import cli
+from granularity.config.options import Config
+from granularity.plan import commands
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
+from granularity.store import artifacts, manifests
+from granularity.store.artifacts import MANIFEST
+
+WORLD = "label_granularity"
+
+TINY = {
+    "name": "tiny",
+    "device": "cpu",
+    "conditions": [{"train_size": 60}],
+    "seeds": {"pretrain": 1, "finetune": 2},
+    "samples": {"validation": 30},
+    "encoder": {"model": str(Path(__file__).parents[2] / "config/encoders/digits-tiny.json")},
+    "label_spaces": {
+        "random": [5],
+        "random_instance": False,
+        "random_superclass": [],
+        "kmeans": [6],
+        "kmeans_superclass": [],
+        "rebalanced": {"clusters": [2, 3], "thresholds": [3]},
+    },
+    "model": {"args": {"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8], "stem_width": 2, "stem_type": "deep"}},
+    "pretrain": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
+    "finetune": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
+    "jobs": {"pretrain": "condition", "finetune": "condition"},
+    "probe": {"l2": [0.1]},
+    "theory": {"parts": 1},
+    "report": {"montage_clusters": 2},
+}
+TINY["encoder"] |= {"captions": {"epochs": 1, "batch_size": 20}}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One artifact: its kind, the folder it lies in, and the command that makes it."""
+
+    kind: str
+    folder: Path
+    words: list[str]
+
+    def run(self, output: Path | None = None) -> None:
+        words = self.words if output is None else [*self.words[:-1], str(output)]
+        cli.app(words, standalone_mode=False)
+
+
+def steps(config: Config, *worlds: str) -> list[Step]:
+    """Every step of a configuration's chain, in an order that can be run; with worlds of theory of the size `tiny`."""
+    plan = Plan(config)
+    found = []
+    for stage in STAGES:
+        for job in plan.jobs(stage):
+            if {job.values.get("world"), job.values.get("study")} <= {None, *worlds}:
+                kept = [word.replace('"size":"quick"', '"size":"tiny"') for word in commands.words(plan, job)[1:]]
+                found.append(Step(stage, plan.folder(job), kept))
+    return found
+
+
+@contextlib.contextmanager
+def tiny_world() -> Iterator[None]:
+    """A world of theory has a size `tiny`: the smallest settings that still have all that its figures show."""
+    from granularity.stages.theory.worlds import label_granularity
+
+    small = {"d": 24, "k": 4, "seeds": 1}
+    fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}
+    settings = []
+    for scale, k in (("A", 4), ("B", 8)):
+        size = small | {"k": k}
+        settings.append(label_granularity.Settings(**size, name=f"{scale} coarse", steps=20, stop_loss=0.2))
+        settings.append(label_granularity.Settings(**size, **fine, g=k, name=f"{scale} fine"))
+    names = ("granularity", "random", "equal counts")
+    quick = [one for one in label_granularity.SIZES["quick"] if one.name.startswith(names)]
+    settings += [one.model_copy(update={"seeds": 1, "steps": 5}) for one in quick]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(label_granularity.SIZES, "tiny", settings)
+        yield
+
+
+def rewrite(folder: Path, change: Callable[[dict], object], whole: bool = False) -> None:
+    """Edit a manifest and make its seal anew; `whole`: its digest and its key as well, as a forger would."""
+    file = folder / MANIFEST
+    manifest = json.loads(file.read_text())
+    del manifest["seal"]
+    change(manifest)
+    if whole:
+        manifest["digest"] = artifacts._content_digest(manifest["kind"], manifest["files"])
+        inputs = {role: entry["digest"] for role, entry in manifest["inputs"].items()}
+        manifest["key"] = artifacts._key(manifest["kind"], manifest["params"], manifest["code"]["digest"], inputs)
+    file.write_text(manifests.as_text(manifest | {"seal": manifests.seal(manifest)}))
+
+
+@contextlib.contextmanager
+def harmed(folder: Path) -> Iterator[None]:
+    """A folder in which one may do as one likes; afterwards it is as it was."""
+    copy = folder.parent / f".copy-{folder.name}"
+    shutil.copytree(folder, copy)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder)
+        copy.rename(folder)
