@@ -1,4 +1,4 @@
-"""Stage `clusters`: FAISS k-means on the embedding, over the whole training split or within groups of it.
+"""Stage `cluster`: FAISS k-means on the embedding, over the whole training split or within groups of it.
 
 Specification: Lloyd's algorithm from random training points, several restarts, on all points (FAISS by itself would
 take at most 256 a centroid). Cluster IDs are canonical: clusters are numbered by their first image in the order of
@@ -7,10 +7,8 @@ the sample table, group by group, so the same partition always has the same IDs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import faiss
@@ -20,26 +18,15 @@ import pandas as pd
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
-from granularity.config.options import Device
 from granularity.machine.device import faiss_gpus
 from granularity.stages.cluster.options import Cluster
-from granularity.store import artifacts
-from granularity.store.artifacts import Artifact
 from granularity.store.checkpoints import Clock, read_state, write_state
+from granularity.store.task import Task
 
 Arrays, Notes = dict[str, np.ndarray], dict[str, Any]
 
 
-def run(
-    params: Cluster,
-    clustering: str,
-    seed: int,
-    samples: Path,
-    embedding: Path,
-    output: Path,
-    device: Device = "auto",
-    threads: int = 1,
-) -> None:
+def run(task: Task) -> None:
     """Write one clustering of the training images.
 
     `assignment.parquet`: `sample_id`, `cluster` (int32, 0..G-1). `clusters.parquet`: `cluster`, `size`, `superclass`
@@ -47,50 +34,38 @@ def run(
     to the centroid), and `level_1`, `level_2`, ...: the cluster's ancestor at each level of a tree of clusters.
     `centroids.npy`: float32 [G, D], the mean of each cluster's rows.
 
-    Args:
-        clustering: `whole-K`; `superclass-C` for C clusters in each superclass, `class-C` in each class of the finest
-            rank (all its images, where it has fewer than C). With several numbers, such as `whole-10-3`, a tree: ten
-            clusters (those of `whole-10`), each split into three by k-means on its own images. During the iterations
-            FAISS refills empty clusters by splitting large ones; those empty at the end move once to the images
-            farthest from their centroids, and are dropped if they are empty still.
+    During the iterations FAISS refills empty clusters by splitting large ones; those empty at the end move once to the
+    images farthest from their centroids, and are dropped if they are empty still.
 
     Raises:
         GranularityError: more clusters than images, or a GPU was asked for and FAISS sees none.
     """
-    if not re.fullmatch(r"(whole|superclass|class)(-[1-9]\d*)+", clustering):
-        raise GranularityError(
-            f"clustering = {clustering}: must be whole-K, superclass-C or class-C, or a tree such as whole-10-3"
-        )
-    scope, *counts = clustering.split("-")
-    gpus = faiss_gpus(device)
-    faiss.omp_set_num_threads(threads)
-    inputs = {
-        "samples": Artifact.open(samples, "samples"),
-        "embedding": Artifact.open(embedding, "embedding"),
-    }
+    options, seed = task.options, task.seed
+    scope, *counts = options.clustering.split("-")
+    gpus = faiss_gpus(task.device)
+    faiss.omp_set_num_threads(task.threads)
+    inputs = {role: task.open(role) for role in ("samples", "embed")}
     ranks = {"superclass": inputs["samples"].params["target"], "class": inputs["samples"].params["ranks"][-1]}
     within = ranks.get(scope)
     columns = ["sample_id", "split", *([within] if within is not None else [])]
     frame = inputs["samples"].table("samples.parquet", dict.fromkeys(columns, "text"))
-    embedded = inputs["embedding"].array("embedding.npy", (len(frame), None), np.float32)
+    embedded = inputs["embed"].array("embedding.npy", (len(frame), None), np.float32)
     rows = np.flatnonzero(frame["split"] == "train")
     if int(counts[0]) > len(rows):
-        raise GranularityError(f"{clustering}: {counts[0]} clusters of {len(rows)} training images")
+        raise GranularityError(f"{options.clustering}: {counts[0]} clusters of {len(rows)} training images")
     frame = frame.iloc[rows].reset_index(drop=True)
     groups = [(None, np.arange(len(frame)))]
     if within is not None:
         groups = list(frame.groupby(frame[within].astype("str")).indices.items())
     # The digest of the samples says what their columns hold, and not which of them is the target.
-    resolved = {**params.model_dump(), "clustering": clustering, "within": within, "seed": seed, "gpu": gpus > 0}
-    with artifacts.create(
-        output, "clusters", "granularity.stages.cluster.stage", inputs, resolved, resumable=True, shared=True
-    ) as out:
+    resolved = {**options.model_dump(), "within": within, "seed": seed, "gpu": gpus > 0}
+    with task.create(inputs, resolved, resumable=True, shared=True) as out:
         if out.cached:
             return
         vectors = np.asarray(embedded[rows])
         if not np.isfinite(vectors).all():
             bad = frame["sample_id"][int(np.argmin(np.isfinite(vectors).all(1)))]
-            raise GranularityError(f"{inputs['embedding'].path / 'embedding.npy'}: that of '{bad}' is not finite")
+            raise GranularityError(f"{inputs['embed'].path / 'embedding.npy'}: that of '{bad}' is not finite")
         # One state for all levels and groups: most groups are done sooner than a checkpoint is due.
         store, clock = out.work / "kmeans.safetensors", Clock()
         begun, notes = read_state(store) or ({}, {"finished": 0})
@@ -111,7 +86,7 @@ def run(
                     every[level - 1, members], _ = kmeans(
                         vectors[members],
                         min(int(counts[level - 1]), len(members)),
-                        params,
+                        options,
                         seed_of(seed, "kmeans", name, superclass, *above),
                         gpus,
                         (begun, notes) if begun else None,
@@ -144,7 +119,7 @@ def run(
         out.table("clusters.parquet", table)
         out.array("centroids.npy", centroids)
         out.summary |= {"clusters": len(table), "objective": float(table["objective"].sum())}
-        say(f"{clustering}: {len(table)} clusters, objective {table['objective'].sum():.4f}")
+        say(f"{options.clustering}: {len(table)} clusters, objective {table['objective'].sum():.4f}")
 
 
 def kmeans(

@@ -1,6 +1,16 @@
-"""What stage `measure` can measure of a network; each measure is one file of this folder, or of the user's own.
+"""What stage `measure` can measure of a network: each measure is one file, here or of the user's own.
 
-A file of the user's own says `EXTENDS = "measure"`, and is named in the configuration under `extensions`.
+A file of the user's own says `EXTENDS = "measure"`, and the configuration names it under `extensions`. A measure holds
+
+- `Options`: its options, a :class:`granularity.base.section.Section`;
+- `measure(view, options, seed)`: what it finds of one network, a function of its arguments alone. `view` is a
+  :class:`granularity.stages.measure.view.View`, `seed` the base seed. It gives triples (split, key, value), one by one
+  or as a table of these columns. A value is a number, a row of `values.parquet`; or a NumPy array, which becomes
+  `arrays/NETWORK/SPLIT/KEY.npy`. A key has parts where it is about one of several things: `digit/linear`;
+- `files(options)`, where options name files of the user's: their paths. A change to one makes the result again.
+
+A configuration imports every file here: so import torch, pandas and the like in the functions that need them. Options
+that take a whole section of the configuration, such as `probe`, are named there.
 """
 
-ORDER = ("probe",)
+ORDER = ("probe", "accuracy")

@@ -5,19 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
-from granularity.config.options import Pixels
-from granularity.data.images import Images
-from granularity.stages.pixels import stage as pixels
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.chunks import write_rows
@@ -35,7 +29,7 @@ def make(output: Path, batch: int = 8, chunk: int = 1024, compute=None, rows: np
             compute(start)
         return rows[start:stop]
 
-    with artifacts.create(output, "thing", "granularity.store.chunks", {}, {}, resumable=True) as out:
+    with artifacts.create(output, "thing", ("granularity.store.chunks",), {}, {}, resumable=True) as out:
         array = write_rows(out, "rows.npy", len(rows), computed, batch, chunk, "making")
         np.testing.assert_array_equal(array, rows)
     return ranges
@@ -147,103 +141,7 @@ def test_the_longest_of_several_pieces_is_taken(tmp_path, checkpoint_always):
     assert make(tmp_path / "4", 4)[0] == (24, 28)
 
 
-# ---------------------------------------------------------------- pixels
-
-
-@pytest.mark.parametrize("signal", [False, True])
-def test_decoding_saves_its_work_before_a_chunk_is_full(
-    tmp_path, digits, digits_pixels, kill_at, monkeypatch, request, signal
-):
-    monkeypatch.setattr(pixels, "BATCH", 50, raising=False)
-    load = Images.load
-
-    def signalled(self, index, mode):
-        if index == 120:
-            interrupt.request("SIGTERM", 143)
-        return load(self, index, mode)
-
-    if signal:
-        monkeypatch.setattr(Images, "load", signalled)
-    else:
-        request.getfixturevalue("checkpoint_always")
-        kill_at(Images, "load", 120)
-    with pytest.raises(interrupt.Stopped if signal else kill_at.Killed):
-        pixels.run(Pixels(), digits, tmp_path / "pixels")
-    monkeypatch.setattr(Images, "load", load)
-    calls = kill_at(Images, "load", None)
-    pixels.run(Pixels(), digits, tmp_path / "pixels")
-    assert sorted(index for _, index, _ in calls) == list(range(150 if signal else 100, 180))
-    assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(digits_pixels).digest
-
-
-def test_pixels_of_images_that_nobody_hashed_are_those_of_their_folder(
-    tmp_path, make_samples, kill_at, checkpoint_always, monkeypatch
-):
-    """Two folders of the same names and sizes: what was begun for one is not gone on with for the other."""
-    monkeypatch.setattr(pixels, "BATCH", 5, raising=False)
-    tables = [unhashed(tmp_path / name, make_samples, seed) for seed, name in enumerate(("one", "other"))]
-    assert Artifact.open(tables[0]).digest == Artifact.open(tables[1]).digest
-    kill_at(Images, "load", 12)
-    with pytest.raises(kill_at.Killed):
-        pixels.run(Pixels(), tables[0], tmp_path / "pixels", chunk=5)
-    kill_at(Images, "load", None)
-    pixels.run(Pixels(), tables[1], tmp_path / "pixels", chunk=5)
-    pixels.run(Pixels(), tables[1], tmp_path / "clean", chunk=5)
-    assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(tmp_path / "clean").digest
-
-
-def unhashed(folder: Path, make_samples, seed: int) -> Path:
-    """A table of 16 noisy images of equal sizes, without their hashes."""
-    folder.mkdir()
-    files = [f"{i}.png" for i in range(16)]
-    for i, file in enumerate(files):
-        noise = np.random.default_rng([seed, i]).integers(256, size=(8, 8), dtype=np.uint8)
-        Image.fromarray(noise).save(folder / file, compress_level=0)
-    sizes = [(folder / file).stat().st_size for file in files]
-    columns = {"file": files, "bytes": sizes} | dict.fromkeys(("row", "offset", "sha256"))
-    over = {"columns": columns, "root": str(folder), "checksums": "size"}
-    return make_samples(folder / "samples", ["train", "val"] * 8, {"kind": ["a", "b"] * 8}, "kind", **over)
-
-
 # ---------------------------------------------------------------- a disk that is full
-
-
-FULL = """
-import errno, os, sys
-from pathlib import Path
-from granularity import config, pixels
-from granularity.errors import GranularityError
-
-def unsupported(*args):
-    raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-
-samples, output, reserve = sys.argv[1:]
-if reserve == "no":
-    os.posix_fallocate = unsupported
-try:
-    pixels.run(config.Pixels(size=64, mode="RGB"), Path(samples), Path(output))
-except GranularityError as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize("reserve", ["yes", "no"])
-@pytest.mark.parametrize("size", ["1536k", "3m"])
-def test_a_full_disk_is_a_line_and_no_dead_process(tmp_path, digits, size, reserve):
-    """2.2 MB of pixels, on a disk without room for them, and on one without room for them twice."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True).returncode:
-        pytest.skip("mounting needs root")
-    try:
-        command = [sys.executable, "-c", FULL, digits, disk / "out", reserve]
-        environment = os.environ | {"PYTHONPATH": str(Path(artifacts.__file__).parents[1])}
-        ended = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert ended.returncode == 0, (ended.returncode, ended.stderr)
-        assert "cannot be written (No space left on device); nothing was published" in ended.stdout
-        assert not (disk / "out").exists()
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def refused(number: int):

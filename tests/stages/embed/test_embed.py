@@ -14,44 +14,56 @@ from safetensors.torch import load_file, save_file
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
-from granularity.config import options as cfg
 from granularity.data.images import Images
 from granularity.learning import clip
 from granularity.stages.embed import stage as embed
 from granularity.stages.encoder import stage as encoder
-from granularity.stages.samples import stage as samples
+from granularity.stages.encoder.options import Encoder
 from granularity.store.artifacts import Artifact, hash_file
+from support import tasks
 
-TINY = str(Path(__file__).parents[1] / "config" / "encoders" / "digits-tiny.json")
+TINY = str(Path(__file__).parents[3] / "config" / "encoders" / "digits-tiny.json")
 
 
-def options(model: str = TINY, pretrained: str | None = "captions", **captions) -> cfg.Encoder:
+def options(model: str = TINY, pretrained: str | None = "captions", **captions) -> Encoder:
     captions = {"epochs": 1, "batch_size": 10, **captions}
-    return cfg.Encoder(model=model, pretrained=pretrained, captions=captions, batch_size=8)
+    return Encoder(model=model, pretrained=pretrained, captions=captions, batch_size=8)
+
+
+def train(params: Encoder, table: Path, output: Path, seed: int = 0) -> Artifact:
+    return tasks.run("encoder", output, params, seed, samples=table)
+
+
+def make(
+    params: Encoder, table: Path, trained: Path | None, output: Path, threads: int = 1, chunk: int = embed.CHUNK
+) -> Artifact:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embed, "CHUNK", chunk)
+        return tasks.run("embed", output, params, threads=threads, samples=table, encoder=trained)
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> Path:
     """40 training and 20 validation digits."""
     folder = tmp_path_factory.mktemp("embed") / "samples"
-    samples.run(cfg.Samples(validation=20), cfg.Condition(train_size=40), 0, folder)
+    tasks.run("samples", folder, {"validation": 20, "train_size": 40})
     return folder
 
 
 @pytest.fixture(scope="module")
 def trained(table) -> Path:
-    encoder.run(options(), 0, table, table.parent / "encoder", "cpu")
+    train(options(), table, table.parent / "encoder")
     return table.parent / "encoder"
 
 
 @pytest.fixture(scope="module")
 def embedding(table, trained) -> Path:
-    embed.run(options(), table, trained, table.parent / "embedding", "cpu")
+    make(options(), table, trained, table.parent / "embedding")
     return table.parent / "embedding"
 
 
 def vectors_of(folder: Path) -> np.ndarray:
-    return Artifact.open(folder, "embedding").array("embedding.npy")
+    return Artifact.open(folder, "embed").array("embedding.npy")
 
 
 def digest(folder: Path) -> str:
@@ -70,7 +82,7 @@ def test_rows_have_unit_length(embedding):
 
 @pytest.mark.parametrize(("threads", "chunk"), [(1, 1), (2, 1), (2, 3), (1, 100)])
 def test_bytes_do_not_depend_on_threads_or_chunks(tmp_path, table, trained, embedding, threads, chunk):
-    embed.run(options(), table, trained, tmp_path / "again", "cpu", threads, chunk)
+    make(options(), table, trained, tmp_path / "again", threads, chunk)
     assert digest(tmp_path / "again") == digest(embedding)
 
 
@@ -83,17 +95,17 @@ def test_an_embedding_does_not_depend_on_its_neighbours(tmp_path, table, trained
     few = make_samples(
         tmp_path / "few", some["split"].tolist(), ranks, "loops", root=str(table.resolve()), columns=columns
     )
-    embed.run(options(), few, trained, tmp_path / "embedding", "cpu")
+    make(options(), few, trained, tmp_path / "embedding")
     np.testing.assert_array_equal(vectors_of(tmp_path / "embedding"), vectors_of(embedding)[some.index])
 
 
 def test_embedding_resumes_where_it_was_killed(tmp_path, table, trained, embedding, kill_at):
     kill_at(Images, "load", 30)
     with pytest.raises(kill_at.Killed):
-        embed.run(options(), table, trained, tmp_path / "again", "cpu", chunk=1)
+        make(options(), table, trained, tmp_path / "again", chunk=1)
     assert not (tmp_path / "again").exists()
     calls = kill_at(Images, "load", None)
-    embed.run(options(), table, trained, tmp_path / "again", "cpu", chunk=1)
+    make(options(), table, trained, tmp_path / "again", chunk=1)
     assert sorted(index for _, index in calls) == list(range(24, 60))  # three batches of eight were finished
     assert digest(tmp_path / "again") == digest(embedding)
 
@@ -103,9 +115,9 @@ def test_embedding_saves_its_work_before_a_chunk_is_full(
 ):
     kill_at(Images, "load", 30)
     with pytest.raises(kill_at.Killed):
-        embed.run(options(), table, trained, tmp_path / "again", "cpu")
+        make(options(), table, trained, tmp_path / "again")
     calls = kill_at(Images, "load", None)
-    embed.run(options(), table, trained, tmp_path / "again", "cpu")
+    make(options(), table, trained, tmp_path / "again")
     assert sorted(index for _, index in calls) == list(range(24, 60))
     assert digest(tmp_path / "again") == digest(embedding)
 
@@ -120,10 +132,10 @@ def test_a_signal_is_obeyed_after_the_batch(tmp_path, table, trained, embedding,
 
     monkeypatch.setattr(Images, "load", signalled)
     with pytest.raises(interrupt.Stopped):
-        embed.run(options(), table, trained, tmp_path / "again", "cpu")
+        make(options(), table, trained, tmp_path / "again")
     monkeypatch.setattr(Images, "load", load)
     calls = kill_at(Images, "load", None)
-    embed.run(options(), table, trained, tmp_path / "again", "cpu")
+    make(options(), table, trained, tmp_path / "again")
     assert sorted(index for _, index in calls) == list(range(24, 60))
     assert digest(tmp_path / "again") == digest(embedding)
 
@@ -132,12 +144,12 @@ def test_what_decides_the_bytes_is_recorded(tmp_path, table, trained, monkeypatc
     """A cache serves nobody the sums of other threads."""
     monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
     for threads in (1, 2):
-        embed.run(options(), table, trained, tmp_path / str(threads), "cpu", threads)
+        make(options(), table, trained, tmp_path / str(threads), threads)
         made = Artifact.open(tmp_path / str(threads))
-        assert (made.params["threads"], made.params["device"]) == (threads, "cpu")
+        assert (made.params["threads"], made.params["device"]) == (threads)
         assert "cached" not in made.manifest
         assert "root" not in made.params  # the samples hold the images' hashes
-    embed.run(options(), table, trained, tmp_path / "served", "cpu")
+    make(options(), table, trained, tmp_path / "served")
     assert "cached" in Artifact.open(tmp_path / "served").manifest
 
 
@@ -152,10 +164,10 @@ def test_images_that_nobody_hashed_are_those_of_their_folder(
     assert digest(one) == digest(other)
     kill_at(Images, "load", kill)
     with contextlib.nullcontext() if kill is None else pytest.raises(kill_at.Killed):
-        embed.run(file, one, None, tmp_path / "embedding", "cpu", chunk=1)
-    embed.run(file, other, None, tmp_path / "embedding", "cpu", chunk=1)
+        make(file, one, None, tmp_path / "embedding", chunk=1)
+    make(file, other, None, tmp_path / "embedding", chunk=1)
     monkeypatch.delenv("GRANULARITY_CACHE")
-    embed.run(file, other, None, tmp_path / "clean", "cpu", chunk=1)
+    make(file, other, None, tmp_path / "clean", chunk=1)
     assert digest(tmp_path / "embedding") == digest(tmp_path / "clean")
     assert Artifact.open(tmp_path / "clean").params["root"] == str(tmp_path / "other")
 
@@ -179,11 +191,11 @@ def test_another_checkpoint_at_the_same_path_starts_clean(tmp_path, table, train
     save_file(weights, file)
     kill_at(Images, "load", 30)
     with pytest.raises(kill_at.Killed):
-        embed.run(options(pretrained=str(file)), table, None, tmp_path / "embedding", "cpu", chunk=1)
+        make(options(pretrained=str(file)), table, None, tmp_path / "embedding", chunk=1)
     monkeypatch.undo()
     save_file({name: value * 1.5 for name, value in weights.items()}, file)
-    embed.run(options(pretrained=str(file)), table, None, tmp_path / "embedding", "cpu", chunk=1)
-    embed.run(options(pretrained=str(file)), table, None, tmp_path / "clean", "cpu", chunk=1)
+    make(options(pretrained=str(file)), table, None, tmp_path / "embedding", chunk=1)
+    make(options(pretrained=str(file)), table, None, tmp_path / "clean", chunk=1)
     assert digest(tmp_path / "embedding") == digest(tmp_path / "clean")
 
 
@@ -191,7 +203,7 @@ def test_a_checkpoint_file_or_a_local_folder_is_the_same_encoder(tmp_path, table
     file = options(pretrained=str(trained / clip.WEIGHTS))
     folder = options(model=f"local-dir:{trained}", pretrained=None)
     for number, params in enumerate((file, folder)):
-        embed.run(params, table, None, tmp_path / str(number), "cpu")
+        make(params, table, None, tmp_path / str(number))
         assert digest(tmp_path / str(number)) == digest(embedding)
 
 
@@ -201,16 +213,16 @@ def test_a_non_finite_embedding_names_the_image(tmp_path, table, trained):
     save_file(weights, tmp_path / "nan.safetensors")
     first = Artifact.open(table).table("samples.parquet")["sample_id"][0]
     with pytest.raises(GranularityError, match=f"the embedding of {first} is not finite"):
-        embed.run(options(pretrained=str(tmp_path / "nan.safetensors")), table, None, tmp_path / "out", "cpu")
+        make(options(pretrained=str(tmp_path / "nan.safetensors")), table, None, tmp_path / "out")
 
 
 # ---------------------------------------------------------------- what cannot be loaded
 
 
-def refused(params: cfg.Encoder, table: Path, stage=None) -> str:
+def refused(params: Encoder, table: Path, stage=None) -> str:
     """The message of the one clear error; what open_clip says about other things is left out."""
     with pytest.raises(GranularityError) as caught:
-        (stage or (lambda: embed.run(params, table, None, table.parent / "refused", "cpu")))()
+        (stage or (lambda: make(params, table, None, table.parent / "refused")))()
     assert not (table.parent / "refused").exists()
     return str(caught.value)
 
@@ -281,15 +293,15 @@ def test_a_broken_model_configuration_is_refused(tmp_path, table, text):
     file = tmp_path / f"broken-{len(text)}.json"
     file.write_text(text)
     for stage in (
-        lambda: embed.run(options(str(file), TINY), table, None, table.parent / "refused", "cpu"),
-        lambda: encoder.run(options(str(file)), 0, table, table.parent / "refused", "cpu"),
+        lambda: make(options(str(file), TINY), table, None, table.parent / "refused"),
+        lambda: train(options(str(file)), table, table.parent / "refused"),
     ):
         assert str(file) in refused(None, table, stage)
     clip.architecture(TINY)  # and it does not spoil what is loaded after it
 
 
 def test_an_unknown_architecture_is_refused(table):
-    stage = lambda: encoder.run(options("ViT-Q-99"), 0, table, table.parent / "refused", "cpu")  # noqa: E731
+    stage = lambda: train(options("ViT-Q-99"), table, table.parent / "refused")  # noqa: E731
     assert "ViT-Q-99" in refused(None, table, stage)
 
 
@@ -312,7 +324,7 @@ def test_captions_name_the_rank_asked_for(tmp_path, table, monkeypatch, granular
         return lambda texts: seen.append(list(texts)) or tokenizer(texts)
 
     monkeypatch.setattr(encoder.open_clip, "get_tokenizer", spy)
-    encoder.run(options(granularity=granularity, template="<{}>"), 0, table, tmp_path / "encoder", "cpu")
+    train(options(granularity=granularity, template="<{}>"), table, tmp_path / "encoder")
     summary = Artifact.open(tmp_path / "encoder", "encoder").summary
     assert summary["caption_rank"] == rank
     assert summary["captions"] == [f"<{name}>" for name in captions]
@@ -320,7 +332,7 @@ def test_captions_name_the_rank_asked_for(tmp_path, table, monkeypatch, granular
 
 
 def test_training_lowers_the_contrastive_loss(tmp_path, digits):
-    encoder.run(options(epochs=15, batch_size=20), 0, digits, tmp_path / "encoder", "cpu")
+    train(options(epochs=15, batch_size=20), digits, tmp_path / "encoder")
     history = Artifact.open(tmp_path / "encoder").table("history.parquet")
     assert history["epoch"].tolist() == list(range(1, 16))
     assert history["train_loss"].iloc[-1] < history["train_loss"].iloc[0] - 0.2
@@ -335,7 +347,7 @@ def test_validation_captions_do_not_reach_the_weights(tmp_path, table, trained, 
     other = make_samples(
         tmp_path / "other", frame["split"].tolist(), ranks, "loops", root=str(table.resolve()), columns=columns
     )
-    encoder.run(options(), 0, other, tmp_path / "encoder", "cpu")
+    train(options(), other, tmp_path / "encoder")
     assert hash_file(tmp_path / "encoder" / clip.WEIGHTS) == hash_file(trained / clip.WEIGHTS)
     losses = [
         Artifact.open(folder).table("history.parquet")["val_loss"][0] for folder in (tmp_path / "encoder", trained)
@@ -345,7 +357,7 @@ def test_validation_captions_do_not_reach_the_weights(tmp_path, table, trained, 
 
 def test_an_encoder_depends_on_its_seed_alone(tmp_path, table, trained):
     for seed in (0, 1):
-        encoder.run(options(), seed, table, tmp_path / str(seed), "cpu")
+        train(options(), table, tmp_path / str(seed), seed)
     assert digest(tmp_path / "0") == digest(trained)
     assert digest(tmp_path / "1") != digest(trained)
 
@@ -357,7 +369,7 @@ def test_encoder_training_resumes_to_the_same_bytes(tmp_path, table, kill_at, ch
     architecture["vision_cfg"]["patch_dropout"] = 0.5
     (tmp_path / "dropping.json").write_text(json.dumps(architecture))
     params = options(str(tmp_path / "dropping.json"), epochs=2)
-    encoder.run(params, 0, table, tmp_path / "undisturbed", "cpu")
+    train(params, table, tmp_path / "undisturbed")
     with contextlib.ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         original, count = encoder.open_clip.ClipLoss.forward, []
@@ -370,11 +382,11 @@ def test_encoder_training_resumes_to_the_same_bytes(tmp_path, table, kill_at, ch
 
         patch.setattr(encoder.open_clip.ClipLoss, "forward", forward)
         with pytest.raises(kill_at.Killed):
-            encoder.run(params, 0, table, tmp_path / "resumed", "cpu")
-    encoder.run(params, 0, table, tmp_path / "resumed", "cpu")
+            train(params, table, tmp_path / "resumed")
+    train(params, table, tmp_path / "resumed")
     assert digest(tmp_path / "resumed") == digest(tmp_path / "undisturbed")
 
 
 def test_more_pairs_a_step_than_images_is_refused(tmp_path, table):
     with pytest.raises(GranularityError, match="batch_size = 41: there are only 40 training images"):
-        encoder.run(options(batch_size=41), 0, table, tmp_path / "encoder", "cpu")
+        train(options(batch_size=41), table, tmp_path / "encoder")

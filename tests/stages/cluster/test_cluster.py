@@ -9,15 +9,17 @@ from types import SimpleNamespace
 import faiss
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from sklearn.cluster import KMeans
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
-from granularity.config.options import Cluster
 from granularity.stages.cluster import stage as cluster
+from granularity.stages.cluster.options import Cluster, Clustering
 from granularity.store import checkpoints
 from granularity.store.artifacts import Artifact
+from support import tasks
 
 
 @pytest.fixture(autouse=True)
@@ -144,13 +146,12 @@ def inputs(tmp_path_factory, make_samples, make_array) -> dict[str, Path]:
     samples = make_samples(folder / "samples", split, {"kind": kinds}, "kind")
     vectors = blobs(120, 7)
     vectors[[part == "val" for part in split]] = 1e6  # would ruin every centroid if they were looked at
-    return {"samples": samples, "embedding": make_array(folder / "embedding", "embedding", samples, vectors)}
+    return {"samples": samples, "embed": make_array(folder / "embed", "embed", samples, vectors)}
 
 
 def run(inputs, output: Path, clustering: str = "superclass-4", seed: int = 0, threads: int = 1, **over) -> Artifact:
-    params = Cluster(**{"iterations": 6, "restarts": 3, **over})
-    cluster.run(params, clustering, seed, **inputs, output=output, device="cpu", threads=threads)
-    return Artifact.open(output, "clusters")
+    options = {"clustering": clustering, "iterations": 6, "restarts": 3, **over}
+    return tasks.run("cluster", output, options, seed, threads=threads, **inputs)
 
 
 @pytest.mark.parametrize("clustering", ["whole-5", "superclass-4"])
@@ -159,7 +160,7 @@ def test_what_a_clustering_says_is_so(inputs, tmp_path, clustering):
     samples = Artifact.open(inputs["samples"]).table("samples.parquet")
     train = samples[samples["split"] == "train"].reset_index(drop=True)
     assignment, table = made.table("assignment.parquet"), made.table("clusters.parquet")
-    vectors = Artifact.open(inputs["embedding"]).array("embedding.npy")[(samples["split"] == "train").to_numpy()]
+    vectors = Artifact.open(inputs["embed"]).array("embedding.npy")[(samples["split"] == "train").to_numpy()]
     labels, centroids = assignment["cluster"].to_numpy(), made.array("centroids.npy")
 
     assert assignment["sample_id"].tolist() == train["sample_id"].tolist()
@@ -264,8 +265,8 @@ def test_another_target_is_another_clustering(tmp_path, make_samples, make_array
     made = {}
     for target in ranks:
         samples = make_samples(tmp_path / target, ["train"] * 20, ranks, target)
-        vectors = make_array(tmp_path / f"{target} embedding", "embedding", samples, blobs(20, 4))
-        made[target] = run({"samples": samples, "embedding": vectors}, tmp_path / f"{target} clusters", f"{scope}-2")
+        vectors = make_array(tmp_path / f"{target} embed", "embed", samples, blobs(20, 4))
+        made[target] = run({"samples": samples, "embed": vectors}, tmp_path / f"{target} clusters", f"{scope}-2")
         groups = sorted(set(ranks[within[target]])) if within[target] else [None]
         assert made[target].table("clusters.parquet")["superclass"].unique().tolist() == groups
     assert {target: one.params["within"] for target, one in made.items()} == within
@@ -288,15 +289,15 @@ def test_more_clusters_than_training_images_are_refused(inputs, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["whole", "whole-0", "whole-x", "superclas-3", "whole--3", "5", ""])
-def test_a_clustering_nobody_defined_is_refused(inputs, tmp_path, name):
-    with pytest.raises(GranularityError, match="must be whole-K, superclass-C or class-C"):
-        run(inputs, tmp_path / "made", name)
+def test_a_clustering_nobody_defined_is_refused(name):
+    with pytest.raises(ValidationError, match="must be whole-K, superclass-C or class-C"):
+        Clustering(clustering=name)
 
 
 def test_a_gpu_that_faiss_does_not_see_is_an_error(inputs, tmp_path, monkeypatch):
     monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
     with pytest.raises(GranularityError, match="device = cuda: FAISS sees no GPU"):
-        cluster.run(Cluster(), "whole-5", 0, **inputs, output=tmp_path / "made", device="cuda")
+        tasks.run("cluster", tmp_path / "made", {"clustering": "whole-5"}, device="cuda", **inputs)
     assert not (tmp_path / "made").exists()
-    cluster.run(Cluster(), "whole-5", 0, **inputs, output=tmp_path / "made", device="auto")
-    assert Artifact.open(tmp_path / "made").params["gpu"] is False
+    made = tasks.run("cluster", tmp_path / "made", {"clustering": "whole-5"}, device="auto", **inputs)
+    assert made.params["gpu"] is False

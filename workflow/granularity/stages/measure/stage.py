@@ -1,0 +1,126 @@
+"""Stage `measure`: one measure of every network of a job, untrained ones and the embedding included."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.base.progress import track
+from granularity.learning.dataset import Data
+from granularity.machine.device import torch_device
+from granularity.stages.measure.networks import ABOUT, Networks
+from granularity.stages.measure.view import View
+from granularity.store.artifacts import Artifact, hash_file
+from granularity.store.checkpoints import read_state, write_state
+from granularity.store.task import Task
+
+WHOLE = ["granularity", "pretrain_seed", "finetune_seed"]
+
+
+def run(task: Task) -> None:
+    """Measure the networks of one job; what a killed job had measured is not measured again.
+
+    `values.parquet`: `run`, `epoch` (0 is untrained; null for the embedding), `split`, `measure` (the entry's name),
+    `key`, `value` (float64). `runs.parquet`, a row per run: `run`, `network`, `space`, `family`, `granularity`,
+    `pretrain_seed` and, of finetuned ones, `transfer` and `finetune_seed`; the embedding is the run "embedding" of the
+    family "encoder". `arrays/NETWORK/SPLIT/KEY.npy`, where the measure makes arrays: NETWORK is the run's name with
+    `@EPOCH`.
+
+    Raises:
+        GranularityError: a network, a split or a rank is missing, or the measure gives what is no value.
+    """
+    options = task.options
+    measure, own = extensions.find("measure", options.file), options.resolved()
+    place = torch_device(task.device, task.threads)
+    samples, pixels = task.open("samples"), task.open("pixels")
+    embedding = task.open("embed") if task.path("embed") is not None else None
+    networks = Networks(task.paths("pretrain"), task.paths("finetune"))
+    found = networks.chosen(options.runs, options.of, embedding is not None)
+    ranks = options.ranks or samples.params["ranks"]
+    resolved = options.model_dump(mode="json") | {"measure": options.file, "options": own.model_dump(mode="json")}
+    resolved |= {"seed": task.seed, "ranks": ranks, "threads": task.threads, "device": place.type}
+    resolved["files"] = {str(file): hash_file(Path(file)) for file in files(measure, own)}
+    inputs = {"samples": samples, "pixels": pixels, "embed": embedding, **networks.inputs}
+    inputs = {role: source for role, source in inputs.items() if source is not None}
+    with task.create(inputs, resolved, resumable=True) as out:
+        data = Data(samples, pixels, place)
+        labels = functools.cache(lambda rank: samples.table("samples.parquet", [rank])[rank])
+        vectors = None if embedding is None else _vectors(embedding, len(data.table))
+        rows = []
+        for one in track(found, len(found), f"measuring {options.name}", "networks"):
+            finished = out.work / f"{one.name}.done"
+            if (state := read_state(finished)) is None:
+                network = None if one.load is None else one.load(data).to(place).eval()
+                answers = numbers_of(one.targets(), data.target_names)
+                seen = one.normalised(data)
+                view = View(one.about, network, answers, options.splits, ranks, labels, seen, options.augment, vectors)
+                state = sorted_out(measure.measure(view, own, task.seed), options.file)
+                write_state(finished, *state)
+            arrays, notes = state
+            for name, values in arrays.items():
+                out.array(f"arrays/{one.name}/{name}.npy", values)
+            of = (one.about["run"], one.about["epoch"])
+            rows += [(*of, split, options.name, key, value) for split, key, value in notes["rows"]]
+        values = pd.DataFrame(rows, columns=["run", "epoch", "split", "measure", "key", "value"])
+        text = dict.fromkeys(["run", "split", "measure", "key"], "str")
+        out.table("values.parquet", values.astype(text | {"epoch": "Int64", "value": "float64"}))
+        runs = pd.DataFrame([one.about for one in found], columns=ABOUT).drop_duplicates("run")
+        text = dict.fromkeys(["run", "network", "space", "family", "transfer"], "str")
+        out.table("runs.parquet", runs.astype(text | dict.fromkeys(WHOLE, "Int64")))
+        out.summary |= {"networks": len(found), "runs": len(runs)}
+
+
+def numbers_of(targets: list[str | None] | None, names: np.ndarray) -> np.ndarray | None:
+    """The target class of each output: int64, -2 where it is none of the names; None where outputs are no classes."""
+    if targets is None:
+        return None
+    found = pd.Index(names).get_indexer(targets)
+    return np.where(found >= 0, found, -2)
+
+
+def files(measure: Any, options: Any) -> list[str]:
+    """The user's files that a measure reads."""
+    return list(measure.files(options)) if hasattr(measure, "files") else []
+
+
+def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, np.ndarray], dict[str, list]]:
+    """What a measure gave of one network: arrays by SPLIT/KEY, and under "rows" [split, key, number].
+
+    Raises:
+        GranularityError: something is neither a number nor an array, is there twice, or its key is no name.
+    """
+    if isinstance(found, pd.DataFrame):
+        if missing := {"split", "key", "value"} - set(found.columns):
+            raise GranularityError(f"measure '{measure}': its table has no column {sorted(missing)}")
+        found = found[["split", "key", "value"]].itertuples(index=False)
+    arrays, rows, seen = {}, [], set()
+    for split, key, value in found:
+        name = f"{split}/{key}"
+        if not all(part.strip(".") and part.isprintable() and "\\" not in part for part in name.split("/")):
+            raise GranularityError(f"measure '{measure}': {name!r} is no split and key that could name a file")
+        if name in seen:
+            raise GranularityError(f"measure '{measure}': gives '{key}' of the split '{split}' twice")
+        seen.add(name)
+        if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "biuf":
+            arrays[name] = value
+        elif np.ndim(value) == 0 and isinstance(value, int | float | np.number | np.ndarray):
+            rows.append([split, key, float(value)])
+        else:
+            raise GranularityError(f"measure '{measure}': '{key}' is {type(value).__name__}, no number and no array")
+    return arrays, {"rows": rows}
+
+
+def _vectors(embedding: Artifact, images: int) -> np.ndarray:
+    values = embedding.array("embedding.npy", (images, None), np.float32)
+    if not np.isfinite(values).all():
+        raise GranularityError(
+            f"{embedding.path / 'embedding.npy'}: row {np.argmin(np.isfinite(values).all(1))} is not finite"
+        )
+    return values

@@ -1,0 +1,80 @@
+"""What a measure sees: one network, and the images and labels it is measured on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from granularity.base.errors import GranularityError
+from granularity.learning import evaluation
+from granularity.learning.dataset import Data
+from granularity.learning.options import Augment
+
+
+class View:
+    """One network, and the images and labels it is measured on.
+
+    Attributes:
+        about: `run`, `network`, `space`, `family`, `granularity`, `pretrain_seed`, `transfer`, `finetune_seed` and
+            `epoch`; what does not apply is None.
+        network: in evaluation mode, on the device, with its head; None for the embedding.
+        answers: of each output of the head, the target class that it stands for: int64, numbers of
+            `data.target_names`, -2 for an output that stands for none. None where there is no head.
+        splits: to measure on.
+        ranks: human ranks to look at.
+        data: pixels, target classes, and the sample table's `sample_id` and `split`.
+    """
+
+    def __init__(
+        self,
+        about: Mapping[str, Any],
+        network: torch.nn.Module | None,
+        answers: np.ndarray | None,
+        splits: list[str],
+        ranks: list[str],
+        labels: Callable[[str], pd.Series],
+        data: Data,
+        augment: Augment,
+        embedding: np.ndarray | None = None,
+    ):
+        self.about, self.network, self.answers = about, network, answers
+        self.splits, self.ranks, self.data = splits, ranks, data
+        self._labels, self._augment, self._embedding = labels, augment, embedding
+
+    def rows(self, split: str) -> np.ndarray:
+        """Row numbers of a split in the sample table, int64 [N].
+
+        Raises:
+            GranularityError: there is no such split.
+        """
+        found = np.flatnonzero(self.data.table["split"] == split)
+        if not len(found):
+            known = ", ".join(sorted(self.data.table["split"].unique()))
+            raise GranularityError(f"splits: there are no images of the split '{split}'; there are {known}")
+        return found
+
+    def classes(self, rank: str) -> np.ndarray:
+        """Names of the classes of a rank that there are in the training split, in alphabetical order."""
+        return np.unique(self._labels(rank).to_numpy(dtype=str)[self.data.train])
+
+    def labels(self, split: str, rank: str) -> np.ndarray:
+        """Class numbers in the order of `classes`, int64 [N]; -1 for a class that is not in the training split."""
+        return pd.Index(self.classes(rank)).get_indexer(self._labels(rank).iloc[self.rows(split)])
+
+    def predict(self, split: str, forward: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        """What a function gives of the images of a split, [N, ...] on the CPU.
+
+        Args:
+            forward: of normalised images, float32 [B, C, H, W] on the device.
+        """
+        return evaluation.predict(forward, self.data, self.rows(split), self._augment)
+
+    def features(self, split: str) -> torch.Tensor:
+        """What the network's head sees, or rows of the embedding: float32 [N, D] on the CPU."""
+        if self.network is None:
+            return torch.from_numpy(self._embedding[self.rows(split)])
+        return evaluation.features(self.network, self.data, self.rows(split), self._augment)
