@@ -1,44 +1,145 @@
-"""Finding and loading the networks that pretraining left."""
+"""Finding and loading the networks that trainings left."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Model
+from granularity.base.seeds import seed_of
+from granularity.learning.dataset import Data
 from granularity.learning.network import build
+from granularity.learning.options import Init, Model
 from granularity.machine.first_process import verified
 from granularity.store.artifacts import readable
 
-COLUMNS = dict.fromkeys(["run_id", "space", "family", "backbone"], "text")
-COLUMNS |= dict.fromkeys(["granularity", "pretrain_seed"], "whole")
+COLUMNS = dict.fromkeys(["run_id", "network", "space", "family"], "text")
+COLUMNS |= {"granularity": "whole?", "pretrain_seed": "whole"}
+WEIGHTS = {"pretrain": "backbone", "finetune": "weights"}  # kind -> the column that names the file
 
 
 class Backbones:
-    """The pretrained networks of some jobs. `inputs` are their artifacts, by a role that names the job."""
+    """The networks of some jobs, pretrained or finetuned.
 
-    def __init__(self, pretrained: list[Path]):
-        sources = [verified(path, "pretrain") for path in pretrained]
-        self.inputs = {f"pretrain/{source.path.name}": source for source in sources}
-        tables = [source.table("runs.parquet", COLUMNS).assign(source=i) for i, source in enumerate(sources)]
-        self.runs = pd.concat(tables, ignore_index=True)
-        self._sources = sources
+    Attributes:
+        inputs: their artifacts, by a role that names the job.
+        runs: a row per network: `run_id`, `network`, `space`, `family`, `granularity` (null without classes),
+            `pretrain_seed`, `finetune_seed` (of finetuned ones), `file`, and `source`, the artifact's number.
+        checkpoints: a row per kept epoch of a pretraining: `run_id`, `epoch`, `file`, `source`; the last epoch is one.
+    """
+
+    def __init__(self, paths: Iterable[Path], kind: str = "pretrain"):
+        self._sources = [verified(path, kind) for path in paths]
+        names = [source.path.name for source in self._sources]
+        self.inputs = {
+            f"{kind}/{name}" if names.count(name) == 1 else f"{kind}/{i}/{name}": source
+            for i, (name, source) in enumerate(zip(names, self._sources, strict=True))
+        }
+        columns = COLUMNS | {WEIGHTS[kind]: "text?"} | ({"finetune_seed": "whole"} if kind == "finetune" else {})
+        self.runs = self._tables("runs.parquet", columns).rename(columns={WEIGHTS[kind]: "file"})
+        self.runs = self.runs[self.runs["file"].notna()].reset_index(drop=True)
+        if kind == "pretrain":
+            kept = {"run_id": "text", "epoch": "whole", "file": "text"}
+            self.checkpoints = self._tables("checkpoints.parquet", kept)
+        else:
+            self.checkpoints = pd.DataFrame(columns=["run_id", "epoch", "file", "source"])
 
     def find(self, space: str, pretrain_seed: int) -> pd.Series:
         """The row of one pretraining."""
         found = self.runs[(self.runs["space"] == space) & (self.runs["pretrain_seed"] == pretrain_seed)]
+        return self._only(found, f"pretrainings on '{space}' with seed {pretrain_seed}")
+
+    def named(self, run: str) -> pd.Series:
+        """The row of one run, by its name or its id."""
+        stems = self.runs["file"].map(lambda file: Path(file).stem)
+        return self._only(self.runs[(self.runs["run_id"] == run) | (stems == run)], f"runs called '{run}'")
+
+    def epochs(self, row: pd.Series) -> list[int]:
+        """The epochs at which the weights of a run were kept, ascending; the last is the end of its training."""
+        return sorted(self._checkpoints_of(row)["epoch"])
+
+    def about(self, row: pd.Series, epoch: int | None = None) -> dict[str, Any]:
+        """What a backbone's file says of itself: `model`, `outputs`, `channels`, `side`, `mean`, `std`, `crop`, ..."""
+        from safetensors import safe_open
+
+        file = self._sources[row["source"]].path / self._file(row, epoch)
+        with readable(file, "the weights of a network"), safe_open(file, "numpy") as weights:
+            return json.loads(weights.metadata()["granularity"])
+
+    def load(self, row: pd.Series, channels: int | None = None, epoch: int | None = None) -> torch.nn.Module:
+        """The network of a row, with its head, in evaluation mode on the CPU.
+
+        Args:
+            channels: of the images that it is for (None: its own).
+            epoch: one that was kept (None: the end of its training).
+
+        Raises:
+            GranularityError: it takes images of other channels, that epoch was not kept, or its weights do not fit.
+        """
+        source, file = self._sources[row["source"]], self._file(row, epoch)
+        network = self._built(row, self.about(row, epoch), channels, seed=0)
+        with readable(source.path / file, "the weights of this network"):
+            network.load_state_dict(source.tensors(file))
+        return network.eval()
+
+    def weights(self, row: pd.Series, epoch: int | None = None) -> dict[str, torch.Tensor]:
+        """The tensors of a row."""
+        return self._sources[row["source"]].tensors(self._file(row, epoch))
+
+    def untrained(self, row: pd.Series, channels: int | None = None) -> torch.nn.Module:
+        """The network of a pretraining before its first step, in evaluation mode on the CPU.
+
+        Raises:
+            GranularityError: it did not start from scratch, and epoch 0 was not kept.
+        """
+        if 0 in self.epochs(row):
+            return self.load(row, channels, epoch=0)
+        params = self._sources[row["source"]].params
+        if not Init.model_validate(params["init"]).scratch:
+            raise GranularityError(f"{row['run_id']}: did not start from scratch; write keep: [0] to keep its start")
+        seed = seed_of(params["seed"], "pretrain", int(row["pretrain_seed"]))
+        return self._built(row, self.about(row), channels, seed, params["recipe"]["head_bias"]).eval()
+
+    def normalised(self, data: Data, row: pd.Series) -> Data:
+        """The data, normalised with the moments of the images that a network was pretrained on."""
+        about = self.about(row)
+        return data.normalised_with(np.array(about["mean"]), np.array(about["std"]))
+
+    def _built(
+        self, row: pd.Series, about: dict, channels: int | None, seed: int, head_bias: float | None = None
+    ) -> torch.nn.Module:
+        own = about["channels"]
+        if channels not in (None, own):
+            raise GranularityError(
+                f"{row['run_id']}: this network takes images of {own} channels, not {channels}; see pixels.mode"
+            )
+        return build(Model.model_validate(about["model"]), own, about["outputs"], seed, head_bias)
+
+    def _file(self, row: pd.Series, epoch: int | None) -> str:
+        if epoch is None:
+            return row["file"]
+        kept = self._checkpoints_of(row)
+        found = kept[kept["epoch"] == epoch]
+        if not len(found):
+            raise GranularityError(f"{row['run_id']}: epoch {epoch} was not kept, but {self.epochs(row)}; see keep")
+        return found.iloc[0]["file"]
+
+    def _checkpoints_of(self, row: pd.Series) -> pd.DataFrame:
+        kept = self.checkpoints
+        return kept[(kept["run_id"] == row["run_id"]) & (kept["source"] == row["source"])]
+
+    def _tables(self, name: str, columns: dict[str, str]) -> pd.DataFrame:
+        tables = [source.table(name, columns).assign(source=i) for i, source in enumerate(self._sources)]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*columns, "source"])
+
+    def _only(self, found: pd.DataFrame, what: str) -> pd.Series:
         if len(found) != 1:
             where = ", ".join(str(source.path) for source in self._sources)
-            raise GranularityError(f"{len(found)} pretrainings on '{space}' with seed {pretrain_seed} in {where}")
+            raise GranularityError(f"{len(found)} {what} in {where}")
         return found.iloc[0]
-
-    def load(self, row: pd.Series, channels: int) -> torch.nn.Module:
-        """The network of a row, with its pretraining head, on the CPU."""
-        source = self._sources[row["source"]]
-        model = build(Model.model_validate(source.params["model"]), channels, int(row["granularity"]), seed=0)
-        with readable(source.path / row["backbone"], "the weights of this network"):
-            model.load_state_dict(source.tensors(row["backbone"]))
-        return model.eval()

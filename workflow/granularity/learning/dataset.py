@@ -1,18 +1,17 @@
-"""The images a training reads, and what augmentation does to them."""
+"""The images and labels that a training reads."""
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
-import torch.nn.functional as F
 
 from granularity.base.errors import GranularityError
-from granularity.base.seeds import seed_of
-from granularity.config.options import Augment
 from granularity.machine.processes import from_first
 from granularity.store.artifacts import Artifact, readable
 
@@ -21,7 +20,7 @@ RESIDENT_BYTES = 2**31  # smaller data sets are kept on the device
 
 @dataclass(frozen=True)
 class LabelSets:
-    """Several labels an image: those of training image i are `values[offsets[i]:offsets[i + 1]]`.
+    """Several labels per image: those of image i are `values[offsets[i]:offsets[i + 1]]`.
 
     Attributes:
         values: int32 [pairs], no label twice in an image.
@@ -43,34 +42,70 @@ class LabelSets:
         found[place[0], place[1]] = 1.0
         return found
 
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def include(self, labels: np.ndarray) -> np.ndarray:
+        """Whether each image has a label: bool [N], for one label of each, [N]."""
+        image = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        found = np.zeros(len(self), dtype=bool)
+        found[image[self.values == labels[image]]] = True
+        return found
+
 
 class Data:
-    """Pixels and target labels of both splits.
+    """Pixels and target labels of all splits.
 
     Attributes:
         table: the sample table (`sample_id`, `split` and the target).
-        train, val: row numbers in it.
+        train, val: row numbers in it; :meth:`rows` gives those of any split.
         target: int64 [N] class numbers of the target, in alphabetical order of the classes of the training split;
-            -1 for a validation image of a class that training never sees.
+            -1 for an image of a class that training never sees.
         target_names: the classes.
+        device: where images are computed on.
     """
 
     def __init__(self, samples: Artifact, pixels: Artifact, device: torch.device):
         name = samples.params["target"]
         self.table = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", name], "text"))
-        self.train = np.flatnonzero(self.table["split"] == "train")
-        self.val = np.flatnonzero(self.table["split"] == "val")
+        self.train, self.val = self.rows("train"), self.rows("val")
         self.target_names = np.unique(self.table[name].to_numpy(dtype=str)[self.train])
         self.target = pd.Index(self.target_names).get_indexer(self.table[name])  # int64; -1 where it is none of them
         array = pixels.array("pixels.npy", (None, None, None, None), np.uint8)
         if len(array) != len(self.table):
             raise GranularityError(f"{pixels.path}: {len(array)} images, but the sample table has {len(self.table)}")
         self.device = device
-        moments = from_first(lambda: _moments(array, self.train))
-        self._mean, self._std = (torch.tensor(v, dtype=torch.float32, device=device)[:, None, None] for v in moments)
+        self._array = array
         self._pixels = torch.from_numpy(array)
         if array.nbytes < RESIDENT_BYTES:
             self._pixels = self._pixels.to(device)
+
+    def rows(self, split: str) -> np.ndarray:
+        """Row numbers of a split; none if there is no such split."""
+        return np.flatnonzero(self.table["split"] == split)
+
+    @cached_property
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each channel, float64 [C] on a 0..1 scale: what images are normalised with.
+
+        Those of the training split, unless :meth:`normalised_with` says otherwise. In a training of several processes
+        the first one computes them for all.
+        """
+        found, _ = from_first(
+            lambda: (dict(zip(("mean", "std"), _moments(self._array, self.train), strict=True)), None)
+        )
+        return found["mean"], found["std"]
+
+    def normalised_with(self, mean: np.ndarray, std: np.ndarray) -> Data:
+        """These data, normalised with other moments, such as those of the images a backbone was pretrained on."""
+        other = copy.copy(self)
+        other.__dict__.pop("_scale", None)
+        other.moments = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+        return other
+
+    @cached_property
+    def _scale(self) -> list[torch.Tensor]:
+        return [torch.tensor(v, dtype=torch.float32, device=self.device)[:, None, None] for v in self.moments]
 
     @property
     def channels(self) -> int:
@@ -85,7 +120,8 @@ class Data:
         """Normalised images: float32 [B, C, H, W] on the device, in channels-last order."""
         rows = torch.as_tensor(rows).to(self._pixels.device)
         pixels = self._pixels[rows].to(self.device).permute(0, 3, 1, 2).float().div(255)
-        return (pixels - self._mean) / self._std
+        mean, std = self._scale
+        return (pixels - mean) / std
 
     def torch_target(self) -> torch.Tensor:
         """The training images' target classes, int64 [number of training images]."""
@@ -149,45 +185,7 @@ def read_labels(file: Path) -> tuple[pd.Series, np.ndarray, np.ndarray | None]:
     return table.select(["sample_id"]).to_pandas()["sample_id"], column.to_numpy(), offsets
 
 
-def augment(
-    images: torch.Tensor,
-    options: Augment,
-    seed: int,
-    step: int,
-    among: int | None = None,
-    part: slice = slice(None),
-) -> torch.Tensor:
-    """Pad with the mean colour, crop and mirror at random: a function of the seed and the step, on any device.
-
-    Args:
-        among, part: where the images are a part of a batch, of so many; each is augmented as it is in the whole.
-    """
-    if options.pad:
-        images = F.pad(images, [options.pad] * 4)
-    if not options.flip and not options.pad and options.crop is None:
-        return images
-    rng = np.random.default_rng(seed_of(seed, "augment", step))
-    count, _, height, width = images.shape
-    crop, drawn = options.crop or height - 2 * options.pad, among or count
-    offsets = torch.from_numpy(rng.integers(0, [height - crop + 1, width - crop + 1], size=(drawn, 2))[part])
-    mirror = torch.from_numpy(rng.random(drawn)[part] < 0.5) if options.flip else torch.zeros(count, dtype=torch.bool)
-    reach = torch.arange(crop)
-    rows = offsets[:, :1] + reach
-    columns = offsets[:, 1:] + torch.where(mirror[:, None], crop - 1 - reach, reach)
-    batch = torch.arange(count)[:, None, None]
-    rows, columns, batch = (index.to(images.device) for index in (rows, columns, batch))
-    # Advanced indices on both sides of a slice put the slice last: [B, H, W, C], which is channels-last already.
-    return images[batch, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-
-
-def centre_crop(images: torch.Tensor, options: Augment) -> torch.Tensor:
-    """What evaluation sees where training sees random crops."""
-    side = images.shape[-1] if options.crop is None else min(options.crop, images.shape[-1])
-    top = (images.shape[-1] - side) // 2
-    return images[:, :, top : top + side, top : top + side]
-
-
-def _moments(array: np.ndarray, rows: np.ndarray, chunk: int = 4096) -> tuple[np.ndarray, np.ndarray]:
+def _moments(array: np.ndarray, rows: np.ndarray, chunk: int = 4096) -> dict[str, np.ndarray]:
     """Mean and standard deviation of each channel on a 0..1 scale, a chunk of images in memory at a time."""
     total, squares, count = 0.0, 0.0, 0
     for start in range(0, len(rows), chunk):
@@ -195,4 +193,4 @@ def _moments(array: np.ndarray, rows: np.ndarray, chunk: int = 4096) -> tuple[np
         total, squares = total + part.sum((0, 1, 2)), squares + (part**2).sum((0, 1, 2))
         count += part[..., 0].size
     mean = total / count
-    return mean, np.sqrt(np.maximum(squares / count - mean**2, 1e-12))
+    return {"mean": mean, "std": np.sqrt(np.maximum(squares / count - mean**2, 1e-12))}

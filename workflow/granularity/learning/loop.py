@@ -17,13 +17,15 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
+from granularity.learning.packing import arrays_of, pack, tensors_of, unpack
+from granularity.learning.schedules import share_of_peak
 from granularity.machine import processes
 from granularity.machine.first_process import due, read_state, write_state
 from granularity.store.checkpoints import Clock
 
 
 class Batches:
-    """Indices of the images of each step: a new seeded permutation an epoch, its incomplete last batch dropped."""
+    """Indices of the images of each step: a new seeded permutation per epoch, its incomplete last batch dropped."""
 
     def __init__(self, images: int, batch_size: int, seed: int):
         if batch_size > images:
@@ -40,32 +42,6 @@ class Batches:
         return torch.from_numpy(self._order[place * self.batch_size : (place + 1) * self.batch_size])
 
 
-def share_of_peak(
-    step: int,
-    steps: int,
-    warmup: float,
-    hold: float = 0.0,
-    shape: str = "cosine",
-    final: float = 0.0,
-    every: float = 1.0,
-    factor: float = 1.0,
-) -> float:
-    """Share of the peak learning rate at a step: linear over `warmup` steps, the peak for `hold` steps, then down.
-
-    Args:
-        shape: `cosine` (half a period) or `linear`, from the peak to the share `final` at step `steps`; or `step`:
-            times `factor` every `every` steps, not below `final`.
-    """
-    if step < warmup:
-        return (step + 1) / (warmup + 1)
-    done = max(0.0, step - warmup - hold)
-    if shape == "step":
-        return max(final, factor ** (done // every))
-    whole = max(1.0, steps - warmup - hold)
-    left = 1 - done / whole if shape == "linear" else 0.5 * (1 + math.cos(math.pi * done / whole))
-    return final + (1 - final) * left
-
-
 def minimise(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -75,7 +51,7 @@ def minimise(
     warmup_epochs: float,
     seed: int,
     checkpoint: Path | None = None,
-    after_epoch: Callable[[], dict[str, float]] | None = None,
+    after_epoch: Callable[[int], dict[str, float]] | None = None,
     schedule: Callable[[int, int, float], float] = share_of_peak,
     clip_norm: float | None = None,
 ) -> list[dict[str, Any]]:
@@ -87,12 +63,13 @@ def minimise(
         optimizer: its groups' `lr` is the peak.
         loss_at: the loss on the batch of a step; of several processes, each one's share of that mean.
         seed: what dropout draws from, at every step anew, so that a resumed run draws the same.
-        after_epoch: more columns for the history.
+        after_epoch: more columns for the history, given the number of the epoch, from 1. Before the checkpoint of its
+            last step, so what it writes is never missing in a run that goes on from there.
         schedule: share of the peak learning rate at a step, of so many, after so many of warm-up.
         clip_norm: the norm of the whole gradient at most.
 
     Returns:
-        One row an epoch: `epoch` (from 1), `lr` (at its last step), `train_loss` (mean over its steps).
+        One row per epoch: `epoch` (from 1), `lr` (at its last step), `train_loss` (mean over its steps).
 
     Raises:
         GranularityError: the loss is no longer finite, or the processes do not agree about the weights.
@@ -125,7 +102,7 @@ def minimise(
                 )
             row = {"epoch": len(history) + 1, "lr": optimizer.param_groups[0]["lr"], "train_loss": mean}
             if after_epoch is not None:
-                row |= after_epoch()
+                row |= after_epoch(len(history) + 1)
                 model.train()
             history.append(row)
             losses = []
@@ -137,19 +114,10 @@ def minimise(
     return history
 
 
-def arrays_of(tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {key: value.detach().cpu().numpy() for key, value in tensors.items()}
-
-
-def tensors_of(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
-    return {key: torch.from_numpy(value) for key, value in arrays.items()}
-
-
 def _save(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, notes: dict) -> None:
-    tensors = {f"model.{key}": value for key, value in model.state_dict().items()}
-    for index, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{key}": value for key, value in state.items() if value is not None}
-    write_state(path, arrays_of(tensors), notes)
+    arrays = {f"model.{key}": value for key, value in arrays_of(model.state_dict()).items()}
+    packed = pack(optimizer.state_dict(), "optimizer", arrays)
+    write_state(path, arrays, {**notes, "optimizer": packed})
 
 
 def _restore(path: Path | None, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict | None:
@@ -157,12 +125,7 @@ def _restore(path: Path | None, model: torch.nn.Module, optimizer: torch.optim.O
     if state is None:
         return None
     arrays, notes = state
-    tensors = tensors_of(arrays)
-    model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
-    whole = optimizer.state_dict()
-    for key, value in tensors.items():
-        if key.startswith("optimizer."):
-            _, index, name = key.split(".", 2)
-            whole["state"].setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict(whole)
+    weights = {key.removeprefix("model."): value for key, value in arrays.items() if key.startswith("model.")}
+    model.load_state_dict(tensors_of(weights))
+    optimizer.load_state_dict(unpack(notes["optimizer"], arrays, optimizer.state_dict()))
     return notes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,19 @@ import numpy as np
 
 from granularity.base import interrupt
 from granularity.machine.processes import anywhere, barrier, first, from_first, size
-from granularity.store import artifacts, checkpoints
+from granularity.store import checkpoints
 from granularity.store.artifacts import Artifact
+from granularity.store.task import Task
+
+
+def open(task: Task, role: str) -> Artifact:
+    """:meth:`Task.open`, by the first process for all."""
+    return verified(task.path(role), task.kind(role))
+
+
+def open_all(task: Task, role: str) -> list[Artifact]:
+    """:meth:`Task.open_all`, by the first process for all."""
+    return [verified(path, task.kind(role)) for path in task.paths(role)]
 
 
 def verified(path: Path, kind: str) -> Artifact:
@@ -29,9 +40,11 @@ def verified(path: Path, kind: str) -> Artifact:
 
 
 @contextlib.contextmanager
-def create(*args, **kwargs) -> Iterator[Any]:
-    """:func:`artifacts.create`; in all processes but the first, the writer writes nothing."""
-    with artifacts.create(*args, **kwargs) if first() else _onlooker() as out:
+def create(
+    task: Task, inputs: Mapping[str, Artifact], params: Mapping[str, Any], resumable: bool = False
+) -> Iterator[Any]:
+    """:meth:`Task.create`; in all processes but the first, the writer writes nothing."""
+    with task.create(inputs, params, resumable) if first() else _onlooker() as out:
         yield out
 
 
@@ -52,12 +65,12 @@ class _Onlooker:
 
 
 def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """:func:`state.read_state`, by the first process for all."""
+    """:func:`checkpoints.read_state`, by the first process for all."""
     return from_first(lambda: checkpoints.read_state(path))
 
 
 def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
-    """:func:`state.write_state`, by the first process; if any was asked to stop, all end here."""
+    """:func:`checkpoints.write_state`, by the first process; if any was asked to stop, all end here."""
     if size() == 1:
         checkpoints.write_state(path, arrays, notes)
         return

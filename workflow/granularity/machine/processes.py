@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import json
 import os
 import re
 import signal
@@ -26,6 +27,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import numpy as np
+import safetensors.numpy
 import torch
 import torch.distributed as dist
 
@@ -34,6 +36,7 @@ from granularity.base.errors import GranularityError
 from granularity.machine import leases
 
 T = TypeVar("T")
+State = tuple[dict[str, np.ndarray], Any]
 TIMEOUT = timedelta(days=7)  # for a GPU, or for the first process to verify terabytes; the dead are noticed at once
 ELSEWHERE = "another process of this training was asked to stop"
 
@@ -43,8 +46,8 @@ class PeerLost(GranularityError):
 
 
 @dataclass
-class World:
-    """The processes of a training: how many, which one this is, and the same of those on this machine (node)."""
+class Group:
+    """The processes of a training: how many, which one this is, and how many and which on this machine (node)."""
 
     size: int
     rank: int
@@ -54,7 +57,7 @@ class World:
     store: dist.Store
 
 
-_world: World | None = None
+_group: Group | None = None
 _times = 0  # that this process has joined others: a stage, or several one after another
 
 
@@ -81,7 +84,7 @@ def started_by_torchrun() -> bool:
 
 @contextlib.contextmanager
 def _joined() -> Iterator[None]:
-    global _world, _times
+    global _group, _times
     size, rank, node, local_size, local_rank = (
         int(os.environ[name]) for name in ("WORLD_SIZE", "RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
     )
@@ -90,7 +93,7 @@ def _joined() -> Iterator[None]:
     with _others_may_be_gone():
         store, _, _ = next(dist.rendezvous("env://", timeout=TIMEOUT))
     _times += 1
-    _world = World(size, rank, node, local_size, local_rank, dist.PrefixStore(f"{_times}", store))
+    _group = Group(size, rank, node, local_size, local_rank, dist.PrefixStore(f"{_times}", store))
     silent = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.__stderr__ if rank == 0 else silent
     try:
@@ -102,7 +105,7 @@ def _joined() -> Iterator[None]:
         sys.stderr = sys.__stderr__ if _speaks(error) else silent
         raise
     finally:
-        _world = None
+        _group = None
 
 
 def _speaks(error: BaseException) -> bool:
@@ -112,14 +115,14 @@ def _speaks(error: BaseException) -> bool:
     if isinstance(error, PeerLost) and "GRANULARITY_LAUNCHER" in os.environ:  # which knows how the other one died
         return False
     try:
-        return _world.store.add("reports", 1) == 1
+        return _group.store.add("reports", 1) == 1
     except RuntimeError:  # what kept the store is gone
         return first()
 
 
 def check_joined() -> None:
     """Raise a GranularityError in a stage that is not made for several processes."""
-    if _world is None and started_by_torchrun():
+    if _group is None and started_by_torchrun():
         raise GranularityError(
             "only pretrain and finetune are for several processes; start this stage without torchrun"
         )
@@ -131,15 +134,15 @@ def meet(device: torch.device) -> None:
     Raises:
         GranularityError: one computes on a CPU and another on a GPU.
     """
-    if _world is None:
+    if _group is None:
         return
-    _world.store.set(f"device/{rank()}", device.type)
+    _group.store.set(f"device/{rank()}", device.type)
     for other in range(size()):
         if (kind := _told(f"device/{other}")) != device.type:
             raise GranularityError(f"process {other} would use {kind}, process {rank()} {device.type}; set the device")
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     with _others_may_be_gone():
-        dist.init_process_group(backend, store=_world.store, rank=rank(), world_size=size(), timeout=TIMEOUT)
+        dist.init_process_group(backend, store=_group.store, rank=rank(), world_size=size(), timeout=TIMEOUT)
 
 
 def lease_gpus() -> None:
@@ -147,31 +150,31 @@ def lease_gpus() -> None:
 
     The first process of the machine looks for all at once, so two trainings never wait for each other's last GPU.
     """
-    if _world is None:
+    if _group is None:
         leases.take()
         return
-    key, local = f"gpus/{_world.node}", _world.local_rank
-    leases.enough(_world.local_size)
+    key, local = f"gpus/{_group.node}", _group.local_rank
+    leases.enough(_group.local_size)
     if local == 0:
         with leases.queue():
-            devices = leases.free(_world.local_size)
+            devices = leases.free(_group.local_size)
             leases.hold(devices[0])
-            _world.store.set(key, "\n".join(devices))
-            for other in range(1, _world.local_size):
+            _group.store.set(key, "\n".join(devices))
+            for other in range(1, _group.local_size):
                 _told(f"{key}/{other}")
     else:
         devices = _told(key).split("\n")
         leases.hold(devices[local])
-        _world.store.set(f"{key}/{local}", "held")
+        _group.store.set(f"{key}/{local}", "held")
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
 
 
 def _told(key: str) -> str:
     """What another process put into the store; waits for it, and for signals."""
     with _others_may_be_gone():
-        while not _world.store.check([key]):
+        while not _group.store.check([key]):
             time.sleep(0.02)
-        return _world.store.get(key).decode()
+        return _group.store.get(key).decode()
 
 
 @contextlib.contextmanager
@@ -193,19 +196,19 @@ def _others_may_be_gone() -> Iterator[None]:
 
 def size() -> int:
     """How many processes train together. A parameter of a training: sums over them decide its last bits."""
-    return 1 if _world is None else _world.size
+    return 1 if _group is None else _group.size
 
 
 def rank() -> int:
-    return 0 if _world is None else _world.rank
+    return 0 if _group is None else _group.rank
 
 
 def local_rank() -> int:
-    return 0 if _world is None else _world.local_rank
+    return 0 if _group is None else _group.local_rank
 
 
 def local_size() -> int:
-    return 1 if _world is None else _world.local_size
+    return 1 if _group is None else _group.local_size
 
 
 def first() -> bool:
@@ -227,14 +230,25 @@ def share(count: int) -> slice:
 # ---------------------------------------------------------------- what is said
 
 
-def from_first(make: Callable[[], T]) -> T:
-    """A value that the first process makes for all."""
+def from_first(make: Callable[[], State | None]) -> State | None:
+    """What the first process makes for all: named arrays and a JSON value, or None. As bytes, and never as a pickle."""
     if size() == 1:
         return make()
-    box = [make() if first() else None]
+    data = torch.empty(0, dtype=torch.uint8)
+    if first() and (state := make()) is not None:
+        arrays = {key: np.asarray(value, order="C") for key, value in state[0].items()}
+        packed = safetensors.numpy.save(arrays, {"notes": json.dumps(state[1])})
+        data = torch.frombuffer(bytearray(packed), dtype=torch.uint8)
+    length = torch.tensor([len(data)])
     with _others_may_be_gone():
-        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
-    return box[0]
+        dist.broadcast(length, src=0)
+        if not length.item():
+            return None
+        data = data if first() else torch.empty(int(length), dtype=torch.uint8)
+        dist.broadcast(data, src=0)
+    packed = data.numpy().tobytes()
+    header = json.loads(packed[8 : 8 + int.from_bytes(packed[:8], "little")])
+    return safetensors.numpy.load(packed), json.loads(header["__metadata__"]["notes"])
 
 
 def anywhere(*here: bool) -> bool:
@@ -279,10 +293,11 @@ def check_same(model: torch.nn.Module) -> None:
     digest = hashlib.sha256()
     for value in model.state_dict().values():
         digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
-    found: list[Any] = [None] * size()
+    mine = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
+    found = [torch.empty_like(mine) for _ in range(size())]
     with _others_may_be_gone():
-        dist.all_gather_object(found, digest.hexdigest())
-    other = [number for number, one in enumerate(found) if one != found[0]]
+        dist.all_gather(found, mine)
+    other = [number for number, one in enumerate(found) if not torch.equal(one, found[0])]
     if other:
         raise GranularityError(
             f"the weights of process {other[0]} are not those of process 0; are all machines of one kind, with the "

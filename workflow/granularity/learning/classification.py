@@ -1,0 +1,69 @@
+"""Classification: cross-entropy with one label per image or with several, and the error on the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from granularity.learning.dataset import Data, LabelSets
+from granularity.learning.evaluation import percent_wrong, predicted_classes
+from granularity.learning.options import Recipe
+
+
+class Classification:
+    """An objective (:mod:`granularity.learning.objectives`): labels of the training images.
+
+    Args:
+        data: the images, and the target.
+        labels: of the training images: int64 [n] on the device, or sets of labels.
+        recipe: says which loss.
+        parent: the target class of each class, int64 [G]; negative for a class without one. Predicting that is always
+            wrong, but never by matching an unseen target class (-1).
+    """
+
+    def __init__(self, data: Data, labels: torch.Tensor | LabelSets, recipe: Recipe, parent: np.ndarray):
+        self.outputs = len(parent)
+        self._data, self._labels, self._recipe = data, labels, recipe
+        self._parent = np.where(parent >= 0, parent, -2)
+
+    def loss(self, outputs: torch.Tensor, picked: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy of some training images, see :func:`cross_entropy`."""
+        return cross_entropy(outputs, self._labels, picked, self._recipe.loss)
+
+    def evaluate(self, network: torch.nn.Module) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """`val_error` (percent) and `predictions`: the predicted class of each validation image, int32."""
+        found = predicted_classes(network, self._data, self._data.val, self._recipe.augment)
+        wrong = percent_wrong(self._parent[found], self._data.target[self._data.val])
+        return {"val_error": wrong}, {"predictions": found.astype(np.int32)}
+
+
+def on_target(data: Data, recipe: Recipe) -> Classification:
+    """Classification into the target's classes."""
+    return Classification(data, data.torch_target(), recipe, np.arange(len(data.target_names)))
+
+
+def cross_entropy(
+    outputs: torch.Tensor, labels: torch.Tensor | LabelSets, picked: torch.Tensor, loss: str
+) -> torch.Tensor:
+    """The loss of some images, a mean over them. Sigmoid: summed over the classes.
+
+    That is sigmoid_xent of google-research/big_vision (utils.py) and weighted_sigmoid_cross_entropy of
+    google-research/scenic (model_lib/base_models/model_utils.py); torch's own mean would be over the classes, too.
+
+    Args:
+        outputs: float32 [B, G].
+        labels: of all training images; sets of labels have no softmax.
+        picked: int64 [B], on the CPU: which training images these are.
+        loss: `auto`, `softmax` or `sigmoid`.
+    """
+    if isinstance(labels, LabelSets):
+        truth = labels.multi_hot(picked, outputs.shape[1], outputs.device)
+    else:
+        single = labels[picked.to(labels.device)]
+        if loss != "sigmoid":
+            return F.cross_entropy(outputs, single)
+        truth = torch.zeros_like(outputs).scatter_(1, single[:, None], 1.0)
+    return F.binary_cross_entropy_with_logits(outputs, truth, reduction="sum") / len(outputs)

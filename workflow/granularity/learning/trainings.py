@@ -1,0 +1,231 @@
+"""The trainings of one job, one after another: what a killed job had finished is not trained again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from granularity.base.errors import GranularityError
+from granularity.base.progress import track
+from granularity.learning.augment import augment
+from granularity.learning.batch_norm import synchronised, whole_batch
+from granularity.learning.dataset import Data
+from granularity.learning.evaluation import predict
+from granularity.learning.loop import Batches, minimise
+from granularity.learning.network import freeze_backbone, remove_dropout
+from granularity.learning.optimisers import optimiser
+from granularity.learning.options import Recipe, Trainings
+from granularity.learning.packing import arrays_of, tensors_of
+from granularity.learning.runs import Run
+from granularity.learning.schedules import schedule
+from granularity.machine import processes
+from granularity.machine.first_process import forget, read_state, write_state
+
+WEIGHTS, FOUND = "weights.", "found."  # in the state of a finished training
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training.
+
+    Attributes:
+        run: its name and id.
+        seed: of the order of images, of augmentation and of dropout.
+        columns: the first columns of its row in `runs.parquet`, all known beforehand.
+        data: the images, normalised as they shall be.
+        start: makes the network, with its initial weights.
+        objective: makes what it minimises, see :mod:`granularity.learning.objectives`.
+        about: what the file of its weights says of it, beside what every such file says.
+    """
+
+    run: Run
+    seed: int
+    columns: dict[str, Any]
+    data: Data
+    start: Callable[[], torch.nn.Module]
+    objective: Callable[[], Any]
+    about: dict[str, Any]
+
+
+def train_runs(
+    trainings: Sequence[Training],
+    recipe: Recipe,
+    out: Any,
+    what: str,
+    column: str | None = None,
+    folder: str = "",
+    keep: Sequence[int] = (),
+) -> dict[str, dict[str, np.ndarray]]:
+    """Train, and write `runs.parquet`, `history.parquet` and, where they are wanted, the weights.
+
+    `runs.parquet`: the known columns, `train_loss` (of the last epoch), what the objective evaluates, and the file of
+    the weights. `history.parquet`: `run_id`, `epoch`, `lr`, `train_loss`. With weights, `checkpoints.parquet`:
+    `run_id`, `epoch`, `file`, of the epochs kept and of the last one.
+
+    Args:
+        out: the writer of the result.
+        what: for progress, such as "pretraining".
+        column: the column that names the files of weights (None: weights are not kept).
+        folder: theirs; RUN.safetensors, and RUN@EPOCH.safetensors.
+        keep: epochs whose weights are kept beside those of the last one; 0 is before the first.
+
+    Returns:
+        run_id -> the arrays that the objective's evaluation gave.
+
+    Raises:
+        GranularityError: a network cannot take the images, or a loss is no longer finite.
+    """
+    keep = [epoch for epoch in sorted(keep) if epoch != recipe.epochs]
+    rows, history, checkpoints, found = [], [], [], {}
+    for one in track(trainings, len(trainings), what, "runs"):
+        (arrays, notes), places = _finished(one, recipe, out.work, keep, column is not None)
+        named = {}
+        if column is not None:
+            about = {**notes["about"], **one.about}
+            for epoch, place in places.items():
+                file = f"{folder}/{one.run.name}@{epoch}.safetensors"
+                _write(out, file, read_state(place)[0], {**about, "epoch": epoch})
+                checkpoints.append({"run_id": one.run.id, "epoch": epoch, "file": file})
+            file = f"{folder}/{one.run.name}.safetensors"
+            _write(out, file, _with(arrays, WEIGHTS), {**about, "epoch": recipe.epochs})
+            checkpoints.append({"run_id": one.run.id, "epoch": recipe.epochs, "file": file})
+            named = {column: file}
+        found[one.run.id] = _with(arrays, FOUND)
+        rows.append(one.columns | {"train_loss": notes["history"][-1]["train_loss"], **notes["found"], **named})
+        history += [{"run_id": one.run.id, **epoch} for epoch in notes["history"]]
+    frame = pd.DataFrame(rows)
+    # Nullable: an objective without classes has neither.
+    out.table("runs.parquet", frame.astype({"granularity": "Int64", "val_error": "Float64"}))
+    out.table("history.parquet", pd.DataFrame(history))
+    if column is not None:
+        out.table("checkpoints.parquet", pd.DataFrame(checkpoints))
+    out.summary["runs"] = len(trainings)
+    return found
+
+
+def check_processes(options: Trainings) -> None:
+    """Raise a GranularityError if other processes train than the options say: their number decides last bits."""
+    if options.processes != processes.size():
+        raise GranularityError(
+            f"processes: {options.processes} are planned, but this is one of {processes.size()}; start it with "
+            f"python -m granularity.machine.launch {options.processes}"
+        )
+
+
+def train(
+    network: torch.nn.Module,
+    data: Data,
+    objective: Any,
+    recipe: Recipe,
+    seed: int,
+    checkpoint: Path | None,
+    after_epoch: Callable[[int], dict[str, float]] | None = None,
+) -> list[dict[str, Any]]:
+    """Minimise an objective on the training split; returns the history, a row per epoch."""
+    rows = torch.from_numpy(data.train)
+    batches = Batches(len(rows), recipe.batch_size, seed)
+    half = recipe.precision == "bfloat16"
+    if not recipe.dropout:
+        remove_dropout(network)
+    network = synchronised(network, data.device)
+    trained = freeze_backbone(network) if recipe.freeze_backbone else network
+    part = processes.share(recipe.batch_size)
+
+    def loss_at(step: int) -> torch.Tensor:
+        picked = batches(step)[part]
+        images = augment(data.images(rows[picked]), recipe.augment, seed, step, among=recipe.batch_size, part=part)
+        with torch.autocast(data.device.type, torch.bfloat16, enabled=half), whole_batch():
+            outputs = network(images)
+        return objective.loss(outputs.float(), picked) * (len(picked) / recipe.batch_size)
+
+    return minimise(
+        trained,
+        optimiser(trained.parameters(), recipe),
+        loss_at,
+        epochs=recipe.epochs,
+        steps_per_epoch=batches.per_epoch,
+        warmup_epochs=recipe.warmup_epochs,
+        seed=seed,
+        checkpoint=checkpoint,
+        after_epoch=after_epoch,
+        schedule=schedule(recipe, batches.per_epoch),
+        clip_norm=recipe.clip_norm,
+    )
+
+
+def check_takes(network: torch.nn.Module, data: Data, recipe: Recipe) -> None:
+    """Raise a GranularityError if a network cannot take the images, as many cannot that are made for larger ones."""
+    try:
+        predict(network.eval(), data, data.train[:2], recipe.augment)
+    except (RuntimeError, ValueError, AssertionError, TypeError, AttributeError) as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise GranularityError(f"model: this network cannot take images of {data.side} px ({why})") from error
+
+
+def _finished(one: Training, recipe: Recipe, work: Path, keep: Sequence[int], weights: bool) -> tuple:
+    """The state of a training at its end, from disk if it is there, and epoch -> where the weights kept are."""
+    finished, running = (work / f"{one.run.name}.{suffix}" for suffix in ("done", "running"))
+    places = {epoch: work / f"{one.run.name}@{epoch}.kept" for epoch in keep}
+    state = read_state(finished)
+    if state is None or _lost(places):
+        objective = one.objective()
+        network, history = _trained(one, objective, recipe, running, places)
+        if _lost(places):  # with a disk's sector, since the checkpoint that it went on from
+            forget(running)
+            network, history = _trained(one, objective, recipe, running, places)
+        columns, arrays = objective.evaluate(network)
+        arrays = {FOUND + name: value for name, value in arrays.items()}
+        if weights:
+            arrays |= {WEIGHTS + name: value for name, value in arrays_of(network.state_dict()).items()}
+        state = arrays, {"history": history, "found": columns, "about": _about(one, objective, recipe)}
+        write_state(finished, *state)
+        forget(running)
+    return state, places
+
+
+def _trained(
+    one: Training, objective: Any, recipe: Recipe, running: Path, places: dict[int, Path]
+) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
+    network = one.start().to(one.data.device)
+    check_takes(network, one.data, recipe)
+
+    def keep(epoch: int) -> dict[str, float]:
+        if epoch in places:
+            write_state(places[epoch], arrays_of(network.state_dict()), {})
+        return {}
+
+    keep(0)
+    return network, train(network, one.data, objective, recipe, one.seed, running, keep)
+
+
+def _lost(places: dict[int, Path]) -> bool:
+    return any(read_state(place) is None for place in places.values())
+
+
+def _about(one: Training, objective: Any, recipe: Recipe) -> dict[str, Any]:
+    mean, std = one.data.moments
+    return {
+        "run": one.run.name,
+        "outputs": objective.outputs,
+        "channels": one.data.channels,
+        "side": one.data.side,
+        "crop": recipe.augment.crop,
+        "mean": mean.tolist(),
+        "std": std.tolist(),
+    }
+
+
+def _with(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _write(out: Any, file: str, weights: dict[str, np.ndarray], about: dict[str, Any]) -> None:
+    # One entry only: safetensors writes several in an order that differs from process to process.
+    out.tensors(file, tensors_of(weights), {"granularity": json.dumps(about)})
