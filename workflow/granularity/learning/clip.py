@@ -16,7 +16,7 @@ import open_clip  # isort: skip
 import torch  # isort: skip
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Encoder
+from granularity.stages.encoder.options import Encoder
 
 WEIGHTS = "open_clip_model.safetensors"
 CONFIG = "open_clip_config.json"

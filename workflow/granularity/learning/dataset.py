@@ -91,9 +91,7 @@ class Data:
         Those of the training split, unless :meth:`normalised_with` says otherwise. In a training of several processes
         the first one computes them for all.
         """
-        found, _ = from_first(
-            lambda: (dict(zip(("mean", "std"), _moments(self._array, self.train), strict=True)), None)
-        )
+        found = from_first(lambda: (_moments(self._array, self.train), None))[0]
         return found["mean"], found["std"]
 
     def normalised_with(self, mean: np.ndarray, std: np.ndarray) -> Data:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from granularity.config.options import Model, Pixels
 from granularity.learning.network import build
+from granularity.learning.options import Model
 
 
-def forward_flops(model: Model, pixels: Pixels) -> tuple[float, int]:
-    """Floating-point operations of a network's forward pass without its head, an image; and the head's inputs."""
-    channels = {"L": 1, "RGB": 3}[pixels.mode]
+def forward_flops(model: Model, pixels: Any) -> tuple[float, int]:
+    """Floating-point operations per image of a network's forward pass without its head; and the head's inputs.
+
+    Args:
+        pixels: the section of that name: `size` (side in pixels) and `mode` (L or RGB).
+    """
+    channels = len(pixels.mode)
     with torch.device("meta"):
         network = build(model, channels, 1, seed=0).eval()
         image = torch.empty(1, channels, pixels.size, pixels.size)

@@ -14,10 +14,9 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.learning.augment import augment
+from granularity.learning.augment import augment, centre_crop
 from granularity.learning.batch_norm import synchronised, whole_batch
 from granularity.learning.dataset import Data
-from granularity.learning.evaluation import predict
 from granularity.learning.loop import Batches, minimise
 from granularity.learning.network import freeze_backbone, remove_dropout
 from granularity.learning.optimisers import optimiser
@@ -162,8 +161,10 @@ def train(
 
 def check_takes(network: torch.nn.Module, data: Data, recipe: Recipe) -> None:
     """Raise a GranularityError if a network cannot take the images, as many cannot that are made for larger ones."""
+    images = centre_crop(data.images(data.train[:2]), recipe.augment)
     try:
-        predict(network.eval(), data, data.train[:2], recipe.augment)
+        with torch.inference_mode():
+            network.eval()(images)
     except (RuntimeError, ValueError, AssertionError, TypeError, AttributeError) as error:
         why = str(error).partition("\n")[0] or type(error).__name__
         raise GranularityError(f"model: this network cannot take images of {data.side} px ({why})") from error

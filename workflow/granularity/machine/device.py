@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Device
+from granularity.base.section import Device
 from granularity.machine import leases
 
 if TYPE_CHECKING:

@@ -8,59 +8,62 @@ All images are held in memory: this is for data sets of thousands of images, not
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
-from granularity.config.options import Device, Encoder
 from granularity.data.images import Images
 from granularity.learning import clip
 from granularity.learning.loop import Batches, minimise
 from granularity.machine.device import cpu_threads, torch_device
-from granularity.store import artifacts
-from granularity.store.artifacts import Artifact
+from granularity.stages.encoder.options import Encoder
+from granularity.store.task import Task
 
+import numpy as np  # isort: skip
 import open_clip  # isort: skip
 import pandas as pd  # isort: skip
 import torch  # isort: skip
 
 
-def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device = "auto", threads: int = 1) -> None:
+def run(task: Task) -> None:
     """Write `open_clip_config.json` and `open_clip_model.safetensors` (an open_clip `local-dir:`).
 
-    `history.parquet`: `epoch`, `lr`, `train_loss`, `val_loss` (contrastive, over whole batches).
+    `history.parquet`: `epoch`, `lr`, `train_loss`, `val_loss`. Both losses are contrastive, means over whole batches;
+    the latter is over the validation images, or, where they are more than the training images, over as many of them,
+    drawn once.
 
     Raises:
         GranularityError: an unknown architecture, or a loss that is no longer finite.
     """
-    place = torch_device(device, threads)
-    table = Artifact.open(samples, "samples")
+    params: Encoder = task.options
+    place = torch_device(task.device, task.threads)
+    table = task.open("samples")
     options = params.captions
     name = clip.architecture(params.model)
-    resolved = {"seed": seed, "model": params.model, **options.model_dump(), "threads": cpu_threads(place)}
+    resolved = {"seed": task.seed, "model": params.model, **options.model_dump(), "threads": cpu_threads(place)}
     resolved["architecture"] = clip.configuration(params.model)
     ranks = table.params["ranks"]
     rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
     resolved["caption_rank"] = rank
-    with artifacts.create(
-        output, "encoder", "granularity.stages.encoder.stage", {"samples": table}, resolved, True
-    ) as out:
-        torch.manual_seed(seed_of(seed, "encoder", "init"))
+    with task.create({"samples": table}, resolved, resumable=True) as out:
+        torch.manual_seed(seed_of(task.seed, "encoder", "init"))
         model, transform, tokenizer = clip.fresh(params.model, place)
         loss_of = open_clip.ClipLoss()
 
         frame = table.table("samples.parquet", ["split", rank])
         images = Images(table)
-        pixels = torch.stack([transform(images.load(i)) for i in track(range(len(images)), len(images), "decoding")])
-        captions = tokenizer([options.template.replace("{}", value) for value in frame[rank]])
-        split = {name: torch.tensor(frame["split"].eq(name).tolist()) for name in ("train", "val")}
-        train = (pixels[split["train"]].to(place), captions[split["train"]].to(place))
-        val = (pixels[split["val"]].to(place), captions[split["val"]].to(place))
+        captions = [options.template.replace("{}", value) for value in frame[rank]]
+
+        def pairs(rows: np.ndarray, what: str) -> tuple[torch.Tensor, torch.Tensor]:
+            pixels = torch.stack([transform(images.load(int(i))) for i in track(rows, len(rows), what)])
+            return pixels.to(place), tokenizer([captions[i] for i in rows]).to(place)
+
+        rows = np.flatnonzero(frame["split"] == "train")
+        train = pairs(rows, "decoding")
+        val = pairs(_validation(frame, len(rows), task.seed), "decoding for validation")
 
         def loss_on(images, texts):
             return loss_of(model.encode_image(images, True), model.encode_text(texts, True), model.logit_scale.exp())
 
-        def validate():
+        def validate(epoch: int) -> dict[str, float]:
             model.eval()
             with torch.no_grad():
                 # The loss depends on the batch size: whole batches only, unless there is not one.
@@ -68,7 +71,7 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
                 losses = [loss_on(*(part[s : s + options.batch_size] for part in val)) for s in starts]
                 return {"val_loss": float(torch.stack(losses).mean())}
 
-        batches = Batches(len(train[0]), options.batch_size, seed_of(seed, "encoder"))
+        batches = Batches(len(train[0]), options.batch_size, seed_of(task.seed, "encoder"))
         history = minimise(
             model,
             torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True),
@@ -76,7 +79,7 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
             epochs=options.epochs,
             steps_per_epoch=batches.per_epoch,
             warmup_epochs=options.epochs / 10,
-            seed=seed_of(seed, "encoder"),
+            seed=seed_of(task.seed, "encoder"),
             checkpoint=out.work / "encoder.safetensors",
             after_epoch=validate,
         )
@@ -88,7 +91,15 @@ def run(params: Encoder, seed: int, samples: Path, output: Path, device: Device 
         out.table("history.parquet", pd.DataFrame(history))
         out.summary |= {
             "caption_rank": rank,
-            "captions": sorted({options.template.replace("{}", value) for value in frame[rank]}),
+            "captions": sorted(set(captions)),
             "parameters": sum(value.numel() for value in model.parameters()),
             **history[-1],
         }
+
+
+def _validation(frame: pd.DataFrame, most: int, seed: int) -> np.ndarray:
+    """Rows of the validation images that the loss is measured on, ascending."""
+    rows = np.flatnonzero(frame["split"] == "val")
+    if len(rows) <= most:
+        return rows
+    return np.sort(np.random.default_rng(seed_of(seed, "encoder", "validation")).choice(rows, most, replace=False))
