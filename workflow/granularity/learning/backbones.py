@@ -21,6 +21,7 @@ from granularity.store.artifacts import readable
 
 COLUMNS = dict.fromkeys(["run_id", "network", "space", "family"], "text")
 COLUMNS |= {"granularity": "whole?", "pretrain_seed": "whole"}
+FINETUNED = {"parent": "text", "transfer": "text", "finetune_seed": "whole"}
 WEIGHTS = {"pretrain": "backbone", "finetune": "weights"}  # kind -> the column that names the file
 
 
@@ -30,25 +31,25 @@ class Backbones:
     Attributes:
         inputs: their artifacts, by a role that names the job.
         runs: a row per network: `run_id`, `network`, `space`, `family`, `granularity` (null without classes),
-            `pretrain_seed`, `finetune_seed` (of finetuned ones), `file`, and `source`, the artifact's number.
-        checkpoints: a row per kept epoch of a pretraining: `run_id`, `epoch`, `file`, `source`; the last epoch is one.
+            `pretrain_seed`, `file`, and `source`, the artifact's number; of finetuned ones `parent` (the run_id of the
+            pretraining), `transfer` and `finetune_seed`, too.
+        checkpoints: a row per kept epoch: `run_id`, `epoch`, `file`, `source`; the last epoch is one of them.
     """
 
     def __init__(self, paths: Iterable[Path], kind: str = "pretrain"):
         self._sources = [verified(path, kind) for path in paths]
+        for source in self._sources if kind == "finetune" else ():
+            if not source.params["keep"]:
+                raise GranularityError(f"{source.path}: its networks were not kept; write keep: true in transfers")
         names = [source.path.name for source in self._sources]
         self.inputs = {
             f"{kind}/{name}" if names.count(name) == 1 else f"{kind}/{i}/{name}": source
             for i, (name, source) in enumerate(zip(names, self._sources, strict=True))
         }
-        columns = COLUMNS | {WEIGHTS[kind]: "text?"} | ({"finetune_seed": "whole"} if kind == "finetune" else {})
+        columns = COLUMNS | (FINETUNED if kind == "finetune" else {}) | {WEIGHTS[kind]: "text"}
         self.runs = self._tables("runs.parquet", columns).rename(columns={WEIGHTS[kind]: "file"})
-        self.runs = self.runs[self.runs["file"].notna()].reset_index(drop=True)
-        if kind == "pretrain":
-            kept = {"run_id": "text", "epoch": "whole", "file": "text"}
-            self.checkpoints = self._tables("checkpoints.parquet", kept)
-        else:
-            self.checkpoints = pd.DataFrame(columns=["run_id", "epoch", "file", "source"])
+        self.checkpoints = self._tables("checkpoints.parquet", {"run_id": "text", "epoch": "whole", "file": "text"})
+        self._kind = kind
 
     def find(self, space: str, pretrain_seed: int) -> pd.Series:
         """The row of one pretraining."""
@@ -105,6 +106,15 @@ class Backbones:
             raise GranularityError(f"{row['run_id']}: did not start from scratch; write keep: [0] to keep its start")
         seed = seed_of(params["seed"], "pretrain", int(row["pretrain_seed"]))
         return self._built(row, self.about(row), channels, seed, params["recipe"]["head_bias"]).eval()
+
+    def targets(self, row: pd.Series) -> list[str | None] | None:
+        """The target class that each output stands for, None for an output of none; None where they are no classes."""
+        source = self._sources[row["source"]]
+        if self._kind == "finetune":
+            return source.table("classes.parquet", {"label": "whole", "name": "text"})["name"].tolist()
+        classes = source.table("classes.parquet", {"space": "text", "label": "whole", "parent": "text?"})
+        found = classes.loc[classes["space"] == row["space"], "parent"]
+        return [None if pd.isna(name) else name for name in found] or None
 
     def normalised(self, data: Data, row: pd.Series) -> Data:
         """The data, normalised with the moments of the images that a network was pretrained on."""

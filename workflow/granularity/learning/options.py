@@ -5,6 +5,7 @@ Light: planning reads these, and imports no torch.
 
 from __future__ import annotations
 
+import glob
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -127,11 +128,13 @@ class Init(Section):
     """The weights that a network starts with; at most one of them. The head is always fresh."""
 
     timm: Path | None = Field(None, description="A safetensors file with timm's weights of this architecture.")
-    results: Path | None = Field(None, description="The folder of another configuration's pretrain result.")
+    results: Path | None = Field(
+        None, description="The results of another configuration (results/NAME), or one pretrain result in there."
+    )
     run: str | None = Field(
         None,
         min_length=1,
-        description="Which of its runs: its name (SPACE-pSEED-ID), or NAME@EPOCH for an epoch that was kept.",
+        description="Which of its runs: its name (SPACE-pSEED-ID) or id; RUN@EPOCH for an epoch that was kept.",
     )
 
     @model_validator(mode="before")
@@ -156,6 +159,32 @@ class Init(Section):
     @property
     def scratch(self) -> bool:
         return self.timm is None and self.run is None
+
+    def folder(self) -> Path:
+        """The pretrain result, in or below `results`, that holds the backbone of `run`.
+
+        Raises:
+            GranularityError: there is none, or there are several.
+        """
+        run, at, epoch = (self.run or "").partition("@")
+        if self.results is None:
+            raise GranularityError(f"init.run: {self.run}: of which results? (init.results)")
+        pattern = f"backbones/*{glob.escape(run)}{at}{glob.escape(epoch)}.safetensors"
+        files = [file.relative_to(self.results) for file in sorted(self.results.rglob(pattern))]
+        hidden = [file for file in files if any(part.startswith(".") for part in file.parts)]  # of running jobs
+        found = [
+            self.results / file.parents[1] for file in files if file not in hidden and _is_run(file.stem, self.run)
+        ]
+        if not found:
+            raise GranularityError(
+                f"init: {self.results}: holds no backbone of a run '{self.run}'; make it with its own configuration: "
+                "snakemake pretrain --configfile FILE"
+            )
+        if len(found) > 1:
+            raise GranularityError(
+                f"init: the run '{self.run}' is in {', '.join(map(str, found))}; name one in results"
+            )
+        return found[0]
 
 
 class Trainings(Section):
@@ -222,6 +251,11 @@ def check_keep(keep: list[int], recipe: Recipe) -> None:
     late = [epoch for epoch in keep if epoch > recipe.epochs]
     if late:
         raise ValueError(f"keep: there is no epoch {late[0]} in recipe.epochs = {recipe.epochs}")
+
+
+def _is_run(stem: str, run: str) -> bool:
+    """Whether a file is of a run, given by its name or by its id."""
+    return stem == run or stem.endswith(f"-{run}")
 
 
 def own_network(name: str) -> list[tuple[str, str]]:

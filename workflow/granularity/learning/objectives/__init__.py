@@ -8,7 +8,8 @@ Such a file says what a pretraining minimises, and holds
 - `describe(source, recipe, options)`: `family` (text) and `granularity` (number of classes, or None) of a run on
   `source`, an :class:`~granularity.store.artifacts.Artifact` of the stage it needs. It is called for every run before
   the first is trained: what does not fit is an error here;
-- `class_names(source)`: the names of the classes, if outputs are classes;
+- `classes(source)`: if outputs are classes, a table of them: `label` (0, 1, ...), `name`, `parent` (the target class
+  that predicting it means, or null);
 - `make(source, data, recipe, options)`: an object with
 
   - `outputs`: how many outputs the network's head has;

@@ -22,9 +22,9 @@ def describe(source, recipe, options) -> dict:
     return {"family": properties["family"], "granularity": properties["granularity"]}
 
 
-def class_names(source) -> list[str]:
-    """The names of its classes, in the order of their numbers."""
-    return source.table("classes.parquet", {"name": "text"})["name"].tolist()
+def classes(source):
+    """The classes of a label space: `label`, `name`, `parent`."""
+    return source.table("classes.parquet", {"label": "whole", "name": "text", "parent": "text?"})
 
 
 def make(source, data, recipe, options):
@@ -33,6 +33,6 @@ def make(source, data, recipe, options):
 
     from granularity.learning.classification import Classification
 
-    classes = source.table("classes.parquet", {"label": "whole", "parent": "text?"})
-    parent = pd.Index(data.target_names).get_indexer(classes["parent"])
-    return Classification(data, data.labels_of(source, len(classes)), recipe, parent)
+    parents = classes(source)["parent"]
+    parent = pd.Index(data.target_names).get_indexer(parents)
+    return Classification(data, data.labels_of(source, len(parents)), recipe, parent)

@@ -29,9 +29,10 @@ def run(task: Task) -> None:
 
     `runs.parquet`: `run_id`, `parent` (the pretraining's run_id), `network`, `transfer`, `space`, `family`,
     `granularity`, `pretrain_seed`, `finetune_seed`, `train_loss` (last epoch), `val_error` (percent) and, if the
-    networks are kept, `weights` (the file). `history.parquet`: see :func:`granularity.learning.trainings.train_runs`.
-    `predictions.parquet`: `sample_id` of the validation images and one int32 column per run_id, the predicted target
-    class. `classes.parquet`: `label` and `name` of these classes, in alphabetical order.
+    networks are kept, `weights` (the file). `history.parquet` and, if they are, `checkpoints.parquet`: see
+    :func:`granularity.learning.trainings.train_runs`. `predictions.parquet`: `sample_id` of the validation images and
+    one int32 column per run_id, the predicted target class. `classes.parquet`: `label` and `name` of these classes, in
+    alphabetical order.
 
     Raises:
         GranularityError: a backbone is missing or cannot take the images, or a loss is no longer finite.

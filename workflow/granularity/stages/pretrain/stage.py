@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 
 import pandas as pd
 import torch
@@ -32,7 +33,7 @@ def run(task: Task) -> None:
     target; null without classes), `backbone` (the file). `backbones/RUN.safetensors`: weights with the head, and a
     record of all that using them takes; `backbones/RUN@EPOCH.safetensors`: those of the epochs to be kept.
     `checkpoints.parquet`, `history.parquet`: see :func:`granularity.learning.trainings.train_runs`. `classes.parquet`:
-    `space`, `label`, `name`.
+    `space`, `label`, `name`, `parent` (the target class that predicting it means, or null).
 
     Raises:
         GranularityError: an input is missing or does not fit the samples, the objective or the network, or a loss is
@@ -91,8 +92,7 @@ def run(task: Task) -> None:
                 )
             )
         train_runs(trainings, options.recipe, out, "pretraining", "backbone", "backbones", options.keep)
-        names = getattr(objective, "class_names", lambda source: [])
-        out.table("classes.parquet", _class_table({space: names(source) for space, source in sources.items()}))
+        out.table("classes.parquet", _class_table(objective, sources))
 
 
 def _sources(task: Task, needs: str, runs: list[Run]) -> dict[str, Artifact]:
@@ -120,9 +120,7 @@ def _start(task: Task, options: Pretrain) -> tuple[Callable[[torch.nn.Module], N
         return lambda network: initial.copy_backbone(network, weights, str(init.timm)), {"sha256": digest}, {}
     if init.run is None:
         return lambda network: None, "scratch", {}
-    if not task.paths("init"):
-        raise GranularityError(f"pretrain: init.run = {init.run} needs --init, the pretrain result that holds it")
-    backbones = Backbones(task.paths("init"))
+    backbones = Backbones(task.paths("init") or [init.folder()])
     name, _, epoch = init.run.partition("@")
     if epoch and not epoch.isdecimal():
         raise GranularityError(f"init.run: {init.run}: must be the name of a run, or NAME@EPOCH")
@@ -132,9 +130,9 @@ def _start(task: Task, options: Pretrain) -> tuple[Callable[[torch.nn.Module], N
     return lambda network: initial.copy_backbone(network, weights, init.run), {"run": init.run}, extra
 
 
-def _class_table(names: dict[str, list[str]]) -> pd.DataFrame:
-    """The classes of every space: `space`, `label`, `name`."""
-    parts = [
-        pd.DataFrame({"space": space, "label": range(len(known)), "name": known}) for space, known in names.items()
-    ]
-    return pd.concat(parts).astype({"space": "str", "label": "int32", "name": "str"})
+def _class_table(objective: ModuleType, sources: dict[str, Artifact]) -> pd.DataFrame:
+    """The classes of every space; none where outputs are no classes."""
+    columns = {"space": "str", "label": "int32", "name": "str", "parent": "str"}
+    made = {space: objective.classes(source) for space, source in sources.items() if hasattr(objective, "classes")}
+    parts = [table.assign(space=space)[list(columns)] for space, table in made.items()]
+    return (pd.concat(parts) if parts else pd.DataFrame(columns=list(columns))).astype(columns)
