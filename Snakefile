@@ -13,3 +13,12 @@ report: "report/workflow.rst"
 include: "rules/common.smk"
 include: "rules/stages.smk"
 include: "rules/targets.smk"
+
+
+rule report:
+    default_target: True
+    input:
+        RULES.results("report"),
+    localrule: True
+    message:
+        f"The report: {RULES.plan.page}"

@@ -1,13 +1,4 @@
-# What one may ask for by name: the report, every stage, the theory and each of its worlds.
-rule report:
-    default_target: True
-    input:
-        RULES.results("report"),
-    localrule: True
-    message:
-        f"The report: {RULES.plan.page}"
-
-
+# What one may ask for by name, beside the report: every stage, the theory and each of its worlds.
 for target, results in RULES.targets().items():
 
     rule:

@@ -52,8 +52,21 @@ def _validate(values: dict, found: Found) -> Config:
         config = model.model_validate(values)
     except ValidationError as error:
         raise GranularityError(*_explained(error, values, found)) from None
+    _refuse(_disagreements(config), found)
     _refuse(_missing_paths(config), found)
     return config
+
+
+def _disagreements(config: Config) -> Iterator[tuple[list, str]]:
+    """What sections disagree about: where, and what is wrong."""
+    try:
+        complaints = list(options.complaints(config))
+    except ValueError as error:  # a key of a network or a transfer
+        complaints = [str(error)]
+    for complaint in complaints:
+        where, _, what = complaint.partition(": ")
+        path = where.replace("[", ".").replace("]", "").split(".")
+        yield [int(part) if part.isdigit() else part for part in path], what
 
 
 def _model(own: Any) -> type[Config]:

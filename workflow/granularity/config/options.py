@@ -17,6 +17,7 @@ from pydantic import Field, JsonValue, create_model, field_validator, model_vali
 from granularity.base import extensions
 from granularity.base.section import Count, Device, Few, Name, Natural, Section
 from granularity.learning.options import Init, Model, Objective, Recipe
+from granularity.plan.trainings import networks, transfers
 from granularity.stages.cluster.options import Cluster
 from granularity.stages.encoder.options import Encoder
 from granularity.stages.hierarchy.options import label_spaces_section
@@ -108,17 +109,9 @@ class Experiment(Section):
             raise ValueError(f"a name is given twice: {names}")
         return entries
 
-    @model_validator(mode="after")
-    def _sections_agree(self):
-        for complaint in complaints(self):
-            raise ValueError(complaint)
-        return self
-
 
 def complaints(config: Any) -> Iterator[str]:
     """What the sections of a configuration disagree about, each as "key: what"."""
-    from granularity.plan.trainings import networks, transfers
-
     if config.name == "theory":
         yield "name: results/theory is the place of the theory simulations; choose another name"
     sizes = [condition.train_size for condition in config.conditions]

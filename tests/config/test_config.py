@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 from granularity.base.errors import GranularityError
-from granularity.config import files
+from granularity.config import files, generated
 from granularity.config import options as cfg
-from granularity.plan import jobs
+from granularity.learning.runs import Run
+from granularity.plan.graph import Plan
+from granularity.stages.hierarchy.space import TARGET
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +29,8 @@ def refused(values):
 
 
 def test_generated_files_have_not_drifted():
-    assert (ROOT / "config/config.yaml").read_text() == files.default_yaml(), "run: granularity config default"
-    assert (ROOT / "config/schema.json").read_text() == files.schema_json(), "run: granularity config schema"
+    assert (ROOT / "config/config.yaml").read_text() == generated.default_yaml(), "run: granularity config default"
+    assert (ROOT / "config/schema.json").read_text() == generated.schema_json(), "run: granularity config schema"
 
 
 def test_the_commented_default_is_the_default():
@@ -47,7 +49,8 @@ def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
         (tmp_path / root).mkdir(parents=True)
     elsewhere.write_text(f"samples: {{wordnet: {tmp_path}}}" if "wordnet" in samples else "{}")
     config = files.load(ROOT / "config/config.yaml", file, elsewhere)
-    assert all(jobs.spaces(config, condition) for condition in config.conditions)
+    plan = Plan(config)
+    assert all(condition.spaces for condition in plan.conditions) and plan.jobs("report")
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
@@ -126,35 +129,74 @@ def test_an_unknown_space_of_a_condition_is_refused():
     assert message.startswith("conditions.0.spaces: ") and "kmeans-7" in message and "random-30" in message
 
 
-def test_run_names_are_unique_and_parse_back():
-    from granularity.learning.runs import Run
+def runs_of(plan, stage, **values):
+    """Every run of a stage, job by job."""
+    return [Run.parse(name) for job in plan.jobs(stage, **values) for name in job.options["runs"]]
 
-    config = cfg.Config()
-    for condition in config.conditions:
-        runs = jobs.pretrain_runs(config, condition) + jobs.finetune_runs(config, condition)
-        assert len({run.id for run in runs}) == len({run.name for run in runs}) == len(runs)
-        assert [Run.parse(run.name) for run in runs] == runs
+
+def test_run_names_are_unique_and_parse_back():
+    plan = Plan(cfg.Config())
+    runs = runs_of(plan, "pretrain") + runs_of(plan, "finetune")
+    assert len({run.id for run in runs}) == len(runs)
+    names = [name for stage in ("pretrain", "finetune") for job in plan.jobs(stage) for name in job.options["runs"]]
+    assert [run.name for run in runs] == names
     with pytest.raises(GranularityError, match="not the name of a run"):
         Run.parse("nonsense")
 
 
 def test_every_arm_has_the_seeds_asked_for():
-    config = cfg.Config()
-    for condition in config.conditions:
-        finetunes = [run.space for run in jobs.finetune_runs(config, condition)]
-        pretrains = [run.space for run in jobs.pretrain_runs(config, condition)]
-        for space in jobs.spaces(config, condition):
+    plan = Plan(cfg.Config())
+    for condition in plan.conditions:
+        finetunes = [run.space for run in runs_of(plan, "finetune", condition=condition.name)]
+        pretrains = [run.space for run in runs_of(plan, "pretrain", condition=condition.name)]
+        for space in condition.spaces:
             assert finetunes.count(space.name) == 12
-            assert pretrains.count(space.name) == (12 if space.name == jobs.TARGET else 2)
+            assert pretrains.count(space.name) == (12 if space.name == TARGET else 2)
 
 
 @pytest.mark.parametrize("level", ["run", "space", "family", "condition"])
-def test_jobs_hold_every_run_once(level):
-    config = files.validate({"jobs": {"pretrain": level, "finetune": level, "probe": level}})
-    condition = config.conditions[0]
-    for stage, expected in (
-        ("pretrain", jobs.pretrain_runs(config, condition)),
-        ("finetune", jobs.finetune_runs(config, condition)),
-    ):
-        held = [run for runs in jobs.units(config, condition, stage).values() for run in runs]
-        assert sorted(run.name for run in held) == sorted(run.name for run in expected)
+def test_jobs_hold_every_run_once_whatever_they_hold(level):
+    plan = Plan(files.validate({"jobs": {"pretrain": level, "finetune": level, "measure": level}}))
+    for stage in ("pretrain", "finetune"):
+        assert sorted(runs_of(plan, stage), key=repr) == sorted(runs_of(Plan(cfg.Config()), stage), key=repr)
+
+
+def ids(**values):
+    """Ids of the pretrainings that a configuration plans, by label space and seed."""
+    runs = runs_of(Plan(files.validate(values)), "pretrain", condition="train-300")
+    return {(run.space, run.pretrain_seed): run.id for run in runs}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"samples": {"validation": 800}},
+        {"seeds": {"base": 1}},
+        {"pixels": {"mode": "RGB"}},
+        {"model": {"args": {"channels": [4, 4, 8, 8]}}},
+        {"pretrain": {"lr": 0.1}},
+        {"jobs": {"processes": 2}},
+        {"networks": [{"name": "n", "recipe": {"lr": 0.1}}]},
+        {"networks": [{"name": "n", "init": "timm:weights.safetensors"}]},
+    ],
+)
+def test_an_id_digests_what_a_run_is_made_from(values):
+    before, after = ids(), ids(**values)
+    assert before.keys() == after.keys()
+    assert not set(before.values()) & set(after.values())
+
+
+def test_an_id_digests_the_encoder_and_the_clusters_of_clustered_spaces_alone():
+    before = ids()
+    for values in ({"encoder": {"captions": {"granularity": "coarse"}}}, {"cluster": {"restarts": 1}}):
+        after = ids(**values)
+        changed = {space for (space, seed), one in before.items() if after[space, seed] != one}
+        clustered = {space for space, _ in before if space.startswith(("kmeans", "rebalanced"))}
+        assert changed == clustered
+
+
+def test_an_id_does_not_depend_on_names_or_neighbours():
+    """Equal ids are equal results, whatever the configuration is called and whatever stands beside a run."""
+    before = ids()
+    after = ids(name="other", label_spaces={"kmeans_superclass": []}, networks=[{"name": "n"}], finetune={"lr": 0.1})
+    assert all(before[key] == one for key, one in after.items())

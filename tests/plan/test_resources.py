@@ -1,0 +1,147 @@
+"""What jobs ask a scheduler for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from granularity.config import options as cfg
+from granularity.plan import resources
+from granularity.plan.graph import Plan
+from granularity.plan.resources import memory_mb, minutes, threads, uses_gpu
+from granularity.stages import STAGES
+from granularity.store import artifacts
+
+PHOTOS = {"source": "imagenet", "root": "photos", "ranks": ["synset"], "target": "synset"}
+IMAGES = 1_331_167
+
+
+def planned(**sections) -> Plan:
+    return Plan(cfg.Config.model_validate(sections))
+
+
+def photos(**sections) -> Plan:
+    spaces = sections.pop("label_spaces", {"manual": [], "kmeans": [100]})
+    return planned(samples=PHOTOS, conditions=[{"train_size": "all"}], label_spaces=spaces, **sections)
+
+
+def job_of(plan: Plan, stage: str, **values):
+    """The first job of a stage."""
+    return plan.jobs(stage, **values)[0]
+
+
+def counted(folder: Path, **summary) -> None:
+    """A sample table that says how many images there are."""
+    with artifacts.create(folder, "samples", ("granularity.stages.samples.stage",), {}, {}) as out:
+        out.summary |= summary
+
+
+def test_another_attempt_asks_for_twice_as_much():
+    plan = planned()
+    for stage in STAGES:
+        job = job_of(plan, stage)
+        asked = [(memory_mb(plan, job, n), minutes(plan, job, n)) for n in (1, 2, 3)]
+        for first, second in pairwise(asked):
+            assert second == pytest.approx((2 * first[0], 2 * first[1]), abs=1)
+
+
+def test_tiny_jobs_stay_small():
+    plan = planned()
+    for stage in STAGES:
+        for job in plan.jobs(stage):
+            assert memory_mb(plan, job) <= 3000
+            assert 15 <= minutes(plan, job) <= 240
+            assert threads(plan, job) == 1
+
+
+def test_more_images_take_more_of_everything(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = photos()
+    for stage in STAGES:
+        found = resources.images(plan, job_of(plan, stage))
+        assert found == (0 if stage in ("theory", "verdicts") else IMAGES)
+    stages = ("pixels", "cluster", "pretrain", "report")
+    before = {stage: (memory_mb(plan, job_of(plan, stage)), minutes(plan, job_of(plan, stage))) for stage in stages}
+    counted(tmp_path / "results/digits/train-all/samples", images={"train": 8, "val": 2})
+    for stage in stages:
+        assert resources.images(plan, job_of(plan, stage)) == 10
+        assert memory_mb(plan, job_of(plan, stage)) < before[stage][0]
+        assert minutes(plan, job_of(plan, stage)) < before[stage][1]
+    assert resources.images(plan, job_of(plan, "samples")) == IMAGES
+
+
+def test_a_training_takes_as_long_as_it_has_to_do():
+    recipe = {"epochs": 90}
+    large = {"device": "cuda", "pixels": {"size": 256, "mode": "RGB"}, "jobs": {"pretrain": "run"}}
+    plan = photos(pretrain=recipe, **large)
+    two = photos(pretrain=recipe, **large | {"jobs": {"pretrain": "space"}})
+    one_run = minutes(plan, job_of(plan, "pretrain"))
+    runs = len(job_of(two, "pretrain").options["runs"])
+    assert runs > 1
+    assert minutes(two, job_of(two, "pretrain")) - 30 == pytest.approx(runs * (one_run - 30), rel=0.001)
+    assert one_run == pytest.approx(IMAGES * 90 * STAGES["pretrain"].needs.ms / 60_000, rel=0.05)
+    on_cpu = photos(pretrain=recipe, **large | {"device": "auto"})
+    assert minutes(on_cpu, job_of(on_cpu, "pretrain")) > 50 * one_run
+
+
+def test_only_cuda_asks_for_gpus_and_only_where_they_are_used():
+    plan = planned(device="cuda")
+    stages = {stage for stage in STAGES if uses_gpu(plan, job_of(plan, stage))}
+    assert stages == {"encoder", "embed", "cluster", "pretrain", "finetune", "measure", "theory"}
+    for device in ("auto", "cpu"):
+        plan = planned(device=device)
+        assert not any(uses_gpu(plan, job_of(plan, stage)) for stage in STAGES)
+
+
+def test_threads_are_for_many_images():
+    plan = photos()
+    assert threads(plan, job_of(plan, "samples")) == threads(plan, job_of(plan, "pixels")) == 8
+    assert threads(plan, job_of(plan, "embed")) == 1  # on a CPU they decide the last bits
+
+
+def test_larger_pictures_take_more_memory_up_to_what_a_training_keeps():
+    small, large = photos(), photos(pixels={"size": 256, "mode": "RGB"})
+    for stage, most in {"pixels": 2 * 4096 * 256**2 * 3, "pretrain": 2**31, "measure": 2**31}.items():
+        more = memory_mb(large, job_of(large, stage)) - memory_mb(small, job_of(small, stage))
+        assert 0.9 * most / 1e6 < more <= most / 1e6, stage
+
+
+def test_an_encoder_trained_here_holds_its_pictures_and_a_published_one_its_weights(tmp_path):
+    file = tmp_path / "tiny.json"
+    file.write_text('{"vision_cfg": {"image_size": 8}}')
+    tiny, unknown = planned(encoder={"model": str(file)}), planned(encoder={"model": "ViT-B-32"})
+    assert memory_mb(unknown, job_of(unknown, "encoder")) > 1000 + memory_mb(tiny, job_of(tiny, "encoder"))
+    published = planned(encoder={"model": "ViT-L-14", "pretrained": "openai"})
+    assert not published.jobs("encoder")
+    job = job_of(published, "embed")
+    assert memory_mb(published, job) > 5000 + memory_mb(tiny, job_of(tiny, "embed"))
+    assert minutes(published, job) == pytest.approx(30 + 1197 / 60, abs=1)
+
+
+def test_a_probe_holds_an_output_for_every_class(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    samples = PHOTOS | {"ranks": ["family", "synset"]}
+    classes = {"family": 1000, "synset": 10_000}
+    counted(tmp_path / "results/digits/train-all/samples", images={"train": 500_000}, classes=classes)
+    all_of_them, few = (
+        planned(
+            samples=samples, conditions=[{"train_size": "all"}], label_spaces={"manual": [], "kmeans": [9]}, probe=probe
+        )
+        for probe in ({}, {"ranks": ["family"]})
+    )
+    jobs = job_of(all_of_them, "measure"), job_of(few, "measure")
+    more = memory_mb(all_of_them, jobs[0]) - memory_mb(few, jobs[1])
+    assert more == pytest.approx(500_000 * 9000 * 40 / 1e6, abs=1)
+    assert minutes(all_of_them, jobs[0]) == pytest.approx(10 * minutes(few, jobs[1]), rel=0.1)
+
+
+def test_several_processes_take_more_memory_and_less_time():
+    one, four = (photos(device="cuda", jobs={"processes": n}) for n in (1, 4))
+    for stage in ("pretrain", "finetune"):
+        first, second = job_of(one, stage), job_of(four, stage)
+        assert memory_mb(four, second) == pytest.approx(4 * memory_mb(one, first), abs=4)
+        assert minutes(four, second) - 30 == pytest.approx((minutes(one, first) - 30) / 4, abs=1)
+        assert resources.gpus(four, second) == 4
+    assert memory_mb(four, job_of(four, "measure")) == memory_mb(one, job_of(one, "measure"))

@@ -1,0 +1,184 @@
+"""The code digest: what an edit makes again, and what it does not."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from granularity import cli
+from granularity.config.options import Config
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
+from granularity.store import code
+
+PACKAGE = Path(code.__file__).parents[1]
+# One job of every stage, by what makes its result: the stage, and what its options chose by name.
+CODE = {
+    **{stage: (record.module,) for stage, record in STAGES.items()},
+    "samples": (STAGES["samples"].module, "granularity.stages.samples.sources.digits"),
+    "hierarchy": (STAGES["hierarchy"].module, "granularity.stages.hierarchy.families.kmeans"),
+    "pretrain": (STAGES["pretrain"].module, "granularity.learning.objectives.labels"),
+    "measure": (STAGES["measure"].module, "granularity.stages.measure.measures.probe"),
+    "theory": (STAGES["theory"].module, "granularity.stages.theory.worlds.label_granularity"),
+    "verdicts": (STAGES["verdicts"].module, "granularity.stages.theory.worlds.label_granularity"),
+}
+
+
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    """A copy of the package that a test may edit; returns a function that edits and gives the changed stages."""
+    copy = tmp_path / "granularity"
+    shutil.copytree(PACKAGE, copy)
+    monkeypatch.setattr(code, "ROOT", copy)
+
+    def forget():
+        code.code_digest.cache_clear()
+        code._read.cache_clear()
+
+    def digests():
+        forget()
+        return {stage: code.code_digest(*names) for stage, names in CODE.items()}
+
+    before = digests()
+
+    def edit(file, old, new):
+        path = copy / file
+        text = path.read_text() if path.exists() else ""
+        assert old in text
+        path.write_text(text.replace(old, new, 1) if old else text + new)
+        after = digests()
+        return {stage for stage in before if before[stage] != after[stage]}
+
+    yield edit
+    forget()
+
+
+def test_the_code_of_every_job_of_the_default_run_is_among_those_looked_at():
+    plan = Plan(Config())
+    for stage in STAGES:
+        assert CODE[stage] in [plan.code(job) for job in plan.jobs(stage)], stage
+
+
+def test_an_edit_to_one_stage_changes_that_stage_alone(edited):
+    assert edited("stages/cluster/stage.py", "niter=1", "niter=2") == {"cluster"}
+
+
+def test_an_edit_to_what_stages_share_changes_those_that_import_it(edited):
+    assert edited("learning/augment.py", "< 0.5", "< 0.4") == {"pretrain", "finetune", "measure"}
+
+
+@pytest.mark.parametrize(
+    ("file", "new"),
+    [
+        ("base/progress.py", "EDITED = 1\n"),
+        ("store/artifacts.py", "EDITED = 1\n"),
+        ("store/claim.py", "EDITED = 1\n"),
+        ("store/checkpoints.py", "EDITED = 1\n"),
+        ("machine/device.py", "EDITED = 1\n"),
+        ("machine/processes.py", "EDITED = 1\n"),
+        ("plan/graph.py", "EDITED = 1\n"),
+        ("look/status.py", "EDITED = 1\n"),
+        ("config/options.py", "EDITED = 1\n"),
+        ("cli/__init__.py", "EDITED = 1\n"),
+        ("stages/__init__.py", "EDITED = 1\n"),  # a line in the table of stages
+        ("stages/cluster/__init__.py", "EDITED = 1\n"),  # a record: its needs, its plan
+        ("stages/cluster/options.py", "EDITED = 1\n"),  # an option
+        ("stages/hierarchy/families/one_more.py", "OPTION = 1\n"),
+        ("stages/samples/sources/one_more.py", "OPTIONS = {}\n"),
+        ("stages/measure/measures/one_more.py", "EDITED = 1\n"),
+        ("stages/theory/worlds/one_more.py", "EDITED = 1\n"),
+        ("learning/objectives/one_more.py", "EDITED = 1\n"),
+        ("learning/networks/one_more.py", "EDITED = 1\n"),
+    ],
+)
+def test_what_is_no_science_of_a_result_does_not_change_its_digest(edited, file, new):
+    """How results are stored, planned, computed and looked at; and what is added beside what a result is made from."""
+    assert edited(file, "", new) == set()
+
+
+@pytest.mark.parametrize(
+    ("file", "stages"),
+    [
+        ("stages/samples/sources/digits.py", {"samples"}),
+        ("stages/hierarchy/families/kmeans.py", {"hierarchy"}),
+        ("learning/objectives/labels.py", {"pretrain"}),
+        ("stages/measure/measures/probe.py", {"measure"}),
+        ("stages/theory/stage.py", {"theory"}),
+        ("stages/samples/sources/cifar.py", set()),
+        ("stages/hierarchy/families/random.py", set()),
+        ("stages/measure/measures/accuracy.py", set()),
+        ("learning/objectives/distil.py", set()),
+    ],
+)
+def test_of_what_is_chosen_by_name_only_the_chosen_counts(edited, file, stages):
+    assert edited(file, "", "EDITED = 1\n") == stages
+
+
+def test_a_change_of_results_elsewhere_is_said_by_hand(edited, monkeypatch):
+    monkeypatch.setattr(code, "RESULT_VERSION", code.RESULT_VERSION + 1)
+    assert edited("base/progress.py", "", "EDITED = 1\n") == set(STAGES)
+
+
+def test_comments_and_docstrings_do_not_count(edited):
+    assert edited("stages/cluster/stage.py", '"""', '# words\n"""Other ') == set()
+
+
+def test_a_file_of_the_users_counts_by_its_content(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("from granularity.stages.hierarchy.labels import Labels\n")
+    first = code.code_digest(str(file))
+    assert "granularity.stages.hierarchy.labels" in code.import_closure(str(file))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copy(file, elsewhere)
+    assert code.code_digest(str(elsewhere / "mine.py")) == first
+    file.write_text(file.read_text() + "EDITED = 1\n")
+    code.code_digest.cache_clear()
+    code._read.cache_clear()
+    assert code.code_digest(str(file)) != first
+
+
+def test_templates_count(edited):
+    css = next(path for path in (PACKAGE / "stages/report").rglob("*.css"))
+    assert edited(str(css.relative_to(PACKAGE)), "{", "{ ") == {"report"}
+
+
+def test_no_stage_imports_another():
+    for stage, record in STAGES.items():
+        others = {other.module for other in STAGES.values()} - {record.module}
+        assert not code.import_closure(record.module) & others, stage
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["cluster", "--help"], ["config", "check"], ["status"]])
+def test_help_and_planning_do_not_import_torch(arguments):
+    script = (
+        "import sys; from granularity import cli\n"
+        f"sys.argv = ['granularity', *{arguments!r}]\n"
+        "try: cli.app()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'faiss', 'open_clip', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PACKAGE.parents[1])
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MemoryError(), 1),
+        (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), 1),
+        (RuntimeError("else"), None),
+    ],
+)
+def test_too_little_memory_is_one_line(monkeypatch, capsys, error, status):
+    def app():
+        raise error
+
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr(cli.interrupt, "install", lambda: None)
+    with pytest.raises(RuntimeError if status is None else SystemExit):
+        cli.main()
+    assert ("error: out of memory; give the job more" in capsys.readouterr().err) == (status == 1)
