@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from scipy import stats
 
 import synthetic_results
 from granularity.base.errors import GranularityError
+from granularity.claims import claim
+from granularity.claims.claim import Claim
 from granularity.config.options import Config
 from granularity.plan import jobs
 from granularity.stages.report import drawing, figures, montage, page, stage, tables, words
@@ -308,24 +311,34 @@ def test_hostile_names_are_escaped(monkeypatch, tmp_path):
     assert "&lt;script" in text  # the superclass in the montage
 
 
-def test_theory_results_are_shown_with_their_verdicts(monkeypatch, tmp_path):
+def test_verdicts_are_shown_beside_the_numbers(monkeypatch, tmp_path):
     config, _ = make(monkeypatch, tmp_path)
-    checks = (
-        "id,claim,source,quantity,measured,sd,minimum,maximum,band,judged,verdict,seeds,in_band\n"
-        "S1,It rises,Theorem 1,slope,2,0.1,1.9,2.1,>= 1,every seed,holds,3,3 of 3\n"
-        "S2,It <b>falls</b>,Theorem 2,slope,,,,,<= 0,every seed,not run at this size,0,\n"
-    )
-    with artifacts.create(
-        tmp_path / "world", "theory", "granularity.base.seeds", {}, {"world": "a_b", "size": "quick"}
-    ) as out:
-        out.text("checks.csv", checks)
+    rise = Claim("S1", "It rises", "Theorem 1", "slope", [1.9, 2.1], 1)
+    falls = Claim("S2", "It <b>falls</b>", "Theorem 2", "slope", [], high=0)
+    with judged(tmp_path / "world", "a_b", [rise, falls], size="quick") as out:
         out.text("figures/rise.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>")
-        out.summary |= {"runs": 3, "verdicts": {"S1": "holds", "S2": "not run at this size"}}
-    stage.run(config, tmp_path / "again", tmp_path / "again.html", [tmp_path / "world"])
+        out.summary["runs"] = 3
+    other = Claim("T1", "It helps", "Table 5", "gain", [3.0], 1, untested="another data set", published=[1.0, 2.0])
+    with judged(tmp_path / "study", "c_d", [other, Claim("T2", "It is", "here", "sum", [0.0], 0, 0, kind="identity")]):
+        pass
+    stage.run(config, tmp_path / "again", tmp_path / "again.html", [tmp_path / "world", tmp_path / "study"])
     html = (tmp_path / "again.html").read_text()
     assert "a b" in html and "2 (1.9 to 2.1)" in html and "not run at this size" in html
     assert "It &lt;b&gt;falls" in html and "data:image/svg+xml;base64," in html
-    assert "theory/a_b" in Artifact.open(tmp_path / "again").manifest["inputs"]
+    assert "c d" in html and "another data set" in html and "1 to 2" in html
+    text = " ".join(html.split())
+    assert "Claims by verdict: holds: 1; not tested: 1." in text and "Claims by verdict: not tested: 1." in text
+    assert "Identities, which only a mistake in the code can break: holds: 1." in text
+    assert {"verdicts/a_b", "verdicts/c_d"} <= set(Artifact.open(tmp_path / "again").manifest["inputs"])
+
+
+@contextlib.contextmanager
+def judged(folder, study, claims, **params):
+    code = ("granularity.stages.verdicts.stage",)
+    with artifacts.create(folder, "verdicts", code, {}, {"study": study, **params}) as out:
+        out.text("checks.csv", claim.table(claims).to_csv(index=False))
+        out.summary |= {"verdicts": claim.verdicts(claims), "identities": claim.verdicts(claims, "identity")}
+        yield out
 
 
 def test_the_command_is_the_one_given(monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ from granularity.config.options import Config
 from granularity.stages.report import series, words
 from granularity.stages.report.drawing import PAPER
 from granularity.stages.report.tables import LEVEL, Condition
-from granularity.stages.report.theory import World
+from granularity.stages.report.verdicts import StudyResult
 from granularity.store.artifacts import Artifact
 
 HERE = Path(__file__).parent
@@ -27,7 +27,7 @@ def render(
     figures: dict[str, str],
     montage_of: str | None,
     artifacts: dict[str, Artifact],
-    worlds: list[World],
+    studies: list[StudyResult],
 ) -> str:
     """The page's text.
 
@@ -38,7 +38,7 @@ def render(
         figures: name -> SVG.
         montage_of: the label space and condition of the montage, in words; None where there is none.
         artifacts: everything read, by role.
-        worlds: the theory simulations to show.
+        studies: what was judged, of images and of the theory's worlds.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
@@ -78,7 +78,7 @@ def render(
         packages=_versions(artifacts, "packages"),
         hardware=_versions(artifacts, "hardware"),
         artifacts=artifacts,
-        worlds=worlds,
+        studies=studies,
     )
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from granularity.base.errors import GranularityError
 from granularity.config.options import Condition, Config
 from granularity.plan import jobs as plan
-from granularity.stages.report import drawing, figures, montage, tables, theory, words
+from granularity.stages.report import drawing, figures, montage, tables, verdicts, words
 from granularity.stages.report.page import render
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
@@ -25,21 +25,21 @@ PROPERTIES += ["straddling_share", "purity", "mutual_information_bits", "nmi"]
 PUBLISHED = Path(__file__).parents[4] / "config" / "published" / "granularity_t5.csv"
 
 
-def run(config: Config, output: Path, page: Path, worlds: Sequence[Path] = ()) -> None:
+def run(config: Config, output: Path, page: Path, studies: Sequence[Path] = ()) -> None:
     """Write the report of a finished run.
 
     Args:
         config: the resolved configuration.
         output: the folder of the `report` artifact: `report.html`, `figures/*.svg`, `tables/*.csv` and `*.parquet`.
         page: where a copy of `report.html` goes.
-        worlds: artifacts of theory simulations to show as well.
+        studies: verdicts to show as well, of images and of the theory's worlds.
 
     Raises:
         GranularityError: an artifact is missing, corrupt or stale, or lacks runs that the configuration asks for.
     """
     conditions = [load(config, condition) for condition in config.conditions]
     sources = {f"{found.name}/{role}": source for found in conditions for role, source in found.artifacts.items()}
-    simulated = [Artifact.open(path, "theory") for path in worlds]
+    judged = [Artifact.open(path, "verdicts") for path in studies]
     built = {
         "results": tables.results(conditions),
         "probe": tables.probe(conditions),
@@ -58,8 +58,8 @@ def run(config: Config, output: Path, page: Path, worlds: Sequence[Path] = ()) -
     if losses:
         drawn["encoder_loss"] = figures.encoder_loss(losses)
     published = {"published": tables.published(PUBLISHED)}
-    told = theory.read(simulated)
-    sources |= {f"theory/{world.params['world']}": world for world in simulated}
+    told = verdicts.read(judged)
+    sources |= {f"verdicts/{study.params['study']}": study for study in judged}
     html = render(config, conditions, built | published, drawn, montage_of, sources, told)
 
     params = config.model_dump(mode="json")

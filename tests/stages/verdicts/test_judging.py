@@ -1,0 +1,128 @@
+"""The verdicts stage: what belongs together is judged, and nothing else."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.stages import verdicts
+from granularity.stages.theory.worlds import neural_collapse
+from granularity.stages.verdicts import stage
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
+from granularity.store.task import Task
+from support.worlds import judge, train
+
+CODE = ("granularity.stages.samples.stage",)
+OWN = '''"""Every finetuned network errs in less than a tenth of the cases."""
+from granularity.claims.claim import Claim
+EXTENDS = "study"
+READS = ("finetune/runs.parquet", "hierarchy/properties.json")
+PUBLISHED = ()
+def judge(tables):
+    for condition, runs in tables["finetune/runs.parquet"].groupby("condition"):
+        yield Claim("O1", "It learns", "here", f"{condition}: error", list(runs["val_error"]), high=10)
+    straddling = tables["hierarchy/properties.json"]["purity.loops"]
+    yield Claim("O2", "Clusters are pure", "here", "purity", list(straddling), kind="identity", low=1)
+def figures(tables, folder):
+    folder.mkdir(exist_ok=True)
+    (folder / "errors.svg").write_text("<svg/>")
+'''
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> dict[str, Path]:
+    """Parts of one small world: all of them, and what does not belong to them."""
+    where, small = tmp_path_factory.mktemp("trained"), {"per_cluster": 4, "d_in": 6, "hidden": 8}
+    arms = [neural_collapse.Settings(**small, name=name, steps=2, seeds=1) for name in "ab"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(neural_collapse.SIZES, "tiny", arms)
+        patch.setitem(neural_collapse.SIZES, "other", arms[:1])
+        made = {f"{part} of 2": train("neural_collapse", where / str(part), part=part, parts=2) for part in range(2)}
+        made["2 of 3"] = train("neural_collapse", where / "third", part=2, parts=3)
+        made["1 of 2, other"] = train("neural_collapse", where / "other", "other", part=1, parts=2)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([], "judged from its trainings, but none are given"),
+        (["0 of 2"], r"was trained in 2 parts, but those given are \[0\]"),
+        (["0 of 2", "0 of 2"], r"was trained in 2 parts, but those given are \[0, 0\]"),
+        (["0 of 2", "2 of 3"], "does not belong to"),
+        (["0 of 2", "1 of 2, other"], "does not belong to"),
+    ],
+)
+def test_parts_that_do_not_belong_together_are_refused(trained, tmp_path, parts, message):
+    with pytest.raises(GranularityError, match=message):
+        judge("neural_collapse", [trained[part] for part in parts], tmp_path / "verdicts")
+    with pytest.raises(GranularityError, match="does not belong to"):
+        judge("label_granularity", [trained["0 of 2"], trained["1 of 2"]], tmp_path / "verdicts")
+    assert not (tmp_path / "verdicts").exists()
+
+
+def test_a_part_without_runs_changes_nothing(trained, tmp_path, monkeypatch):
+    arm = neural_collapse.Settings(per_cluster=4, d_in=6, hidden=8, name="a", steps=2, seeds=1)
+    monkeypatch.setitem(neural_collapse.SIZES, "tiny", [arm])
+    monkeypatch.setattr(neural_collapse, "figures", lambda table, folder: None)
+    tables = []
+    for parts in (1, 3):
+        made = [train("neural_collapse", tmp_path / f"{part}-{parts}", part=part, parts=parts) for part in range(parts)]
+        tables.append(Artifact.open(judge("neural_collapse", made, tmp_path / f"of {parts}")).table("runs.parquet"))
+    pd.testing.assert_frame_equal(*tables)
+    assert len(tables[0]) == 3
+
+
+def sample_table(folder: Path, train: int) -> Path:
+    params = {"source": "digits", "target": "loops"}
+    with artifacts.create(folder / "samples", "samples", CODE, {}, params) as out:
+        out.table("samples.parquet", pd.DataFrame({"sample_id": [f"{i}" for i in range(train)]}))
+        out.summary |= {"images": {"train": train}, "classes": {"loops": 3}}
+    return folder / "samples"
+
+
+def finetuned(folder: Path, errors: list[float]) -> dict[str, tuple[Path, ...]]:
+    samples = Artifact.open(sample_table(folder, 20 + len(errors)))
+    with artifacts.create(folder / "finetune" / "all", "finetune", CODE, {"samples": samples}, {}) as out:
+        out.table("runs.parquet", pd.DataFrame({"space": "target", "val_error": errors}))
+    with artifacts.create(folder / "hierarchy" / "target", "hierarchy", CODE, {"samples": samples}, {}) as out:
+        out.json("properties.json", {"space": "target", "purity": {"loops": 1.0}})
+    return {
+        "samples": samples.path,
+        "finetune": folder / "finetune" / "all",
+        "hierarchy": folder / "hierarchy" / "target",
+    }
+
+
+def test_a_study_of_ones_own_reads_results_of_every_condition(tmp_path):
+    own = tmp_path / "errors.py"
+    own.write_text(OWN)
+    made = [
+        finetuned(tmp_path / name, errors) for name, errors in (("train-3", [1.0, 2.0]), ("train-4", [3.0, 11.0, 4.0]))
+    ]
+    inputs = {role: tuple(one[role] for one in made) for role in made[0]}
+    extensions.load([own])
+    try:
+        task = Task(verdicts.STAGE, tmp_path / "verdicts", verdicts.STAGE.model(study="errors"), inputs)
+        assert str(own) in task.code
+        stage.run(task)
+        with pytest.raises(GranularityError, match="'errors' reads results of hierarchy, but none are given"):
+            stage.run(Task(verdicts.STAGE, tmp_path / "x", task.options, inputs | {"hierarchy": ()}))
+    finally:
+        extensions.load([])
+    found = Artifact.open(tmp_path / "verdicts", "verdicts")
+    assert found.summary["verdicts"] == {"O1": "fails"} and found.summary["identities"] == {"O2": "holds"}
+    table = pd.read_csv(found.path / "checks.csv")
+    assert table["quantity"].tolist() == ["train-3: error", "train-4: error", "purity"]
+    assert table["verdict"].tolist() == ["holds", "fails", "holds"] and table["in_band"][1] == "2 of 3"
+    assert (found.path / "figures" / "errors.svg").is_file()
+    assert set(found.manifest["inputs"]) >= {"train-3/samples", "train-4/finetune/all"}
+
+
+def test_an_unknown_study_is_refused(tmp_path):
+    task = Task(verdicts.STAGE, tmp_path / "x", verdicts.STAGE.model(study="atlantis"))
+    with pytest.raises(GranularityError, match=r"no study 'atlantis'; there are label_granularity, .*granularity_t5"):
+        stage.run(task)

@@ -1,0 +1,82 @@
+"""The sections of verdicts: every claim with its verdict beside the numbers, and the figures of each study."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from granularity.stages.report.words import count
+from granularity.store.artifacts import Artifact
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """What was judged of one study.
+
+    Attributes:
+        name: in words.
+        simulated: whether it is a world of the theory, and not about images.
+        about: how large it was, a sentence; empty for a study of images.
+        verdicts: how many claims have each verdict. Identities are not among them.
+        identities: the same of identities, which cannot fail but by a mistake in the code.
+        claims: a row per claim: id, claim, source, verdict.
+        checks: a row per quantity: the columns of `checks.csv`, and what was `found`.
+        figures: name -> data URI, so that they keep their own look.
+    """
+
+    name: str
+    simulated: bool
+    about: str
+    verdicts: dict[str, int]
+    identities: dict[str, int]
+    claims: list[dict[str, Any]]
+    checks: list[dict[str, Any]]
+    figures: dict[str, str]
+
+    @property
+    def published(self) -> bool:
+        """Whether a paper's numbers stand beside ours."""
+        return any(row["published"] for row in self.checks)
+
+
+def read(results: list[Artifact]) -> list[StudyResult]:
+    """What the page shows of verified "verdicts" artifacts."""
+    return [_read(artifact) for artifact in results]
+
+
+def _read(artifact: Artifact) -> StudyResult:
+    checks = pd.read_csv(artifact.path / "checks.csv", keep_default_na=False)
+    verdicts, identities = (artifact.summary[kind] for kind in ("verdicts", "identities"))
+    claims = checks.drop_duplicates(["id", "kind"])[["id", "claim", "source", "kind"]].to_dict("records")
+    figures = sorted(name for name in artifact.manifest["files"] if name.endswith(".svg"))
+    simulated = "runs" in artifact.summary
+    size = f"Size “{artifact.params['size']}”, {count(artifact.summary['runs'], 'run')}." if simulated else ""
+    return StudyResult(
+        name=artifact.params["study"].replace("_", " "),
+        simulated=simulated,
+        about=size,
+        verdicts=dict(Counter(verdicts.values())),
+        identities=dict(Counter(identities.values())),
+        claims=[
+            {**row, "verdict": {"claim": verdicts, "identity": identities}[row["kind"]][row["id"]]} for row in claims
+        ],
+        checks=[{**row, "found": _found(row)} for row in checks.to_dict("records")],
+        figures={name.removeprefix("figures/").removesuffix(".svg"): _uri(artifact, name) for name in figures},
+    )
+
+
+def _found(row: dict[str, Any]) -> str:
+    """The measured mean, and its range over seeds where there are several."""
+    if row["measured"] == "":
+        return "–"
+    mean, low, high = (f"{float(row[key]):.4g}" for key in ("measured", "minimum", "maximum"))
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def _uri(artifact: Artifact, name: str) -> str:
+    data = base64.b64encode((artifact.path / name).read_bytes()).decode()
+    return f"data:image/svg+xml;base64,{data}"
