@@ -20,22 +20,32 @@ PAPERS_WAY = {
 }
 
 
-def tables(errors, condition="train-all", source="digits", runs=3, backbones=2, spread=0.01):
+def tables(errors, condition="train-all", source="digits", runs=3, backbones=2, spread=0.01, **more):
     rows = [
         {
             "condition": condition,
+            "network": "net",
+            "transfer": "target",
+            "parent": f"{condition} {family} {size} {backbone}",
             "space": "target" if (family, size) == ("manual", 11) else f"{family}-{size}",
             "family": family,
             "granularity": size,
             "pretrain_seed": backbone,
             "val_error": mean + spread * (run - (runs - 1) / 2),
+            **more,
         }
         for (family, size), mean in errors.items()
         for backbone in range(backbones)
         for run in range(runs)
     ]
     about = {"condition": condition, "source": source, "target": "kind", "classes": 11, "train_images": 500_000}
-    return {"samples": pd.DataFrame([about]), "finetune/runs.parquet": pd.DataFrame(rows)}
+    pretrained = pd.DataFrame([{"condition": condition, "run_id": row["parent"]} for row in rows]).drop_duplicates()
+    found = {"finetune/runs.parquet": pd.DataFrame(rows), "pretrain/runs.parquet": pretrained}
+    return {"samples": pd.DataFrame([about]), **found}
+
+
+def joined(*several):
+    return {name: pd.concat([one[name] for one in several], ignore_index=True) for name in several[0]}
 
 
 def of(found, id):
@@ -91,7 +101,16 @@ def test_what_cannot_be_decided_says_why():
 
 
 def test_every_condition_is_judged_by_itself():
-    both = [tables(PAPERS_WAY, "train-300"), tables(PAPERS_WAY | {("random", 22): 5.0}, "train-900")]
-    joined = {name: pd.concat([one[name] for one in both], ignore_index=True) for name in both[0]}
-    (one, other) = of(list(judge(joined)), "V3")
+    both = joined(tables(PAPERS_WAY, "train-300"), tables(PAPERS_WAY | {("random", 22): 5.0}, "train-900"))
+    (one, other) = of(list(judge(both)), "V3")
     assert (one.verdict, other.verdict) == (HOLDS, FAILS) and other.quantity.startswith("train-900: ")
+
+
+def test_networks_are_judged_apart_and_only_on_the_images_they_were_pretrained_on():
+    ours, other = tables(PAPERS_WAY), tables(PAPERS_WAY | {("random", 22): 5.0}, network="other")
+    elsewhere = tables(PAPERS_WAY | {("random", 22): 1.0}, "another-data-set", transfer="there")
+    elsewhere["pretrain/runs.parquet"] = elsewhere["pretrain/runs.parquet"].iloc[:0]
+    other["samples"] = other["samples"].iloc[:0]
+    found = of(list(judge(joined(ours, other, elsewhere))), "V3")
+    assert [claim.quantity.partition(":")[0] for claim in found] == ["train-all, net", "train-all, other"]
+    assert [claim.verdict for claim in found] == [HOLDS, FAILS]

@@ -16,7 +16,7 @@ from scipy import stats
 from granularity.claims import published
 from granularity.claims.claim import ABOVE_ZERO, BELOW_ZERO, Claim, unmet
 
-READS = ("finetune/runs.parquet",)
+READS = ("pretrain/runs.parquet", "finetune/runs.parquet")
 PUBLISHED = ("granularity_t5",)
 BASELINE = "target"  # the space whose labels the target's are
 RUNS, BACKBONES = 6, 2  # at least, behind each arm, as in the paper
@@ -49,21 +49,29 @@ class Arms:
 
 
 def judge(tables: dict[str, pd.DataFrame]) -> Iterator[Claim]:
-    """V1, V3, V4 and V7, of each condition."""
-    paper = _paper()
-    for about in tables["samples"].to_dict("records"):
-        runs = tables["finetune/runs.parquet"]
-        runs = runs[runs["condition"] == about["condition"]]
-        if (runs["space"] == BASELINE).any():
-            ours, base = _ours(runs)
-            yield from _fine(about, ours, base, paper, runs)
+    """V1, V3, V4 and V7, of each condition, network and way of finetuning on the same images."""
+    paper, runs = _paper(), _same_images(tables)
+    several = [key for key in ("network", "transfer") if runs[key].nunique() > 1]
+    abouts = tables["samples"].set_index("condition").to_dict("index")
+    for (condition, *rest), part in runs.groupby(["condition", *several], sort=False):
+        if (part["space"] == BASELINE).any():
+            about = {**abouts[condition], "where": ", ".join([condition, *rest])}
+            ours, base = _ours(part)
+            yield from _fine(about, ours, base, paper, part)
             yield from _random(about, ours, base, paper)
             yield from _aligned(about, ours, paper)
             yield from _gain(about, ours, paper)
 
 
+def _same_images(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Finetunings on the images that their network was pretrained on."""
+    runs, parents = tables["finetune/runs.parquet"], tables["pretrain/runs.parquet"]
+    pretrained = set(zip(parents["condition"], parents["run_id"], strict=True))
+    return runs[[pair in pretrained for pair in zip(runs["condition"], runs["parent"], strict=True)]]
+
+
 def _fine(about: dict, ours: Arms, base: pd.Series, paper: Arms, runs: pd.DataFrame) -> Iterator[Claim]:
-    claim, where = "Pretraining on finer human labels lowers the error", about["condition"]
+    claim, where = "Pretraining on finer human labels lowers the error", about["where"]
     arms, theirs = _finer(ours, about["classes"]), _finer(paper, 13)
     untested = _too_few(arms, base, "finer human labels")
     quantity = f"{where}: error minus the baseline's, each finer rank"
@@ -106,7 +114,7 @@ def _random(about: dict, ours: Arms, base: pd.Series, paper: Arms) -> Iterator[C
         "V3",
         "Meaning matters: pretraining on random IDs raises the error",
         TABLE,
-        f"{about['condition']}: error minus the baseline's, each number of IDs",
+        f"{about['where']}: error minus the baseline's, each number of IDs",
         ours.differences(arms),
         low=ABOVE_ZERO,
         untested=_too_few(arms, base, "random IDs"),
@@ -117,7 +125,7 @@ def _random(about: dict, ours: Arms, base: pd.Series, paper: Arms) -> Iterator[C
 
 
 def _aligned(about: dict, ours: Arms, paper: Arms) -> Iterator[Claim]:
-    claim, where = "Alignment matters: k-means per superclass is better than over the whole set", about["condition"]
+    claim, where = "Alignment matters: k-means per superclass is better than over the whole set", about["where"]
     pairs, theirs = ours.pairs(), paper.pairs()
     behind = ours.table[ours.table["space"].isin([*pairs["space"], *pairs["space_whole"]])]
     few = f"both were run with as many classes {len(pairs)} times, 2 are needed"
@@ -149,7 +157,7 @@ def _gain(about: dict, ours: Arms, paper: Arms) -> Iterator[Claim]:
         "V7",
         "The best human labels lower the error by 8.76 %",
         "Section 5.1, Table 5",
-        f"{about['condition']}: relative gain over the baseline, percent",
+        f"{about['where']}: relative gain over the baseline, percent",
         gain(ours, about["classes"]),
         5.76,
         11.76,
