@@ -18,10 +18,10 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
-from granularity.config.options import Samples
 from granularity.data.columns import PLACE
 from granularity.data.images import Reader
 from granularity.stages.samples.look import look
+from granularity.stages.samples.options import Samples
 
 ERRORS = ("missing", "unreadable", "empty", "truncated", "corrupt", "bomb", "in_both_splits")
 NOTES = ("not_ascii", "cmyk", "palette", "sixteen_bit", "alpha", "animated", "rotated", "duplicate")

@@ -45,7 +45,8 @@ class _Place(Section):
     root: Path | None = Field(
         None,
         description="The folder that holds the data set. For `folder`: one folder level a rank, coarse to fine, then "
-        "the images: root/RANK1/RANK2/.../image.jpg. If it holds `train` and `val`, these are the splits.",
+        "the images: root/RANK1/RANK2/.../image.jpg. If it holds `train` and `val`, `validation`, `valid` or `test`, "
+        "these are the splits.",
     )
 
     @field_validator("source")
@@ -79,7 +80,7 @@ class Samples(_Place):
         ["loops", "digit"],
         min_length=1,
         description="The human label ranks, coarse to fine, of those that the source, the taxonomy and WordNet "
-        "have. For `folder`: one name a folder level.",
+        "have. For `folder`: one name per folder level; those of the taxonomy and WordNet have none.",
     )
     target: str = Field("loops", description="The rank that finetuning and probing predict (the superclasses).")
     validation: Count | Share = Field(

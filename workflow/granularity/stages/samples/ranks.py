@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Samples
 from granularity.data.columns import RESERVED
 from granularity.data.wordnet import SEPARATOR, WordNet
+from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
 SYNSET = "synset"  # the rank whose classes are WordNet ids, such as n02124075

@@ -7,11 +7,11 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
-from granularity.config.options import Condition, Samples
+from granularity.stages.samples.options import Samples
 from granularity.stages.samples.published import chosen
 
 
-def assign(frame: pd.DataFrame, params: Samples, condition: Condition, seed: int) -> tuple[pd.DataFrame, str]:
+def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: int) -> tuple[pd.DataFrame, str]:
     """The images of this condition with their split (train, val, or the name of an extra split), in their order.
 
     The validation images do not depend on the training-set size, and smaller training sets are subsets of larger
@@ -35,10 +35,10 @@ def assign(frame: pd.DataFrame, params: Samples, condition: Condition, seed: int
         count = int(params.validation if params.validation >= 1 else round(params.validation * len(pool)))
         held_out, pool = pool[:count], pool[count:]
         source = f"{len(held_out)} images held out, stratified by {params.ranks[-1]}"
-    size = len(pool) if condition.train_size == "all" else condition.train_size
+    size = len(pool) if train_size == "all" else train_size
     if size > len(pool) or len(pool) == 0 or len(held_out) == 0:
         raise GranularityError(
-            f"conditions.train_size = {condition.train_size}: there are {len(frame)} images, of which "
+            f"conditions.train_size = {train_size}: there are {len(frame)} images, of which "
             f"{len(held_out)} are for validation and {len(pool)} for training"
         )
     extra = {name: f"{name} (published)" if name in ("train", "val") else name for name in params.extra_splits}

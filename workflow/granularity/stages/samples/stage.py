@@ -6,81 +6,77 @@ import hashlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Reader
 from granularity.stages.samples import checks, ranks, source, split
-from granularity.store import artifacts
+from granularity.stages.samples.options import of_source
 from granularity.store.artifacts import Writer
+from granularity.store.task import Task
 
 CHUNK = 16384
 CONTAINED = "images.parquet"
 
 
-def run(params: Samples, condition: Condition, seed: int, output: Path, threads: int = 1, show: bool = False) -> None:
+def run(task: Task) -> None:
     """Write the sample table of one condition.
 
     `samples.parquet`: `sample_id` (stable), `split` (train, val, and the publisher's names of extra splits), `file`
     (relative to `root`, or to the artifact where the images lie in it), `row` (in a Parquet file, else null),
     `offset` (in an archive, else null), `bytes`, `sha256` (null with `checksums: size`), `distribution` (ID, OOD;
-    domain-shift sets only), and one categorical column a rank, coarse to fine.
+    domain-shift sets only), and one categorical column per rank, coarse to fine.
     `taxonomy.parquet`: see :func:`.ranks.taxonomy`. `wordnet.parquet`, with `samples.wordnet`: the
     part of WordNet above the synsets. `findings.parquet`, with `samples.check_images`: see
     :mod:`.checks`; images with errors are not in the sample table, and the splits are smaller
     by them.
 
-    Args:
-        show: put every finding about an image into the log, errors and notes.
-
     Raises:
         GranularityError: unreadable or too few images, or a rank that the source does not have; with
             `check_images: fail`, an image that cannot be used.
     """
+    options = task.options
+    if options.show and options.check_images == "no":
+        options = options.model_copy(update={"check_images": "fail"})
     try:
-        found = source.find(params, threads)
-        frame, graph = ranks.add(found, params)
+        found = source.find(options, task.threads)
+        frame, graph = ranks.add(found, options)
         names = [column for column in ("sample_id", "file") if column in frame and frame[column].dtype == object]
         frame = frame.astype(dict.fromkeys(names, "str"))
     except UnicodeEncodeError as error:  # lone surrogates: Python's stand-ins for other bytes, and JSON's escapes
-        raise GranularityError(f"{params.root}: the name {error.object[:200]!r} is not UTF-8; rename it") from None
-    frame, held_out = split.assign(frame, params, condition, seed)
-    root = found.root or params.root
-    resolved = {
-        **params.model_dump(mode="json"),
-        "train_size": condition.train_size,
-        "seed": seed,
+        raise GranularityError(f"{options.root}: the name {error.object[:200]!r} is not UTF-8; rename it") from None
+    frame, held_out = split.assign(frame, options, options.train_size, task.seed)
+    root = found.root or options.root
+    resolved = of_source(options) | {
+        "train_size": options.train_size,
+        "seed": task.seed,
         "root": None if found.images is not None else str(root),
     }
-    module = f"granularity.stages.samples.stage {extensions.code('source', params.source)}"
-    with artifacts.create(output, "samples", module, {}, resolved) as out:
+    with task.create({}, resolved) as out:
         if found.images is not None:
             frame = _store(found, frame, out)
         frame = frame.reset_index(drop=True)
         reader = Reader(root if found.images is None else out.folder)
         _complete(frame)
-        if params.check_images == "no":
-            _measure(frame, reader, params.checksums, threads)
+        if options.check_images == "no":
+            _measure(frame, reader, options.checksums, task.threads)
         else:
             whole = frame["split"].value_counts(sort=False)
-            frame, findings = checks.run(frame, params, reader, threads, show)
+            frame, findings = checks.run(frame, options, reader, task.threads, options.show)
             out.table("findings.parquet", findings)
             out.summary["findings"] = checks.counted(findings)
             out.summary["left_out"] = (whole - frame["split"].value_counts(sort=False)).to_dict()
         columns = ["sample_id", "split", "file", "row", "offset", "bytes", "sha256"]
         columns += ["distribution"] if "distribution" in frame else []
-        out.table("samples.parquet", frame[[*columns, *params.ranks]])
-        out.table("taxonomy.parquet", ranks.taxonomy(frame, params.ranks))
+        out.table("samples.parquet", frame[[*columns, *options.ranks]])
+        out.table("taxonomy.parquet", ranks.taxonomy(frame, options.ranks))
         if graph is not None:
             out.table("wordnet.parquet", graph.frame())
         out.summary["images"] = frame["split"].value_counts(sort=False).to_dict()
-        out.summary["classes"] = {rank: int(frame[rank].nunique()) for rank in params.ranks}
+        out.summary["classes"] = {rank: int(frame[rank].nunique()) for rank in options.ranks}
         out.summary["validation"] = held_out
         out.summary |= found.notes
 

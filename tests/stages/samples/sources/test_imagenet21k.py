@@ -17,11 +17,10 @@ import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.sources import imagenet21k
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 SYNSETS = ["n01440764", "n01443537", "n02084071"]
 IMAGES = [f"{synset}/{synset}_{number}" for synset in SYNSETS for number in (10, 2, 33, 4)]
@@ -62,9 +61,9 @@ def root(request, tmp_path) -> Path:
     return root
 
 
-def params_of(root: Path, **options) -> Samples:
+def params_of(root: Path, **options):
     options = {"validation": 3} | options
-    return Samples(source="imagenet21k", root=root, ranks=["synset"], target="synset", **options)
+    return section(source="imagenet21k", root=root, ranks=["synset"], target="synset", **options)
 
 
 def read(root: Path, **options):
@@ -73,7 +72,7 @@ def read(root: Path, **options):
 
 def run(root: Path, threads: int = 1, seed: int = 0, **options):
     folder = root.parent / f"samples{seed}"
-    stage.run(params_of(root, **options), Condition(), seed, folder, threads)
+    make(params_of(root, **options), folder, seed=seed, threads=threads)
     return Artifact.open(folder, "samples")
 
 

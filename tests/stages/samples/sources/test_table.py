@@ -12,12 +12,11 @@ import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.formats import columns
 from granularity.stages.samples.sources import table
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 ROWS = [
     ("train/1.png", "train", "animal", "cat", "3"),
@@ -43,14 +42,14 @@ def write(root: Path, rows=ROWS, header=HEADER, name="images.csv") -> str:
     return name
 
 
-def params(root: Path, labels: str | None = "images.csv", **over) -> Samples:
+def params(root: Path, labels: str | None = "images.csv", **over):
     over = {"ranks": ["kind", "species"], "target": "kind", **over}
-    return Samples(source="table", root=root, labels=labels, **over)
+    return section(source="table", root=root, labels=labels, **over)
 
 
 def run(root: Path, labels: str = "images.csv", threads: int = 1, **over) -> Artifact:
     folder = root.parent / "samples"
-    stage.run(params(root, labels, **over), Condition(train_size="all"), 0, folder, threads)
+    make(params(root, labels, **over), folder, threads=threads)
     return Artifact.open(folder, "samples")
 
 

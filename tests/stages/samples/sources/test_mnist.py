@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.sources import mnist
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
-TAXONOMIES = Path(__file__).parents[2] / "config" / "taxonomies"
+TAXONOMIES = Path(__file__).parents[4] / "config" / "taxonomies"
 DIGITS = np.array([5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3, 5])
 TRAINS = 8
 
@@ -42,9 +41,8 @@ def write(root: Path, images, labels=DIGITS, prefix="", test="t10k", mark="-", e
 
 
 def sample(root: Path, output: Path, ranks=("label",), **options) -> Path:
-    params = Samples(source="mnist", root=root, ranks=list(ranks), target=ranks[0], **options)
-    stage.run(params, Condition(train_size="all"), 0, output)
-    return output
+    params = section(source="mnist", root=root, ranks=list(ranks), target=ranks[0], **options)
+    return make(params, output)
 
 
 def refused(root: Path, tmp_path: Path) -> str:
@@ -83,7 +81,7 @@ def test_labels_are_in_numeric_order(tmp_path, images):
     for prefix, first, last in (("", 0, 9), ("emnist-letters-", 1, 26), ("emnist-byclass-", 0, 61)):
         labels = DIGITS + first
         root = write(tmp_path / f"root {prefix}", images, labels, prefix, "test" if prefix else "t10k")
-        frame = mnist.read(Samples(source="mnist", root=root, ranks=["label"], target="label")).frame
+        frame = mnist.read(section(source="mnist", root=root, ranks=["label"], target="label")).frame
         assert frame["label"].cat.categories.tolist() == [str(label) for label in range(first, last + 1)]
         assert frame["label"].tolist() == [str(label) for label in labels]
 
@@ -127,7 +125,7 @@ def test_the_taxonomies_join(tmp_path, images):
 
 def test_images_are_encoded_one_at_a_time(tmp_path, images):
     root = write(tmp_path / "root", images)
-    assert inspect.isgenerator(mnist.read(Samples(source="mnist", root=root, ranks=["label"], target="label")).images)
+    assert inspect.isgenerator(mnist.read(section(source="mnist", root=root, ranks=["label"], target="label")).images)
 
 
 # ---------------------------------------------------------------- bad files

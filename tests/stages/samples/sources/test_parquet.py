@@ -19,11 +19,10 @@ import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.sources import parquet
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 DATA = os.environ.get("GRANULARITY_DATA")
 NAMES = ["zebra", "ant", "moth"]  # a publisher's order, not the alphabet's
@@ -47,13 +46,13 @@ def write(file: Path, labels, names=NAMES, first=0, image="image", column="label
     pq.write_table(table.replace_schema_metadata(metadata), file, row_group_size=2)
 
 
-def params(root: Path | None, **over) -> Samples:
+def params(root: Path | None, **over):
     over = {"ranks": ["label"], "target": over.get("ranks", ["label"])[0], **over}
-    return Samples(source="parquet", root=root, **over)
+    return section(source="parquet", root=root, **over)
 
 
 def run(root: Path | None, output: Path, threads: int = 1, **over) -> Artifact:
-    stage.run(params(root, **over), Condition(train_size="all"), 0, output / "samples", threads)
+    make(params(root, **over), output / "samples", threads=threads)
     return Artifact.open(output / "samples", "samples")
 
 

@@ -13,14 +13,13 @@ import pytest
 from scipy.io import loadmat, savemat
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.formats import matlab
 from granularity.stages.samples.sources import svhn
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
-TAXONOMY = Path(__file__).parents[2] / "config" / "taxonomies" / "mnist.csv"
+TAXONOMY = Path(__file__).parents[4] / "config" / "taxonomies" / "mnist.csv"
 SIZES = {"train": 12, "test": 5, "extra": 7}
 
 
@@ -47,13 +46,12 @@ def write(root: Path, digits, splits=("train", "test", "extra")) -> Path:
     return root
 
 
-def params(root: Path, **options) -> Samples:
-    return Samples(source="svhn", root=root, **{"ranks": ["label"], "target": "label"} | options)
+def params(root: Path, **options):
+    return section(source="svhn", root=root, **{"ranks": ["label"], "target": "label"} | options)
 
 
 def sample(root: Path, output: Path, **options) -> Path:
-    stage.run(params(root, **options), Condition(train_size="all"), 0, output)
-    return output
+    return make(params(root, **options), output)
 
 
 def refused(root: Path, tmp_path: Path, **options) -> str:

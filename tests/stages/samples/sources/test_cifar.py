@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.formats import restricted_pickle
 from granularity.stages.samples.sources import cifar
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 DATA = os.environ.get("GRANULARITY_DATA")
 TEN = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
@@ -177,10 +176,7 @@ def small():
 
 def sample(root: Path, output: Path, *ranks: str) -> Path:
     ranks = ranks or ("class",)
-    stage.run(
-        Samples(source="cifar", root=root, ranks=list(ranks), target=ranks[0]), Condition(train_size="all"), 0, output
-    )
-    return output
+    return make(section(source="cifar", root=root, ranks=list(ranks), target=ranks[0]), output)
 
 
 def refused(root: Path, tmp_path: Path) -> str:
@@ -239,7 +235,7 @@ def test_cifar100_has_superclasses(tmp_path, small, form, dumps):
 
 def test_classes_are_in_the_publishers_order_and_all_known(tmp_path, small):
     root = write_hundred(tmp_path / "root", *(small[i] for i in (0, 2, 3)), 5)
-    frame = cifar.read(Samples(source="cifar", root=root, ranks=["class"], target="class")).frame
+    frame = cifar.read(section(source="cifar", root=root, ranks=["class"], target="class")).frame
     assert frame["class"].cat.categories.tolist() == HUNDRED
     assert frame["superclass"].cat.categories.tolist() == TWENTY
     assert frame.columns.tolist() == ["sample_id", "split", "superclass", "class"]  # coarse to fine
@@ -263,9 +259,9 @@ def test_an_array_in_columns_first_order_is_the_same(tmp_path, small):
 
 def test_the_taxonomy_joins(tmp_path, small):
     root = write_ten(tmp_path / "root", small[0], small[1], 5)
-    ranks, file = ["kind", "group", "class"], Path(__file__).parents[2] / "config" / "taxonomies" / "cifar10.csv"
-    params = Samples(source="cifar", root=root, ranks=ranks, target="kind", taxonomy=file)
-    stage.run(params, Condition(train_size="all"), 0, tmp_path / "samples")
+    ranks, file = ["kind", "group", "class"], Path(__file__).parents[4] / "config" / "taxonomies" / "cifar10.csv"
+    params = section(source="cifar", root=root, ranks=ranks, target="kind", taxonomy=file)
+    make(params, tmp_path / "samples")
     table = Artifact.open(tmp_path / "samples").table("samples.parquet")
     assert table[ranks].iloc[0].tolist() == ["vehicle", "aircraft", "airplane"]
     assert table[ranks].iloc[3].tolist() == ["animal", "mammal", "cat"]
@@ -273,7 +269,7 @@ def test_the_taxonomy_joins(tmp_path, small):
 
 def test_images_are_encoded_one_at_a_time(tmp_path, small):
     root = write_ten(tmp_path / "root", small[0], small[1], 5)
-    assert inspect.isgenerator(cifar.read(Samples(source="cifar", root=root, ranks=["class"], target="class")).images)
+    assert inspect.isgenerator(cifar.read(section(source="cifar", root=root, ranks=["class"], target="class")).images)
 
 
 @pytest.mark.skipif(DATA is None, reason="needs real images: set GRANULARITY_DATA (see docs/development.md)")

@@ -19,12 +19,11 @@ from PIL import Image
 from scipy.io import savemat
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.formats import imagenet_labels, imagenet_shifted
 from granularity.stages.samples.sources import imagenet
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 SYNSETS = ["n01440764", "n01443537", "n02123045"]
 
@@ -63,14 +62,14 @@ def flat(root) -> Path:
     return root
 
 
-def params_of(root: Path, **options) -> Samples:
-    return Samples(source="imagenet", root=root, ranks=["synset"], target="synset", **options)
+def params_of(root: Path, **options):
+    return section(source="imagenet", root=root, ranks=["synset"], target="synset", **options)
 
 
 def run(root: Path, threads: int = 1, **options):
     """The sample table; every image is read back and compared."""
     folder = root.parent / "samples"
-    stage.run(params_of(root, **options), Condition(), 0, folder, threads)
+    make(params_of(root, **options), folder, threads=threads)
     artifact = Artifact.open(folder, "samples")
     table, images = artifact.table("samples.parquet"), Images(artifact)
     for index, file in enumerate(table["file"]):
@@ -255,7 +254,7 @@ def test_empty_and_missing_folders_are_refused(root, tmp_path):
 def test_a_truncated_image_is_found_when_it_is_decoded(root):
     file = root / "train/n01440764/n01440764_10.JPEG"
     file.write_bytes(file.read_bytes()[:150])
-    stage.run(params_of(root, validation=1), Condition(), 0, root.parent / "samples")
+    make(params_of(root, validation=1), root.parent / "samples")
     artifact = Artifact.open(root.parent / "samples")
     index = artifact.table("samples.parquet")["file"].tolist().index("train/n01440764/n01440764_10.JPEG")
     with pytest.raises(GranularityError, match=r"n01440764_10\.JPEG: cannot be decoded"):

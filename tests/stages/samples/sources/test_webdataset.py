@@ -17,11 +17,10 @@ import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.sources import webdataset
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 
 def image(value: int, kind: str = "PNG") -> bytes:
@@ -50,14 +49,14 @@ def pairs(labels, extension="cls", first=0) -> dict:
     return members
 
 
-def params(root: Path, **over) -> Samples:
+def params(root: Path, **over):
     over = {"ranks": ["label"], "target": over.get("ranks", ["label"])[0], **over}
-    return Samples(source="webdataset", root=root, **over)
+    return section(source="webdataset", root=root, **over)
 
 
 def run(root: Path, threads: int = 1, **over) -> Artifact:
     folder = root.parent / "samples"
-    stage.run(params(root, **over), Condition(train_size="all"), 0, folder, threads)
+    make(params(root, **over), folder, threads=threads)
     return Artifact.open(folder, "samples")
 
 

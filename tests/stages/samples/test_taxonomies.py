@@ -10,7 +10,7 @@ import pytest
 from granularity.stages.samples import ranks
 from granularity.stages.samples.sources import digits
 
-FOLDER = Path(__file__).parents[2] / "config" / "taxonomies"
+FOLDER = Path(__file__).parents[3] / "config" / "taxonomies"
 LABELS = [str(i) for i in range(10)]
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 TABLES = {  # file -> the rank that it joins on and its classes, and the sizes of the ranks that it adds

@@ -8,11 +8,10 @@ import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.sources import domainnet
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 LISTS = {
     "real_train": """\
@@ -43,14 +42,14 @@ def root(tmp_path):
     return root
 
 
-def params(root: Path, **over) -> Samples:
+def params(root: Path, **over):
     over = {"ranks": ["label"], "target": "label", "train": "real_train", **over}
-    return Samples(source="domainnet", root=root, **over)
+    return section(source="domainnet", root=root, **over)
 
 
 def run(root: Path, **over) -> Artifact:
     folder = root.parent / "samples"
-    stage.run(params(root, **over), Condition(train_size="all"), 0, folder)
+    make(params(root, **over), folder)
     return Artifact.open(folder, "samples")
 
 

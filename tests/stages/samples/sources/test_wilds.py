@@ -13,11 +13,10 @@ import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
-from granularity.stages.samples import stage
 from granularity.stages.samples.sources import wilds
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 IWILDCAM = """\
 ,split,location_remapped,location,sequence_remapped,seq_id,y,category_id,datetime,filename,image_id
@@ -73,14 +72,14 @@ def camelyon(tmp_path):
     return root
 
 
-def params(root: Path, **over) -> Samples:
+def params(root: Path, **over):
     over = {"ranks": ["label"], "target": "label", **over}
-    return Samples(source="wilds", root=root, **over)
+    return section(source="wilds", root=root, **over)
 
 
 def run(root: Path, **over) -> Artifact:
     folder = root.parent / "samples"
-    stage.run(params(root, **over), Condition(train_size="all"), 0, folder)
+    make(params(root, **over), folder)
     return Artifact.open(folder, "samples")
 
 

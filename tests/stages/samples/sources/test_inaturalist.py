@@ -12,13 +12,12 @@ import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.images import Images
 from granularity.look.label_checks import inaturalist_checks
-from granularity.stages.samples import stage
 from granularity.stages.samples.formats.inaturalist_taxonomy import distinct, pairs, ranks
 from granularity.stages.samples.sources import inaturalist
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 FIELDS = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")
 # Real species. Two genera are called Prunella and two epithets vulgaris; Chordata holds two supercategories.
@@ -101,13 +100,13 @@ def root(tmp_path) -> Path:
 
 
 def run(root: Path, wanted: list[str], size="all", **options) -> Artifact:
-    params = Samples(source="inaturalist", root=root, ranks=wanted, target=wanted[0], **options)
-    stage.run(params, Condition(train_size=size), 0, root.parent / "samples")
+    params = section(source="inaturalist", root=root, ranks=wanted, target=wanted[0], **options)
+    make(params, root.parent / "samples", train_size=size)
     return Artifact.open(root.parent / "samples", "samples")
 
 
 def read(root: Path, **options):
-    return inaturalist.read(Samples(source="inaturalist", root=root, ranks=["species"], target="species", **options))
+    return inaturalist.read(section(source="inaturalist", root=root, ranks=["species"], target="species", **options))
 
 
 def test_images_have_the_ranks_of_their_category(root):

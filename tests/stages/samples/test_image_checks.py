@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import struct
@@ -21,15 +22,15 @@ from typer.testing import CliRunner
 
 from granularity import cli
 from granularity.base.errors import GranularityError
-from granularity.config.options import Condition, Samples
 from granularity.data.decoding import ImageError, decode
 from granularity.data.images import Images, Reader
-from granularity.stages.samples import checks, stage
+from granularity.stages.samples import checks
 from granularity.stages.samples import look as looking
 from granularity.stages.samples.look import LARGEST, look
 from granularity.stages.samples.source import Source
 from granularity.stages.samples.sources import folder
 from granularity.store.artifacts import Artifact
+from support.sampling import make, section
 
 DATA = os.environ.get("GRANULARITY_DATA")
 ROTATED = Image.Exif()
@@ -66,8 +67,8 @@ def root(tmp_path) -> Path:
 
 
 def check(root: Path, policy: str = "skip", threads: int = 1, output: str = "samples", show=False, **over) -> Artifact:
-    params = Samples(source="folder", root=root, ranks=["kind"], target="kind", check_images=policy, **over)
-    stage.run(params, Condition(), 0, root.parent / output, threads, show)
+    params = section(source="folder", root=root, ranks=["kind"], target="kind", check_images=policy, **over)
+    make(params, root.parent / output, threads=threads, show=show)
     return Artifact.open(root.parent / output, "samples")
 
 
@@ -397,11 +398,11 @@ def test_broken_images_are_nobodys_duplicates(root):
 
 def test_images_that_are_not_used_are_not_looked_at(root):
     (root / "val/cat/copy.png").write_bytes((root / "train/cat/good.png").read_bytes())
-    params = Samples(source="folder", root=root, ranks=["kind"], target="kind", check_images="fail")
+    params = section(source="folder", root=root, ranks=["kind"], target="kind", check_images="fail")
     used = {}
     for seed in range(8):
         try:
-            stage.run(params, Condition(train_size=1), seed, root.parent / str(seed))
+            make(params, root.parent / str(seed), train_size=1, seed=seed)
             used[seed] = ids(Artifact.open(root.parent / str(seed)))[0]
         except GranularityError as error:
             assert "val/cat/copy.png" in str(error)
@@ -423,7 +424,7 @@ def frame_of(places: list[dict], split: list[str] | None = None, kind: list[str]
 
 
 def checked(frame: pd.DataFrame, folder: Path, policy: str = "skip"):
-    params = Samples(source="folder", root=folder, ranks=["kind"], target="kind", check_images=policy)
+    params = section(source="folder", root=folder, ranks=["kind"], target="kind", check_images=policy)
     kept, found = checks.run(frame, params, Reader(folder))
     return kept, list(zip(found["sample_id"], found["finding"], strict=True))
 
@@ -500,10 +501,10 @@ def test_the_table_is_the_one_without_a_check(root, checksums):
 
 @pytest.fixture
 def command(root):
-    def run(policy: str, *flags: str):
-        params = Samples(source="folder", root=root, ranks=["kind"], target="kind", check_images=policy)
-        options = ["samples", "--params", params.model_dump_json(), "-o", str(root.parent / "samples"), *flags]
-        return CliRunner().invoke(cli.app, options)
+    def run(policy: str, show: bool = False):
+        params = section(source="folder", root=root, ranks=["kind"], target="kind", check_images=policy)
+        options = json.dumps({**params.model_dump(mode="json"), "show": show})
+        return CliRunner().invoke(cli.app, ["samples", "--options", options, "-o", str(root.parent / "samples")])
 
     return run
 
@@ -512,7 +513,7 @@ def test_the_command_tells_what_is_odd(command, root):
     noise(1, mode="CMYK").save(root / "train/cat/odd.jpg")
     assert command("no").exit_code == 0
     assert not (root.parent / "samples" / "findings.parquet").exists()
-    result = command("no", "--check-images")
+    result = command("no", show=True)
     assert result.exit_code == 0
     log = result.stderr.splitlines()
     assert "note: cmyk: train/cat/odd.jpg: converted by formula, without its colour profile" in log
@@ -524,10 +525,10 @@ def test_the_command_tells_what_is_odd(command, root):
 
 def test_the_command_fails_on_errors_unless_they_are_to_be_skipped(command, root):
     (root / "train/cat/odd.jpg").write_bytes(b"")
-    result = command("no", "--check-images")
+    result = command("no", show=True)
     assert isinstance(result.exception, GranularityError)
     assert not (root.parent / "samples").exists()
-    result = command("skip", "--check-images")
+    result = command("skip", show=True)
     assert result.exit_code == 0
     assert "error: empty: train/cat/odd.jpg: there are no bytes in it" in result.stderr.splitlines()
     assert "left out 1 of 5 images" in result.stderr.splitlines()
@@ -564,7 +565,7 @@ def test_a_name_that_no_file_can_hold_is_refused(root, monkeypatch, column, dtyp
 
 
 def test_the_digits_have_nothing_wrong(tmp_path):
-    stage.run(Samples(validation=60, check_images="fail"), Condition(train_size=120), 0, tmp_path / "samples")
+    make(section(validation=60, check_images="fail"), tmp_path / "samples", train_size=120)
     assert Artifact.open(tmp_path / "samples").summary["findings"] == {}
 
 

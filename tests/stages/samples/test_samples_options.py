@@ -1,0 +1,226 @@
+"""The section `samples`: keys of every source and of some, checks of each, and files that count."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from pydantic import Field, ValidationError
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.stages.samples import options
+from granularity.stages.samples.options import Condition, samples_section, stage_section
+from support.sampling import section
+
+SOURCES = extensions.names("source")
+
+
+def mistake(**values) -> str:
+    with pytest.raises(ValidationError) as error:
+        section(**values)
+    (one,) = error.value.errors()
+    return one["msg"].removeprefix("Value error, ")
+
+
+def test_the_section_has_the_keys_of_all_sources():
+    keys = [*samples_section().model_fields]
+    assert keys[:2] == ["source", "root"] and keys[-1] == "checksums"
+    assert {"hub", "labels", "shifted"} == {*keys} - {*options.Samples.model_fields}
+    assert [*stage_section().model_fields] == ["train_size", *keys, "show"]
+    assert stage_section()().model_dump(exclude={"train_size", "show"}) == section().model_dump()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "takers"),
+    [
+        ("hub", "a/b", ["parquet"]),
+        ("labels", "x.csv", ["table", "webdataset", "inaturalist", "imagenet", "imagenet21k"]),
+        ("shifted", {"v2": "."}, ["imagenet"]),
+    ],
+)
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_key_of_other_sources_is_refused(source, key, value, takers):
+    values = {"source": source, "root": "."} if source != "digits" else {"source": source}
+    if source in takers:
+        extra = {"root": None} if key == "hub" else {"extra_splits": ["v2"]} if key == "shifted" else {}
+        assert key in options.of_source(section(**{**values, **extra, key: value}))
+        return
+    message = mistake(**values, **{key: value})
+    assert message.startswith(f"{key}: is for source") and message.endswith(f", not for '{source}'")
+    assert all(f"'{taker}'" in message for taker in takers)
+    assert key not in options.of_source(section(**values))
+
+
+def test_a_source_that_there_is_not_is_told_from_those_that_there_are():
+    message = mistake(source="fodler")
+    assert all(f"'{name}'" in message for name in SOURCES)
+
+
+def test_an_editor_knows_the_names_and_takes_others():
+    schema = samples_section().model_json_schema()["properties"]["source"]
+    assert schema["anyOf"] == [{"enum": SOURCES}, {"type": "string"}] and "type" not in schema
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_root_is_needed_but_for_the_digits_and_the_hub(source):
+    if source == "digits":
+        section(source=source)
+    else:
+        assert mistake(source=source).startswith(f"root: source '{source}' needs the folder that holds the data set")
+    if source == "parquet":
+        section(source=source, hub="a/b")
+        assert mistake(source=source, hub="a/b", root=".").startswith("root: source 'parquet' needs")
+
+
+def test_the_digits_check_their_ranks_and_their_number():
+    assert mistake(ranks=["digit"], target="digit") == "ranks: the digits have exactly the ranks [loops, digit]"
+    conditions = [Condition(train_size=size) for size in (897, 898, "all", 1797)]
+    found = [*options.complaints(section(validation=900), conditions)]
+    assert [one.split(" validation")[0] for one in found] == [
+        "conditions: train_size 898 and 900",
+        "conditions: train_size 1797 and 900",
+    ]
+    assert not [*options.complaints(section(validation=0.5), conditions[:2])]  # half of the images are 898
+
+
+def test_what_decides_a_sample_table_has_no_keys_of_other_sources():
+    found = options.of_source(section(source="imagenet", root="/data", shifted={"v2": "/v2"}, extra_splits=["v2"]))
+    assert found["shifted"] == {"v2": "/v2"} and "hub" not in found
+    assert json.dumps(options.of_source(section())) == json.dumps(
+        {
+            "source": "digits",
+            "root": None,
+            "train": None,
+            "val": None,
+            "extra_splits": [],
+            "ranks": ["loops", "digit"],
+            "target": "loops",
+            "validation": 897,
+            "taxonomy": None,
+            "wordnet": None,
+            "check_images": "no",
+            "checksums": "content",
+        }
+    )
+
+
+def test_how_many_images_there_are():
+    assert options.expected_images(section()) == 1797
+    assert options.expected_images(section(source="folder", root=".")) is None
+    sizes = [getattr(extensions.find("source", name), "IMAGES", 1) for name in SOURCES]
+    assert all(type(size) is int and size > 0 for size in sizes)
+
+
+# ---------------------------------------------------------------- files that count
+
+FILES = {  # source -> options, and the files of labels that it reads then
+    "table": ({"labels": "images.csv"}, ["images.csv"]),
+    "webdataset": ({"labels": "names.txt"}, ["names.txt"]),
+    "inaturalist": (
+        {"labels": "categories.json", "train": "train_mini"},
+        ["train_mini.json", "val.json", "categories.json"],
+    ),
+    "imagenet": (
+        {"labels": "kit/truth.txt", "shifted": {"objectnet": "{root}/objectnet"}, "extra_splits": ["objectnet"]},
+        [
+            "val/val_annotations.txt",
+            "kit/truth.txt",
+            "kit/meta.mat",
+            "ILSVRC2012_devkit_t12/data/meta.mat",
+            "objectnet/mappings/folder_to_objectnet_label.json",
+            "objectnet/mappings/objectnet_to_imagenet_1k.json",
+            "objectnet/mappings/pytorch_to_imagenet_2012_id.json",
+            "objectnet/mappings/imagenet_to_label_2012_v2",
+        ],
+    ),
+    "imagenet21k": ({"labels": "several.tsv", "val": "val.txt"}, ["several.tsv", "val.txt"]),
+    "parquet": ({}, ["README.md"]),
+    "wilds": ({}, ["metadata.csv", "categories.csv"]),
+    "domainnet": ({"train": "real_train", "val": "real_test"}, ["real_train.txt", "splits/real_test.txt"]),
+    "folder": ({}, []),
+}
+
+
+@pytest.mark.parametrize("source", FILES)
+def test_the_files_of_labels_that_a_source_reads(tmp_path, source):
+    given, names = FILES[source]
+    given = json.loads(json.dumps(given).replace("{root}", str(tmp_path)))
+    (tmp_path / "taxonomy.csv").write_text("digit,loops\n")
+    (tmp_path / "wordnet").mkdir()
+    more = {"taxonomy": tmp_path / "taxonomy.csv", "wordnet": tmp_path / "wordnet"}
+    for name in [*names, "wordnet/data.noun"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("something")
+    params = section(source=source, root=tmp_path, **more, **given)
+    expected = ["taxonomy.csv", "wordnet/data.noun", *names]
+    assert options.files(params) == [str(tmp_path / name) for name in expected]
+    for name in names:
+        (tmp_path / name).unlink()
+    assert options.files(params) == [str(tmp_path / name) for name in expected[:2]]
+
+
+# ---------------------------------------------------------------- sources of one's own
+
+
+@pytest.fixture
+def own(tmp_path):
+    """Load a source from a file outside the package; afterwards there is none again."""
+
+    def load(text: str, name: str = "squares") -> None:
+        (tmp_path / f"{name}.py").write_text(f'EXTENDS = "source"\nfrom pydantic import Field\n{text}')
+        extensions.load([tmp_path / f"{name}.py"])
+
+    yield load
+    extensions.load([])
+
+
+def test_a_key_of_an_extension_comes_and_goes(own):
+    own('OPTIONS = {"side": (int, Field(4, ge=1, description="Of a square."))}\nNEEDS_ROOT = False\n')
+    params = section(source="squares")
+    assert params.side == 4 and options.of_source(params)["side"] == 4
+    assert mistake(side=5) == "side: is for source 'squares', not for 'digits'"
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        section(source="squares", side=0)
+    assert samples_section().model_fields["side"].description == "Of a square."
+    extensions.load([])
+    assert "side" not in samples_section().model_fields
+
+
+def test_an_extension_changes_nothing_of_other_sources(own):
+    before = options.of_source(section())
+    own('OPTIONS = {"side": (int, Field(4))}\n')
+    assert options.of_source(section()) == before
+
+
+@pytest.mark.parametrize("key", ["ranks", "train_size", "show", "hub"])
+def test_a_key_that_there_is_already_is_refused(own, key):
+    own(f'OPTIONS = {{"{key}": (int, Field(4))}}\n')
+    with pytest.raises(GranularityError, match=f"source 'squares': OPTIONS: there is another key '{key}' already"):
+        samples_section()
+
+
+def test_two_sources_may_share_a_key(own):
+    own('from granularity.stages.samples.options import LABELS\nOPTIONS = {"labels": LABELS}\nNEEDS_ROOT = False\n')
+    assert str(section(source="squares", labels="x").labels) == "x"
+
+
+def test_planning_imports_nothing_heavy():
+    script = (
+        "import sys\n"
+        "from granularity.stages.samples import options\n"
+        "options.files(options.stage_section()())\n"
+        "heavy = {'torch', 'numpy', 'pandas', 'pyarrow', 'sklearn', 'scipy', 'PIL', 'faiss'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "assert 'granularity.stages.samples.sources.wilds' in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_fields_are_pydantics():
+    for name in SOURCES:
+        for key, (_, field) in getattr(extensions.find("source", name), "OPTIONS", {}).items():
+            assert isinstance(field, type(Field())) and field.description, (name, key)
