@@ -12,7 +12,7 @@ import time
 
 import torch
 
-from granularity.stages import theory
+from granularity.base import extensions
 from granularity.stages.theory import engine
 
 
@@ -25,13 +25,13 @@ def seconds(world, groups, device) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("worlds", nargs="*", default=list(theory.WORLDS), metavar="WORLD")
+    parser.add_argument("worlds", nargs="*", default=extensions.names("world"), metavar="WORLD")
     parser.add_argument("--groups", type=int, default=3, help="batched groups timed for each world")
     options = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device("cpu")
     for name in options.worlds:
-        world = theory.load(name)
+        world = extensions.find("world", name)
         groups = engine.groups(world.SIZES["quick"], device)
         alone = sum(len(group) == 1 for group in groups)
         print(f"{name}: {sum(map(len, groups))} runs in {len(groups)} groups, {alone} of one run")

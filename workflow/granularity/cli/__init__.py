@@ -47,7 +47,7 @@ def simulate(
     device: DeviceOption = "auto",
 ) -> None:
     """Train one setting of a world alone and print its measures."""
-    from granularity.stages.theory.stage import simulate as run
+    from granularity.stages.theory.simulation import simulate as run
 
     pairs = [text.partition("=") for text in settings]
     for key, equals, _ in pairs:

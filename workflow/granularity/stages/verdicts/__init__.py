@@ -7,6 +7,7 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.stage import Job, Needs, Stage
+from granularity.claims import published
 from granularity.stages.verdicts.options import Options, room_of
 
 READS = ("samples", "hierarchy", "pretrain", "finetune", "measure")
@@ -17,9 +18,11 @@ def _plan(plan: Any) -> Iterator[Job]:
         parts = tuple(plan.jobs("theory", world=world))
         yield Job("verdicts", {"name": "theory", "study": world}, {"study": world}, {"theory": parts})
     for study in plan.config.studies:
-        reads = {read.partition("/")[0] for read in extensions.find("study", study).READS} | {"samples"}
+        module = extensions.find("study", study)
+        reads = {read.partition("/")[0] for read in module.READS} | {"samples"}
         inputs = {role: tuple(plan.jobs(role)) for role in READS if role in reads}
-        yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs)
+        papers = tuple(str(published.file_of(name)) for name in module.PUBLISHED)
+        yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs, papers)
 
 
 STAGE = Stage(

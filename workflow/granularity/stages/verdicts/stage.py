@@ -11,9 +11,9 @@ import pandas as pd
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.claims import claim
+from granularity.claims import claim, published
 from granularity.stages.verdicts.options import room_of
-from granularity.store.artifacts import Artifact
+from granularity.store.artifacts import Artifact, hash_file
 from granularity.store.task import Task
 
 
@@ -88,7 +88,9 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
     every = [source for opened in sources.values() for source in opened]
     above = os.path.commonpath([source.path.resolve().parent for source in every])
     inputs = {os.path.relpath(source.path.resolve(), above): source for source in every}
-    with task.create(inputs, task.options.model_dump(mode="json")) as writer:
+    params = task.options.model_dump(mode="json")
+    params["published"] = {name: hash_file(published.file_of(name)) for name in study.PUBLISHED}
+    with task.create(inputs, params) as writer:
         _write(writer, found)
         if hasattr(study, "figures"):
             study.figures(tables, writer.path("figures/x").parent)

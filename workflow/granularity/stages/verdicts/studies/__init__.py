@@ -15,6 +15,7 @@ Write ``NAME.py`` here, or a file of your own that the configuration names under
     dots. ``tables["samples"]`` is always there: a row per condition with ``condition``, ``source``, ``target``,
     ``classes`` (of the target) and ``train_images``. Preconditions, bands and their reasons are the claim's, and set
     before the run; what cannot be tested says why (:func:`granularity.claims.claim.unmet`).
+    Finding out what a study reads imports its file: it imports pandas and the like in functions.
 ``figures(tables, folder: Path) -> None``
     Where it has any: writes SVG files into the folder.
 """
