@@ -56,11 +56,11 @@ def level_checks(counts: pd.DataFrame) -> list[Check]:
 def checks(samples: Artifact, spaces: list[Artifact]) -> list[Check]:
     """What can be checked of the label spaces of one condition."""
     found = [*_of_samples(samples)]
-    families = extensions.names("family")
     for space in spaces:
         name = space.params["family"]
-        if name in families and hasattr(family := extensions.find("family", name), "checks"):
-            found += family.checks(space, samples)
+        if name in extensions.names("family"):  # else it is of a user's file that is not loaded
+            of_family = getattr(extensions.find("family", name), "checks", None)
+            found += of_family(space, samples) if of_family is not None else []
     return found
 
 

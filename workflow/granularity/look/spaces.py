@@ -8,13 +8,14 @@ from typing import Any
 
 import pandas as pd
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.options import Config
 from granularity.look import label_checks
-from granularity.stages.hierarchy.stage import FAMILIES
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 
+SWEEP = "threshold_sweep.parquet"
 HEADINGS = {
     "space": "label space",
     "granularity": "G",
@@ -53,10 +54,11 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
 
     made: dict[Path, list[Artifact]] = {}
     for folder in artifacts.find(root):
-        if Artifact.peek(folder).kind == "label_space":
-            made.setdefault(folder.parents[1], []).append(Artifact.open(folder, "label_space"))
+        if Artifact.peek(folder).kind == "hierarchy":
+            made.setdefault(folder.parents[1], []).append(Artifact.open(folder, "hierarchy"))
     if not made:
-        raise GranularityError(f"{root}: holds no label spaces; make them with: snakemake hierarchies")
+        raise GranularityError(f"{root}: holds no label spaces; make them with: snakemake hierarchy")
+    order = {family: place for place, family in enumerate(extensions.names("family"))}
     backbone, width = forward_flops(config.model, config.pixels)
     found = []
     for condition, spaces in made.items():
@@ -65,11 +67,11 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
         target = next((one for one in rows if one["space"] == "target"), None)
         for one in rows:
             one["cost"] = one["flops"] / target["flops"] if target else None
-        rows.sort(key=lambda one: (one["space"] != "target", list(FAMILIES).index(one["family"]), one["granularity"]))
+        rows.sort(key=lambda one: (one["space"] != "target", order.get(one["family"], len(order)), one["granularity"]))
         sweeps = {
             ", ".join(space.params["clusterings"]): _steps(space)
             for space in spaces
-            if space.params["family"] == "rebalanced"
+            if SWEEP in space.manifest["files"]
         }
         found.append(
             {
@@ -113,7 +115,7 @@ def row(space: Artifact, samples: Artifact, backbone: float, width: int) -> dict
 
 
 def _steps(rebalanced: Artifact) -> list[dict[str, int | None]]:
-    table = rebalanced.table("threshold_sweep.parquet")
+    table = rebalanced.table(SWEEP)
     return [
         {key: None if pd.isna(value) else int(value) for key, value in step.items()}
         for step in table.to_dict("records")

@@ -14,12 +14,15 @@ def _plan(plan: Any) -> Iterator[Job]:
     for condition in plan.conditions:
         where = {"condition": condition.name}
         for space in condition.spaces:
-            clusters = [plan.job("cluster", {**where, "clustering": name}) for name in clusterings([space])]
+            inputs = {"samples": tuple(plan.jobs("samples", **where))}
+            if names := clusterings([space]):
+                inputs["cluster"] = tuple(plan.job("cluster", {**where, "clustering": name}) for name in names)
+                inputs["embed"] = tuple(plan.jobs("embed", **where))  # by which other images find their cluster
             yield Job(
                 "hierarchy",
                 {**where, "space": space.name},
                 {"space": space.name, "family": space.family, "params": space.params},
-                {"samples": tuple(plan.jobs("samples", **where)), "cluster": tuple(clusters)},
+                inputs,
             )
 
 
@@ -33,7 +36,7 @@ STAGE = Stage(
     plan=_plan,
     needs=Needs(1000, 2, 15, 1.0),
     message="Label space {wildcards.space} of {wildcards.condition}",
-    inputs={"samples": "samples", "cluster": "cluster*"},
+    inputs={"samples": "samples", "cluster": "cluster*", "embed": "embed?"},
     seeded=True,
     chosen=lambda options: [("family", options.family)],
 )

@@ -60,11 +60,23 @@ class Clustering:
         assignment: int32 [N] clusters.
         clusters: its table: `cluster`, `size`, `superclass`, and `level_1`, `level_2`, ... where it is a tree.
         centroids: float32 [clusters, D].
+        within: the rank within whose classes the clusters lie; None: over the whole set.
+        elsewhere: int32 [M], the clusters of the images of other splits, -1 where one has none; None where it was not
+            asked for.
     """
 
     assignment: np.ndarray
     clusters: pd.DataFrame
     centroids: np.ndarray
+    within: str | None = None
+    elsewhere: np.ndarray | None = None
+
+    def groups(self) -> dict[str | None, np.ndarray]:
+        """The clusters within each class of `within`; all of them under None where they lie over the whole set."""
+        if self.within is None:
+            return {None: np.arange(len(self.clusters))}
+        superclass = self.clusters["superclass"]
+        return superclass.groupby(superclass).indices
 
 
 @dataclass

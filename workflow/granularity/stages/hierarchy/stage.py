@@ -1,88 +1,97 @@
-"""Stage `label_space`: a label for every training image, its class table and its measured properties."""
+"""Stage `hierarchy`: a label for every training image, its class table and its measured properties."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.data.wordnet import WordNet
-from granularity.stages.hierarchy.families import nested, random_instance, rebalanced
-from granularity.stages.hierarchy.labels import Clustering, Training
+from granularity.stages.hierarchy.clustered import nearest
+from granularity.stages.hierarchy.labels import Clustering, Labels, Training
 from granularity.stages.hierarchy.properties import class_table, properties
-from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
+from granularity.store.task import Task
 
-FAMILIES = {name: extensions.find("family", name).labels for name in extensions.names("family")}
-FAMILIES |= {"topdown": nested.topdown, "bottomup": nested.bottomup}
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def run(name: str, family: str, params: dict, seed: int, samples: Path, clusterings: list[Path], output: Path) -> None:
+def run(task: Task) -> None:
     """Write one label space.
 
     `labels.parquet`: `sample_id`, `label` (int32, 0..G-1; a list of them where images have several), training images
-    only. `classes.parquet`: see :func:`.properties.class_table`. `properties.json`: `space`,
-    `family` and :func:`.properties.properties`. `threshold_sweep.parquet`, for the rebalanced
-    family: see :func:`.rebalanced.threshold_sweep`.
+    only. `labels_elsewhere.parquet`, where the space says what other images are: `sample_id`, `split`, `label` (a list
+    where those in labels.parquet are lists, or an image here has several); images that have no label in the space, such
+    as those of a class that no training image has, are left out. `classes.parquet`: see
+    :func:`.properties.class_table`. `properties.json`: `space`, `family` and :func:`.properties.properties`. Further
+    tables, where the family has them.
 
-    Args:
-        params: the definition, as :class:`granularity.plan.jobs.Space` gives it.
-        clusterings: artifacts of the clusterings it is read from, coarse to fine.
+    Inputs: `samples`; `cluster`, the clusterings it is read from; `embed`, by which other images find their cluster.
 
     Raises:
-        GranularityError: an input is missing or does not cover the training images.
+        GranularityError: there is no such family; an input is missing or does not cover the training images.
     """
-    if family not in FAMILIES:
-        raise GranularityError(f"{name}: there is no family '{family}'; there are {sorted(FAMILIES)}")
-    table = Artifact.open(samples, "samples")
-    sources = [Artifact.open(path, "clusters") for path in clusterings]
-    inputs = {"samples": table} | {source.params["clustering"]: source for source in sources}
-    if lacking := [one for one in params.get("clusterings", ()) if one not in inputs]:
-        given = ", ".join(str(source.path) for source in sources)
+    name, params = task.options.space, task.options.params
+    family = extensions.find("family", task.options.family)
+    samples, clusters = task.open("samples"), {one.params["clustering"]: one for one in task.open_all("cluster")}
+    if lacking := [one for one in params.get("clusterings", ()) if one not in clusters]:
+        given = ", ".join(map(str, task.paths("cluster")))
         raise GranularityError(
             f"{name}: is made from the clusterings {lacking}, which are not among those given: {given}"
         )
-    training = _training(table, sources, seed)
-    resolved = {"space": name, "family": family, "seed": seed, "target": table.params["target"], **params}
-    with artifacts.create(
-        output, "label_space", "granularity.stages.hierarchy.stage", inputs, resolved, shared=True
-    ) as out:
+    embedding = None if task.path("embed") is None else task.open("embed")
+    inputs = {"samples": samples, **clusters, **({} if embedding is None else {"embed": embedding})}
+    training, others = _images(samples, task.seed)
+    training.clusterings = {key: _clustering(one, training.frame) for key, one in clusters.items()}
+    resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
+    with task.create(inputs, resolved, shared=True) as out:
         if out.cached:
             return
-        if family == "random" and params["classes"] is None:
-            labels = random_instance.labels(training)
-        else:
-            labels = FAMILIES[family](training, **params)
-        ranks = {rank: training.coded(rank) for rank in table.params["ranks"]}
+        labels = family.labels(training, **params)
+        ranks = {rank: training.coded(rank) for rank in samples.params["ranks"]}
         classes = class_table(labels, ranks[training.target])
         measured = properties(labels, classes, ranks)
         out.table("labels.parquet", labels.table(training.frame["sample_id"]))
         out.table("classes.parquet", classes)
-        out.json("properties.json", {"space": name, "family": family, **measured})
-        if family == "rebalanced":
-            out.table("threshold_sweep.parquet", rebalanced.threshold_sweep(training, params["clusterings"]))
+        out.json("properties.json", {"space": name, "family": task.options.family, **measured})
+        for file, table in family.more_files(training, **params).items() if hasattr(family, "more_files") else ():
+            out.table(file, table)
         out.summary |= {"granularity": measured["granularity"], **labels.notes}
+        if hasattr(family, "elsewhere") and len(others):
+            if embedding is not None:
+                _find_clusters(training, others, embedding)
+            found = family.elsewhere(training, others, **params)
+            if found is not None:
+                table = _elsewhere(found, others, several=labels.offsets is not None)
+                out.table("labels_elsewhere.parquet", table)
+                out.summary["elsewhere"] = len(table)
         say(f"{name}: G = {measured['granularity']}, {100 * measured['straddling_share']:.1f} % of images straddle")
 
 
-def _training(samples: Artifact, sources: list[Artifact], seed: int) -> Training:
+def _images(samples: Artifact, seed: int) -> tuple[Training, pd.DataFrame]:
+    """What is known of the training images; and of the others `sample_id`, `split` and a column per rank.
+
+    The index of the others is their row in the sample table, and so in the embedding.
+    """
     ranks = samples.params["ranks"]
     frame = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", *ranks], "text"))
-    frame = frame.loc[frame["split"] == "train", ["sample_id", *ranks]].reset_index(drop=True)
-    return Training(
-        frame,
+    training = Training(
+        frame.loc[frame["split"] == "train", ["sample_id", *ranks]].reset_index(drop=True),
         samples.params["target"],
         seed,
         order=samples.table("taxonomy.parquet", [ranks[-1]])[ranks[-1]].drop_duplicates().tolist(),
-        clusterings={source.params["clustering"]: _clustering(source, frame) for source in sources},
         graph=WordNet.from_frame(samples.table("wordnet.parquet")) if samples.params.get("wordnet") else None,
     )
+    return training, frame.loc[frame["split"] != "train", ["sample_id", "split", *ranks]]
 
 
-def _clustering(source: Artifact, frame) -> Clustering:
+def _clustering(source: Artifact, frame: pd.DataFrame) -> Clustering:
     assignment = source.table("assignment.parquet", {"sample_id": "text", "cluster": "whole"})
     if not assignment["sample_id"].equals(frame["sample_id"]):
         raise GranularityError(f"{source.path}: does not cover the training images of the sample table, row by row")
@@ -92,4 +101,25 @@ def _clustering(source: Artifact, frame) -> Clustering:
         np.unique(found), clusters["cluster"]
     ):
         raise GranularityError(f"{source.path}: its assignment and its clusters.parquet are not of the same clusters")
-    return Clustering(found, clusters, source.array("centroids.npy", (len(clusters), None), np.float32))
+    centroids = source.array("centroids.npy", (len(clusters), None), np.float32)
+    return Clustering(found, clusters, centroids, source.params["within"])
+
+
+def _find_clusters(training: Training, others: pd.DataFrame, embedding: Artifact) -> None:
+    """Give each clustering the clusters of the other images."""
+    shape = len(training) + len(others), None
+    vectors = np.asarray(embedding.array("embedding.npy", shape, np.float32)[others.index])
+    if not np.isfinite(vectors).all():
+        bad = others["sample_id"].iloc[int(np.argmin(np.isfinite(vectors).all(1)))]
+        raise GranularityError(f"{embedding.path / 'embedding.npy'}: that of '{bad}' is not finite")
+    for one in training.clusterings.values():
+        one.elsewhere = nearest(one, others, vectors)
+
+
+def _elsewhere(labels: Labels, others: pd.DataFrame, several: bool) -> pa.Table:
+    """The table of the images that have a label."""
+    has = labels.values >= 0 if labels.offsets is None else np.diff(labels.offsets) > 0
+    if several and labels.offsets is None:
+        labels = replace(labels, offsets=np.arange(len(labels.values) + 1))
+    table = labels.table(others["sample_id"]).add_column(1, "split", pa.array(others["split"].astype("str")))
+    return table.filter(pa.array(has))

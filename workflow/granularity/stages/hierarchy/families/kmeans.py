@@ -20,6 +20,7 @@ OPTION = (list[Count], Field([10, 30, 90], description="k-means over the whole s
 WORDS = "k-means, whole set"
 STYLE = ("#9a5fd0", "v")
 labels = clustered.labels
+elsewhere = clustered.elsewhere
 
 
 def spaces(option: list[int], samples: Any) -> Iterator[Space]:

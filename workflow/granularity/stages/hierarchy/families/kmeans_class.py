@@ -20,6 +20,7 @@ OPTION = (list[Count], Field([], description="k-means in each class of the fines
 WORDS = "k-means per class"
 STYLE = ("#5c9a1e", "<")
 labels = clustered.labels
+elsewhere = clustered.elsewhere
 
 
 def spaces(option: list[int], samples: Any) -> Iterator[Space]:

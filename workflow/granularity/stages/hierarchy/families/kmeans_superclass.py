@@ -20,6 +20,7 @@ OPTION = (list[Count], Field([3, 10, 30], description="k-means in each superclas
 WORDS = "k-means per superclass"
 STYLE = ("#14935a", "^")
 labels = clustered.labels
+elsewhere = clustered.elsewhere
 
 
 def spaces(option: list[int], samples: Any) -> Iterator[Space]:

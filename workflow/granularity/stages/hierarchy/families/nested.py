@@ -16,10 +16,12 @@ from granularity.base.section import Count, Section
 from granularity.stages.hierarchy.checks import Check, in_one_target_class
 from granularity.stages.hierarchy.clustered import cluster_name, only
 from granularity.stages.hierarchy.families import fewer_than_images, once_each
-from granularity.stages.hierarchy.labels import Labels, Training
+from granularity.stages.hierarchy.labels import Clustering, Labels, Training
 from granularity.stages.hierarchy.space import Space
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from granularity.store.artifacts import Artifact
 
 
@@ -73,36 +75,56 @@ def check(option: Nested, config: Any) -> Iterator[str]:
 
 
 def labels(training: Training, direction: str, clusterings: list[str], **at: int) -> Labels:
-    return {"topdown": topdown, "bottomup": bottomup}[direction](training, clusterings, **at)
-
-
-def topdown(training: Training, clusterings: list[str], level: int) -> Labels:
-    """One level of a tree of clusters: each level splits every cluster of the level above by k-means."""
+    """One level of a tree, split from above or merged from below."""
     one = only(training, clusterings)
+    label_of_cluster, names = TREES[direction](one, **at)
+    return Labels(label_of_cluster[one.assignment], names)
+
+
+def elsewhere(
+    training: Training, others: pd.DataFrame, direction: str, clusterings: list[str], **at: int
+) -> Labels | None:
+    """The same of other images, by the cluster with the nearest centroid; None where their embedding was not given."""
+    one = only(training, clusterings)
+    if one.elsewhere is None:
+        return None
+    label_of_cluster, names = TREES[direction](one, **at)
+    return Labels(np.where(one.elsewhere < 0, -1, label_of_cluster[one.elsewhere]).astype(np.int32), names)
+
+
+def topdown(one: Clustering, level: int) -> tuple[np.ndarray, list[str]]:
+    """One level of a tree of clusters, whose levels each split every cluster of the level above by k-means.
+
+    Returns:
+        The label int32 of each cluster, and the names of the labels.
+    """
     column = f"level_{level}"
     if column not in one.clusters:
-        raise GranularityError(f"{clusterings[0]}: has no level {level}")
+        raise GranularityError(f"label_spaces.nested: the tree of clusters has no level {level}")
     nodes = one.clusters.drop_duplicates(column).sort_values(column)
     names = [cluster_name(*pair) for pair in zip(nodes[column], nodes["superclass"], strict=True)]
-    return Labels(one.clusters[column].to_numpy(dtype=np.int32)[one.assignment], names)
+    return one.clusters[column].to_numpy(dtype=np.int32), names
 
 
-def bottomup(training: Training, clusterings: list[str], classes: int) -> Labels:
+def bottomup(one: Clustering, classes: int) -> tuple[np.ndarray, list[str]]:
     """The centroids of a clustering merged into `classes` groups (within each superclass, if it is one per superclass).
 
     Ward's method on the centroids, each counting once. Every number of groups is a cut of the same dendrogram, so
     fewer are always a merging of more.
+
+    Returns:
+        As :func:`topdown`.
     """
-    one = only(training, clusterings)
     merged = np.empty(len(one.clusters), dtype=np.int32)
     names: list[str] = []
-    superclass = one.clusters["superclass"]
-    groups = {None: np.arange(len(merged))} if superclass.isna().all() else superclass.groupby(superclass).indices
-    for within, members in groups.items():
+    for within, members in one.groups().items():
         groups_here = _cut(one.centroids[members], min(classes, len(members)))
         merged[members] = groups_here + len(names)
         names += [cluster_name(len(names) + i, within) for i in range(groups_here.max() + 1)]
-    return Labels(merged[one.assignment], names)
+    return merged, names
+
+
+TREES = {"topdown": topdown, "bottomup": bottomup}
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:

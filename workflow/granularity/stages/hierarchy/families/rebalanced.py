@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from granularity.base.section import Count, Natural, Section
 from granularity.stages.hierarchy.checks import Check, compare, in_one_target_class
 from granularity.stages.hierarchy.families import fewer_than_images, once_each
-from granularity.stages.hierarchy.labels import Labels, Training
+from granularity.stages.hierarchy.labels import Clustering, Labels, Training
 from granularity.stages.hierarchy.space import Space
 
 if TYPE_CHECKING:
@@ -57,22 +57,30 @@ def labels(training: Training, clusterings: list[str], threshold: int) -> Labels
 
     Where even the coarsest of the grid does not, the superclass stays one class (C = 1).
     """
-    superclass, target_names = training.coded(training.target)
-    labels, names, chosen = np.empty(len(training), dtype=np.int32), [], {}
-    grid = _Grid.of(training, clusterings, superclass, len(target_names))
-    for number, name in enumerate(target_names):
-        column = grid.choose(number, threshold)
-        if column is None:
-            labels[superclass == number] = len(names)
-            names.append(str(name))
-            chosen[str(name)] = 1
-            continue
+    superclass, _ = training.coded(training.target)
+    values, names, chosen = np.empty(len(training), dtype=np.int32), [], {}
+    for number, part in enumerate(_parts(training, clusterings, threshold)):
         members = superclass == number
-        own, local = np.unique(training.clusterings[clusterings[column]].assignment[members], return_inverse=True)
-        labels[members] = local + len(names)
-        names += [f"{name}, cluster {c}" for c in range(len(own))]
-        chosen[str(name)] = len(own)
-    return Labels(labels, names, notes={"clusters_of_superclass": chosen})
+        values[members] = part.labels(part.clustering and part.clustering.assignment, members)
+        names += part.names
+        chosen[part.name] = len(part.names)
+    return Labels(values, names, notes={"clusters_of_superclass": chosen})
+
+
+def elsewhere(training: Training, others: pd.DataFrame, clusterings: list[str], threshold: int) -> Labels | None:
+    """The same of other images, by the cluster with the nearest centroid; None where their embedding was not given.
+
+    None for an image of a superclass that no training image has.
+    """
+    if any(training.clusterings[name].elsewhere is None for name in clusterings):
+        return None
+    superclass = others[training.target].to_numpy(dtype=str)
+    values, names = np.full(len(others), -1, dtype=np.int32), []
+    for part in _parts(training, clusterings, threshold):
+        members = superclass == part.name
+        values[members] = part.labels(part.clustering and part.clustering.elsewhere, members)
+        names += part.names
+    return Labels(values, names)
 
 
 def threshold_sweep(training: Training, clusterings: list[str]) -> pd.DataFrame:
@@ -123,6 +131,38 @@ def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
         wrong.append("G rises with the threshold")
     what = f"{name}: the finest grid with more than {threshold} images a class"
     yield compare("L7", what, "in every superclass", "; ".join(dict.fromkeys(wrong)) or "in every superclass")
+
+
+@dataclass
+class _Part:
+    """What became of one superclass: the clusters of a clustering, from label `first` on; None: it stays one class."""
+
+    name: str
+    first: int
+    clustering: Clustering | None
+    own: np.ndarray  # its clusters in the clustering, ascending
+
+    @property
+    def names(self) -> list[str]:
+        one = self.clustering is None
+        return [self.name] if one else [f"{self.name}, cluster {i}" for i in range(len(self.own))]
+
+    def labels(self, clusters: np.ndarray | None, members: np.ndarray) -> np.ndarray | int:
+        """Of members of the superclass, whose clusters are known."""
+        return self.first if clusters is None else self.first + np.searchsorted(self.own, clusters[members])
+
+
+def _parts(training: Training, clusterings: list[str], threshold: int) -> list[_Part]:
+    superclass, target_names = training.coded(training.target)
+    grid = _Grid.of(training, clusterings, superclass, len(target_names))
+    parts, first = [], 0
+    for number, name in enumerate(target_names):
+        column = grid.choose(number, threshold)
+        one = None if column is None else training.clusterings[clusterings[column]]
+        own = np.zeros(1) if one is None else np.unique(one.assignment[superclass == number])
+        parts.append(_Part(str(name), first, one, own))
+        first += len(own)
+    return parts
 
 
 @dataclass

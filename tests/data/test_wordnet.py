@@ -6,33 +6,18 @@ import importlib.util
 import os
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from granularity.base.errors import GranularityError
 from granularity.cli import app
 from granularity.data.wordnet import WordNet
-from granularity.stages.hierarchy.families import wordnet
-from granularity.stages.hierarchy.labels import Training
+from support.small_wordnet import SMALL
 
 DICT = Path(os.environ.get("WORDNET_DICT", "/usr/share/wordnet"))
 needs_wordnet = pytest.mark.skipif(
     not (DICT / "data.noun").exists(), reason="needs WordNet 3.0: apt install wordnet-base, or set WORDNET_DICT"
 )
-# The format of wndb(5WN): offset, file number, type, number of words (hexadecimal), word and lex id each, number of
-# pointers, pointers (symbol, offset, part of speech, source/target), gloss. `@` is a hypernym, `@i` an instance
-# hypernym, `~` a hyponym.
-SMALL = """  1 This software and database is being provided to you, the LICENSEE.
-00001740 03 n 01 entity 0 003 ~ 00004258 n 0000 ~ 00000050 n 0000 + 00999999 a 0101 | that which is
-00004258 03 n 02 living_thing 0 animate_thing 0 001 @ 00001740 n 0000 | a living entity
-00000010 03 n 01 animal 0 001 @ 00004258 n 0000 | moves
-00000020 03 n 01 artifact 0 001 @ 00001740 n 0000 | made
-00000030 03 n 02 working_dog 0 dog 1 002 @ 00000010 n 0000 @ 00000020 n 0000 | both a living thing | and a tool
-00000040 03 n 01 husky 0 001 @ 00000030 n 0000 | pulls
-00000050 03 n 01 Balto 0 001 @i 00000040 n 0000 | an instance, so its own root
-"""
 
 
 @pytest.fixture
@@ -97,50 +82,6 @@ def test_other_files_are_refused(tmp_path):
 def test_an_unknown_synset_is_named(small):
     with pytest.raises(GranularityError, match="2 synsets are not nouns of this WordNet, such as 'n00000099'"):
         WordNet.read(small).above(["n00000099", "n00000010", "dog"])
-
-
-# ---------------------------------------------------------------- the label spaces
-
-
-def space_at(small: Path, images: list[str], level: int):
-    frame = pd.DataFrame({"sample_id": range(len(images)), "synset": pd.Categorical(images)})
-    return wordnet.labels(Training(frame, "synset", graph=WordNet.read(small)), level)
-
-
-def test_one_label_an_image_where_paths_agree(small):
-    space = space_at(small, ["n00000040", "n00000010", "n00000040"], 1)
-    assert space.offsets is None
-    assert list(space.names) == ["working dog (n00000030)", "living thing (n00004258)"]
-    assert space.values.tolist() == [0, 1, 0]
-
-
-def test_several_labels_where_paths_or_the_images_own_labels_do_not(small):
-    space = space_at(small, ["n00000040", "n00000020|n00000050", "n00000010"], 2)
-    found = [
-        [space.names[label].split(" (")[0] for label in space.values[start:stop]]
-        for start, stop in zip(space.offsets, space.offsets[1:], strict=False)
-    ]
-    assert found == [["animal", "artifact"], ["Balto", "entity"], ["entity"]]
-    assert len(space.names) == len({*space.names}) == 4
-    table = space.table(pd.Series(["a", "b", "c"]))
-    assert table["label"].to_pylist() == [[1, 2], [0, 3], [3]] or [sorted(x) for x in table["label"].to_pylist()] == (
-        table["label"].to_pylist()
-    )
-
-
-@pytest.mark.parametrize("level", range(4))
-def test_labels_of_many_images_are_those_of_each(small, level):
-    rng = np.random.default_rng(0)
-    graph = WordNet.read(small)
-    kinds = ["n00000040", "n00000020|n00000050", "n00000010", "n00000030"]
-    images = rng.choice(kinds, 200).tolist()
-    space = space_at(small, images, level)
-    labels = space.table(pd.Series(range(200)))["label"].to_pylist()
-    for image, mine in zip(images, labels, strict=True):
-        expected = frozenset().union(*(graph.level(synset, level) for synset in image.split("|")))
-        mine = mine if isinstance(mine, list) else [mine]
-        assert {space.names[label].split("(")[1].rstrip(")") for label in mine} == expected
-        assert mine == sorted(mine)
 
 
 # ---------------------------------------------------------------- the published counts (L1, L2)

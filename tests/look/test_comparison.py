@@ -14,16 +14,16 @@ from typer.testing import CliRunner
 
 from granularity.base.errors import GranularityError
 from granularity.cli import app
-from granularity.config import options
+from granularity.config.options import Config
 from granularity.learning.flops import forward_flops
+from granularity.learning.options import Model
 from granularity.look import label_checks
 from granularity.look import spaces as comparison
-from granularity.stages.cluster import stage as cluster
-from granularity.stages.hierarchy import stage
-from granularity.stages.samples import stage as samples_stage
+from granularity.stages.pixels.options import Pixels
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
-from test_wordnet import SMALL
+from support import tasks
+from support.small_wordnet import SMALL
 
 GRID = ["superclass-2", "superclass-4"]
 
@@ -40,9 +40,9 @@ def condition(tmp_path_factory, make_samples, make_array) -> Path:
     }
     samples = make_samples(folder / "samples", ["train"] * 80, ranks, "kind", source="folder")
     vectors = rng.normal(size=(80, 4)).astype(np.float32)
-    embedding = make_array(folder / "embedding", "embedding", samples, vectors)
+    embed = make_array(folder / "embed", "embed", samples, vectors)
     for name in ("whole-5", *GRID):
-        cluster.run(options.Cluster(), name, 0, samples, embedding, folder / "clusters" / name, "cpu")
+        tasks.run("cluster", folder / "cluster" / name, {"clustering": name}, samples=samples, embed=embed)
     for name, family, params in (
         ("target", "manual", {"rank": "kind"}),
         ("manual-species", "manual", {"rank": "species"}),
@@ -52,14 +52,15 @@ def condition(tmp_path_factory, make_samples, make_array) -> Path:
         ("kmeans-superclass-2", "kmeans_superclass", {"clusterings": ["superclass-2"]}),
         ("rebalanced-6", "rebalanced", {"clusterings": GRID, "threshold": 6}),
     ):
-        clusters = [folder / "clusters" / one for one in params.get("clusterings", ())]
-        stage.run(name, family, params, 0, samples, clusters, folder / "label_spaces" / name)
+        clusters = [folder / "cluster" / one for one in params.get("clusterings", ())]
+        options = {"space": name, "family": family, "params": params}
+        tasks.run("hierarchy", folder / "hierarchy" / name, options, samples=samples, cluster=clusters)
     return folder
 
 
 @pytest.fixture(scope="module")
 def found(condition) -> dict:
-    (one,) = comparison.compare(condition.parent, options.Config())
+    (one,) = comparison.compare(condition.parent, Config())
     return one
 
 
@@ -72,7 +73,7 @@ def test_every_space_is_compared_the_target_first(found):
 
 def test_rows_say_what_the_label_files_say(found, condition):
     for row in found["spaces"]:
-        folder = condition / "label_spaces" / row["space"]
+        folder = condition / "hierarchy" / row["space"]
         labels = pd.read_parquet(folder / "labels.parquet")["label"]
         sizes = np.bincount(labels, minlength=row["granularity"])
         assert (row["size_min"], row["size_median"], row["size_max"]) == (sizes.min(), np.median(sizes), sizes.max())
@@ -83,7 +84,7 @@ def test_rows_say_what_the_label_files_say(found, condition):
 
 
 def test_cost_is_that_of_the_head(found):
-    network, pixels = options.Model(), options.Pixels()
+    network, pixels = Model(), Pixels()
     backbone, width = forward_flops(network, pixels)
     assert width == 32
     for row in found["spaces"]:
@@ -93,8 +94,8 @@ def test_cost_is_that_of_the_head(found):
 
 def test_flops_of_a_known_network():
     """ResNet-50 at 224 px is 4.09 billion multiply-adds (He et al., torchvision), its head 2.05 million of them."""
-    model = options.Model(name="resnet50", args=None, stem="timm")
-    flops, width = forward_flops(model, options.Pixels(size=224, mode="RGB"))
+    model = Model(name="resnet50", args=None, stem="timm")
+    flops, width = forward_flops(model, Pixels(size=224, mode="RGB"))
     assert width == 2048
     assert flops == pytest.approx(2 * (4.09e9 - 2.05e6), rel=0.005)
 
@@ -112,7 +113,7 @@ def test_the_text_is_a_table_with_its_legend(found):
 
 def test_the_command_prints_it_and_json(condition):
     runner = CliRunner()
-    files = ["-f", str(Path(__file__).parents[1] / "config/config.yaml")]
+    files = ["-f", str(Path(__file__).parents[2] / "config/config.yaml")]
     text = runner.invoke(app, ["spaces", str(condition.parent), *files])
     assert text.exit_code == 0
     assert "kmeans-superclass-2" in text.output
@@ -121,8 +122,8 @@ def test_the_command_prints_it_and_json(condition):
 
 
 def test_a_folder_without_label_spaces_is_refused(tmp_path):
-    with pytest.raises(GranularityError, match="holds no label spaces; make them with: snakemake hierarchies"):
-        comparison.compare(tmp_path, options.Config())
+    with pytest.raises(GranularityError, match="holds no label spaces; make them with: snakemake hierarchy"):
+        comparison.compare(tmp_path, Config())
 
 
 # ---------------------------------------------------------------- checks that fail
@@ -138,9 +139,9 @@ def verdicts(condition: Path, spaces: list[Artifact]) -> dict[str, str]:
 
 def spoilt(condition: Path, tmp_path: Path, name: str, labels: np.ndarray, **properties) -> Artifact:
     """A label space with other labels than it was made with."""
-    good = Artifact.open(condition / "label_spaces" / name)
-    place = condition / "label_spaces" / f"spoilt-{tmp_path.name}"
-    with artifacts.create(place, "label_space", "granularity.base.seeds", good.lineage(), good.params) as out:
+    good = Artifact.open(condition / "hierarchy" / name)
+    place = condition / "hierarchy" / f"spoilt-{tmp_path.name}"
+    with artifacts.create(place, "hierarchy", ("granularity.base.seeds",), good.lineage(), good.params) as out:
         ids = good.table("labels.parquet")["sample_id"]
         out.table("labels.parquet", pd.DataFrame({"sample_id": ids, "label": labels}))
         out.json("properties.json", {**good.json("properties.json"), **properties})
@@ -153,9 +154,7 @@ def spoilt(condition: Path, tmp_path: Path, name: str, labels: np.ndarray, **pro
 
 def test_all_hold_on_what_the_stage_made(condition):
     spaces = [
-        Artifact.open(folder)
-        for folder in sorted((condition / "label_spaces").iterdir())
-        if "spoilt" not in folder.name
+        Artifact.open(folder) for folder in sorted((condition / "hierarchy").iterdir()) if "spoilt" not in folder.name
     ]
     found = verdicts(condition, spaces)
     assert set(found.values()) == {"holds"}
@@ -173,7 +172,7 @@ def test_l5_and_l6_fail_where_they_should(condition, tmp_path):
 
 def test_clusters_that_straddle_no_superclass_are_a_note_and_no_failure(condition, tmp_path):
     """An embedding may tell the superclasses apart, as that of the default run does: captions name the digits."""
-    good = Artifact.open(condition / "label_spaces" / "kmeans-5")
+    good = Artifact.open(condition / "hierarchy" / "kmeans-5")
     pure = spoilt(condition, tmp_path, "kmeans-5", good.table("labels.parquet")["label"], straddling_classes=0.0)
     found = label_checks.checks(Artifact.open(condition / "samples"), [pure])
     assert [(check.id, check.verdict) for check in found] == [("L6", "holds"), ("L6", "note")]
@@ -182,14 +181,14 @@ def test_clusters_that_straddle_no_superclass_are_a_note_and_no_failure(conditio
 
 @pytest.mark.parametrize("grid", [1, 2, 4])
 def test_l7_fails_for_any_other_choice(condition, tmp_path, grid):
-    good = Artifact.open(condition / "label_spaces" / "rebalanced-6")
+    good = Artifact.open(condition / "hierarchy" / "rebalanced-6")
     chosen = set(good.summary["clusters_of_superclass"].values())
     kinds = pd.read_parquet(condition / "samples" / "samples.parquet")["kind"].cat.codes.to_numpy()
     if grid == 1:
         labels = kinds
     else:
         labels = (
-            Artifact.open(condition / "clusters" / f"superclass-{grid}")
+            Artifact.open(condition / "cluster" / f"superclass-{grid}")
             .table("assignment.parquet")["cluster"]
             .to_numpy()
         )
@@ -200,7 +199,7 @@ def test_l7_fails_for_any_other_choice(condition, tmp_path, grid):
 def test_a_failing_check_is_the_commands_exit_status(condition, tmp_path, monkeypatch):
     bad = label_checks.compare("L9", "made up", 1, 2)
     monkeypatch.setattr(label_checks, "checks", lambda samples, spaces: [bad])
-    files = ["-f", str(Path(__file__).parents[1] / "config/config.yaml")]
+    files = ["-f", str(Path(__file__).parents[2] / "config/config.yaml")]
     result = CliRunner().invoke(app, ["spaces", str(condition.parent), *files])
     assert result.exit_code == 1
     assert "L9 FAILS made up: 2 (expected 1)" in result.output
@@ -221,24 +220,25 @@ def small21k(tmp_path) -> Path:
                 member = tarfile.TarInfo(f"{synset}_{i}.JPEG")
                 member.size = 1
                 archive.addfile(member, io.BytesIO(b"x"))
-    params = options.Samples(
-        source="imagenet21k",
-        root=tmp_path / "tars",
-        wordnet=tmp_path / "dict",
-        ranks=["living_thing", "synset"],
-        target="living_thing",
-        validation=3,
-    )
-    samples_stage.run(params, options.Condition(), 0, tmp_path / "train-all" / "samples")
-    space = tmp_path / "train-all" / "label_spaces" / "wordnet-1"
-    stage.run("wordnet-1", "wordnet", {"level": 1}, 0, tmp_path / "train-all" / "samples", [], space)
-    return tmp_path / "train-all"
+    options = {
+        "source": "imagenet21k",
+        "root": str(tmp_path / "tars"),
+        "wordnet": str(tmp_path / "dict"),
+        "ranks": ["living_thing", "synset"],
+        "target": "living_thing",
+        "validation": 3,
+    }
+    folder = tmp_path / "train-all"
+    tasks.run("samples", folder / "samples", options)
+    space = {"space": "wordnet-1", "family": "wordnet", "params": {"level": 1}}
+    tasks.run("hierarchy", folder / "hierarchy" / "wordnet-1", space, samples=folder / "samples")
+    return folder
 
 
 def test_l3_reports_the_difference(small21k):
     """Fifteen images are not 12.7 million: the check must say how many there are, and fail."""
     samples = Artifact.open(small21k / "samples")
-    found = label_checks.checks(samples, [Artifact.open(small21k / "label_spaces" / "wordnet-1")])
+    found = label_checks.checks(samples, [Artifact.open(small21k / "hierarchy" / "wordnet-1")])
     assert [check.id for check in found] == ["L3"] * 4  # and no L1: this is not the list of 21,843
     table = samples.table("samples.parquet")
     for check, kind, split in zip(found, ["living thing", "other"] * 2, ["train", "train", "val", "val"], strict=True):
@@ -248,7 +248,7 @@ def test_l3_reports_the_difference(small21k):
 
 
 def test_several_labels_an_image_are_shown(small21k):
-    (one,) = comparison.compare(small21k.parent, options.Config())
+    (one,) = comparison.compare(small21k.parent, Config())
     assert one["spaces"][0]["labels_per_image"] > 1
     assert "labels/image" in comparison.describe([one])
     assert one["spaces"][0]["cost"] is None  # there is no target to compare with

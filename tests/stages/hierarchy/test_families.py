@@ -1,4 +1,4 @@
-"""Label spaces: every family against its definition, and the measured properties against brute force."""
+"""Label spaces: every family against its definition, on images to train on and on others."""
 
 from __future__ import annotations
 
@@ -10,16 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.cluster import KMeans
-from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 
 from granularity.base.errors import GranularityError
-from granularity.config.options import Cluster
-from granularity.stages.cluster import stage as cluster
-from granularity.stages.hierarchy import stage
 from granularity.stages.hierarchy.families import coarse_mod, nested, random, rebalanced
-from granularity.stages.hierarchy.labels import Clustering, Labels, Training
-from granularity.stages.hierarchy.properties import class_table, properties
+from granularity.stages.hierarchy.labels import Clustering, Training
 from granularity.store.artifacts import Artifact
+from support import tasks
 
 GRID = [2, 4, 8]
 TREES = ["whole-3-2-2", "superclass-2-3"]
@@ -49,9 +45,9 @@ def world(tmp_path_factory, make_samples, make_array):
     samples = make_samples(folder / "samples", split.tolist(), ranks, "kind")
     heaps = {name: rng.normal(size=6) for name in TREE}
     vectors = np.stack([heaps[name] for name in species]) + rng.normal(size=(160, 6))
-    embedding = make_array(folder / "embedding", "embedding", samples, vectors.astype(np.float32))
+    embed = make_array(folder / "embed", "embed", samples, vectors.astype(np.float32))
     for name in ("whole-6", *TREES, "class-2", *(f"superclass-{n}" for n in GRID)):
-        cluster.run(Cluster(), name, 0, samples, embedding, folder / name, "cpu")
+        tasks.run("cluster", folder / name, {"clustering": name}, samples=samples, embed=embed)
     frame = Artifact.open(samples).table("samples.parquet")
     return folder, frame[frame["split"] == "train"].reset_index(drop=True)
 
@@ -68,9 +64,10 @@ class Space:
 
     def __init__(self, world, output: Path, family: str, params: dict, seed: int = 0):
         folder, self.train = world
-        clusterings = [folder / name for name in params.get("clusterings", ())]
-        stage.run("space", family, params, seed, folder / "samples", clusterings, output)
-        self.artifact = Artifact.open(output, "label_space")
+        clusters = [folder / name for name in params.get("clusterings", ())]
+        inputs = {"samples": folder / "samples", "cluster": clusters, "embed": folder / "embed" if clusters else None}
+        options = {"space": "space", "family": family, "params": params}
+        self.artifact = tasks.run("hierarchy", output, options, seed, **inputs)
         labels = self.artifact.table("labels.parquet")
         assert labels["sample_id"].tolist() == self.train["sample_id"].tolist()
         self.labels = labels["label"].to_numpy()
@@ -84,6 +81,14 @@ class Space:
 
     def kinds_of_label(self) -> pd.Series:
         return self.train.groupby(self.labels)["kind"].agg(set)
+
+
+def topdown(tree: str, level: int) -> dict:
+    return {"direction": "topdown", "clusterings": [tree], "level": level}
+
+
+def bottomup(clustering: str, classes: int) -> dict:
+    return {"direction": "bottomup", "clusterings": [clustering], "classes": classes}
 
 
 @pytest.fixture
@@ -139,7 +144,7 @@ def test_random_ids_are_uniform_and_ignore_the_target():
 
 
 def test_one_id_an_image_is_a_bijection(make):
-    space = make("random", {"classes": None})
+    space = make("random_instance", {})
     assert sorted(space.labels) == list(range(len(space.train)))
     assert space.labels.tolist() != sorted(space.labels)
     assert len(space.classes) == len(space.train)
@@ -198,9 +203,7 @@ def parents_of(fine: np.ndarray, coarse: np.ndarray) -> pd.Series:
 
 @pytest.mark.parametrize(("tree", "sizes"), [("whole-3-2-2", [3, 6, 12]), ("superclass-2-3", [6, 18])])
 def test_levels_of_a_tree_from_above_refine_one_another(make, tree, sizes):
-    levels = [
-        make("topdown", {"clusterings": [tree], "level": level}, name=str(level)) for level in range(1, len(sizes) + 1)
-    ]
+    levels = [make("nested", topdown(tree, level), name=str(level)) for level in range(1, len(sizes) + 1)]
     assert [len(level.classes) for level in levels] == sizes
     for coarse, fine in itertools.pairwise(levels):
         assert parents_of(fine.labels, coarse.labels).max() == 1
@@ -211,15 +214,15 @@ def test_levels_of_a_tree_from_above_refine_one_another(make, tree, sizes):
 def test_the_first_level_of_a_tree_is_the_plain_clustering(make, world):
     """So that a tree differs from the k-means space of the same size only below it."""
     plain = make("kmeans_superclass", {"clusterings": ["superclass-2"]})
-    tree = make("topdown", {"clusterings": ["superclass-2-3"], "level": 1}, name="tree")
+    tree = make("nested", topdown("superclass-2-3", 1), name="tree")
     np.testing.assert_array_equal(plain.labels, tree.labels)
 
 
 def test_each_node_of_a_tree_is_split_by_kmeans_on_its_own_images(make, world):
     folder, _ = world
-    top, below = (make("topdown", {"clusterings": ["whole-3-2-2"], "level": n}, name=str(n)).labels for n in (1, 2))
+    top, below = (make("nested", topdown("whole-3-2-2", n), name=str(n)).labels for n in (1, 2))
     rows = Artifact.open(folder / "samples").table("samples.parquet")["split"] == "train"
-    vectors = Artifact.open(folder / "embedding").array("embedding.npy")[rows].astype(np.float64)
+    vectors = Artifact.open(folder / "embed").array("embedding.npy")[rows].astype(np.float64)
     for node in range(3):
         members = top == node
         ours = sum(((vectors[below == b] - vectors[below == b].mean(0)) ** 2).sum() for b in set(below[members]))
@@ -229,7 +232,7 @@ def test_each_node_of_a_tree_is_split_by_kmeans_on_its_own_images(make, world):
 
 @pytest.mark.parametrize(("clustering", "sizes"), [("whole-6", [1, 2, 3, 5, 6]), ("superclass-8", [1, 2, 5, 8])])
 def test_merging_from_below_gives_a_tree(make, clustering, sizes):
-    spaces = [make("bottomup", {"clusterings": [clustering], "classes": n}, name=str(n)) for n in sizes]
+    spaces = [make("nested", bottomup(clustering, n), name=str(n)) for n in sizes]
     superclasses = 3 if clustering.startswith("superclass") else 1
     assert [len(space.classes) for space in spaces] == [n * superclasses for n in sizes]
     for coarse, fine in itertools.pairwise(spaces):
@@ -238,15 +241,13 @@ def test_merging_from_below_gives_a_tree(make, clustering, sizes):
         assert all(space.properties["refines_target"] for space in spaces)
 
 
-def test_merging_from_below_joins_what_is_near(tmp_path):
+def test_merging_from_below_joins_what_is_near():
     """Two pairs of near centroids: Ward's first merges are those pairs, whatever the numbering."""
     centroids = np.array([[0, 0], [10, 10], [0, 1], [10, 12]], dtype=np.float32)
     clusters = pd.DataFrame({"cluster": range(4), "superclass": [None] * 4})
-    training = training_of(["a"] * 8)
-    training.clusterings["whole-4"] = Clustering(np.arange(8) % 4, clusters, centroids)
-    merged = nested.bottomup(training, ["whole-4"], 2).values
-    assert merged.tolist() == [0, 1, 0, 1] * 2
-    assert nested.bottomup(training, ["whole-4"], 3).values.tolist() == [0, 1, 0, 2] * 2
+    one = Clustering(np.arange(8) % 4, clusters, centroids)
+    assert nested.bottomup(one, 2)[0].tolist() == [0, 1, 0, 1]
+    assert nested.bottomup(one, 3)[0].tolist() == [0, 1, 0, 2]
 
 
 # ---------------------------------------------------------------- relabellings
@@ -355,81 +356,17 @@ def test_rebalanced_orders_its_grid_by_number():
     assert chosen_at(training, 2) == {"a": 4}
 
 
-# ---------------------------------------------------------------- properties
-
-
-def measured(labels: np.ndarray, names: list[str], ranks: pd.DataFrame, offsets=None) -> tuple[pd.DataFrame, dict]:
-    coded = {rank: np.unique(ranks[rank].to_numpy(dtype=str), return_inverse=True)[::-1] for rank in ranks}
-    space = Labels(labels, names, offsets)
-    table = class_table(space, coded["kind"])
-    return table, properties(space, table, coded)
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("classes", [1, 3, 30, 200])
-def test_properties_are_what_brute_force_finds(seed, classes):
-    rng = np.random.default_rng(seed)
-    ranks = pd.DataFrame({"kind": rng.choice(list("abc"), 120), "fine": rng.choice(list("uvwxyz"), 120)})
-    labels = rng.integers(classes, size=120)
-    table, found = measured(labels, [str(i) for i in range(classes)], ranks)
-
-    members = {label: np.flatnonzero(labels == label) for label in set(labels)}
-    straddling = sum(len(rows) for rows in members.values() if ranks["kind"][rows].nunique() > 1)
-    assert found["straddling_share"] == pytest.approx(straddling / 120)
-    assert found["refines_target"] == (straddling == 0)
-    assert found["empty_classes"] == classes - len(members)
-    sizes = [len(members.get(label, ())) for label in range(classes)]
-    assert found["class_size"] == {"min": min(sizes), "median": np.median(sizes), "max": max(sizes)}
-    assert found["starved_share"] == pytest.approx(np.mean([size < 5 for size in sizes]))
-    for rank in ranks:
-        majority = sum(ranks[rank][rows].value_counts().max() for rows in members.values())
-        assert found["purity"][rank] == pytest.approx(majority / 120)
-        nats = mutual_info_score(ranks[rank], labels)
-        assert found["mutual_information_bits"][rank] == pytest.approx(nats / np.log(2), abs=1e-9)
-        assert found["nmi"][rank] == pytest.approx(normalized_mutual_info_score(ranks[rank], labels), abs=1e-9)
-    for label, rows in members.items():
-        counts = ranks["kind"][rows].value_counts()
-        tied = sorted(counts[counts == counts.max()].index)
-        assert table["parent"][label] == tied[0]  # ties go to the first in alphabetical order
-        assert table["purity"][label] == pytest.approx(counts.max() / len(rows))
-
-
-def test_one_class_each_carries_all_and_no_information():
-    ranks = pd.DataFrame({"kind": ["a"] * 4})
-    _, found = measured(np.zeros(4, int), ["all"], ranks)
-    assert found["nmi"]["kind"] == normalized_mutual_info_score([0] * 4, [0] * 4)
-    assert found["mutual_information_bits"]["kind"] == 0
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_properties_of_several_labels_are_what_brute_force_finds(seed):
-    rng = np.random.default_rng(seed)
-    ranks = pd.DataFrame({"kind": rng.choice(list("abc"), 60), "fine": rng.choice(list("uvwxyz"), 60)})
-    sets = [sorted(rng.choice(9, size=rng.integers(1, 4), replace=False)) for _ in range(60)]
-    offsets = np.cumsum([0, *map(len, sets)])
-    table, found = measured(np.concatenate(sets).astype(np.int32), list("123456789"), ranks, offsets)
-    pairs = [(label, image) for image, one in enumerate(sets) for label in one]
-    kinds = {label: {ranks["kind"][image] for mine, image in pairs if mine == label} for label in range(9)}
-    assert found["straddling_share"] == pytest.approx(np.mean([any(len(kinds[x]) > 1 for x in one) for one in sets]))
-    assert found["labels_per_image"] == pytest.approx(len(pairs) / 60)
-    assert found["multi_label"] is True
-    assert table["size"].tolist() == [sum(label == mine for mine, _ in pairs) for label in range(9)]
-    fine = [ranks["fine"][image] for _, image in pairs]
-    nmi = normalized_mutual_info_score(fine, [label for label, _ in pairs])
-    assert found["nmi"]["fine"] == pytest.approx(nmi)
-
-
 # ---------------------------------------------------------------- determinism and refusals
 
 DEFINITIONS = [
     ("random", {"classes": 7}),
-    ("random", {"classes": None}),
+    ("random_instance", {}),
     ("random_superclass", {"per_superclass": 4}),
     ("kmeans", {"clusterings": ["whole-6"]}),
     ("rebalanced", {"clusterings": ["superclass-2", "superclass-4"], "threshold": 3}),
     ("manual", {"rank": "species"}),
-    ("topdown", {"clusterings": ["whole-3-2-2"], "level": 2}),
-    ("bottomup", {"clusterings": ["whole-6"], "classes": 3}),
+    ("nested", topdown("whole-3-2-2", 2)),
+    ("nested", bottomup("whole-6", 3)),
     ("coarse_mod", {"classes": 2}),
     ("random_coarse", {"classes": 3}),
     ("random_fine", {}),
@@ -452,6 +389,123 @@ def test_a_clustering_of_other_images_is_refused(world, tmp_path, make_samples):
     folder, train = world
     ranks = {rank: train[rank].tolist() for rank in ("phylum", "kind", "species")}
     fewer = make_samples(tmp_path / "fewer", ["train"] * len(train), ranks, "kind")
+    options = {"space": "space", "family": "kmeans", "params": {"clusterings": ["whole-6"]}}
     with pytest.raises(GranularityError, match="whole-6: does not cover the training images"):
-        stage.run("space", "kmeans", {"clusterings": ["whole-6"]}, 0, fewer, [folder / "whole-6"], tmp_path / "out")
+        tasks.run("hierarchy", tmp_path / "out", options, samples=fewer, cluster=folder / "whole-6")
     assert not (tmp_path / "out").exists()
+
+
+# ---------------------------------------------------------------- images of other splits
+
+
+def elsewhere(space: Space, world) -> pd.DataFrame:
+    """The images of other splits with what is known of them, and their `label`; null where they have none."""
+    frame = Artifact.open(world[0] / "samples").table("samples.parquet")
+    frame["row"] = np.arange(len(frame))
+    frame = frame[frame["split"] != "train"]
+    labels = space.artifact.table("labels_elsewhere.parquet")
+    assert list(labels.columns) == ["sample_id", "split", "label"] and labels["label"].dtype == np.int32
+    assert labels["sample_id"].isin(frame["sample_id"]).all() and labels["sample_id"].is_unique
+    assert space.artifact.summary["elsewhere"] == len(labels)
+    return frame.merge(labels, how="left", on=["sample_id", "split"], validate="one_to_one")
+
+
+@pytest.mark.parametrize("rank", ["phylum", "kind", "species"])
+def test_human_labels_of_other_images_are_theirs(make, world, rank):
+    space = make("manual", {"rank": rank})
+    found = elsewhere(space, world)
+    assert space.classes["name"].to_numpy()[found["label"]].tolist() == found[rank].tolist()
+
+
+@pytest.mark.parametrize("family", ["coarse_mod", "random_coarse"])
+def test_relabelled_classes_are_so_everywhere(make, world, family):
+    space = make(family, {"classes": 3})
+    label_of = dict(zip(space.train["species"], space.labels, strict=True))
+    found = elsewhere(space, world)
+    assert found["label"].tolist() == [label_of[name] for name in found["species"]]
+
+
+CLUSTERED = [
+    ("kmeans", {"clusterings": ["whole-6"]}),
+    ("kmeans_superclass", {"clusterings": ["superclass-4"]}),
+    ("kmeans_class", {"clusterings": ["class-2"]}),
+    ("rebalanced", {"clusterings": ["superclass-2", "superclass-4"], "threshold": 3}),
+    ("rebalanced", {"clusterings": ["superclass-2"], "threshold": 1000}),
+    ("nested", topdown("whole-3-2-2", 1)),
+    ("nested", topdown("superclass-2-3", 2)),
+    ("nested", bottomup("superclass-8", 2)),
+]
+
+
+@pytest.mark.parametrize(("family", "params"), CLUSTERED)
+def test_other_images_are_what_the_training_images_of_their_nearest_cluster_are(make, world, family, params):
+    """Against brute force, which knows the labels of training images and the centroids alone."""
+    folder, train = world
+    space = make(family, params)
+    found = elsewhere(space, world)
+    vectors = Artifact.open(folder / "embed").array("embedding.npy").astype(np.float64)
+    for image in found.itertuples():
+        answers = set()
+        for name in params["clusterings"]:
+            source = Artifact.open(folder / name)
+            near = ((source.array("centroids.npy").astype(np.float64) - vectors[image.row]) ** 2).sum(axis=1)
+            within = source.table("clusters.parquet")["superclass"]
+            own = {"whole": within.isna(), "superclass": within == image.kind, "class": within == image.species}
+            near[~own[name.split("-")[0]].to_numpy()] = np.inf
+            members = source.table("assignment.parquet")["cluster"] == near.argmin()
+            labels = set(space.labels[members])
+            if len(labels) == 1 and ((train["kind"] == image.kind) & (space.labels == min(labels))).any():
+                answers |= labels
+        if family == "rebalanced":  # one of the clusterings is that of the superclass; of the others labels are mixed
+            assert image.label in answers
+        else:
+            assert {image.label} == answers
+
+
+@pytest.mark.parametrize(
+    ("family", "params"),
+    [
+        ("random", {"classes": 5}),
+        ("random_instance", {}),
+        ("random_superclass", {"per_superclass": 2}),
+        ("random_fine", {}),
+    ],
+)
+def test_chance_says_nothing_of_other_images(make, family, params):
+    assert "labels_elsewhere.parquet" not in make(family, params).artifact.manifest["files"]
+
+
+def test_an_image_of_a_class_that_was_never_seen_has_no_label(tmp_path, make_samples, make_array):
+    """Training has birds alone: an eel is of no manual class and of no superclass, but near some cluster."""
+    split = ["train"] * 6 + ["val"] * 3 + ["test"]
+    ranks = {"kind": ["bird"] * 8 + ["fish"] * 2, "species": ["crow", "owl"] * 4 + ["eel"] * 2}
+    samples = make_samples(tmp_path / "samples", split, ranks, "kind")
+    vectors = np.random.default_rng(0).normal(size=(10, 3)).astype(np.float32)
+    embed = make_array(tmp_path / "embed", "embed", samples, vectors)
+    seen = {}
+    for family, params, clustering in (
+        ("manual", {"rank": "species"}, None),
+        ("kmeans", {"clusterings": ["whole-2"]}, "whole-2"),
+        ("kmeans_superclass", {"clusterings": ["superclass-2"]}, "superclass-2"),
+        ("rebalanced", {"clusterings": ["superclass-2"], "threshold": 0}, "superclass-2"),
+    ):
+        inputs = {"samples": samples}
+        if clustering is not None:
+            tasks.run("cluster", tmp_path / clustering, {"clustering": clustering}, samples=samples, embed=embed)
+            inputs |= {"cluster": tmp_path / clustering, "embed": embed}
+        options = {"space": "space", "family": family, "params": params}
+        made = tasks.run("hierarchy", tmp_path / family, options, **inputs)
+        seen[family] = made.table("labels_elsewhere.parquet")["split"].tolist()
+    assert seen == {
+        "manual": ["val", "val"],
+        "kmeans": ["val", "val", "val", "test"],
+        "kmeans_superclass": ["val", "val"],
+        "rebalanced": ["val", "val"],
+    }
+
+
+def test_without_the_embedding_clusters_of_other_images_are_not_known(world, tmp_path):
+    folder, _ = world
+    options = {"space": "space", "family": "kmeans", "params": {"clusterings": ["whole-6"]}}
+    made = tasks.run("hierarchy", tmp_path / "out", options, samples=folder / "samples", cluster=folder / "whole-6")
+    assert "labels_elsewhere.parquet" not in made.manifest["files"]
