@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,6 @@ from pydantic import Field, create_model, model_validator
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Section
-from granularity.stages.hierarchy.families import once_each
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 MARKERS = set("o^v<>sPpDdXx*hH+|_1234.8")  # of matplotlib, which is slow to import
@@ -23,6 +23,21 @@ class LabelSpace(Section):
     space: str = Field(description="Its name, unique within a condition.")
     family: str = Field(description="Its family: a file in stages/hierarchy/families/, or one of your own.")
     params: dict[str, Any] = Field({}, description="Its definition, as its family takes it.")
+
+
+def once_each(key: str, values: Sequence[Any]) -> None:
+    """For validators: raise ValueError where a value is listed twice."""
+    if len(set(values)) < len(values):
+        raise ValueError(f"{key}: one is given twice: {values}")
+
+
+def fewer_than_images(key: str, values: Sequence[int], config: Any) -> Iterator[str]:
+    """A complaint for every number that is more than the training images of a condition."""
+    for i, condition in enumerate(config.conditions):
+        size = condition.train_size
+        for value in values:
+            if size != "all" and value > size:
+                yield f"label_spaces.{key}: {value} is more than the {size} training images of conditions[{i}]"
 
 
 class _Families(Section):
@@ -41,12 +56,12 @@ def label_spaces_section() -> type[Section]:
         GranularityError: a family is not what the docstring of :mod:`granularity.stages.hierarchy.families` asks for.
     """
     found = {name: extensions.find("family", name) for name in extensions.names("family")}
-    for name, family in found.items():
-        _refuse_incomplete(name, family)
+    for family in found.values():
+        _refuse_incomplete(family)
     return create_model("LabelSpaces", __base__=_Families, **{name: one.OPTION for name, one in found.items()})
 
 
-def _refuse_incomplete(name: str, family: ModuleType) -> None:
+def _refuse_incomplete(family: ModuleType) -> None:
     """Raise now where a family would fail later, after all training at the worst."""
     for needed in ("OPTION", "spaces", "labels"):
         if not hasattr(family, needed):

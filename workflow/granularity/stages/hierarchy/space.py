@@ -29,16 +29,19 @@ def spaces(wanted: Any, samples: Any) -> list[Space]:
         samples: the section `samples`.
 
     Raises:
-        GranularityError: two have one name, or a family speaks for another.
+        GranularityError: two have one name; a family speaks for another, or of a series that it does not describe.
     """
     found = {TARGET: Space(TARGET, "manual", {"rank": samples.target})}
     for family in extensions.names("family"):
-        for space in extensions.find("family", family).spaces(getattr(wanted, family), samples):
+        module = extensions.find("family", family)
+        for space in module.spaces(getattr(wanted, family), samples):
             if space.family != family:
                 raise GranularityError(f"label_spaces.{family}: says that {space.name} is of family '{space.family}'")
             if space.name in found:
                 other = found[space.name].family
                 raise GranularityError(f"label_spaces.{family}: '{space.name}' is the name of one of {other} already")
+            if hasattr(module, "series") and (series := module.series(space.params)) not in module.WORDS:
+                raise GranularityError(f"label_spaces.{family}: {space.name} is of a series '{series}' without WORDS")
             found[space.name] = space
     return list(found.values())
 

@@ -14,9 +14,10 @@ and, where they apply,
   it is drawn with (else those of :mod:`granularity.stages.report.series`);
 - `check(option, config) -> Iterator[str]`: what is wrong with an option beside the rest of the configuration, each
   complaint beginning with `label_spaces.KEY: `. That nothing is listed twice is checked of every option that is a list;
-- `elsewhere(training, others, **params) -> Labels`: labels of the same space for images of other splits, `others` being
-  a frame like `training.frame`; -1, or no label where images have several, where the space has none for an image;
-- `more_files(training, **params) -> dict[str, DataFrame]`: further tables of its artifact;
+- `elsewhere(training, others, **params) -> Labels | None`: labels of the same space for images of other splits, a frame
+  like `training.frame`. An image that has none in the space gets -1, or no label where images have several; None: it
+  cannot be said of any;
+- `more_files(training, **params) -> dict[str, DataFrame]`: further tables of its artifact, `more_NAME.parquet`;
 - `checks(space, samples) -> Iterator[Check]`: what must hold of a finished artifact, for `granularity spaces`;
 - `series(params) -> str`, where it is drawn as several series: `WORDS` and `STYLE` then have an entry per series;
 - `MEANINGLESS = True`, where its labels say nothing about the image.
@@ -24,11 +25,6 @@ and, where they apply,
 Files are imported for `--help` and dry runs too: what is slow to import (pandas, scipy, pyarrow) is imported inside
 functions.
 """
-
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 # How families are listed, planned and drawn; those not named here come behind, in alphabetical order.
 ORDER = (
@@ -46,18 +42,3 @@ ORDER = (
     "random_coarse",
     "random_fine",
 )
-
-
-def once_each(key: str, values: Sequence[Any]) -> None:
-    """For validators: raise ValueError where a value is listed twice."""
-    if len(set(values)) < len(values):
-        raise ValueError(f"{key}: one is given twice: {values}")
-
-
-def fewer_than_images(key: str, values: Sequence[int], config: Any) -> Iterator[str]:
-    """A complaint for every number that is more than the training images of a condition."""
-    for i, condition in enumerate(config.conditions):
-        size = condition.train_size
-        for value in values:
-            if size != "all" and value > size:
-                yield f"label_spaces.{key}: {value} is more than the {size} training images of conditions[{i}]"

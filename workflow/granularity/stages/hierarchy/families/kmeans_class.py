@@ -10,7 +10,7 @@ from pydantic import Field
 from granularity.base.section import Count
 from granularity.stages.hierarchy import clustered
 from granularity.stages.hierarchy.checks import Check, in_one_target_class
-from granularity.stages.hierarchy.families import fewer_than_images
+from granularity.stages.hierarchy.options import fewer_than_images
 from granularity.stages.hierarchy.space import Space
 
 if TYPE_CHECKING:

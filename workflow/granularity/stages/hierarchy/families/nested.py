@@ -15,8 +15,8 @@ from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Section
 from granularity.stages.hierarchy.checks import Check, in_one_target_class
 from granularity.stages.hierarchy.clustered import cluster_name, only
-from granularity.stages.hierarchy.families import fewer_than_images, once_each
 from granularity.stages.hierarchy.labels import Clustering, Labels, Training
+from granularity.stages.hierarchy.options import fewer_than_images, once_each
 from granularity.stages.hierarchy.space import Space
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from granularity.base.section import Count
 from granularity.base.seeds import seed_of
-from granularity.stages.hierarchy.families import fewer_than_images
 from granularity.stages.hierarchy.labels import Labels, Training, numbered
+from granularity.stages.hierarchy.options import fewer_than_images
 from granularity.stages.hierarchy.space import Space
 
 OPTION = (list[Count], Field([10, 30, 100], description="Random IDs over the whole set: numbers of classes G."))

@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 
 from granularity.base.section import Count, Natural, Section
 from granularity.stages.hierarchy.checks import Check, compare, in_one_target_class
-from granularity.stages.hierarchy.families import fewer_than_images, once_each
 from granularity.stages.hierarchy.labels import Clustering, Labels, Training
+from granularity.stages.hierarchy.options import fewer_than_images, once_each
 from granularity.stages.hierarchy.space import Space
 
 if TYPE_CHECKING:

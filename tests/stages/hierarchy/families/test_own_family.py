@@ -1,0 +1,182 @@
+"""A family of the user's own: one file, from the options it takes to how the report draws it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from pydantic import ValidationError
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.look import label_checks
+from granularity.stages.hierarchy.options import label_spaces_section
+from granularity.stages.hierarchy.space import Space, spaces
+from granularity.stages.report import series
+from granularity.store.artifacts import Artifact
+from granularity.store.code import code_digest
+from support import tasks
+
+FAMILY = '''
+"""Classes named alike: by the first letters of the finest rank."""
+
+from pydantic import Field
+
+from granularity.base.section import Count
+from granularity.stages.hierarchy.checks import compare
+from granularity.stages.hierarchy.labels import Labels
+from granularity.stages.hierarchy.space import Space
+
+EXTENDS = "family"
+OPTION = (list[Count], Field([1], description="First letters of the finest rank: how many."))
+WORDS = "first letters"
+STYLE = ("#123456", "d")
+
+
+def spaces(option, samples):
+    for letters in option:
+        yield Space(f"letters-{letters}", "letters", {"letters": letters})
+
+
+def check(option, config):
+    for letters in option:
+        if letters > 9:
+            yield f"label_spaces.letters: {letters} letters are too many"
+
+
+def labels(training, letters):
+    import numpy as np
+
+    names, values = np.unique(training.frame[training.finest].astype("str").str[:letters], return_inverse=True)
+    return Labels(values.astype(np.int32), names.tolist(), notes={"letters": letters})
+
+
+def more_files(training, letters):
+    return {"more_words.parquet": training.frame[[training.finest]]}
+
+
+def checks(space, samples):
+    yield compare("OWN", f"{space.params['space']}: classes", 3, space.json("properties.json")["granularity"])
+'''
+
+
+SAMPLES = SimpleNamespace(ranks=["kind", "species"], target="kind")  # what families look at
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The file, loaded; forgotten afterwards."""
+    file = tmp_path / "elsewhere" / "letters.py"
+    file.parent.mkdir()
+    file.write_text(FAMILY)
+    extensions.load([file])
+    yield file
+    extensions.load([])
+
+
+@pytest.fixture
+def made(own, tmp_path, make_samples) -> tuple[Artifact, Artifact]:
+    """A label space of the family, and its sample table."""
+    species = ["crow", "carp", "owl", "eel", "crow"]
+    kinds = ["bird", "fish", "bird", "fish", "bird"]
+    samples = make_samples(tmp_path / "samples", ["train"] * 5, {"kind": kinds, "species": species}, "kind", source="x")
+    options = {"space": "letters-1", "family": "letters", "params": {"letters": 1}}
+    return tasks.run("hierarchy", tmp_path / "space", options, samples=samples), Artifact.open(samples)
+
+
+def test_its_key_is_an_option_with_a_default_and_bounds(own):
+    section = label_spaces_section()
+    assert list(section.model_fields)[-1] == "letters"
+    assert section().letters == [1] and section(letters=[2, 3]).letters == [2, 3]
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        section(letters=[0])
+    with pytest.raises(ValidationError, match=r"letters: one is given twice: \[2, 2\]"):
+        section(letters=[2, 2])
+    extensions.load([])
+    assert "letters" not in label_spaces_section().model_fields
+
+
+def test_its_spaces_come_behind_those_there_are(own):
+    found = spaces(label_spaces_section()(letters=[1, 2]), SAMPLES)
+    assert found[-2:] == [Space(f"letters-{n}", "letters", {"letters": n}) for n in (1, 2)]
+    assert found[0].name == "target"
+
+
+def test_its_labels_are_made_and_checked(made):
+    space, samples = made
+    classes = space.table("classes.parquet")
+    assert classes["name"].tolist() == ["c", "e", "o"]
+    assert space.table("labels.parquet")["label"].tolist() == [0, 0, 2, 1, 0]
+    assert space.summary["letters"] == 1
+    assert space.table("more_words.parquet")["species"].tolist() == ["crow", "carp", "owl", "eel", "crow"]
+    (check,) = label_checks.checks(samples, [space])
+    assert (check.id, check.verdict) == ("OWN", "holds")
+
+
+def test_its_file_is_part_of_the_code_of_its_results_and_of_no_others(own, made, tmp_path):
+    def digest(text: str, folder: str) -> str:
+        file = tmp_path / folder / "letters.py"
+        file.parent.mkdir()
+        file.write_text(text)
+        return code_digest("granularity.stages.hierarchy.stage", str(file))
+
+    before = made[0].manifest["code"]["digest"]
+    assert digest(FAMILY, "moved") == before
+    assert digest(FAMILY.replace("[:letters]", "[:letters].str.upper()"), "changed") != before
+    manual = "granularity.stages.hierarchy.families.manual"
+    loaded = code_digest("granularity.stages.hierarchy.stage", manual)
+    extensions.load([])
+    assert code_digest("granularity.stages.hierarchy.stage", manual) == loaded != before
+
+
+def test_the_report_draws_it_as_it_says_and_without_it_all_the_same(own):
+    space = Space("letters-1", "letters", {"letters": 1})
+    assert series.series_of(space) == "letters"
+    assert (series.words("letters"), series.style("letters")) == ("first letters", ("#123456", "d"))
+    assert series.sort(["one_pass", "letters", "nobody", "manual"]) == ["manual", "letters", "one_pass", "nobody"]
+    extensions.load([])
+    assert series.series_of(space) == "letters"
+    assert (series.words("letters"), series.style("letters")) == ("letters", series.DEFAULT)
+
+
+def test_a_family_of_several_series_has_words_for_each():
+    above = Space("topdown-3", "nested", {"direction": "topdown", "clusterings": ["whole-3"], "level": 1})
+    assert series.words(series.series_of(above)) == "k-means tree, split from above"
+    assert series.style("bottomup") == ("#c2479b", "2")
+    assert [name for name in ("manual", "random", "random_instance") if series.describe(name).meaningless] == [
+        "random",
+        "random_instance",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cut", "instead", "message"),
+    [
+        ("def labels(", "def label(", "letters.py: a family of label spaces needs labels"),
+        ("OPTION =", "OPTIONS =", "letters.py: a family of label spaces needs OPTION"),
+        ('"#123456"', '"navy"', r"letters.py: STYLE = \('navy', 'd'\): must be a colour \(#rrggbb\) and a marker"),
+        ('"d")', '"diamond")', "letters.py: STYLE = .* must be a colour"),
+        ('"first letters"', "3", "letters.py: WORDS = 3: must be a text"),
+    ],
+)
+def test_a_file_that_would_fail_later_is_refused_first(own, cut, instead, message):
+    assert cut in FAMILY
+    own.write_text(FAMILY.replace(cut, instead))
+    extensions.load([own])
+    with pytest.raises(GranularityError, match=message):
+        label_spaces_section()
+
+
+@pytest.mark.parametrize(
+    ("cut", "instead", "message"),
+    [
+        ('f"letters-{letters}"', '"random-10"', "label_spaces.letters: 'random-10' is the name of one of random"),
+        ('"letters", {"letters"', '"manual", {"letters"', "letters-1 is of family 'manual'"),
+    ],
+)
+def test_spaces_that_are_not_its_own_are_refused(own, cut, instead, message):
+    assert cut in FAMILY
+    own.write_text(FAMILY.replace(cut, instead))
+    extensions.load([own])
+    with pytest.raises(GranularityError, match=message):
+        spaces(label_spaces_section()(), SAMPLES)
