@@ -45,11 +45,12 @@ class Checkout:
         return self.run("snakemake", *arguments, code=code)
 
     def command_of(self, target, *arguments):
-        """The shell command that the workflow runs for a target, as `snakemake -np` prints it."""
-        output = self.snakemake("-np", "--force", target, *arguments)
+        """The shell command that the workflow runs for a result, as `snakemake -np` prints it, without its log."""
+        folder = str(target).removesuffix("/manifest.json")
+        output = self.snakemake("-np", "--force", f"{folder}/manifest.json", *arguments)
         mark = "Shell command: "
         commands = [line.removeprefix(mark) for line in output.splitlines() if line.startswith(mark)]
-        return next(command for command in commands if f"--output {target}" in command)
+        return next(command for command in commands if f"--output {folder} " in command).split(" > ")[0]
 
     def path(self, name):
         return self.folder / name

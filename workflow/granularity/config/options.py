@@ -125,7 +125,8 @@ def complaints(config: Any) -> Iterator[str]:
     named += [(f"networks.{i}.spaces", network.spaces) for i, network in enumerate(config.networks)]
     for where, names in named:
         if unknown := set(names or ()) - set(made):
-            yield f"{where}: names the label spaces {sorted(unknown)}, which label_spaces does not make; it makes {made}"
+            names = sorted(unknown)
+            yield f"{where}: names the label spaces {names}, which label_spaces does not make; it makes {made}"
     entries = {network.name for network in config.networks} or {network.name for network in networks(config)}
     for i, transfer in enumerate(config.transfers):
         if unknown := set(transfer.of or ()) - entries:

@@ -1,0 +1,261 @@
+"""One of everything that is found by name, in files of a user's own outside the package, through Snakemake to the report.
+
+And nothing else is touched by them: no result of a configuration that does not name them has another digest.
+"""
+
+import json
+
+import pandas as pd
+import pytest
+
+from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
+
+pytestmark = pytest.mark.workflow
+
+SOURCE = '''"""Squares and bars of two sizes, drawn here."""
+from pydantic import Field
+
+EXTENDS = "source"
+NEEDS_ROOT = False
+IMAGES = 240
+OPTIONS = {"brightness": (int, Field(200, description="Of what is drawn, 1 to 255."))}
+
+
+def read(params, threads=1):
+    import io
+    import numpy as np
+    import pandas as pd
+    from PIL import Image
+    from granularity.stages.samples.source import Source
+
+    rng, rows, images = np.random.default_rng(0), [], []
+    for i in range(IMAGES):
+        shape, size = ("square", "bar")[i % 2], ("small", "large")[i // 2 % 2]
+        image = np.zeros((8, 8), dtype=np.uint8)
+        top, left = rng.integers(0, 3, 2)
+        length = 2 if size == "small" else 5
+        image[top : top + length, left : left + (length if shape == "square" else 1)] = params.brightness
+        stream = io.BytesIO()
+        Image.fromarray(image).save(stream, "PNG")
+        images.append(stream.getvalue())
+        rows.append({"sample_id": f"drawing {i}", "shape": shape, "sort": f"{size} {shape}"})
+    return Source(pd.DataFrame(rows), images=images)
+'''
+FAMILY = '''"""Labels by what the number of an image leaves when divided."""
+from pydantic import Field
+from granularity.stages.hierarchy.space import Space
+
+EXTENDS = "family"
+OPTION = (list[int], Field([], description="Divisors."))
+WORDS = "remainders"
+STYLE = ("#123456", "v")
+
+
+def spaces(option, samples):
+    for divisor in option:
+        yield Space(f"remainder-{divisor}", "remainder", {"divisor": divisor})
+
+
+def labels(training, divisor):
+    import numpy as np
+    from granularity.stages.hierarchy.labels import Labels
+
+    numbers = training.frame["sample_id"].str.split().str[-1].astype(int).to_numpy()
+    return Labels((numbers % divisor).astype(np.int32), [f"remainder {i}" for i in range(divisor)])
+'''
+OBJECTIVE = '''"""Cross-entropy with smoothed labels."""
+from pydantic import Field
+from granularity.base.section import Section
+from granularity.learning.objectives import labels
+
+EXTENDS = "objective"
+NEEDS = "hierarchy"
+describe, classes = labels.describe, labels.classes
+
+
+class Options(Section):
+    smoothing: float = Field(0.1, ge=0, lt=1)
+
+
+def make(source, data, recipe, options):
+    made = labels.make(source, data, recipe, Section())
+    plain = made.loss
+
+    def loss(outputs, picked):
+        return (1 - options.smoothing) * plain(outputs, picked) - options.smoothing * outputs.log_softmax(1).mean()
+
+    made.loss = loss
+    return made
+'''
+NETWORK = '''"""Two layers on the pixels."""
+EXTENDS = "network"
+
+
+def build(model, channels, seed):
+    import torch
+
+    class Perceptron(torch.nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.num_features = width
+            self.first = torch.nn.Linear(64 * channels, width)
+            self.reset_classifier(1)
+
+        def reset_classifier(self, classes):
+            self.head = torch.nn.Linear(self.num_features, classes)
+
+        def get_classifier(self):
+            return self.head
+
+        def forward_features(self, images):
+            return self.first(images.flatten(1)).relu()
+
+        def forward_head(self, features, pre_logits=False):
+            return features if pre_logits else self.head(features)
+
+        def forward(self, images):
+            return self.forward_head(self.forward_features(images))
+
+    return Perceptron(**(model.args or {}))
+'''
+MEASURE = '''"""How large the features are."""
+from granularity.base.section import Section
+
+EXTENDS = "measure"
+
+
+class Options(Section):
+    pass
+
+
+def measure(view, options, seed):
+    for split in view.splits:
+        yield split, "mean_norm", float(view.features(split).norm(dim=1).mean())
+'''
+FILES = {"shapes": SOURCE, "remainder": FAMILY, "smoothed": OBJECTIVE, "perceptron": NETWORK, "size_of": MEASURE}
+CONFIG = {
+    "name": "own",
+    "extensions": [f"mine/{name}.py" for name in FILES],
+    "samples": {
+        "source": "shapes",
+        "brightness": 150,
+        "ranks": ["shape", "sort"],
+        "target": "shape",
+        "validation": 80,
+    },
+    "conditions": [{"train_size": 100}],
+    "label_spaces": {
+        "remainder": [3],
+        "random": [],
+        "random_instance": False,
+        "random_superclass": [],
+        "kmeans": [],
+        "kmeans_superclass": [],
+        "rebalanced": {"thresholds": []},
+    },
+    "pretrain": {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5, "lr": 0.05},
+    "finetune": {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5, "lr": 0.05, "optimizer": "lion"},
+    "networks": [
+        {
+            "name": "mlp",
+            "model": {"name": "perceptron", "args": {"width": 16}, "stem": "timm"},
+            "objective": {"name": "smoothed", "options": {"smoothing": 0.2}},
+        },
+    ],
+    "measures": [{"name": "size_of", "of": ["backbones", "untrained"], "splits": ["train", "val"]}],
+    "seeds": {"pretrain": 2, "finetune": 2},
+}
+SMOKE = ["-f", "config/config.yaml", "-f", "config/experiments/smoke.yaml"]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """A checkout with a finished run of a configuration that names one of everything."""
+    checkout = Checkout(tmp_path_factory.mktemp("own"))
+    checkout.path("mine").mkdir()
+    for name, text in FILES.items():
+        checkout.path(f"mine/{name}.py").write_text(text)
+    checkout.path("own.yaml").write_text(json.dumps(CONFIG))
+    checkout.snakemake("--configfile", "own.yaml")
+    return checkout
+
+
+def test_they_go_through_to_the_report(own):
+    page = own.path("results/own/report/report.html").read_text()
+    assert "remainders" in page and "remainder-3" in page
+    values = pd.read_parquet(own.path("results/own/train-100/measure/size_of/mlp/all/values.parquet"))
+    assert set(values["key"]) == {"mean_norm"} and set(values["split"]) == {"train", "val"}
+    assert 0 in set(values["epoch"])
+    assert "all sound" in own.run("granularity", "verify", "results")
+    assert "Nothing to be done" in own.snakemake("-n", "--configfile", "own.yaml")
+
+
+def test_what_they_bring_is_an_option_like_any_other(own):
+    bad = own.path("bad.yaml")
+    bad.write_text("samples: {brightnes: 3}\nlabel_spaces: {remainder: [1.5]}\n")
+    output = own.run("granularity", "config", "check", "-f", "own.yaml", "-f", "bad.yaml", code=1)
+    assert "did you mean 'brightness'?" in output and "label_spaces.remainder.0 = 1.5" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("shapes", {"make_samples"}),
+        ("remainder", {"make_hierarchy"}),
+        ("smoothed", {"make_pretrain"}),
+        ("perceptron", {"make_pretrain", "make_finetune", "make_measure"}),
+        ("size_of", {"make_measure"}),
+    ],
+)
+def test_an_edit_to_one_makes_again_what_is_made_with_it(own, name, rules):
+    file = own.path(f"mine/{name}.py")
+    text = file.read_text()
+    try:
+        file.write_text(text + "\nEDITED = True\n")
+        output = own.snakemake("-n", "--configfile", "own.yaml", "--quiet", "host")
+    finally:
+        file.write_text(text)
+    reasons = output[output.index("Reasons:") :]
+    changed = reasons[reasons.index("code has changed") if "code has changed" in reasons else 0 :]
+    assert all(rule in changed for rule in rules), reasons
+
+
+def test_nothing_else_has_another_digest_because_of_them(own):
+    """Of a configuration that does not name them, and of the families beside the user's own in one that does."""
+    script = (
+        "import sys, json\n"
+        "from granularity.config import files\n"
+        "from granularity.plan import commands\n"
+        "from granularity.plan.graph import Plan\n"
+        "from granularity.stages import STAGES\n"
+        "plan = Plan(files.load('config/config.yaml', 'config/experiments/smoke.yaml', overrides=json.loads(sys.argv[1])))\n"
+        "jobs = [job for stage in STAGES for job in plan.jobs(stage) if stage != 'report']\n"
+        "print(json.dumps({str(plan.folder(job)): [commands.digest(plan, job), commands.text(plan, job)] for job in jobs}))\n"
+    )
+    without = json.loads(own.run("python", "-c", script, "{}"))
+    beside = json.loads(own.run("python", "-c", script, json.dumps({"extensions": CONFIG["extensions"]})))
+    assert without and without == beside
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("EXTENDS = 'family'\n", "a family of label spaces needs OPTION"),
+        ("x = 1\n", "must say what it is: EXTENDS ="),
+        ("import no_such_module\n", "cannot be imported (ModuleNotFoundError"),
+        ("def broken(:\n", "cannot be imported (SyntaxError"),
+        (None, "there is no such Python file"),
+    ],
+)
+def test_a_file_that_is_none_is_one_line_before_anything_runs(own, text, words):
+    if text is not None:
+        own.path("mine/odd.py").write_text(text)
+    own.path("odd.yaml").write_text("extensions: [mine/odd.py]\n" if text else "extensions: [mine/gone.py]\n")
+    output = own.snakemake("-n", "--configfile", "odd.yaml", code=1)
+    assert words in output and "Traceback" not in output
+
+
+def test_its_results_say_which_files_made_them(own):
+    code = Artifact.peek(own.path("results/own/train-100/hierarchy/remainder-3")).manifest["code"]
+    assert code["modules"] == ["granularity.stages.hierarchy.stage", "mine/remainder.py"]
