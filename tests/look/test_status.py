@@ -20,8 +20,8 @@ from granularity import cli
 from granularity.config.options import Config
 from granularity.look import status, status_table
 from granularity.look.cost import by_stage
-from granularity.plan import jobs as plan
-from granularity.stages.report import tables
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
 from granularity.store import artifacts, claim, manifests, provenance
 from granularity.store.artifacts import Artifact
 from support import minimal_results
@@ -40,6 +40,7 @@ SMALL = {
     },
 }
 CHAIN = Path("results/small/train-120")
+TRAINED = {"pretrain", "finetune", "measure"}
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def made(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        minimal_results.write(Config.model_validate(SMALL))
+        minimal_results.write(Plan(Config.model_validate(SMALL)))
     return folder / "results"
 
 
@@ -68,12 +69,16 @@ def finished(config, made) -> Config:
     return config
 
 
+def look(config: Config) -> list[status.Job]:
+    return status.look(Plan(config))
+
+
 def states(config: Config) -> Counter:
-    return Counter(job.state for job in status.look(config))
+    return Counter(job.state for job in look(config))
 
 
 def job_at(config: Config, folder: Path) -> status.Job:
-    return next(job for job in status.look(config) if job.folder == folder)
+    return next(job for job in look(config) if job.folder == folder)
 
 
 def reseal(folder: Path, change) -> None:
@@ -97,37 +102,38 @@ def tree() -> dict[str, tuple]:
 def test_nothing_is_there(config):
     assert set(states(config)) == {"waiting"}
     assert not Path("results").exists()
-    count = str(len(status.look(config)))
-    last = status_table.describe(status.look(config)).splitlines()[-1]
+    count = str(len(look(config)))
+    last = status_table.describe(look(config)).splitlines()[-1]
     assert last.split() == ["all", count, "-", "-", "-", count, "-", "-", "-"]
 
 
 def test_a_finished_run_is_done_and_nothing_is_written(finished):
     before = tree()
-    jobs = status.look(finished)
+    jobs = look(finished)
     text = status_table.describe(jobs)
     assert tree() == before
     assert {job.state for job in jobs} == {"done"}
-    assert {job.stage for job in jobs} == set(plan.FILES) - {"theory", "theory_runs"}
-    assert Counter(job.stage for job in jobs if job.wildcards.get("condition") == "train-120")["label_space"] == 7
+    assert {job.stage for job in jobs} == set(STAGES) - {"theory", "verdicts"}
+    assert Counter(job.stage for job in jobs if job.wildcards.get("condition") == "train-120")["hierarchy"] == 7
     assert "outdated" not in text and "interrupted" not in text
 
 
 def test_another_input_makes_what_follows_outdated(finished):
-    params = Artifact.peek(CHAIN / "clusters/whole-4").params
+    made = Artifact.peek(CHAIN / "cluster/whole-4")
     source = Artifact.peek(CHAIN / "samples")
-    with artifacts.create(
-        CHAIN / "clusters/whole-4", "clusters", plan.MODULES["clusters"], {"": source}, params
-    ) as out:
+    code = (STAGES["cluster"].module,)
+    options = made.manifest["options"]
+    with artifacts.create(made.path, "cluster", code, {"": source}, made.params, options=options) as out:
         out.text("assignment.parquet", "another clustering")
-    outdated = {str(job.folder) for job in status.look(finished) if job.state == "outdated"}
+    outdated = {str(job.folder) for job in look(finished) if job.state == "outdated"}
     assert outdated == {
-        f"{CHAIN}/label_spaces/kmeans-4",
-        *(f"{CHAIN}/{stage}/kmeans" for stage in ("pretrain", "finetune")),
-        f"{CHAIN}/probe/all",
+        f"{CHAIN}/hierarchy/kmeans-4",
+        f"{CHAIN}/pretrain/resnet18/kmeans",
+        f"{CHAIN}/finetune/target/resnet18/kmeans",
+        f"{CHAIN}/measure/probe/resnet18/all",
         "results/small/report",
     }
-    assert job_at(finished, CHAIN / "probe/all").detail == ("made from other inputs",)
+    assert job_at(finished, CHAIN / "measure/probe/resnet18/all").detail == ("made from other inputs",)
 
 
 def test_other_code_and_other_versions_are_outdated(finished):
@@ -135,7 +141,7 @@ def test_other_code_and_other_versions_are_outdated(finished):
     reseal(CHAIN / "samples", lambda manifest: manifest.update(schema_version=0))
     assert job_at(finished, CHAIN / "pixels").detail == ("made by other code",)
     assert job_at(finished, CHAIN / "samples").detail == ("written by another version of this program",)
-    text = status_table.describe(status.look(finished))
+    text = status_table.describe(look(finished))
     assert text.endswith("outdated\n  1 written by another version of this program\n  1 made by other code")
 
 
@@ -148,29 +154,30 @@ def test_a_folder_that_may_not_be_entered_is_a_failure_of_its_jobs(finished, mon
         return exists(path)
 
     monkeypatch.setattr(Path, "exists", refuse)
-    found = {job.stage: job for job in status.look(finished) if job.state == "failed"}
+    found = {job.stage: job for job in look(finished) if job.state == "failed"}
     assert found["samples"].detail == (f"{CHAIN / 'samples' / 'manifest.json'}: Permission denied",)
 
 
 @pytest.mark.parametrize(
     ("change", "kinds"),
     [
-        ({"cluster": {"restarts": 9}}, {"clusters"}),
-        ({"pixels": {"size": 16}}, {"pixels", "pretrain", "finetune", "probe"}),
-        ({"pretrain": {"lr": 0.1}}, {"pretrain", "finetune", "probe"}),
+        # A run's id digests all that it is made from, so an early change shows in every stage that names runs.
+        ({"cluster": {"restarts": 9}}, {"cluster", *TRAINED}),
+        ({"pixels": {"size": 16}}, {"pixels", *TRAINED}),
+        ({"pretrain": {"lr": 0.1}}, TRAINED),
         ({"finetune": {"lr": 0.1}}, {"finetune"}),
-        ({"model": {"name": "resnet34"}}, {"pretrain", "finetune", "probe"}),
-        ({"probe": {"neighbours": 3}}, {"probe"}),
-        ({"encoder": {"model": "encoder.json", "batch_size": 5}}, {"embedding"}),
-        ({"encoder": {"model": "encoder.json", "captions": {"epochs": 3}}}, {"encoder"}),
-        ({"samples": {"validation": 800}}, {"samples"}),
-        ({"jobs": {"probe": "condition"}}, set()),
+        ({"model": {"args": {"stem_width": 8}}}, TRAINED),
+        ({"probe": {"neighbours": 3}}, {"measure"}),
+        ({"encoder": {"model": "encoder.json", "batch_size": 5}}, {"embed", *TRAINED}),
+        ({"encoder": {"model": "encoder.json", "captions": {"epochs": 3}}}, {"encoder", *TRAINED}),
+        ({"samples": {"validation": 800}}, {"samples", *TRAINED}),
+        ({"jobs": {"measure": "condition"}}, set()),
         ({"report": {"title": "Another"}}, set()),
     ],
 )
 def test_a_changed_option_makes_its_stages_outdated(finished, change, kinds):
     changed = Config.model_validate({**SMALL, **change})
-    found = [job for job in status.look(changed) if job.state == "outdated"]
+    found = [job for job in look(changed) if job.state == "outdated"]
     assert {job.stage for job in found} - {"report"} == kinds
     assert {job.detail for job in found} <= {("made with other parameters",)}
 
@@ -183,11 +190,11 @@ def test_a_data_set_may_lie_elsewhere_than_the_option_says(finished):
 
 def test_damage_counts_as_failed(finished):
     (CHAIN / "pixels/pixels.npy").write_text("")
-    (CHAIN / "clusters/whole-4/centroids.npy").unlink()
-    (CHAIN / "probe/all/manifest.json").write_text("{")
+    (CHAIN / "cluster/whole-4/centroids.npy").unlink()
+    (CHAIN / "measure/probe/resnet18/all/manifest.json").write_text("{")
     assert "0 bytes, the manifest says" in job_at(finished, CHAIN / "pixels").detail[0]
-    assert "centroids.npy: missing" in job_at(finished, CHAIN / "clusters/whole-4").detail[0]
-    assert "corrupt (not a manifest)" in job_at(finished, CHAIN / "probe/all").detail[0]
+    assert "centroids.npy: missing" in job_at(finished, CHAIN / "cluster/whole-4").detail[0]
+    assert "corrupt (not a manifest)" in job_at(finished, CHAIN / "measure/probe/resnet18/all").detail[0]
     assert states(finished)["failed"] == 3
 
 
@@ -216,10 +223,10 @@ NO_COMMAND = "/bin/bash: line 1: granularity: command not found"
     ],
 )
 def test_the_end_of_a_log_says_whether_a_job_failed(config, log, state, shown):
-    file = Path("results/small/logs/train-120/clusters/whole-4.log")
+    file = Path("results/small/logs/train-120/cluster/whole-4.log")
     file.parent.mkdir(parents=True)
     file.write_bytes(log if isinstance(log, bytes) else log.encode())
-    job = job_at(config, CHAIN / "clusters/whole-4")
+    job = job_at(config, CHAIN / "cluster/whole-4")
     assert job.log == file
     assert (job.state, list(job.detail)) == (state, shown)
     if state == "failed":
@@ -253,11 +260,13 @@ def test_an_error_of_an_earlier_attempt_does_not_spoil_a_result(finished):
 WRITER = """
 import sys, time
 from pathlib import Path
-from granularity import artifacts, cli, interrupt
-from granularity.progress import say
+from granularity import cli
+from granularity.base import interrupt
+from granularity.base.progress import say
+from granularity.store import artifacts
 
 def work():
-    with artifacts.create(sys.argv[1], "pretrain", "granularity.base.seeds", {}, {}, resumable=True) as out:
+    with artifacts.create(sys.argv[1], "pretrain", (), {}, {}, resumable=True) as out:
         say("pretraining: 3 of 6 runs, 50 %, about 10 s left")
         print("ready", flush=True)
         while True:
@@ -272,7 +281,7 @@ cli.main()
 @pytest.fixture
 def writer(config):
     """A real process that works on the pretraining of k-means, with its log where the rule has it."""
-    job = job_at(config, CHAIN / "pretrain/kmeans")
+    job = job_at(config, CHAIN / "pretrain/resnet18/kmeans")
     job.log.parent.mkdir(parents=True)
     with job.log.open("w") as log:
         command = [sys.executable, "-c", WRITER, str(job.folder)]
@@ -285,7 +294,7 @@ def writer(config):
 
 def test_a_running_stage_and_a_killed_one(config, writer):
     before = tree()
-    job = job_at(config, CHAIN / "pretrain/kmeans")
+    job = job_at(config, CHAIN / "pretrain/resnet18/kmeans")
     assert (job.state, job.detail) == ("running", ("pretraining: 3 of 6 runs, 50 %, about 10 s left",))
     assert (job.claim["pid"], job.claim["host"]) == (writer.pid, claim.host())
     line = next(line for line in status_table.describe([job]).splitlines() if str(job.folder) in line)
@@ -295,20 +304,20 @@ def test_a_running_stage_and_a_killed_one(config, writer):
     writer.kill()  # not yet waited for: a zombie is dead too
     while Path(f"/proc/{writer.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         pass
-    assert job_at(config, CHAIN / "pretrain/kmeans").state == "interrupted"
+    assert job_at(config, CHAIN / "pretrain/resnet18/kmeans").state == "interrupted"
     writer.wait()
-    job = job_at(config, CHAIN / "pretrain/kmeans")
+    job = job_at(config, CHAIN / "pretrain/resnet18/kmeans")
     assert job.state == "interrupted"
     assert "what was finished is kept" in job.detail[-1]
     assert f"process {writer.pid}" in status_table.describe([job])
     claim.claim_file(job.folder).unlink()
-    assert job_at(config, CHAIN / "pretrain/kmeans").state == "interrupted"  # its work is still there
+    assert job_at(config, CHAIN / "pretrain/resnet18/kmeans").state == "interrupted"  # its work is still there
 
 
 def test_a_stage_that_was_told_to_stop(config, writer):
     writer.send_signal(signal.SIGTERM)
     assert writer.wait() == 128 + signal.SIGTERM
-    job = job_at(config, CHAIN / "pretrain/kmeans")
+    job = job_at(config, CHAIN / "pretrain/resnet18/kmeans")
     assert job.state == "failed"
     assert job.detail[-1].startswith("stopped: SIGTERM; finished work is kept")
 
@@ -321,7 +330,7 @@ def leave_claim(folder: Path, beat: float, **over) -> None:
 
 
 def test_a_writer_on_another_node_lives_while_it_touches_its_claim(config):
-    folder = CHAIN / "clusters/whole-4"
+    folder = CHAIN / "cluster/whole-4"
     leave_claim(folder, time.time() - 20, host="node17", pid=1, job="4711")
     job = job_at(config, folder)
     assert job.state == "running"
@@ -331,7 +340,7 @@ def test_a_writer_on_another_node_lives_while_it_touches_its_claim(config):
 
 
 def test_a_process_of_the_same_number_is_not_the_writer(config):
-    folder = CHAIN / "clusters/whole-4"
+    folder = CHAIN / "cluster/whole-4"
     leave_claim(folder, time.time() - 90, started=time.time())
     assert job_at(config, folder).state == "running"  # suspended, say: this process is older than the claim
     leave_claim(folder, time.time(), started=1.0)
@@ -350,23 +359,23 @@ def test_a_result_is_running_while_it_is_made_again_and_done_after_a_late_kill(f
 
 
 def test_a_world_of_the_theory_is_shown_once_it_has_left_a_trace(finished):
-    assert not any(job.stage.startswith("theory") for job in status.look(finished))
-    place = {"world": "neural_collapse", "part": "0"}
-    plan_module = "granularity.stages.theory.stage"
-    with artifacts.create("results/theory/parts/neural_collapse/0", "theory_runs", plan_module, {}, place) as out:
-        out.text("runs.parquet", "")
-    found = [job for job in status.look(finished) if job.stage.startswith("theory")]
-    assert {job.wildcards["world"] for job in found} == {"neural_collapse"}
+    assert not {job.stage for job in look(finished)} & {"theory", "verdicts"}
+    plan = Plan(finished)
+    minimal_results.create(plan, plan.jobs("theory", world="neural_collapse")[0], {})
+    found = [job for job in look(finished) if job.stage in ("theory", "verdicts")]
+    assert {job.wildcards.get("world", job.wildcards.get("study")) for job in found} == {"neural_collapse"}
     assert Counter(job.state for job in found) == {"done": 1, "waiting": finished.theory.parts}
-    assert "theory     theory runs" in status_table.describe(status.look(finished))
+    assert "theory     theory" in status_table.describe(look(finished))
 
 
 def test_the_report_and_status_have_the_same_costs(finished):
-    jobs = status.look(finished)
+    from granularity.stages.report import tables
+
+    jobs = look(finished)
     made = {str(job.folder): job.artifact for job in jobs}
     table = tables.cost(made).set_index("stage")
     assert list(table.columns) == ["jobs", "wall_seconds", "cpu_seconds", "peak_memory_mb"]
-    found = json.loads(status_table.as_json(finished, jobs))
+    found = json.loads(status_table.as_json(Plan(finished), jobs))
     for stage, row in table.iterrows():
         of_stage = [entry for entry in found["stages"] if entry["stage"] == stage]
         assert sum(entry["jobs"] for entry in of_stage) == row["jobs"]
@@ -381,13 +390,13 @@ def test_gpus_appear_where_one_was_used(finished, monkeypatch):
         manifest["hardware"]["gpu"] = "H200"
         manifest["cost"] |= {"wall_seconds": 7200.0, "gpu_peak_memory_mb": 41_000.0}
 
-    reseal(CHAIN / "pretrain/kmeans", on_gpu)
-    reseal(CHAIN / "clusters/whole-4", lambda manifest: manifest["params"].update(gpu=True))
-    rows = {row["stage"]: row for row in by_stage(job.artifact for job in status.look(finished))}
+    reseal(CHAIN / "pretrain/resnet18/kmeans", on_gpu)
+    reseal(CHAIN / "cluster/whole-4", lambda manifest: manifest["params"].update(gpu=True))
+    rows = {row["stage"]: row for row in by_stage(job.artifact for job in look(finished))}
     assert (rows["pretrain"]["gpu_seconds"], rows["pretrain"]["gpu_peak_memory_mb"]) == (7200.0, 41_000.0)
-    assert rows["clusters"]["gpu_seconds"] > 0 and rows["clusters"]["gpu_peak_memory_mb"] is None
+    assert rows["cluster"]["gpu_seconds"] > 0 and rows["cluster"]["gpu_peak_memory_mb"] is None
     assert (rows["samples"]["gpu_seconds"], rows["samples"]["gpu_peak_memory_mb"]) == (0, None)
-    header, *lines = status_table.describe(status.look(finished)).splitlines()
+    header, *lines = status_table.describe(look(finished)).splitlines()
     assert header.endswith("GPU  GPU memory")
     assert next(line for line in lines if " pretrain " in line).endswith("2.0 h     41.0 GB")
 

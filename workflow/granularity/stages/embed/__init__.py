@@ -20,7 +20,7 @@ def _plan(plan: Any) -> Iterator[Job]:
             yield Job(
                 "embed",
                 where,
-                encoder.model_dump(mode="json"),
+                encoder.model_dump(mode="json", exclude={"captions"}),
                 {"samples": tuple(plan.jobs("samples", **where)), "encoder": tuple(plan.jobs("encoder", **where))},
                 files=tuple(files(encoder)),
                 memory=lambda images: (PUBLISHED_MB - NEEDS.memory_mb) * 1e6 if published else 0,

@@ -21,7 +21,7 @@ def _plan(plan: Any) -> Iterator[Job]:
             yield Job(
                 "encoder",
                 {"condition": condition.name},
-                encoder.model_dump(mode="json"),
+                encoder.model_dump(mode="json", exclude={"batch_size"}),
                 {"samples": tuple(plan.jobs("samples", condition=condition.name))},
                 files=tuple(files(encoder)),
                 passes=encoder.captions.epochs,
