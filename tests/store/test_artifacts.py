@@ -17,7 +17,7 @@ from granularity.look import inspection
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 
-MODULE = "granularity.base.seeds"
+MODULE = ("granularity.base.seeds",)
 
 
 def make(path, inputs=None, values=None, params=None):
@@ -207,7 +207,7 @@ WRITER = """
 import os, sys, time
 import numpy as np
 from granularity import artifacts
-with artifacts.create(sys.argv[1], "thing", "granularity.base.seeds", {}, {"key": sys.argv[2]}, resumable=True) as out:
+with artifacts.create(sys.argv[1], "thing", ("granularity.base.seeds",), {}, {"key": sys.argv[2]}, resumable=True) as out:
     out.array("values.npy", np.arange(5))
     done = out.work / "done"
     print("continued" if done.exists() else "started", flush=True)

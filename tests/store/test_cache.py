@@ -28,8 +28,10 @@ def cache(tmp_path, monkeypatch) -> Path:
 MADE: list[str] = []
 
 
-def make(output: Path, value: int = 7, param: int = 1, module: str = "granularity.base.seeds", inputs=None) -> Artifact:
-    with artifacts.create(output, "clusters", module, inputs or {}, {"param": param}, shared=True) as out:
+def make(
+    output: Path, value: int = 7, param: int = 1, code: tuple[str, ...] = ("granularity.base.seeds",), inputs=None
+) -> Artifact:
+    with artifacts.create(output, "cluster", code, inputs or {}, {"param": param}, shared=True) as out:
         if not out.cached:
             MADE.append(str(output))
             out.array("values.npy", np.full(1000, value))
@@ -58,7 +60,7 @@ def test_without_the_variable_nothing_is_shared(tmp_path):
     assert len(MADE) == 2
 
 
-@pytest.mark.parametrize("change", [{"param": 2}, {"module": "granularity.learning.runs"}])
+@pytest.mark.parametrize("change", [{"param": 2}, {"code": ("granularity.learning.runs",)}])
 def test_other_parameters_or_code_are_made(tmp_path, cache, change):
     make(tmp_path / "mine")
     make(tmp_path / "yours", **change)

@@ -362,7 +362,7 @@ def test_an_input_that_is_renamed_in_a_forged_manifest_is_stale(chain):
         lambda m: m.update(cost={}),
         lambda m: m.update(command="rm -rf /"),
         lambda m: m["code"].update(module="granularity./etc/passwd"),
-        lambda m: m["code"].update(module="granularity.no_such_module"),
+        lambda m: m["code"].update(modules=["granularity.no_such_module"]),
         lambda m: m["code"].update(module="os"),
         lambda m: m.pop("summary"),
         lambda m: m.update(schema_version=99),
@@ -419,7 +419,7 @@ def test_a_claim_that_is_none(tmp_path, claim):
     """A file of another origin in its place: nobody's, and the next writer takes it over."""
     (tmp_path / ".thing.claim").write_text(claim)
     assert read_claim(tmp_path / "thing") is None
-    with artifacts.create(tmp_path / "thing", "thing", "granularity.base.seeds", {}, {}) as out:
+    with artifacts.create(tmp_path / "thing", "thing", ("granularity.base.seeds",), {}, {}) as out:
         out.json("x.json", {})
     assert [path.name for path in tmp_path.iterdir()] == ["thing"]
 
