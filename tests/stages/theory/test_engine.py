@@ -122,7 +122,7 @@ def test_clashes_and_missing_devices_are_refused():
 
 def test_a_world_is_planned_without_torch_and_digested_with_what_it_is_made_of():
     code = "import sys, granularity.stages.theory.options; from granularity.base import extensions as e; "
-    code += "e.names('world'); assert not {'torch', 'matplotlib', 'pandas'} & set(sys.modules)"
+    code += "e.code('world', 'label_granularity'); assert not {'torch', 'matplotlib', 'pandas'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     rooms = "granularity.stages.theory"
     training = import_closure(f"{rooms}.stage", extensions.code("world", "label_granularity"))

@@ -61,17 +61,20 @@ def find(room: str, name: str) -> ModuleType:
     Raises:
         GranularityError: there is none.
     """
-    if name in _own[room]:
-        return _own[room][name]
-    if name not in names(room):
-        raise GranularityError(f"there is no {room} '{name}'; there are {', '.join(names(room))}")
-    return importlib.import_module(f"{ROOMS[room]}.{name}")
+    return _own[room].get(name) or importlib.import_module(code(room, name))
 
 
 def code(room: str, name: str) -> str:
-    """What the digest of code counts of it: a dotted module, or the path of a file of the user's."""
-    module = find(room, name)
-    return module.__file__ if name in _own[room] else module.__name__
+    """What the digest of code counts of it: a dotted module, or the path of a file of the user's. Imports neither.
+
+    Raises:
+        GranularityError: there is none.
+    """
+    if name in _own[room]:
+        return _own[room][name].__file__
+    if name not in names(room):
+        raise GranularityError(f"there is no {room} '{name}'; there are {', '.join(names(room))}")
+    return f"{ROOMS[room]}.{name}"
 
 
 def own_files() -> list[str]:
