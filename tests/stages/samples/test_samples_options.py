@@ -10,7 +10,6 @@ import pytest
 from pydantic import Field, ValidationError
 
 from granularity.base import extensions
-from granularity.base.errors import GranularityError
 from granularity.stages.samples import options
 from granularity.stages.samples.options import Condition, samples_section, stage_section
 from support.sampling import section
@@ -160,51 +159,6 @@ def test_the_files_of_labels_that_a_source_reads(tmp_path, source):
     for name in names:
         (tmp_path / name).unlink()
     assert options.files(params) == [str(tmp_path / name) for name in expected[:2]]
-
-
-# ---------------------------------------------------------------- sources of one's own
-
-
-@pytest.fixture
-def own(tmp_path):
-    """Load a source from a file outside the package; afterwards there is none again."""
-
-    def load(text: str, name: str = "squares") -> None:
-        (tmp_path / f"{name}.py").write_text(f'EXTENDS = "source"\nfrom pydantic import Field\n{text}')
-        extensions.load([tmp_path / f"{name}.py"])
-
-    yield load
-    extensions.load([])
-
-
-def test_a_key_of_an_extension_comes_and_goes(own):
-    own('OPTIONS = {"side": (int, Field(4, ge=1, description="Of a square."))}\nNEEDS_ROOT = False\n')
-    params = section(source="squares")
-    assert params.side == 4 and options.of_source(params)["side"] == 4
-    assert mistake(side=5) == "side: is for source 'squares', not for 'digits'"
-    with pytest.raises(ValidationError, match="greater than or equal to 1"):
-        section(source="squares", side=0)
-    assert samples_section().model_fields["side"].description == "Of a square."
-    extensions.load([])
-    assert "side" not in samples_section().model_fields
-
-
-def test_an_extension_changes_nothing_of_other_sources(own):
-    before = options.of_source(section())
-    own('OPTIONS = {"side": (int, Field(4))}\n')
-    assert options.of_source(section()) == before
-
-
-@pytest.mark.parametrize("key", ["ranks", "train_size", "show", "hub"])
-def test_a_key_that_there_is_already_is_refused(own, key):
-    own(f'OPTIONS = {{"{key}": (int, Field(4))}}\n')
-    with pytest.raises(GranularityError, match=f"source 'squares': OPTIONS: there is another key '{key}' already"):
-        samples_section()
-
-
-def test_two_sources_may_share_a_key(own):
-    own('from granularity.stages.samples.options import LABELS\nOPTIONS = {"labels": LABELS}\nNEEDS_ROOT = False\n')
-    assert str(section(source="squares", labels="x").labels) == "x"
 
 
 def test_planning_imports_nothing_heavy():
