@@ -50,6 +50,7 @@ class Job:
         processes: how many share the work.
         slower: how many times longer a pass takes than the stage's `Needs` say.
         longer: how many times longer any such job takes, whatever its images.
+        at: the folder of a result that another configuration makes; None for one of this plan.
     """
 
     stage: str
@@ -62,6 +63,7 @@ class Job:
     processes: int = 1
     slower: float = 1.0
     longer: float = 1.0
+    at: str | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Stage
 from granularity.config import files
-from granularity.plan.graph import Plan
+from granularity.plan.graph import MANIFEST, Plan
 from granularity.stages import STAGES
 from granularity.store.code import code_digest
 from granularity.store.task import Task
@@ -38,7 +38,7 @@ def _command(stage: Stage) -> Any:
             stage,
             given["output"],
             options,
-            _gathered(stage, options) if stage.gathers else _given(stage, given),
+            _gathered(stage, options, given["output"]) if stage.gathers else _given(stage, given),
             given.get("seed", 0),
             device(given.get("device", "cpu")),
             given["threads"],
@@ -100,16 +100,14 @@ def _given(stage: Stage, given: dict[str, Any]) -> dict[str, tuple[Path, ...]]:
     return found
 
 
-def _gathered(stage: Stage, options: Any) -> dict[str, tuple[Path, ...]]:
+def _gathered(stage: Stage, options: Any, output: Path) -> dict[str, tuple[Path, ...]]:
     """The inputs of a stage that finds them by the configuration in its options."""
     plan = Plan(files.validate(options.configuration))
-    asked = options.model_dump(mode="json")
-    (job,) = [job for job in plan.jobs(stage.name) if job.options == asked or _same(job.options, asked)]
-    return {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}
-
-
-def _same(planned: Any, asked: dict[str, Any]) -> bool:
-    return all(planned.get(key) == value for key, value in asked.items() if key not in ("configuration", "theory"))
+    (job,) = plan.jobs(stage.name)
+    folder = str(output).removesuffix(f"/{MANIFEST}")
+    planned = str(plan.folder(job))
+    prefix = folder.removesuffix(planned) if folder.endswith(planned) else ""  # of a Snakemake module
+    return {role: tuple(Path(f"{prefix}{plan.folder(one)}") for one in jobs) for role, jobs in job.inputs.items()}
 
 
 def device(name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, create_model, field_validator, model_validator
 
 from granularity.base import extensions
+from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Device, Few, Name, Natural, Section
 from granularity.learning.options import Init, Model, Objective, Recipe
 from granularity.plan.trainings import networks, transfers
@@ -128,6 +129,14 @@ def complaints(config: Any) -> Iterator[str]:
             names = sorted(unknown)
             yield f"{where}: names the label spaces {names}, which label_spaces does not make; it makes {made}"
     entries = {network.name for network in config.networks} or {network.name for network in networks(config)}
+    for i, network in enumerate(config.networks):
+        if network.init.timm is not None and not network.init.timm.is_file():
+            yield f"networks.{i}.init.timm: there is no file '{network.init.timm}'"
+        elif network.init.run is not None:
+            try:
+                network.init.folder()
+            except GranularityError as error:
+                yield f"networks.{i}.{error}"
     for i, transfer in enumerate(config.transfers):
         if unknown := set(transfer.of or ()) - entries:
             yield f"transfers.{i}.of: there is no network {sorted(unknown)}; there are {sorted(entries)}"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 from granularity.base import extensions
 from granularity.base.stage import Job
@@ -14,15 +12,23 @@ from granularity.stages import STAGES
 from granularity.store.code import code_digest
 
 
-def words(plan: Plan, job: Job) -> list[str]:
-    """The command, but for its threads."""
+def words(
+    plan: Plan, job: Job, inputs: Mapping[str, Iterable[str]] | None = None, output: str | None = None
+) -> list[str]:
+    """The command of a job, but for its threads.
+
+    Args:
+        inputs, output: folders by role, and the result's, where they do not lie where the plan has them, as in a
+            Snakemake module with a prefix.
+    """
     stage = STAGES[job.stage]
     start = ["python", "-m", "granularity.machine.launch", str(job.processes)] if job.processes > 1 else ["granularity"]
     found = [*start, stage.name]
-    if not stage.gathers:
-        for role in stage.inputs:
-            for source in job.inputs.get(role, ()):
-                found += [flag(role), str(plan.folder(source))]
+    if inputs is None:
+        inputs = {role: [str(plan.folder(source)) for source in sources] for role, sources in job.inputs.items()}
+    for role in () if stage.gathers else stage.inputs:
+        for folder in inputs.get(role, ()):
+            found += [f"--{role}", folder]
     found += ["--options", json.dumps(job.options, separators=(",", ":"))]
     if stage.seeded:
         found += ["--seed", str(plan.config.seeds.base)]
@@ -30,12 +36,7 @@ def words(plan: Plan, job: Job) -> list[str]:
         found += ["--device", plan.config.device]
     for file in own_files(plan, job):
         found += ["--extension", file]
-    return [*found, "--output", str(plan.folder(job))]
-
-
-def text(plan: Plan, job: Job) -> str:
-    """The command as a shell takes it."""
-    return shlex.join(words(plan, job))
+    return [*found, "--output", output or str(plan.folder(job))]
 
 
 def digest(plan: Plan, job: Job) -> str:
@@ -47,13 +48,3 @@ def own_files(plan: Plan, job: Job) -> list[str]:
     """The user's files that the job's command has to load."""
     own = set(extensions.own_files())
     return [] if STAGES[job.stage].gathers else [name for name in plan.code(job) if name in own]
-
-
-def flag(role: str) -> str:
-    """The option of the command for an input."""
-    return f"--{role}"
-
-
-def gathered(plan: Plan, job: Job) -> Mapping[str, tuple[Path, ...]]:
-    """The inputs of a stage that finds them by its configuration."""
-    return {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}

@@ -101,7 +101,7 @@ class Plan:
 
     def folder(self, job: Job) -> Path:
         """Where its result lies."""
-        return Path(pattern(STAGES[job.stage], self.root).format(**job.values))
+        return Path(job.at or pattern(STAGES[job.stage], self.root).format(**job.values))
 
     def manifest(self, job: Job) -> str:
         """The file that stands for its result."""

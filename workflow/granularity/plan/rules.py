@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -48,12 +50,21 @@ class Rules:
             job = self._job(stage, wildcards)
             found = {role: [self.plan.manifest(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
             own = commands.own_files(self.plan, job)
-            return found | ({"user_files": [*job.files, *own]} if job.files or own else {})
+            # Absolute, or a module's prefix would be put in front.
+            files = [os.path.abspath(file) for file in (*job.files, *own)]
+            return found | ({"user_files": files} if files else {})
 
         return of_job
 
     def command(self, stage: str) -> Callable:
-        return lambda wildcards: commands.text(self.plan, self._job(stage, wildcards))
+        """What the shell runs: with the paths that Snakemake gives, which a module's prefix may have moved."""
+
+        def of_job(wildcards: Any, input: Any, output: Any) -> str:
+            job = self._job(stage, wildcards)
+            inputs = {role: map(_folder, getattr(input, role, ())) for role in job.inputs}
+            return shlex.join(commands.words(self.plan, job, inputs, _folder(output.manifest)))
+
+        return of_job
 
     def code(self, stage: str) -> Callable:
         return lambda wildcards: commands.digest(self.plan, self._job(stage, wildcards))
@@ -72,3 +83,7 @@ class Rules:
 
     def _job(self, stage: str, wildcards: Any) -> Job:
         return self.plan.job(stage, dict(wildcards.items()))
+
+
+def _folder(manifest: str) -> str:
+    return str(manifest).removesuffix(f"/{MANIFEST}")

@@ -151,12 +151,19 @@ def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable
                 "model": network.model,
                 "recipe": network.recipe,
                 "objective": network.objective,
-                "init": network.init,
+                "init": initial(network),
                 "seeds": [config.seeds.base, seed],
                 "processes": config.jobs.processes,
             }
             runs.append(Run(space.name, seed, None, _digest(made_from)))
     return runs
+
+
+def initial(network: Network) -> dict[str, str]:
+    """What tells its initial weights from others, wherever they lie."""
+    if network.init.run is not None:
+        return {"run": network.init.run.rpartition("-")[2]}
+    return {} if network.init.timm is None else {"timm": str(network.init.timm)}
 
 
 def finetunings(config: Any, transfer: Transfer, parents: Iterable[Run], data: Any) -> list[Run]:

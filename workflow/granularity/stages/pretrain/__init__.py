@@ -26,6 +26,8 @@ def _plan(plan: Any) -> Iterator[Job]:
                     inputs["hierarchy"] = tuple(plan.job("hierarchy", {**where, "space": name}) for name in spaces)
                 else:
                     inputs[needs] = tuple(plan.jobs(needs, **where))
+                if network.init.run is not None:
+                    inputs["init"] = (Job("pretrain", at=str(network.init.folder())),)
                 yield Job(
                     "pretrain",
                     {**where, "network": network.name, "unit": unit},
@@ -40,6 +42,7 @@ def _plan(plan: Any) -> Iterator[Job]:
                         "processes": config.jobs.processes,
                     },
                     inputs,
+                    files=() if network.init.timm is None else (str(network.init.timm),),
                     passes=len(held) * network.recipe.epochs,
                     memory=lambda images: resident_bytes(images, picture),
                     processes=config.jobs.processes,
