@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from granularity.config import options
 from granularity.stages.cluster import stage as cluster
-from granularity.stages.hierarchy import stage
+from granularity.stages.hierarchy.families import kmeans
 from granularity.store import artifacts, provenance
 from granularity.store.artifacts import Artifact
+from support import tasks
 
 
 @pytest.fixture
@@ -86,8 +86,9 @@ def test_another_target_is_made(tmp_path, cache, make_samples):
     found = {}
     for target in ranks:
         samples = make_samples(tmp_path / target, ["train"] * 20, ranks, target)
-        stage.run("manual-fine", "manual", {"rank": "fine"}, 0, samples, [], tmp_path / f"{target} space")
-        found[target] = Artifact.open(tmp_path / f"{target} space").table("classes.parquet")["parent"].tolist()
+        options = {"space": "manual-fine", "family": "manual", "params": {"rank": "fine"}}
+        made = tasks.run("hierarchy", tmp_path / f"{target} space", options, samples=samples)
+        found[target] = made.table("classes.parquet")["parent"].tolist()
     assert found == {"coarse": ["a", "a", "b", "b"], "fine": ["a", "b", "c", "d"]}
 
 
@@ -223,12 +224,13 @@ def test_clusterings_and_label_spaces_are_shared(tmp_path, cache, monkeypatch, m
     for user in ("mine", "yours"):
         samples = make_samples(tmp_path / user / "samples", ["train"] * 40, ranks, "kind")
         values = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-        embedding = make_array(tmp_path / user / "embedding", "embedding", samples, values)
-        cluster.run(options.Cluster(), "whole-3", 0, samples, embedding, tmp_path / user / "whole-3", "cpu")
-        arguments = "kmeans-3", "kmeans", {"clusterings": ["whole-3"]}, 0
-        stage.run(*arguments, samples, [tmp_path / user / "whole-3"], tmp_path / user / "space")
+        embed = make_array(tmp_path / user / "embed", "embed", samples, values)
+        made = tmp_path / user / "whole-3"
+        tasks.run("cluster", made, {"clustering": "whole-3"}, samples=samples, embed=embed)
+        options = {"space": "kmeans-3", "family": "kmeans", "params": {"clusterings": ["whole-3"]}}
+        tasks.run("hierarchy", tmp_path / user / "space", options, samples=samples, cluster=made, embed=embed)
         monkeypatch.setattr(cluster, "kmeans", None)  # the second user computes nothing
-        monkeypatch.setattr(stage, "FAMILIES", dict.fromkeys(stage.FAMILIES))
+        monkeypatch.setattr(kmeans, "labels", None)
     for name in ("whole-3", "space"):
         mine, yours = (Artifact.open(tmp_path / user / name) for user in ("mine", "yours"))
         assert mine.digest == yours.digest
