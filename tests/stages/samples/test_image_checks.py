@@ -550,7 +550,7 @@ def test_a_name_cannot_add_a_line_to_the_log(root, capsys):
 @pytest.mark.parametrize("dtype", [object, "category", None])
 @pytest.mark.parametrize("column", ["sample_id", "file", "kind"])
 def test_a_name_that_no_file_can_hold_is_refused(root, monkeypatch, column, dtype):
-    """Whatever the adapter, and whatever it makes its columns of."""
+    """Whatever the source, and whatever it makes its columns of."""
 
     def read(params, threads):
         columns = {name: ["train/cat/good.png", "val/cat/good.png"] for name in ("sample_id", "file", "kind")}

@@ -75,7 +75,7 @@ class WordNet:
         return cls(above, dict(zip(frame["synset"], frame["name"], strict=True)))
 
     def frame(self) -> pd.DataFrame:
-        """One row a synset, sorted: `synset`, `name`, `parents` (a list of ids)."""
+        """One row per synset, sorted: `synset`, `name`, `parents` (a list of ids)."""
         import pandas as pd
 
         order = sorted(self.parents)

@@ -102,7 +102,7 @@ def test_folders_of_synsets(root, threads):
 
 
 def devkit(folder: Path, ids=(1, 2, 3), wnids=("n02123045", "n01440764", "n01443537")) -> None:
-    """meta.mat: a struct array, one a synset, of which the last is no class but above the others."""
+    """meta.mat: a struct array, one per synset, of which the last is no class but above the others."""
     fields = ["ILSVRC2012_ID", "WNID", "words", "gloss", "num_children", "children", "wordnet_height"]
     synsets = np.empty((len(ids) + 1, 1), dtype=[(field, object) for field in fields])
     for row, (key, wnid) in enumerate(zip((*ids, 1001), (*wnids, "n00001740"), strict=True)):

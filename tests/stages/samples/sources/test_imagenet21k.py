@@ -1,6 +1,6 @@
 """ImageNet-21k: folders, archives, several labels, and a validation split that is fixed by a rule.
 
-Layout: winter21_whole.tar.gz of image-net.org, a tar a synset with the JPEG files as its members; unpacked as by
+Layout: winter21_whole.tar.gz of image-net.org, one tar per synset with the JPEG files as its members; unpacked as by
 dataset_preprocessing/processing_script.sh of github.com/Alibaba-MIIL/ImageNet21K.
 """
 

@@ -203,8 +203,8 @@ def test_class_names_from_a_file(root):
     ("names", "message"),
     [
         (b"a\nb\n", r"has 2 class names, and the label of the sample 'train-0/a1' is '2'"),
-        (b"a\n\nb\n", "needs one class name a line"),
-        (b"a\nb\na\n", "needs one class name a line"),
+        (b"a\n\nb\n", "needs one class name per line"),
+        (b"a\nb\na\n", "needs one class name per line"),
         (b"", "has 0 class names"),
         (b"a\n\xff\n", "is no text in UTF-8"),
         (None, "cannot be read"),

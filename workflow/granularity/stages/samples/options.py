@@ -44,7 +44,7 @@ class _Place(Section):
     )
     root: Path | None = Field(
         None,
-        description="The folder that holds the data set. For `folder`: one folder level a rank, coarse to fine, then "
+        description="The folder that holds the data set. For `folder`: one folder level per rank, coarse to fine, then "
         "the images: root/RANK1/RANK2/.../image.jpg. If it holds `train` and `val`, `validation`, `valid` or `test`, "
         "these are the splits.",
     )

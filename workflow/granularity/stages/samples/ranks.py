@@ -65,7 +65,7 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
         raise GranularityError(f"samples.taxonomy: {file}: is no CSV file ({error})") from None
     table = rows[1:].set_axis(rows.iloc[0].tolist(), axis=1).reset_index(drop=True)  # pandas would rename equal names
     if len(table.columns) < 2 or not len(table):
-        raise GranularityError(f"samples.taxonomy: {file}: needs a column of classes, one more a rank, and rows")
+        raise GranularityError(f"samples.taxonomy: {file}: needs a column of classes, one per rank to add, and rows")
     if not table.columns.is_unique:
         name = table.columns[table.columns.duplicated()][0]
         raise GranularityError(f"samples.taxonomy: {file}: has two columns '{name}'")
@@ -132,7 +132,7 @@ def _with_wordnet(frame: pd.DataFrame, params: Samples) -> tuple[pd.DataFrame, W
 
 
 def taxonomy(frame: pd.DataFrame, ranks: list[str]) -> pd.DataFrame:
-    """One row a combination of ranks that occurs, with its number of images in each split.
+    """One row per combination of ranks that occurs, with its number of images in each split.
 
     Rows are in the publisher's order of the finest rank's classes.
     """

@@ -26,7 +26,7 @@ class Source:
     """The images of a data set.
 
     Attributes:
-        frame: one row an image, in an order that does not depend on the machine. Columns: `sample_id` (unique);
+        frame: one row per image, in an order that does not depend on the machine. Columns: `sample_id` (unique);
             `split`, the publisher's own name of it (left out where there is none); `distribution`, ID or OOD (only
             for domain-shift sets); where the bytes are, see below; every other column is a rank of labels,
             categorical with the classes in the publisher's order (or text: then in alphabetical order). An image

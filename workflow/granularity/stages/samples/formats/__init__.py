@@ -1,1 +1,1 @@
-"""File formats that several sources read."""
+"""Formats and layouts that sources read: one module each."""

@@ -40,7 +40,7 @@ def joined(parts: list[pd.Categorical], numbered: bool) -> pd.Categorical:
     """The labels of several files together.
 
     Args:
-        parts: one a file.
+        parts: one per file.
         numbered: whether the publisher has put the classes in order, the same in every file; else they are in that of
             :func:`ordered`.
     """

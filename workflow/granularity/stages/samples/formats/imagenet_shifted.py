@@ -1,11 +1,11 @@
 """Test sets of a shifted distribution for classifiers of ImageNet, each in its publisher's layout.
 
-* ImageNet-R, ImageNet-A, ImageNet-Sketch: a folder a synset (and a README).
+* ImageNet-R, ImageNet-A, ImageNet-Sketch: one folder per synset (and a README).
 * ImageNetV2: folders 0 to 999, the place of the synset in the alphabetical order of all 1000. Source: issue 6 of
   github.com/modestyachts/ImageNetV2.
 * ObjectNet: images/OBJECT/*.png, and mappings/ with folder_to_objectnet_label.json (folder -> label),
   objectnet_to_imagenet_1k.json (label -> names of ImageNet classes, joined by `; `), imagenet_to_label_2012_v2 (these
-  names, one a line) and pytorch_to_imagenet_2012_id.json (place in alphabetical order -> line, from 0). Objects that
+  names, one per line) and pytorch_to_imagenet_2012_id.json (place in alphabetical order -> line, from 0). Objects that
   are in no class of ImageNet are left out; images of an object that is in several have them all. Each image has a red
   border, 2 pixels wide, that its publisher asks to crop: it is not cropped here. Source: README of ObjectNet 1.0, and
   src/datasets/objectnet.py of github.com/mlfoundations/wise-ft.

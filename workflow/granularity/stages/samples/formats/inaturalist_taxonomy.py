@@ -12,7 +12,7 @@ MISSING = "NA"
 
 
 def ranks(categories: list[dict]) -> pd.DataFrame:
-    """The ranks of a list of categories: one row a category, one categorical column a rank, in the list's order.
+    """The ranks of a list of categories: one row per category, one categorical column per rank, in the list's order.
 
     Those of FIELDS that the categories have, and `species`, their `name`. Where the fields from `kingdom` down are
     there, also `phylum_path` to `specific_epithet_path`, which keep equal names below different parents apart: the

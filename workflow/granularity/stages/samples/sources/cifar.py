@@ -181,7 +181,7 @@ def _unpickled(file: Path, ranks: dict[str, Rank]) -> tuple[np.ndarray, dict[str
     batch = restricted_pickle.load(file)
     pixels = batch.get("data")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(pixels), PIXELS):
-        raise GranularityError(f"{file}: has no array 'data' of bytes, {PIXELS} an image; get it from its publisher")
+        raise GranularityError(f"{file}: has no array 'data' of bytes, {PIXELS} per image; get it from its publisher")
     if not len(pixels):
         raise GranularityError(f"{file}: holds no images; get it from its publisher")
     labels = {}

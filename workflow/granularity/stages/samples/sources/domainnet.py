@@ -1,7 +1,7 @@
 """DomainNet: the same 345 classes of things in six domains.
 
 clipart/aircraft_carrier/clipart_001_000001.jpg     and infograph, painting, quickdraw, real, sketch
-clipart_train.txt, clipart_test.txt                 a line an image, "clipart/zebra/clipart_345_000001.jpg 344"; the
+clipart_train.txt, clipart_test.txt                 one line per image, "clipart/zebra/clipart_345_000001.jpg 344"; the
                                                     lists can lie in a folder `splits`, too
 
 Splits: `clipart_train`, `clipart_test`, ... Ranks: `label`, the folder, and `domain`. Images of the domain that is

@@ -1,4 +1,4 @@
-"""Your own images: a folder level a rank, coarse to fine, then the files.
+"""Your own images: one folder level per rank, coarse to fine, then the files.
 
 root/animal/dog/1.jpg                  ranks: [kind, species]
 root/train/dog/1.jpg, root/test/...    ranks: [species]; the publisher's own splits are kept

@@ -6,13 +6,13 @@ root/n01440764.tar                      the publisher's archives (those in fall1
 
 `sample_id` is n01440764/n01440764_10026. Rank: `synset`; an image with several has them joined by `|`.
 
-`samples.labels`: the images with other labels than the synset of their folder, one a line, as
+`samples.labels`: the images with other labels than the synset of their folder, one per line, as
 `n01440764/n01440764_10026<tab>n01440764 n02512053` (or a comma for the tab; `;` or `|` for the spaces; with the
 extension; without the folder, if the name begins with it; compressed, if called *.gz).
 
 The validation split, which the publisher does not have: if `samples.val` is the name of a file below root, the images
-in it, one a line; else the `samples.validation` images (a count, or a share) whose sample_id has the smallest SHA-256.
-That depends on nothing but the images that there are.
+in it, one per line; else the `samples.validation` images (a count, or a share) whose sample_id has the smallest
+SHA-256. That depends on nothing but the images that there are.
 
 Source: image-net.org/download-images ("ImageNet21K"); the archives' members as in the preprocessing scripts of
 github.com/Alibaba-MIIL/ImageNet21K.
@@ -154,7 +154,7 @@ def _categories(codes: np.ndarray, names: list[str]) -> pd.Categorical:
 
 
 def _smallest(ids: pd.Series, params: Samples) -> np.ndarray:
-    """Which images have the smallest SHA-256 (of the sample_id in UTF-8): one bool an image."""
+    """Which images have the smallest SHA-256 (of the sample_id in UTF-8): one bool per image."""
     import numpy as np
 
     count = int(params.validation if params.validation >= 1 else round(params.validation * len(ids)))

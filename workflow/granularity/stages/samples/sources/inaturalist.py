@@ -1,4 +1,4 @@
-"""iNaturalist competition data sets of 2017, 2018, 2019 and 2021: one JSON file a split, in COCO's manner.
+"""iNaturalist competition data sets of 2017, 2018, 2019 and 2021: one JSON file per split, in COCO's manner.
 
 root/train_mini.json, root/val.json          {"images": [{"id", "file_name", ...}], "annotations": [{"image_id",
 root/train_mini/..., root/val/...             "category_id", ...}], "categories": [{"id", "name", ...}], ...}

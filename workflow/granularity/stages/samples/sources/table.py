@@ -1,4 +1,4 @@
-"""A table of your own: one row an image, a column of paths and a column a rank.
+"""A table of your own: one row per image, a column of paths and one per rank.
 
 path,split,kind,species             samples.labels: images.csv (or .parquet), relative to samples.root
 train/0001.jpg,train,animal,cat     samples.ranks: [kind, species]

@@ -6,7 +6,7 @@ n02124075_17.json   {"genus": "Felis", ...}: every key with text, a whole number
 
 The split is the folder that an archive lies in (train/000000.tar), or what its name says before the number of the
 shard: `val` for val-000000.tar, `train` for imagenet1k-train-0000.tar. Only the splits that the configuration asks for
-are read. `samples.labels` is a file of class names, one a line, for labels that are numbers from 0. A rank whose
+are read. `samples.labels` is a file of class names, one per line, for labels that are numbers from 0. A rank whose
 classes are all WordNet ids is called `synset`. The images are read in place, never unpacked.
 
 Layout: see :mod:`granularity.stages.samples.formats.webdataset_tars`.
@@ -138,7 +138,7 @@ def _with_names(labels: pd.Categorical, file: Path, frame: pd.DataFrame) -> pd.C
     except UnicodeDecodeError:
         raise GranularityError(f"{file}: is no text in UTF-8") from None
     if not all(names) or len({*names}) < len(names):
-        raise GranularityError(f"{file}: needs one class name a line, each once; it has an empty line or one twice")
+        raise GranularityError(f"{file}: needs one class name per line, each once; it has an empty line or one twice")
     for text in labels.categories:
         if not NUMBER.fullmatch(text) or not 0 <= int(text) < len(names):
             sample = frame["sample_id"].iloc[np.argmax(labels == text)]
