@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from granularity.config.options import Augment, Model, Probe, Recipe
-from granularity.learning.runs import Run
-from granularity.stages import pretrain, probe
-from granularity.stages.hierarchy import stage as hierarchy
-from granularity.store.artifacts import Artifact
-
-RUN = Run("manual-digit", 0, None, "00000000")
+from granularity.stages.measure.measures import probe
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +59,7 @@ def test_the_penalty_chosen_is_the_best_on_a_fifth_of_the_training_images(featur
     values, labels = features
     train, test = values[:200].float(), values[200:].float()
     penalties = [1e-3, 1e-1, 10.0]
-    predicted, chosen = probe.linear_probe(train, labels[:200], test, 10, penalties, seed=4)
+    (predicted,), chosen = probe.linear_probe(train, labels[:200], [test], 10, penalties, seed=4)
 
     double = train.double()
     std = double.std(0, correction=0)
@@ -92,10 +84,10 @@ def test_nothing_about_the_validation_images_reaches_the_fit(features, monkeypat
     original = probe.logistic_regression
     monkeypatch.setattr(probe, "logistic_regression", lambda f, *rest: fits.append(len(f)) or original(f, *rest))
     train, test = values[:200], values[200:]
-    predicted, chosen = probe.linear_probe(train, labels[:200], test, 10, [0.01, 1.0], seed=0)
+    (predicted,), chosen = probe.linear_probe(train, labels[:200], [test], 10, [0.01, 1.0], seed=0)
     assert fits == [160, 160, 200]
     odd = torch.cat([test, torch.full((500, 64), 1e6, dtype=torch.float64)])
-    again, same = probe.linear_probe(train, labels[:200], odd, 10, [0.01, 1.0], seed=0)
+    (again,), same = probe.linear_probe(train, labels[:200], [odd], 10, [0.01, 1.0], seed=0)
     assert same == chosen
     assert torch.equal(again[:100], predicted)
 
@@ -104,12 +96,12 @@ def test_nothing_about_the_validation_images_reaches_the_fit(features, monkeypat
 def test_constant_features_do_no_harm(features, constant):
     values, labels = features
     train, test = values[:200].float(), values[200:].float()
-    expected, _ = probe.linear_probe(train, labels[:200], test, 10, [0.1], 0)
+    (expected,), _ = probe.linear_probe(train, labels[:200], [test], 10, [0.1], 0)
     column = torch.full((200, 3), constant)
     with_constants = torch.cat([train, column], 1), torch.cat([test, column[:100] + 1], 1)
-    found, _ = probe.linear_probe(with_constants[0], labels[:200], with_constants[1], 10, [0.1], 0)
+    (found,), _ = probe.linear_probe(with_constants[0], labels[:200], [with_constants[1]], 10, [0.1], 0)
     assert torch.equal(found, expected)
-    all_constant, _ = probe.linear_probe(column, labels[:200], column[:100], 10, [0.1, 1.0], 0)
+    (all_constant,), _ = probe.linear_probe(column, labels[:200], [column[:100]], 10, [0.1, 1.0], 0)
     counts = labels[:200].bincount()
     assert set(counts[all_constant].tolist()) == {int(counts.max())}  # a largest class, for want of anything else
 
@@ -117,7 +109,7 @@ def test_constant_features_do_no_harm(features, constant):
 @pytest.mark.parametrize("images", [1, 2, 4, 6])
 def test_a_handful_of_images_is_enough(features, images):
     values, labels = features
-    predicted, l2 = probe.linear_probe(values[:images], labels[:images], values[200:], 10, [0.01, 1.0], 0)
+    (predicted,), l2 = probe.linear_probe(values[:images], labels[:images], [values[200:]], 10, [0.01, 1.0], 0)
     assert set(predicted.tolist()) <= set(range(10))
     assert l2 in (0.01, 1.0)
 
@@ -145,84 +137,3 @@ def test_the_nearest_neighbour_of_an_image_is_itself():
     train = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(60)
     assert torch.equal(probe.knn_probe(train, labels, train * 3, 60, 1, 0.07), labels)
-
-
-# ---------------------------------------------------------------- the stage
-
-
-@pytest.fixture(scope="module")
-def chain(digits, digits_pixels) -> dict[str, Path]:
-    """A pretrained backbone on the digits."""
-    folder = digits.parent / "probe"
-    hierarchy.run("manual-digit", "manual", {"rank": "digit"}, 0, digits, [], folder / "space")
-    recipe = Recipe(batch_size=30, epochs=2, lr=0.1, warmup_epochs=0.5)
-    model = Model(args={"layers": [1, 1, 1, 1], "channels": [4, 8, 8, 8]})
-    spaces = [folder / "space"]
-    pretrain.run(recipe, model, [RUN], 0, digits, digits_pixels, spaces, folder / "pretrain", "cpu")
-    return {"samples": digits, "pixels": digits_pixels, "pretrained": [folder / "pretrain"]}
-
-
-def embedding_of(digits: Path) -> np.ndarray:
-    frame = Artifact.open(digits).table("samples.parquet")
-    return load_digits().data[frame["sample_id"].str[-4:].astype(int)].astype(np.float32)
-
-
-def run(chain, embedding: Path, output: Path):
-    params = Probe(l2=[1e-2, 1.0], neighbours=5)
-    probe.run(params, Augment(), [RUN], 0, embedding=embedding, output=output, device="cpu", **chain)
-    return Artifact.open(output, "probe")
-
-
-def test_the_stage_probes_backbones_and_the_embedding(tmp_path, chain, make_array):
-    vectors = embedding_of(chain["samples"])
-    made = run(chain, make_array(tmp_path / "e", "embedding", chain["samples"], vectors), tmp_path / "out")
-    table = made.table("runs.parquet")
-    assert table.groupby("space").size().to_dict() == {"embedding": 4, "manual-digit": 4}
-    assert set(zip(table["probe"], table["rank"], strict=True)) == {
-        (name, rank) for name in ("linear", "knn") for rank in ("loops", "digit")
-    }
-    assert (table["l2"].isna() == (table["probe"] == "knn")).all()
-    assert table["val_error"].between(0, 100).all()
-    frame = Artifact.open(chain["samples"]).table("samples.parquet")
-    train, val = ((frame["split"] == name).to_numpy() for name in ("train", "val"))
-    labels = frame["digit"].to_numpy(dtype=str)
-    row = table[(table["space"] == "embedding") & (table["probe"] == "linear") & (table["rank"] == "digit")].iloc[0]
-    mean, std = vectors[train].mean(0), vectors[train].std(0)
-    scaled = (vectors - mean) / np.where(std > 0, std, 1)
-    theirs = LogisticRegression(C=1 / (row["l2"] * train.sum()), tol=1e-8, max_iter=5000)
-    expected = 100 * np.mean(theirs.fit(scaled[train], labels[train]).predict(scaled[val]) != labels[val])
-    assert row["val_error"] == pytest.approx(expected, abs=100 / 60 + 1e-9)  # one image may lie on a border
-
-
-def test_penalties_do_not_follow_the_validation_images(tmp_path, chain, make_array):
-    vectors = embedding_of(chain["samples"])
-    frame = Artifact.open(chain["samples"]).table("samples.parquet")
-    shuffled = vectors.copy()
-    val = np.flatnonzero(frame["split"] == "val")
-    shuffled[val] = np.random.default_rng(0).normal(size=(len(val), 64))
-    tables = [
-        run(chain, make_array(tmp_path / f"e{i}", "embedding", chain["samples"], values), tmp_path / f"out{i}").table(
-            "runs.parquet"
-        )
-        for i, values in enumerate((vectors, shuffled))
-    ]
-    assert tables[0]["l2"].equals(tables[1]["l2"])
-    embedding = [table[table["space"] == "embedding"]["val_error"].mean() for table in tables]
-    assert embedding[1] > embedding[0] + 20  # though the errors do
-
-
-def test_the_stage_is_deterministic(tmp_path, chain, make_array):
-    embedding = make_array(tmp_path / "e", "embedding", chain["samples"], embedding_of(chain["samples"]))
-    assert run(chain, embedding, tmp_path / "a").digest == run(chain, embedding, tmp_path / "b").digest
-
-
-def test_a_killed_job_goes_on_with_the_backbone_it_was_at(tmp_path, chain, make_array, kill_at):
-    embedding = make_array(tmp_path / "e", "embedding", chain["samples"], embedding_of(chain["samples"]))
-    undisturbed = run(chain, embedding, tmp_path / "a").digest
-    kill_at(probe, "linear_probe", 4)  # two ranks of the embedding, one of the backbone
-    with pytest.raises(kill_at.Killed):
-        run(chain, embedding, tmp_path / "b")
-    calls = kill_at(probe, "linear_probe", None)
-    assert run(chain, embedding, tmp_path / "b").digest == undisturbed
-    assert len(calls) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "e"]

@@ -1,0 +1,292 @@
+"""The stage: every network there is, a measure of one's own, and the same bytes after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.learning.backbones import Backbones
+from granularity.learning.runs import Run
+from granularity.stages.measure.measures import probe
+from granularity.stages.measure.options import Measuring
+from granularity.stages.measure.stage import sorted_out
+from granularity.store.artifacts import Artifact
+from support import tasks
+
+RUNS = [Run("manual-digit", seed, None, f"0000000{seed}").name for seed in (0, 1)]
+FINETUNED = Run("manual-digit", 0, 3, "0000000f").name
+MODEL = {"args": {"layers": [1, 1, 1, 1], "channels": [4, 8, 8, 8]}}
+RECIPE = {"batch_size": 30, "epochs": 2, "lr": 0.1, "warmup_epochs": 0.5}
+TOY = """
+EXTENDS = "measure"
+from granularity.base.section import Section
+
+class Options(Section):
+    power: float = 1.0
+
+def measure(view, options, seed):
+    for split in view.splits:
+        features = view.features(split).double().numpy()
+        yield split, "norm", (features**2).sum(1).mean() ** options.power
+        yield split, "mean/feature", features.mean(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def chain(digits, digits_pixels, make_array) -> dict[str, Path]:
+    """Two pretrainings on the digits, of which one was finetuned and kept, and their pixels as the embedding."""
+    folder = digits.parent / "measure"
+    space = {"space": "manual-digit", "family": "manual", "params": {"rank": "digit"}}
+    tasks.run("hierarchy", folder / "space", space, samples=digits)
+    images = {"samples": digits, "pixels": digits_pixels}
+    options = {"recipe": RECIPE, "model": MODEL, "runs": RUNS, "keep": [1]}
+    tasks.run("pretrain", folder / "pretrain", options, hierarchy=folder / "space", **images)
+    options = {"recipe": RECIPE, "runs": [FINETUNED], "keep": True}
+    tasks.run("finetune", folder / "finetune", options, pretrain=folder / "pretrain", **images)
+    embed = make_array(folder / "embed", "embed", digits, vectors_of(digits))
+    return images | {"embed": embed, "pretrain": folder / "pretrain", "finetune": folder / "finetune"}
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """A measure from a file outside the package."""
+    file = tmp_path / "toy.py"
+    file.write_text(TOY)
+    extensions.load([file])
+    yield extensions.find("measure", "toy")
+    extensions.load([])
+
+
+def vectors_of(samples: Path) -> np.ndarray:
+    frame = Artifact.open(samples).table("samples.parquet")
+    return load_digits().data[frame["sample_id"].str[-4:].astype(int)].astype(np.float32)
+
+
+def measured(chain, output: Path, measure: str = "probe", without: tuple[str, ...] = (), **over) -> Artifact:
+    options = {"name": measure, "runs": RUNS[:1], **over}
+    if measure == "probe":
+        options |= {"options": {"l2": [1e-2, 1.0], "neighbours": 5}}
+    inputs = {role: path for role, path in chain.items() if role not in without}
+    return tasks.run("measure", output, options, **inputs)
+
+
+def values_of(made: Artifact) -> pd.DataFrame:
+    """Values and what is known of their runs."""
+    runs = made.table("runs.parquet")
+    assert not runs["run"].duplicated().any()
+    return made.table("values.parquet").merge(runs, on="run", validate="many_to_one")
+
+
+# ---------------------------------------------------------------- which networks
+
+
+EVERY = ["backbones", "checkpoints", "untrained", "finetuned", "embedding"]
+
+
+@pytest.mark.parametrize(
+    ("of", "found"),
+    [
+        (None, {("embedding", None), ("00000000", 2)}),
+        (["backbones"], {("00000000", 2)}),
+        (["checkpoints"], {("00000000", 1)}),
+        (["untrained", "backbones"], {("00000000", 0), ("00000000", 2)}),
+        (["finetuned"], {("0000000f", 2)}),
+        (EVERY, {("embedding", None), ("00000000", 0), ("00000000", 1), ("00000000", 2), ("0000000f", 2)}),
+    ],
+)
+def test_what_is_measured_is_what_was_asked_for(tmp_path, chain, toy, of, found):
+    values = values_of(measured(chain, tmp_path / "out", "toy", of=of))
+    epochs = values["epoch"].astype(object).where(values["epoch"].notna(), None)
+    assert set(zip(values["run"], epochs, strict=True)) == found
+
+
+def test_an_embedding_is_measured_where_there_is_one(tmp_path, chain, toy):
+    made = measured(chain, tmp_path / "out", "toy", without=("embed", "finetune"))
+    assert values_of(made)["run"].unique().tolist() == ["00000000"]
+    with pytest.raises(GranularityError, match="of: embedding: there are no such networks"):
+        measured(chain, tmp_path / "none", "toy", without=("embed",), of=["embedding"])
+
+
+def test_runs_say_what_a_network_is(tmp_path, chain, toy):
+    made = measured(chain, tmp_path / "out", "toy", of=EVERY, runs=RUNS)
+    runs = made.table("runs.parquet").set_index("run")
+    assert runs.loc["embedding", "family"] == "encoder"
+    assert runs.loc["embedding"].isna().sum() == 5
+    assert runs.loc["00000001", ["space", "family", "granularity", "pretrain_seed"]].tolist() == [
+        "manual-digit",
+        "manual",
+        10,
+        1,
+    ]
+    assert runs.loc["0000000f", ["pretrain_seed", "finetune_seed"]].tolist() == [0, 3]
+    assert runs["transfer"].notna().tolist() == [run == "0000000f" for run in runs.index]
+    assert made.summary == {"networks": 9, "runs": 4}
+
+
+def test_a_run_that_is_not_there_is_named(tmp_path, chain, toy):
+    with pytest.raises(GranularityError, match="0 runs called 'target-p0-12345678'"):
+        measured(chain, tmp_path / "out", "toy", runs=["target-p0-12345678"])
+
+
+# ---------------------------------------------------------------- a measure of one's own
+
+
+def test_a_measure_of_ones_own_sees_every_network(tmp_path, chain, toy):
+    made = measured(chain, tmp_path / "out", "toy", of=EVERY, splits=["train", "val"], options={"power": 0.5})
+    values = values_of(made).set_index(["run", "epoch", "split"])["value"]
+    frame = Artifact.open(chain["samples"]).table("samples.parquet")
+    for split in ("train", "val"):
+        vectors = vectors_of(chain["samples"])[(frame["split"] == split).to_numpy()].astype(np.float64)
+        assert values["embedding", :, split].item() == pytest.approx(np.sqrt((vectors**2).sum(1).mean()))
+        kept = made.array(f"arrays/embedding/{split}/mean/feature.npy")
+        np.testing.assert_allclose(kept, vectors.mean(0))
+    networks = values[values.index.get_level_values("run") != "embedding"]
+    assert networks.nunique() == len(networks) == 2 * 4  # no two networks are alike
+    assert made.array(f"arrays/{RUNS[0]}@1/val/mean/feature.npy").shape == (8,)
+    assert made.params["options"] == {"power": 0.5}
+    assert set(made.table("values.parquet")["measure"]) == {"toy"}
+
+
+def test_an_untrained_network_is_that_of_the_seed(tmp_path, chain, toy):
+    """It is the one that training began with: kept epoch 0 gives the same values."""
+    images = {role: chain[role] for role in ("samples", "pixels")}
+    options = {"recipe": RECIPE, "model": MODEL, "runs": RUNS[:1], "keep": [0]}
+    space = chain["pretrain"].parent / "space"
+    tasks.run("pretrain", tmp_path / "pretrain", options, hierarchy=space, **images)
+    made = [
+        measured(chain | {"pretrain": source}, tmp_path / str(i), "toy", ("embed", "finetune"), of=["untrained"])
+        for i, source in enumerate((chain["pretrain"], tmp_path / "pretrain"))
+    ]
+    assert 0 in Backbones([tmp_path / "pretrain"]).checkpoints["epoch"].tolist()
+    assert made[0].digest == made[1].digest
+
+
+@pytest.mark.parametrize("call", [1, 3, 5])
+def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, kill_at, call):
+    undisturbed = measured(chain, tmp_path / "a", "toy", of=EVERY)
+    kill_at(toy, "measure", call)
+    with pytest.raises(kill_at.Killed):
+        measured(chain, tmp_path / "b", "toy", of=EVERY)
+    assert not (tmp_path / "b").exists()
+    calls = kill_at(toy, "measure", None)
+    assert measured(chain, tmp_path / "b", "toy", of=EVERY).digest == undisturbed.digest
+    assert len(calls) == 5 - call + 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "toy.py"]
+
+
+def test_a_measure_may_give_a_table():
+    table = pd.DataFrame({"key": ["x", "y"], "split": "val", "value": [1, 2.5]})
+    assert sorted_out(table, "toy") == ({}, {"rows": [["val", "x", 1.0], ["val", "y", 2.5]]})
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([("val", "x", 1.0), ("val", "x", 2.0)], "gives 'x' of the split 'val' twice"),
+        ([("val", "x", "high")], "'x' is str, no number and no array"),
+        ([("val", "x", None)], "'x' is NoneType, no number and no array"),
+        ([("val", "x", np.array(["a"]))], "'x' is ndarray, no number and no array"),
+        ([("val", "../x", 1.0)], "'val/../x' is no split and key"),
+        ([("val", "", 1.0)], "'val/' is no split and key"),
+        (pd.DataFrame({"key": ["x"], "value": [1]}), r"its table has no column \['split'\]"),
+    ],
+)
+def test_what_is_no_value_is_refused(found, message):
+    with pytest.raises(GranularityError, match=message):
+        sorted_out(found, "toy")
+
+
+def test_a_split_that_is_not_there_is_named(tmp_path, chain, toy):
+    with pytest.raises(GranularityError, match="no images of the split 'v2'; there are train, val"):
+        measured(chain, tmp_path / "out", "toy", splits=["v2"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "prob"}, "there is no measure 'prob'; there are probe, accuracy"),
+        ({"options": {"l2": [0]}}, "options.l2.0: Input should be greater than 0"),
+        ({"options": {"l3": [1]}}, "options.l3: Extra inputs are not permitted"),
+        ({"splits": ["val", "val"]}, "splits: one is given twice"),
+        ({"runs": ["target"]}, "target: not the name of a run"),
+        ({"runs": [FINETUNED]}, "names a finetuning; name its pretraining"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Measuring(**options)
+
+
+# ---------------------------------------------------------------- the probe
+
+
+def test_the_probe_measures_networks_and_the_embedding(tmp_path, chain):
+    values = values_of(measured(chain, tmp_path / "out"))
+    assert values.groupby("space").size().to_dict() == {"embedding": 6, "manual-digit": 6}
+    assert set(values["key"]) == {f"{rank}/{what}" for rank in ("loops", "digit") for what in ("linear", "knn", "l2")}
+    chosen = values["key"].str.endswith("/l2")
+    assert set(values["value"][chosen]) <= {1e-2, 1.0}
+    assert set(values["split"][chosen]) == {"train"}
+    assert values["value"][~chosen].between(0, 100).all()
+    vectors = vectors_of(chain["samples"])
+    frame = Artifact.open(chain["samples"]).table("samples.parquet")
+    train, val = ((frame["split"] == name).to_numpy() for name in ("train", "val"))
+    labels = frame["digit"].to_numpy(dtype=str)
+    found = values[values["space"] == "embedding"].set_index("key")["value"]
+    mean, std = vectors[train].mean(0), vectors[train].std(0)
+    scaled = (vectors - mean) / np.where(std > 0, std, 1)
+    theirs = LogisticRegression(C=1 / (found["digit/l2"] * train.sum()), tol=1e-8, max_iter=5000)
+    expected = 100 * np.mean(theirs.fit(scaled[train], labels[train]).predict(scaled[val]) != labels[val])
+    assert found["digit/linear"] == pytest.approx(expected, abs=100 / 60 + 1e-9)  # one image may lie on a border
+
+
+def test_the_probe_looks_at_the_ranks_and_splits_asked_for(tmp_path, chain):
+    both = values_of(measured(chain, tmp_path / "both", splits=["train", "val"]))
+    some = values_of(measured(chain, tmp_path / "some", ranks=["digit"]))
+    assert set(some["key"]) == {"digit/linear", "digit/knn", "digit/l2"}
+    columns = ["run", "split", "key", "value"]
+    assert len(some.merge(both[columns], on=columns)) == len(some)  # another split and rank change nothing
+    errors = both[both["key"] == "digit/knn"].set_index(["run", "split"])["value"]
+    assert errors["embedding", "train"] < errors["embedding", "val"]  # an image is its own nearest neighbour
+
+
+def test_penalties_do_not_follow_the_validation_images(tmp_path, chain, make_array):
+    vectors = vectors_of(chain["samples"])
+    frame = Artifact.open(chain["samples"]).table("samples.parquet")
+    shuffled = vectors.copy()
+    val = np.flatnonzero(frame["split"] == "val")
+    shuffled[val] = np.random.default_rng(0).normal(size=(len(val), 64))
+    tables = []
+    for i, values in enumerate((vectors, shuffled)):
+        embed = make_array(tmp_path / f"e{i}", "embed", chain["samples"], values)
+        made = measured(chain | {"embed": embed}, tmp_path / f"out{i}", of=["embedding"])
+        tables.append(made.table("values.parquet").set_index("key")["value"])
+    chosen = ["loops/l2", "digit/l2"]
+    assert tables[0][chosen].equals(tables[1][chosen])
+    means = [table.drop(chosen).mean() for table in tables]
+    assert means[1] > means[0] + 20  # though the errors do
+
+
+def test_the_probe_is_deterministic_and_resumes(tmp_path, chain, kill_at):
+    undisturbed = measured(chain, tmp_path / "a").digest
+    kill_at(probe, "linear_probe", 4)  # two ranks of the embedding, one of the backbone
+    with pytest.raises(kill_at.Killed):
+        measured(chain, tmp_path / "b")
+    calls = kill_at(probe, "linear_probe", None)
+    assert measured(chain, tmp_path / "b").digest == undisturbed
+    assert len(calls) == 2
+
+
+def test_an_embedding_that_is_not_finite_is_named(tmp_path, chain, make_array):
+    vectors = vectors_of(chain["samples"])
+    vectors[7, 3] = np.nan
+    embed = make_array(tmp_path / "e", "embed", chain["samples"], vectors)
+    with pytest.raises(GranularityError, match=r"embedding.npy: row 7 is not finite"):
+        measured(chain | {"embed": embed}, tmp_path / "out")
