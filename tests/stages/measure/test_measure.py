@@ -127,7 +127,7 @@ def test_runs_say_what_a_network_is(tmp_path, chain, toy):
     ]
     assert runs.loc["0000000f", ["pretrain_seed", "finetune_seed"]].tolist() == [0, 3]
     assert runs["transfer"].notna().tolist() == [run == "0000000f" for run in runs.index]
-    assert made.summary == {"networks": 9, "runs": 4}
+    assert made.summary == {"networks": 8, "runs": 4}
 
 
 def test_a_run_that_is_not_there_is_named(tmp_path, chain, toy):
@@ -290,3 +290,18 @@ def test_an_embedding_that_is_not_finite_is_named(tmp_path, chain, make_array):
     embed = make_array(tmp_path / "e", "embed", chain["samples"], vectors)
     with pytest.raises(GranularityError, match=r"embedding.npy: row 7 is not finite"):
         measured(chain | {"embed": embed}, tmp_path / "out")
+
+
+# ---------------------------------------------------------------- accuracy
+
+
+def test_accuracy_is_what_the_trainings_recorded(tmp_path, chain):
+    of = ["backbones", "untrained", "finetuned", "embedding"]
+    values = values_of(measured(chain, tmp_path / "out", "accuracy", of=of, splits=["train", "val"]))
+    errors = values[values["key"] == "error"].set_index(["run", "epoch", "split"])["value"]
+    for stage, run in (("pretrain", "00000000"), ("finetune", "0000000f")):
+        recorded = Artifact.open(chain[stage]).table("runs.parquet").set_index("run_id")["val_error"]
+        assert errors[run, 2, "val"] == recorded[run]
+        assert errors[run, 2, "train"] != recorded[run]
+    assert errors["00000000", 0, "train"] > errors["00000000", 2, "train"]
+    assert "embedding" not in set(values["run"])
