@@ -146,7 +146,7 @@ def test_what_decides_the_bytes_is_recorded(tmp_path, table, trained, monkeypatc
     for threads in (1, 2):
         make(options(), table, trained, tmp_path / str(threads), threads)
         made = Artifact.open(tmp_path / str(threads))
-        assert (made.params["threads"], made.params["device"]) == (threads)
+        assert (made.params["threads"], made.params["device"]) == (threads, "cpu")
         assert "cached" not in made.manifest
         assert "root" not in made.params  # the samples hold the images' hashes
     make(options(), table, trained, tmp_path / "served")
@@ -328,7 +328,8 @@ def test_captions_name_the_rank_asked_for(tmp_path, table, monkeypatch, granular
     summary = Artifact.open(tmp_path / "encoder", "encoder").summary
     assert summary["caption_rank"] == rank
     assert summary["captions"] == [f"<{name}>" for name in captions]
-    assert seen == [[f"<{name}>" for name in Artifact.open(table).table("samples.parquet")[rank]]]
+    frame = Artifact.open(table).table("samples.parquet")
+    assert seen == [[f"<{name}>" for name in frame.loc[frame["split"] == part, rank]] for part in ("train", "val")]
 
 
 def test_training_lowers_the_contrastive_loss(tmp_path, digits):
