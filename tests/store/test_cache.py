@@ -147,7 +147,7 @@ def forge(file: Path) -> None:
 )
 def test_a_corrupt_entry_is_never_served(tmp_path, cache, capsys, file, spoil):
     make(tmp_path / "mine")
-    (entry,) = (cache / "clusters").iterdir()
+    (entry,) = (cache / "cluster").iterdir()
     spoil(entry / file)
     assert set(make(tmp_path / "yours").array("values.npy")) == {7}
     assert len(MADE) == 2
@@ -159,7 +159,7 @@ def test_a_corrupt_entry_is_never_served(tmp_path, cache, capsys, file, spoil):
 def test_an_entry_under_the_wrong_name_is_never_served(tmp_path, cache):
     make(tmp_path / "mine", value=1, param=1)
     make(tmp_path / "yours", value=2, param=2)
-    one, two = sorted((cache / "clusters").iterdir())
+    one, two = sorted((cache / "cluster").iterdir())
     one.rename(cache / "x")
     two.rename(one)
     (cache / "x").rename(two)
@@ -175,7 +175,7 @@ def link(file: Path) -> None:
 
 def test_links_in_an_entry_are_not_followed(tmp_path, cache):
     make(tmp_path / "mine")
-    (entry,) = (cache / "clusters").iterdir()
+    (entry,) = (cache / "cluster").iterdir()
     link(entry / "values.npy")
     make(tmp_path / "yours")
     assert len(MADE) == 2
@@ -197,7 +197,7 @@ def test_users_share_as_the_mode_of_the_cache_lets_them(monkeypatch):
             make(folder / "mine" / "thing")
         finally:
             os.umask(before)
-        (entry,) = (folder / "cache" / "clusters").iterdir()
+        (entry,) = (folder / "cache" / "cluster").iterdir()
         os.seteuid(65534)
         try:
             make(folder / "yours" / "thing")
