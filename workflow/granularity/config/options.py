@@ -130,6 +130,10 @@ def complaints(config: Any) -> Iterator[str]:
             yield f"{where}: names the label spaces {names}, which label_spaces does not make; it makes {made}"
     entries = {network.name for network in config.networks} or {network.name for network in networks(config)}
     for i, network in enumerate(config.networks):
+        objective = network.objective.name
+        if objective not in extensions.names("objective"):
+            known = ", ".join(extensions.names("objective"))
+            yield f"networks.{i}.objective: there is no objective '{objective}'; there are {known}"
         if network.init.timm is not None and not network.init.timm.is_file():
             yield f"networks.{i}.init.timm: there is no file '{network.init.timm}'"
         elif network.init.run is not None:
@@ -149,17 +153,15 @@ def complaints(config: Any) -> Iterator[str]:
             yield from family.check(getattr(config.label_spaces, name), config)
     for complaint in samples_complaints(config.samples, config.conditions):
         yield complaint if complaint.startswith("conditions") else f"samples.{complaint}"
-    smallest = [(i, condition.train_size) for i, condition in enumerate(config.conditions)]
-    recipes = [(network.where, network.recipe) for network in networks(config)]
+    sizes_of = {f"conditions[{i}]": condition.train_size for i, condition in enumerate(config.conditions)}
+    recipes = [(network.where, network.recipe, sizes_of) for network in networks(config)]
     for transfer in transfers(config):
-        recipes.append((transfer.where, transfer.recipe))
-    for where, recipe in recipes:
-        for i, size in smallest:
+        other = transfer.data
+        recipes.append((transfer.where, transfer.recipe, {other.name: other.train_size} if other else sizes_of))
+    for where, recipe, sizes in recipes:
+        for place, size in sizes.items():
             if size != "all" and recipe.batch_size > size:
-                yield (
-                    f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of "
-                    f"conditions[{i}]"
-                )
+                yield f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of {place}"
         if config.jobs.processes > recipe.batch_size:
             yield f"jobs.processes: {config.jobs.processes} cannot share a {where}.batch_size of {recipe.batch_size}"
         crop, pad = recipe.augment.crop, recipe.augment.pad

@@ -145,7 +145,7 @@ class Plan:
 
     def data_of(self, transfer: Transfer, condition: Condition) -> Condition:
         """The images that a transfer of a condition's networks trains on."""
-        return condition if transfer.data is None else self.condition(transfer.data_name)
+        return condition if transfer.data is None else self.condition(transfer.data.name)
 
     def classes(self, condition: Condition, ranks: Iterable[str]) -> int:
         """How many classes the largest of some ranks has; 0 before the sample table is made."""
@@ -201,9 +201,9 @@ class Plan:
         found = {}
         for transfer in self.transfers:
             if transfer.data is not None:
-                samples = type(self.config.samples).model_validate(transfer.data.samples)
-                name, size = transfer.data_name, transfer.data.train_size
-                found[name] = Condition(name, samples, size, self.config.seeds.base, None)
+                data = transfer.data
+                seed = self.config.seeds.base
+                found[data.name] = Condition(data.name, data.samples, data.train_size, seed, None)
         return list(found.values())
 
     @functools.cached_property

@@ -40,16 +40,24 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Data:
+    """Another data set, to transfer to: its folder below the results, and what it is."""
+
+    name: str
+    samples: Any
+    train_size: int | str
+
+
+@dataclass(frozen=True)
 class Transfer:
-    """One way to finetune, resolved. `data` is another data set, and `data_name` its folder; None: the same."""
+    """One way to finetune, resolved. `data` is None where it is that of the pretraining."""
 
     name: str
     where: str
     of: list[str] | None
     recipe: Recipe
     keep: bool
-    data: Any = None
-    data_name: str | None = None
+    data: Data | None = None
 
 
 def networks(config: Any) -> list[Network]:
@@ -63,7 +71,10 @@ def networks(config: Any) -> list[Network]:
         base = merged(config.pretrain, entry.recipe, f"networks.{i}.recipe")
         for suffix, recipe in _grid(base, entry.grid, f"networks.{i}.grid"):
             where = f"networks.{i}.recipe" if entry.recipe or entry.grid else "pretrain"
-            check_keep(entry.keep, recipe)
+            try:
+                check_keep(entry.keep, recipe)
+            except ValueError as error:
+                raise ValueError(f"networks.{i}.{error}") from None
             name = entry.name + suffix
             found.append(
                 Network(
@@ -90,9 +101,14 @@ def transfers(config: Any) -> list[Transfer]:
         base = merged(config.finetune, entry.recipe, f"transfers.{i}.recipe")
         for suffix, recipe in _grid(base, entry.grid, f"transfers.{i}.grid"):
             where = f"transfers.{i}.recipe" if entry.recipe or entry.grid else "finetune"
-            data_name = f"data-{entry.name}" if entry.data is not None else None
-            found.append(Transfer(entry.name + suffix, where, entry.of, recipe, entry.keep, entry.data, data_name))
+            data = _data(config, entry, f"transfers.{i}.data.samples") if entry.data is not None else None
+            found.append(Transfer(entry.name + suffix, where, entry.of, recipe, entry.keep, data))
     return found
+
+
+def _data(config: Any, entry: Any, where: str) -> Data:
+    samples = parsed(type(config.samples), entry.data.samples, where)
+    return Data(f"data-{entry.name}", samples, entry.data.train_size)
 
 
 def merged(section: Section, over: dict[str, Any], where: str) -> Any:
@@ -101,16 +117,23 @@ def merged(section: Section, over: dict[str, Any], where: str) -> Any:
     Raises:
         ValueError: what is wrong with a key, with its place in the configuration in front.
     """
-    if not over:
-        return section
+    return parsed(type(section), _deep(section.model_dump(mode="json"), over), where) if over else section
+
+
+def parsed(model: type[Section], values: dict[str, Any], where: str) -> Any:
+    """A section from its values.
+
+    Raises:
+        ValueError: what is wrong with a key, with its place in the configuration in front.
+    """
     try:
-        return type(section).model_validate(_deep(section.model_dump(mode="json"), over))
+        return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join([where, *map(str, first["loc"])])
         what = str(first.get("ctx", {}).get("error", first["msg"]))
         if first["type"] == "extra_forbidden":
-            what = f"unknown key; allowed here: {', '.join(type(section).model_fields)}"
+            what = f"unknown key; allowed here: {', '.join(model.model_fields)}"
         raise ValueError(f"{place}: {what}") from None
 
 

@@ -1,0 +1,158 @@
+"""The plan of a configuration: what is asked for, and nothing else; lists of networks, transfers and measures."""
+
+from __future__ import annotations
+
+import pytest
+
+from granularity.base.errors import GranularityError
+from granularity.config import files
+from granularity.plan import commands
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
+
+SMALL = {
+    "conditions": [{"train_size": 300}],
+    "label_spaces": {
+        "random": [10],
+        "random_instance": False,
+        "random_superclass": [],
+        "kmeans": [10],
+        "kmeans_superclass": [],
+        "rebalanced": {"thresholds": []},
+    },
+}
+TAGGED = {"model": "ViT-L-14", "pretrained": "openai"}
+UNCLUSTERED = SMALL | {"label_spaces": SMALL["label_spaces"] | {"kmeans": []}}
+
+
+def planned(over: dict | None = None, base: dict = SMALL) -> Plan:
+    return Plan(files.validate(base | (over or {})))
+
+
+def names(plan: Plan, stage: str, wildcard: str) -> set[str]:
+    return {job.values[wildcard] for job in plan.jobs(stage)}
+
+
+def test_every_job_reads_what_its_stage_declares_and_has_a_command():
+    plan = Plan(files.validate({}))
+    for stage in STAGES.values():
+        for job in plan.jobs(stage.name):
+            assert set(job.inputs) <= set(stage.inputs), stage.name
+            for role, sources in job.inputs.items():
+                assert {source.stage for source in sources} <= {stage.inputs[role].rstrip("?*")}
+                if stage.inputs[role][-1] not in "?*":
+                    assert len(sources) == 1
+            words = commands.words(plan, job)
+            assert words[:2] == ["granularity", stage.name] and words[-2:] == ["--output", str(plan.folder(job))]
+
+
+def test_results_of_two_jobs_never_lie_in_one_folder():
+    plan = planned({"networks": [{"name": "a", "grid": {"lr": [0.1, 0.2]}}, {"name": "b"}]})
+    folders = [plan.folder(job) for stage in STAGES for job in plan.jobs(stage)]
+    assert len(set(folders)) == len(folders)
+
+
+def test_an_embedding_is_planned_only_where_something_asks_for_it():
+    assert planned().jobs("embed") and planned().jobs("encoder")
+    plan = planned(base=UNCLUSTERED)
+    assert not any(plan.jobs(stage) for stage in ("encoder", "embed", "cluster"))
+    assert all("embed" not in job.inputs for job in plan.jobs("measure"))
+    distilled = planned({"networks": [{"name": "student", "objective": "distil"}]}, UNCLUSTERED)
+    assert distilled.jobs("embed")
+    measured = planned({"measures": [{"name": "probe", "of": ["embedding"]}]}, UNCLUSTERED)
+    assert measured.jobs("embed") and all("pretrain" not in job.inputs for job in measured.jobs("measure"))
+
+
+def test_the_paper_scale_without_clusters_plans_no_embedding(tmp_path, monkeypatch):
+    """12.8 million images through ViT-L/14, for no clustering at all."""
+    config = {
+        "samples": {"source": "imagenet21k", "root": str(tmp_path), "ranks": ["synset"], "target": "synset"},
+        "conditions": [{"train_size": "all"}],
+        "encoder": {"model": "ViT-L-14", "pretrained": "openai"},
+        "label_spaces": UNCLUSTERED["label_spaces"] | {"manual": []},
+    }
+    plan = Plan(files.validate(config))
+    assert not plan.jobs("embed") and plan.jobs("pretrain")
+
+
+def test_networks_and_grids_are_networks_of_their_own():
+    grid = {"lr": [0.1, 0.3], "weight_decay": [0.0, 0.001]}
+    plan = planned(
+        {"networks": [{"name": "wide", "model": {"args": {"stem_width": 8}}, "grid": grid}, {"name": "as_is"}]}
+    )
+    expected = {f"wide_lr-{lr}_weight_decay-{decay}" for lr in (0.1, 0.3) for decay in (0.0, 0.001)} | {"as_is"}
+    assert names(plan, "pretrain", "network") == names(plan, "finetune", "network") == expected
+    (job,) = plan.jobs("pretrain", network="wide_lr-0.3_weight_decay-0.001", unit="kmeans")
+    recipe, model = job.options["recipe"], job.options["model"]
+    assert (recipe["lr"], recipe["weight_decay"], recipe["epochs"]) == (0.3, 0.001, 30)
+    assert model["args"]["stem_width"] == 8 and model["args"]["layers"] == [1, 1, 1, 0]
+
+
+def test_a_network_may_be_trained_on_some_label_spaces_only():
+    plan = planned({"networks": [{"name": "few", "spaces": ["random-10"]}]})
+    assert names(plan, "pretrain", "unit") == {"random"}
+    distilled = planned({"networks": [{"name": "student", "objective": "distil"}]})
+    (job,) = distilled.jobs("pretrain")
+    assert not job.inputs.get("hierarchy") and [one.stage for one in job.inputs["embed"]] == ["embed"]
+
+
+def test_a_transfer_onto_another_data_set_reads_its_images():
+    data = {"samples": {"validation": 600}, "train_size": 200}
+    transfers = [{"name": "here"}, {"name": "there", "data": data, "recipe": {"epochs": 5, "batch_size": 50}}]
+    plan = planned({"transfers": transfers})
+    assert names(plan, "finetune", "transfer") == {"here", "there"}
+    there = plan.jobs("finetune", transfer="there")[0]
+    assert there.inputs["samples"][0].values["condition"] == "data-there"
+    assert there.options["recipe"]["epochs"] == 5 and there.options["other_data"]
+    assert there.inputs["pretrain"][0].values["condition"] == "train-300"
+    assert not [job for job in plan.jobs("hierarchy") if job.values["condition"] == "data-there"]
+    here = plan.jobs("finetune", transfer="here")[0]
+    assert not set(there.options["runs"]) & set(here.options["runs"])
+
+
+def test_a_backbone_of_another_configuration_is_an_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = "kmeans-10-p0-0123abcd"
+    init = {"results": "results/other", "run": run}
+    with pytest.raises(GranularityError, match=r"networks\.0\.init: results/other: holds no backbone of a run"):
+        planned({"networks": [{"name": "continued", "init": init}], "encoder": TAGGED})
+    folder = tmp_path / "results/other/train-300/pretrain/resnet18/kmeans"
+    (folder / "backbones").mkdir(parents=True)
+    (folder / f"backbones/{run}.safetensors").touch()
+    plan = planned({"networks": [{"name": "continued", "init": init}], "encoder": TAGGED})
+    (source,) = plan.jobs("pretrain")[0].inputs["init"]
+    assert plan.manifest(source) == "results/other/train-300/pretrain/resnet18/kmeans/manifest.json"
+    assert "--init" in commands.words(plan, plan.jobs("pretrain")[0])
+
+
+def test_finetuned_networks_are_measured_where_they_are_kept():
+    over = {"transfers": [{"name": "kept", "keep": True}], "measures": [{"name": "accuracy", "of": ["finetuned"]}]}
+    (job,) = planned(over).jobs("measure")
+    assert job.inputs["finetune"] and all(source.options["keep"] for source in job.inputs["finetune"])
+
+
+@pytest.mark.parametrize(
+    ("over", "words"),
+    [
+        ({"networks": [{"name": "n", "recipe": {"lrr": 1}}]}, ["networks.0.recipe.lrr", "unknown key"]),
+        ({"networks": [{"name": "n", "recipe": {"lr": -1}}]}, ["networks.0.recipe.lr"]),
+        ({"networks": [{"name": "n", "grid": {"lr": []}}]}, ["networks.0.grid", "no values"]),
+        ({"networks": [{"name": "n"}, {"name": "n"}]}, ["networks", "given twice"]),
+        ({"networks": [{"name": "n", "spaces": ["kmeans-7"]}]}, ["networks.0.spaces", "kmeans-7"]),
+        ({"networks": [{"name": "n", "objective": "gues"}]}, ["networks.0.objective", "gues", "distil"]),
+        ({"networks": [{"name": "n", "init": "timm:gone.safetensors"}]}, ["networks.0.init.timm", "gone.safetensors"]),
+        ({"networks": [{"name": "n", "keep": [99]}]}, ["networks.0.keep", "99"]),
+        ({"transfers": [{"name": "t", "of": ["m"]}]}, ["transfers.0.of", "'m'", "resnet18"]),
+        ({"transfers": [{"name": "t", "data": {"samples": {"source": "cifa"}}}]}, ["transfers.0.data.samples", "cifa"]),
+        ({"measures": [{"name": "collaps"}]}, ["measures.0", "collaps", "probe"]),
+        ({"studies": ["nothing"]}, ["studies", "nothing", "granularity_t5"]),
+        ({"jobs": {"probe": "run"}}, ["jobs.probe", "jobs.measure"]),
+        ({"name": "theory"}, ["name", "results/theory"]),
+    ],
+)
+def test_mistakes_in_lists_name_their_place(over, words):
+    with pytest.raises(GranularityError) as error:
+        planned(over)
+    message = str(error.value)
+    for word in words:
+        assert word in message, message
