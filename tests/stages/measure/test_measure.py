@@ -224,6 +224,15 @@ def test_options_that_make_no_sense_are_refused(options, message):
         Measuring(**options)
 
 
+def test_a_file_that_is_no_measure_is_refused(tmp_path):
+    file = tmp_path / "half.py"
+    file.write_text(TOY.replace("def measure", "def measured"))
+    extensions.load([file])
+    with pytest.raises(ValueError, match=r"half\.py: a measure needs measure"):
+        Measuring(name="half")
+    extensions.load([])
+
+
 # ---------------------------------------------------------------- the probe
 
 
@@ -305,3 +314,20 @@ def test_accuracy_is_what_the_trainings_recorded(tmp_path, chain):
         assert errors[run, 2, "train"] != recorded[run]
     assert errors["00000000", 0, "train"] > errors["00000000", 2, "train"]
     assert "embedding" not in set(values["run"])
+
+
+def test_a_file_that_a_measure_reads_counts(tmp_path, chain):
+    """Its contents are parameters: the same path with other labels is another result."""
+    frame = Artifact.open(chain["samples"]).table("samples.parquet")
+    val = frame[frame["split"] == "val"]
+    file, found = tmp_path / "several.parquet", []
+    for name in ("one closed loop", "no closed loop"):
+        pd.DataFrame({"sample_id": val["sample_id"], "label": [[name]] * len(val)}).to_parquet(file)
+        options = {"name": "accuracy", "options": {"several": str(file)}}
+        assert Measuring(**options).files() == [str(file)]
+        options |= {"runs": RUNS[:1], "of": ["backbones"]}
+        inputs = {role: chain[role] for role in ("samples", "pixels", "pretrain")}
+        found.append(tasks.run("measure", tmp_path / name, options, **inputs))
+    assert found[0].params["files"] != found[1].params["files"]
+    errors = [made.table("values.parquet").set_index("key")["value"]["error_any"] for made in found]
+    assert errors[0] != errors[1]

@@ -62,6 +62,7 @@ def _jobs(plan: Any, measure: Measure, condition: Any, network: Any) -> Iterator
                 "runs": [run.name for run in held],
             },
             found,
+            files=tuple(measure.files()),
             passes=(len(held) + 1) * len(ranks) * max(1.0, classes / MANY_CLASSES),
             memory=lambda images: resident_bytes(images, picture) + images * classes * CLASS_BYTES,
         )

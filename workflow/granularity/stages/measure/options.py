@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Literal
 
 from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
@@ -58,9 +59,26 @@ class Measure(Section):
         """The name of the measure's file."""
         return self.measure or self.name
 
+    def module(self) -> ModuleType:
+        """The measure, see :mod:`granularity.stages.measure.measures`.
+
+        Raises:
+            GranularityError: there is none of that name, or it is not complete.
+        """
+        found = extensions.find("measure", self.file)
+        for needed in ("Options", "measure"):
+            if not hasattr(found, needed):
+                raise GranularityError(f"{found.__file__}: a measure needs {needed}")
+        return found
+
     def resolved(self) -> Section:
         """The measure's own options."""
-        return extensions.find("measure", self.file).Options.model_validate(self.options)
+        return self.module().Options.model_validate(self.options)
+
+    def files(self) -> list[str]:
+        """The user's files that the measure reads."""
+        found = self.module()
+        return list(found.files(self.resolved())) if hasattr(found, "files") else []
 
 
 class Measuring(Measure):

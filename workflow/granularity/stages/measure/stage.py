@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
 from granularity.learning.dataset import Data
@@ -37,7 +35,7 @@ def run(task: Task) -> None:
         GranularityError: a network, a split or a rank is missing, or the measure gives what is no value.
     """
     options = task.options
-    measure, own = extensions.find("measure", options.file), options.resolved()
+    measure, own = options.module(), options.resolved()
     place = torch_device(task.device, task.threads)
     samples, pixels = task.open("samples"), task.open("pixels")
     embedding = task.open("embed") if task.path("embed") is not None else None
@@ -46,7 +44,7 @@ def run(task: Task) -> None:
     ranks = options.ranks or samples.params["ranks"]
     resolved = options.model_dump(mode="json") | {"measure": options.file, "options": own.model_dump(mode="json")}
     resolved |= {"seed": task.seed, "ranks": ranks, "threads": task.threads, "device": place.type}
-    resolved["files"] = {str(file): hash_file(Path(file)) for file in files(measure, own)}
+    resolved["files"] = {str(file): hash_file(Path(file)) for file in options.files()}
     inputs = {"samples": samples, "pixels": pixels, "embed": embedding, **networks.inputs}
     inputs = {role: source for role, source in inputs.items() if source is not None}
     with task.create(inputs, resolved, resumable=True) as out:
@@ -83,11 +81,6 @@ def numbers_of(targets: list[str | None] | None, names: np.ndarray) -> np.ndarra
         return None
     found = pd.Index(names).get_indexer(targets)
     return np.where(found >= 0, found, -2)
-
-
-def files(measure: Any, options: Any) -> list[str]:
-    """The user's files that a measure reads."""
-    return list(measure.files(options)) if hasattr(measure, "files") else []
 
 
 def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, np.ndarray], dict[str, list]]:

@@ -91,7 +91,7 @@ def _several(file: Path, ids: Any, names: np.ndarray) -> tuple[np.ndarray, Label
     from granularity.store.artifacts import readable
 
     with readable(file, "a Parquet table of sample_id and label"):
-        table = pq.read_table(file, columns=["sample_id", "label"])
+        table = pq.ParquetFile(file).read(columns=["sample_id", "label"])
         labels = table["label"].cast(pa.list_(pa.string())).to_pylist()
         known = dict(zip(table["sample_id"].to_pylist(), labels, strict=True))
     found = [known.get(one) or [] for one in ids]
