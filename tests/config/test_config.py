@@ -177,7 +177,7 @@ def ids(**values):
         {"pretrain": {"lr": 0.1}},
         {"jobs": {"processes": 2}},
         {"networks": [{"name": "n", "recipe": {"lr": 0.1}}]},
-        {"networks": [{"name": "n", "init": "timm:weights.safetensors"}]},
+        {"networks": [{"name": "n", "init": "timm:pyproject.toml"}]},
     ],
 )
 def test_an_id_digests_what_a_run_is_made_from(values):
