@@ -1,4 +1,4 @@
-"""One of everything that is found by name, in files of a user's own outside the package, through Snakemake to the report.
+"""One of everything that is found by name, in a user's own files outside the package, through Snakemake to the report.
 
 And nothing else is touched by them: no result of a configuration that does not name them has another digest.
 """
@@ -229,9 +229,11 @@ def test_nothing_else_has_another_digest_because_of_them(own):
         "from granularity.plan import commands\n"
         "from granularity.plan.graph import Plan\n"
         "from granularity.stages import STAGES\n"
-        "plan = Plan(files.load('config/config.yaml', 'config/experiments/smoke.yaml', overrides=json.loads(sys.argv[1])))\n"
+        "names = ['config/config.yaml', 'config/experiments/smoke.yaml']\n"
+        "plan = Plan(files.load(*names, overrides=json.loads(sys.argv[1])))\n"
         "jobs = [job for stage in STAGES for job in plan.jobs(stage) if stage != 'report']\n"
-        "print(json.dumps({str(plan.folder(job)): [commands.digest(plan, job), commands.text(plan, job)] for job in jobs}))\n"
+        "made = {str(plan.folder(job)): [commands.digest(plan, job), commands.words(plan, job)] for job in jobs}\n"
+        "print(json.dumps(made))\n"
     )
     without = json.loads(own.run("python", "-c", script, "{}"))
     beside = json.loads(own.run("python", "-c", script, json.dumps({"extensions": CONFIG["extensions"]})))

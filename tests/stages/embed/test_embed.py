@@ -16,9 +16,9 @@ from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.learning import clip
+from granularity.learning.clip_options import Encoder
 from granularity.stages.embed import stage as embed
 from granularity.stages.encoder import stage as encoder
-from granularity.stages.encoder.options import Encoder
 from granularity.store.artifacts import Artifact, hash_file
 from support import tasks
 

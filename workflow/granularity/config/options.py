@@ -17,10 +17,10 @@ from pydantic import Field, JsonValue, create_model, field_validator, model_vali
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Device, Few, Name, Natural, Section
+from granularity.learning.clip_options import Encoder
 from granularity.learning.options import Init, Model, Objective, Recipe
 from granularity.plan.trainings import networks, transfers
 from granularity.stages.cluster.options import Cluster
-from granularity.stages.encoder.options import Encoder
 from granularity.stages.hierarchy.options import label_spaces_section
 from granularity.stages.hierarchy.space import spaces
 from granularity.stages.measure.options import Measure, default_probe

@@ -16,7 +16,7 @@ import open_clip  # isort: skip
 import torch  # isort: skip
 
 from granularity.base.errors import GranularityError
-from granularity.stages.encoder.options import Encoder
+from granularity.learning.clip_options import Encoder
 
 WEIGHTS = "open_clip_model.safetensors"
 CONFIG = "open_clip_config.json"

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 # Raise it when a change below base/, store/, machine/ or data formats changes the bytes of results.
 RESULT_VERSION = 3
 SCIENCE = ("stages", "learning", "data", "claims")  # rooms that decide bytes
-OPTIONS = ("options", "__init__", "cost")  # files in them that only plan and check
+OPTIONS = ("options", "clip_options", "cost")  # files in them that only plan and check
 
 
 @functools.cache

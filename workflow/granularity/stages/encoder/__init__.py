@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
-from granularity.stages.encoder.options import Encoder, files
+from granularity.learning.clip_options import Encoder, files
 
 
 def _plan(plan: Any) -> Iterator[Job]:

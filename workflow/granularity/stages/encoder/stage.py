@@ -12,9 +12,9 @@ from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
 from granularity.data.images import Images
 from granularity.learning import clip
+from granularity.learning.clip_options import Encoder
 from granularity.learning.loop import Batches, minimise
 from granularity.machine.device import cpu_threads, torch_device
-from granularity.stages.encoder.options import Encoder
 from granularity.store.task import Task
 
 import numpy as np  # isort: skip
