@@ -12,7 +12,8 @@ from granularity.base.errors import GranularityError
 from granularity.claims import claim
 from granularity.stages.theory import engine, nets, simulation
 from granularity.stages.theory.worlds import feature_contamination
-from granularity.stages.theory.worlds.feature_contamination import claims, measures, model
+from granularity.stages.theory.worlds.feature_contamination import measures, model
+from granularity.stages.theory.worlds.feature_contamination.arms import LINEAR, RELU
 from granularity.stages.theory.worlds.feature_contamination.settings import Settings
 
 SMALL = {"d": 24, "d_core": 8, "d_bg": 6, "m": 16, "batch": 20, "seeds": 1}
@@ -284,13 +285,13 @@ def test_measures_are_the_definitions():
 
 @pytest.fixture(scope="module")
 def reference_run():
-    arms = [arm for arm in feature_contamination.SIZES["quick"] if arm.name in (claims.RELU, claims.LINEAR)]
+    arms = [arm for arm in feature_contamination.SIZES["quick"] if arm.name in (RELU, LINEAR)]
     return table_of(*[arm.model_copy(update={"seeds": 1, "steps": 400}) for arm in arms])
 
 
 def test_contamination_at_the_papers_size(reference_run):
     end = {name: rows.iloc[-1] for name, rows in reference_run.groupby("setting")}
-    relu, linear = end[claims.RELU], end[claims.LINEAR]
+    relu, linear = end[RELU], end[LINEAR]
     assert relu["id_risk"] < 0.05 and relu["ood_risk"] > 0.75 and relu["worst_risk"] > 0.95 and relu["bg_sum"] > 0.8
     assert linear["id_risk"] < 0.05 and linear["ood_risk"] < 0.05 and abs(linear["bg_sum"]) < 0.05
 

@@ -12,11 +12,11 @@ from granularity.claims import claim
 from granularity.stages.theory import engine, nets, simulation
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds import feature_emergence
-from granularity.stages.theory.worlds.feature_emergence import claims, clusters, data, digits, fixed, measures, model
+from granularity.stages.theory.worlds.feature_emergence import clusters, data, digits, fixed, measures, model
+from granularity.stages.theory.worlds.feature_emergence.arms import PLAIN, SMALL
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 
 TINY = {"d": 24, "D": 12, "m": 8, "n": 400, "test": 200, "batch": 50, "steps": 12, "seeds": 1}
-SMALL = claims.SMALL
 
 
 def table_of(*settings):
@@ -325,14 +325,14 @@ def test_features_emerge_with_structure_or_with_fine_labels_and_not_without():
     size = SMALL | {"seeds": 1, "steps": 402}
     arms = [
         Settings(**size, name="small"),
-        Settings(**size, name=f"small, {claims.PLAIN}", structured=False),
+        Settings(**size, name=f"small, {PLAIN}", structured=False),
         Settings(**size, name="fine", structured=False, labels="count"),
     ]
     table = table_of(*arms)
     verdict = {check.quantity: check.verdict for check in feature_emergence.judge(table)}
     assert verdict["small: mean |cosine| with u after step 2"] == claim.HOLDS
     assert verdict["small: network, test accuracy"] == claim.HOLDS
-    assert verdict[f"small, {claims.PLAIN}: network, test accuracy"] == claim.HOLDS
+    assert verdict[f"small, {PLAIN}: network, test accuracy"] == claim.HOLDS
     assert at(table, "fine", "test_acc", phase="network") > 95
 
 

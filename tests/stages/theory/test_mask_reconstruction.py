@@ -12,6 +12,7 @@ from granularity.claims import claim
 from granularity.stages.theory import engine, nets, simulation
 from granularity.stages.theory.worlds import mask_reconstruction
 from granularity.stages.theory.worlds.mask_reconstruction import claims, identities, model
+from granularity.stages.theory.worlds.mask_reconstruction.arms import EXACT
 from granularity.stages.theory.worlds.mask_reconstruction.settings import Settings, assumptions
 from support.worlds import judge, train
 
@@ -32,7 +33,7 @@ def generator(seed=0):
 
 @pytest.fixture(scope="module")
 def exact():
-    return claims.judge(table_of(Settings(name=claims.EXACT, task="identities", seeds=1)))
+    return claims.judge(table_of(Settings(name=EXACT, task="identities", seeds=1)))
 
 
 @pytest.mark.parametrize("id", [f"A{i}" for i in range(1, 9)])
@@ -253,12 +254,12 @@ def test_bad_settings_are_refused(overrides, message):
 def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
     tiny = {**SMALL, "k": 10, "d": 24, "m": 2, "seeds": 2, "test_samples": 400}
     tiny |= {"pretrain_steps": 4, "finetune_steps": 4}
-    arms = [arm for arm in mask_reconstruction.SIZES["quick"] if arm.name != claims.EXACT]
+    arms = [arm for arm in mask_reconstruction.SIZES["quick"] if arm.name != EXACT]
     free = {key: value for key, value in tiny.items() if key not in ("early_stop", "granularity")}
     small = [arm.model_copy(update=free | {"few": 20 * (arm.few > 0)}) for arm in arms]
     small = [arm.model_copy(update={"probe_steps": 4 * (arm.probe_steps > 0)}) for arm in small]
     monkeypatch.setattr(identities, "DRAWN", 2000)
-    small.append(Settings(name=claims.EXACT, task="identities", seeds=1))
+    small.append(Settings(name=EXACT, task="identities", seeds=1))
     monkeypatch.setitem(mask_reconstruction.SIZES, "tiny", small)
     judge("mask_reconstruction", [train("mask_reconstruction", tmp_path / "part")], tmp_path / "one")
     found = pd.read_csv(tmp_path / "one" / "checks.csv")

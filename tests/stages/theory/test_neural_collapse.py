@@ -15,7 +15,8 @@ from granularity.claims import claim
 from granularity.stages.theory import engine, simulation
 from granularity.stages.theory.worlds import neural_collapse
 from granularity.stages.theory.worlds.neural_collapse import claims, measures, mixture, theorem
-from granularity.stages.theory.worlds.neural_collapse.settings import LITERAL, Settings
+from granularity.stages.theory.worlds.neural_collapse.arms import LITERAL
+from granularity.stages.theory.worlds.neural_collapse.settings import Settings
 from support.worlds import judge, train
 
 SMALL = {"per_cluster": 6, "d_in": 5, "hidden": 7, "steps": 20, "seeds": 1}

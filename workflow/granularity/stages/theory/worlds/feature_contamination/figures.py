@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 
 from granularity.stages.theory import figures as draw
 from granularity.stages.theory.runs import at
-from granularity.stages.theory.worlds.feature_contamination import claims as c
+from granularity.stages.theory.worlds.feature_contamination import arms as a
+from granularity.stages.theory.worlds.feature_contamination.claims import first, kept
 
 OOD = "out of distribution, $z_{bg}$ ~ U[−1, 0]"
 
@@ -33,7 +34,7 @@ def _over_steps(axes: Axes, **labels: object) -> None:
 
 def _risks(table: pd.DataFrame, folder: Path) -> None:
     figure, panels = draw.canvas(2, 2, height=2.2)
-    for (top, bottom), arm in zip(((panels[0], panels[2]), (panels[1], panels[3])), (c.RELU, c.LINEAR), strict=True):
+    for (top, bottom), arm in zip(((panels[0], panels[2]), (panels[1], panels[3])), (a.RELU, a.LINEAR), strict=True):
         rows = _arm(table, arm)
         draw.curve(top, rows, "step", "id_risk", "in distribution", 0)
         draw.curve(top, rows, "step", "ood_risk", "$z_{bg}$ ~ U[−1, 0]", 1)
@@ -51,8 +52,8 @@ def _risks(table: pd.DataFrame, folder: Path) -> None:
 
 def _mechanism(table: pd.DataFrame, folder: Path) -> None:
     figure, (left, right) = draw.canvas(2)
-    arms = ((c.RELU, c.RELU), (c.QUARTER, "ReLU, background mean ¼"), (c.CENTRED, "ReLU, centred background"))
-    arms += ((c.PROJECTED, "ReLU, core gradient only"), (c.LINEAR, "identity"))
+    arms = ((a.RELU, a.RELU), (a.QUARTER, "ReLU, background mean ¼"), (a.CENTRED, "ReLU, centred background"))
+    arms += ((a.PROJECTED, "ReLU, core gradient only"), (a.LINEAR, "identity"))
     styles = ("-", "-", "--", ":", "-.")
     tests = ("one", "zero", "half", "ood", "worst")
     for index, ((arm, label), style) in enumerate(zip(arms, styles, strict=True)):
@@ -69,7 +70,7 @@ def _mechanism(table: pd.DataFrame, folder: Path) -> None:
 
 def _activity(table: pd.DataFrame, folder: Path) -> None:
     figure, (axes,) = draw.canvas(1)
-    for index, arm in enumerate((c.RELU, c.LINEAR)):
+    for index, arm in enumerate((a.RELU, a.LINEAR)):
         rows = _arm(table, arm)
         for column, style, words in (("rate_pos", "-", "positive class"), ("rate_neg", "--", "other class")):
             draw.curve(axes, rows, "step", column, f"{arm}, {words}", index, style)
@@ -80,9 +81,9 @@ def _activity(table: pd.DataFrame, folder: Path) -> None:
 
 def _neurons(table: pd.DataFrame, folder: Path) -> None:
     figure, panels = draw.canvas(2)
-    rows = _arm(table, c.RELU)
+    rows = _arm(table, a.RELU)
     rows = rows[rows["seed"] == 0] if len(rows) else rows
-    count = int(c.first(table, c.RELU, "neurons")) if len(rows) else 0
+    count = int(first(table, a.RELU, "neurons")) if len(rows) else 0
     for axes, name in zip(panels, ("plus", "minus"), strict=True):
         shown = set()
         for k in range(count):
@@ -104,8 +105,8 @@ def _neurons(table: pd.DataFrame, folder: Path) -> None:
 
 def _clock(table: pd.DataFrame, folder: Path) -> None:
     figure, (left, right) = draw.canvas(2)
-    arms = ((c.RELU, "lr 0.5, N = 256"), (c.SLOW, "lr 0.1, N = 256"), (c.MOMENTUM, "lr 0.001, momentum 0.9"))
-    arms += ((c.LETTER, "lr 0.001, as printed"), (c.SCRIPT, "authors' script (fixed data)"))
+    arms = ((a.RELU, "lr 0.5, N = 256"), (a.SLOW, "lr 0.1, N = 256"), (a.MOMENTUM, "lr 0.001, momentum 0.9"))
+    arms += ((a.LETTER, "lr 0.001, as printed"), (a.SCRIPT, "authors' script (fixed data)"))
     for index, (arm, label) in enumerate(arms):
         rows = _arm(table, arm)
         s = rows["step"] * rows["lr"] / (1 - rows["momentum"])
@@ -123,7 +124,7 @@ def _clock(table: pd.DataFrame, folder: Path) -> None:
 
 def _sizes(table: pd.DataFrame, folder: Path) -> None:
     figure, (left, right) = draw.canvas(2)
-    for index, arms in enumerate(({32: c.RELU} | c.WIDE, {32: c.LINEAR} | c.WIDE_LINEAR)):
+    for index, arms in enumerate(({32: a.RELU} | a.WIDE, {32: a.LINEAR} | a.WIDE_LINEAR)):
         for axes, column in ((left, "ood_risk"), (right, "ood_acc")):
             values = {n: at(table, arm, column) for n, arm in arms.items()}
             values = {n: v for n, v in values.items() if len(v)}
@@ -141,7 +142,7 @@ def _sizes(table: pd.DataFrame, folder: Path) -> None:
 def _regression(table: pd.DataFrame, folder: Path) -> None:
     figure, panels = draw.canvas(3, width=6.8, height=2.4)
     for axes, (phi, name) in zip(panels, (("relu", "ReLU"), ("identity", "identity")), strict=False):
-        rows = _arm(table, c.REGRESSION["yz", phi])
+        rows = _arm(table, a.REGRESSION["yz", phi])
         for index, (column, label) in enumerate((("id_risk", "ID"), ("ood_risk", "OOD"))):
             draw.curve(axes, rows, "step", column, label, index)
         _over_steps(axes, title=f"{name}, yz from yz", yscale="log", ylim=(1e-6, 30))
@@ -150,7 +151,7 @@ def _regression(table: pd.DataFrame, folder: Path) -> None:
     axes = panels[2]
     for i, (phi, name) in enumerate((("relu", "ReLU"), ("identity", "identity"))):
         for j, test in enumerate(("id", "ood")):
-            values = [at(table, c.REGRESSION[target, phi], f"{test}_risk") for target in c.TARGETS]
+            values = [at(table, a.REGRESSION[target, phi], f"{test}_risk") for target in a.TARGETS]
             if all(map(len, values)):
                 x = np.arange(3) + 0.1 * (2 * i + j - 1.5)
                 draw.points(axes, x, values, f"{name}, {test.upper()}", 2 * i + j, line=False)
@@ -162,22 +163,22 @@ def _regression(table: pd.DataFrame, folder: Path) -> None:
 
 def _shells(table: pd.DataFrame, folder: Path) -> None:
     figure, panels = draw.canvas(3, width=6.8, height=2.5)
-    for index, (phi, arm) in enumerate(c.SHELLS.items()):
+    for index, (phi, arm) in enumerate(a.SHELLS.items()):
         rows = _arm(table, arm)
-        draw.curve(panels[0], rows, "step", "id_risk", c.ACTIVATIONS[phi], index)
-        draw.curve(panels[1], rows, "step", "ood_risk", c.ACTIVATIONS[phi], index)
+        draw.curve(panels[0], rows, "step", "id_risk", a.ACTIVATIONS[phi], index)
+        draw.curve(panels[1], rows, "step", "ood_risk", a.ACTIVATIONS[phi], index)
     for axes, title in zip(panels, ("in distribution", OOD.split(",")[0]), strict=False):
         _over_steps(axes, title=title, yscale="log", ylim=(1e-4, 30))
     panels[0].set_ylabel("logistic loss (nats)")
     panels[0].legend()
-    groups = (c.SHELLS, c.SHELLS_FIXED, c.SHELLS_CENTRED)
+    groups = (a.SHELLS, a.SHELLS_FIXED, a.SHELLS_CENTRED)
     for index, (arms, label) in enumerate(zip(groups, ("fresh", "1000 fixed", "centred"), strict=True)):
         found = {phi: at(table, arm, "ood_acc") for phi, arm in arms.items()}
         found = {phi: v for phi, v in found.items() if len(v)}
-        x = [list(c.ACTIVATIONS).index(phi) + 0.12 * (index - 1) for phi in found]
+        x = [list(a.ACTIVATIONS).index(phi) + 0.12 * (index - 1) for phi in found]
         if found:
             draw.points(panels[2], x, list(found.values()), label, index, line=False)
-    panels[2].set_xticks(range(4), c.ACTIVATIONS.values())
+    panels[2].set_xticks(range(4), a.ACTIVATIONS.values())
     panels[2].set(ylabel="OOD accuracy", ylim=(-0.03, 1.6), yticks=(0, 0.25, 0.5, 0.75, 1))
     panels[2].legend(loc="upper center", title="training data", title_fontsize=7, ncols=2, columnspacing=0.6)
     draw.save(figure, folder, "shells")
@@ -188,15 +189,15 @@ def _granularity(table: pd.DataFrame, folder: Path) -> None:
     for axes, measure in zip(panels, ("ood_risk", "kept", "bg_sum"), strict=True):
 
         def of(arm: str, measure: str = measure) -> np.ndarray:
-            return c.kept(table, arm, "ood") if measure == "kept" else at(table, arm, measure)
+            return kept(table, arm, "ood") if measure == "kept" else at(table, arm, measure)
 
         arms = (
-            (c.LABELS, "subclass, hinge", True),
-            (c.LABELS_LINEAR, "subclass, hinge, identity", True),
-            (c.SOFTMAX, "subclass, cross-entropy", True),
-            ({4: c.RANDOM}, "random IDs, hinge", False),
-            ({4: c.RANDOM_SOFTMAX}, "random IDs, cross-entropy", False),
-            ({4: c.OF_BACKGROUND}, "by background, hinge", False),
+            (a.LABELS, "subclass, hinge", True),
+            (a.LABELS_LINEAR, "subclass, hinge, identity", True),
+            (a.SOFTMAX, "subclass, cross-entropy", True),
+            ({4: a.RANDOM}, "random IDs, hinge", False),
+            ({4: a.RANDOM_SOFTMAX}, "random IDs, cross-entropy", False),
+            ({4: a.OF_BACKGROUND}, "by background, hinge", False),
         )
         for index, (group, label, line) in enumerate(arms):
             found = {2 * g: of(arm) for g, arm in group.items() if len(of(arm))}

@@ -1,4 +1,4 @@
-"""World 3's arms and claims. Claims read the run table only; bands were set before any run.
+"""World 3's claims. They read the run table only; bands were set before any run.
 
 Every claim is judged seed by seed. Accuracies are in per cent, differences in percentage points. A-numbers
 are claims that an independent re-implementation of the paper confirmed (bands from exact ceilings where there
@@ -10,111 +10,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from granularity.claims.claim import ABOVE_ZERO, Claim
 from granularity.stages.theory.runs import at
+from granularity.stages.theory.worlds.feature_emergence.arms import (
+    BOTH,
+    CLUSTERS,
+    DIGITS,
+    GRAINS,
+    PAPER_FIXED,
+    PLAIN,
+    RESIDUAL,
+    SCALES,
+    SHARES,
+    VARIED,
+    WORDS,
+    grain,
+    unbalanced,
+)
 from granularity.stages.theory.worlds.feature_emergence.data import CEILING
-
-SMALL = {"d": 100, "D": 50, "m": 100, "n": 10_000, "batch": 500, "test": 5000}
-MAIN = {"d": 500, "D": 100, "m": 300, "n": 50_000, "batch": 1000, "test": 10_000}
-INTERVAL = MAIN | {"rule": "interval", "k": 30, "m": 100, "steps": 200}
-INTERVAL |= {"baseline_rms": 0.5, "ntk_rates": (0.01, 0.03, 0.1), "rf_rates": (0.03, 0.1, 0.3)}
-ALL = ("network", "two_step", "one_step", "ridge", "rf", "ntk", "linear", "sgd", "literal")
-SCALES = {"small": SMALL, "main": MAIN}
-PLAIN = "without structure"
-GRAINS = {"rule": 2, "halves": 4, "count": 6, "pattern": 32, "random": 6}
-WORDS = {
-    "rule": "2 labels: parity",
-    "halves": "4 labels: parity and s >= 3",
-    "count": "6 labels: count s",
-    "pattern": "32 labels: pattern",
-    "random": "6 labels: parity and random IDs",
-}
-BOTH = {True: "structured", False: PLAIN}
-RESIDUAL = {0.65: "main, leftover 0.65", 1.0: "main, leftover 1.0"}
-CLUSTERS = {
-    "16 clusters, d = 25": {"d": 25, "k": 4, "n": 4000, "steps": 2000, "sigma_r": 0.7},
-    "16 clusters, d = 100": {"d": 100, "k": 4, "n": 4000, "steps": 3200},
-    "32 clusters, d = 100": {"d": 100, "k": 5, "n": 8000, "steps": 4000},
-}
-DIGITS = {
-    "digits, matched Gaussians": {},
-    "digits, iid Gaussians": {"gaussian": "iid"},
-    "digits, Gaussians added": {"mixture": "added"},
-    "digits, teacher by rule": {"teacher": None},
-}
-VARIED = {
-    "d = 100": {"d": 100},
-    "d = 2000": {"d": 2000},
-    "n = 25000": {"n": 25_000},
-    "n = 10000, m = 50": {"n": 10_000, "m": 50},
-}
-SHARES = (0.8, 0.9)
-PAPER_FIXED = {0.8: {"RF": 70.4}, 0.9: {"RF": 72.4, "NTK": 81.7}}  # test accuracy below the majority's
-
-
-def grain(labels: str, structured: bool) -> str:
-    return f"{WORDS[labels]}, {BOTH[structured]}"
-
-
-def _arms(main: int, small: int, grains: int, clusters: int, digits: int, wide: int) -> list[dict[str, Any]]:
-    arms: list[dict[str, Any]] = []
-    for name, scale, seeds in (("small", SMALL, small), ("main", MAIN, main)):
-        light = ("network", "two_step", "one_step", "rf", "linear")
-        methods = ALL if name == "small" or wide else light
-        arms.append({"name": name, **scale, "seeds": seeds, "methods": methods, "picture": True})
-        other = ("network", "two_step", "rf", "ntk") if name == "small" or wide else ()
-        if other:
-            arms.append({"name": f"{name}, {PLAIN}", **scale, "seeds": seeds, "methods": other, "structured": False})
-    # again, under another name
-    arms.append({"name": "small, again", **SMALL, "seeds": 1, "methods": ("network",), "picture": False})
-    lifted = {"coordinates": "inputs", "methods": ("reference",)}
-    arms.append({"name": "small, in R^d", **SMALL, **lifted, "seeds": small})
-    arms.append({"name": "small, no noise", **SMALL, "noise": False, "seeds": min(small, 3)})
-    for r, name in RESIDUAL.items():
-        picture = {"methods": ("ridge",), "picture": True}
-        arms.append({"name": name, **MAIN, "residual": r, "seeds": main, **picture})
-    for structured, words in BOTH.items():
-        methods = ("network", "two_step", "one_step", "rf", "ntk")
-        arm = INTERVAL | {"structured": structured, "methods": methods, "picture": structured}
-        arms.append({"name": f"interval, {words}", **arm, "seeds": wide or 2})
-    for labels in GRAINS:
-        for structured in BOTH:
-            arm = SMALL | {"labels": labels, "structured": structured}
-            arms.append({"name": grain(labels, structured), **arm, "seeds": grains})
-    hidden = MAIN | {"rule": "hidden", "D": 250, "k": 50, "picture": True}
-    arms.append({"name": "hidden representation", **hidden, "seeds": wide or 1} | ({} if wide else {"n": 10_000}))
-    clustered = {"experiment": "clusters", "m": 800, "batch": 100, "rate": 0.1, "test": 5000}
-    for name, setting in CLUSTERS.items():
-        arms.append({"name": name, **clustered, **setting, "seeds": clusters, "picture": True})
-    for name, setting in DIGITS.items():
-        fitted = {"experiment": "digits", "n": 1297, "batch": 128, "steps": 1500}
-        arms.append({"name": name, **fitted, **setting, "seeds": digits})
-    if wide:
-        for name, setting in VARIED.items():
-            for structured, words in BOTH.items():
-                arm = MAIN | setting | {"structured": structured, "methods": ("network", "two_step", "rf", "ntk")}
-                arms.append({"name": f"{name}, {words}", **arm, "seeds": wide})
-    for share in SHARES if wide else ():
-        for weighted in (True, False):
-            methods = ("network", "rf", "ntk", "one_step") if weighted else ("network",)
-            arm = MAIN | {"negative_share": share, "weighted": weighted, "methods": methods}
-            arms.append({"name": unbalanced(share, weighted), **arm, "seeds": wide})
-    return arms
-
-
-def unbalanced(share: float, weighted: bool) -> str:
-    return f"{share:.0%} negative, {'weighted' if weighted else 'unweighted'}"
-
-
-ARMS = {
-    "quick": _arms(main=2, small=5, grains=5, clusters=2, digits=5, wide=0),
-    "paper": _arms(main=5, small=5, grains=10, clusters=5, digits=5, wide=5),
-}
 
 # ---------------------------------------------------------------- reading the table
 

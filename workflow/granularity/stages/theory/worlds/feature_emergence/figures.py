@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from granularity.stages.theory import figures as draw
 from granularity.stages.theory.runs import at
-from granularity.stages.theory.worlds.feature_emergence.claims import (
+from granularity.stages.theory.worlds.feature_emergence.arms import (
     BOTH,
     CLUSTERS,
     DIGITS,
@@ -20,10 +20,10 @@ from granularity.stages.theory.worlds.feature_emergence.claims import (
     RESIDUAL,
     SHARES,
     VARIED,
-    best,
     grain,
     unbalanced,
 )
+from granularity.stages.theory.worlds.feature_emergence.claims import best
 from granularity.stages.theory.worlds.feature_emergence.data import CEILING
 
 METHODS = {

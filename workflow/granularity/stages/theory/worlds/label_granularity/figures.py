@@ -9,7 +9,7 @@ import pandas as pd
 
 from granularity.stages.theory import figures as draw
 from granularity.stages.theory.runs import at
-from granularity.stages.theory.worlds.label_granularity.claims import (
+from granularity.stages.theory.worlds.label_granularity.arms import (
     COARSE,
     FINE,
     LONG,
@@ -18,8 +18,8 @@ from granularity.stages.theory.worlds.label_granularity.claims import (
     SCALES,
     SWEEP,
     WITHIN,
-    first,
 )
+from granularity.stages.theory.worlds.label_granularity.claims import first
 
 
 @draw.style()

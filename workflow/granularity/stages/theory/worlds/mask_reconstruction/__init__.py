@@ -1,6 +1,7 @@
 """Mask-reconstruction pretraining on multi-view data: `model` is the file to read first."""
 
-from granularity.stages.theory.worlds.mask_reconstruction.claims import ARMS, judge
+from granularity.stages.theory.worlds.mask_reconstruction.arms import ARMS
+from granularity.stages.theory.worlds.mask_reconstruction.claims import judge
 from granularity.stages.theory.worlds.mask_reconstruction.figures import figures
 from granularity.stages.theory.worlds.mask_reconstruction.identities import identities as _identities
 from granularity.stages.theory.worlds.mask_reconstruction.model import simulate as _train

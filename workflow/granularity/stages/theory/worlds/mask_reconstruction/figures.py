@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from granularity.stages.theory import figures as draw
-from granularity.stages.theory.worlds.mask_reconstruction.claims import (
+from granularity.stages.theory.worlds.mask_reconstruction.arms import (
     BLOCK,
     CROSSED,
     ENDLESS,
@@ -17,10 +17,8 @@ from granularity.stages.theory.worlds.mask_reconstruction.claims import (
     MUS,
     PAPER,
     STABLE,
-    final,
-    kernel,
-    kernel_steps,
 )
+from granularity.stages.theory.worlds.mask_reconstruction.claims import final, kernel, kernel_steps
 
 METHODS = {
     STABLE: "masks, stable\nteacher",

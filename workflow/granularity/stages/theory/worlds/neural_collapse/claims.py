@@ -16,7 +16,8 @@ import pandas as pd
 
 from granularity.claims.claim import Claim
 from granularity.stages.theory.runs import at
-from granularity.stages.theory.worlds.neural_collapse.settings import JUDGED, LITERAL, Settings
+from granularity.stages.theory.worlds.neural_collapse.arms import JUDGED, LITERAL
+from granularity.stages.theory.worlds.neural_collapse.settings import Settings
 
 KEYS = ("clusters", "per_cluster", "d_in", "hidden", "tau2", "labels", "lr", "decay", "steps", "scaling")
 ABOVE_ONE = math.nextafter(1, 2)  # the smallest low end that excludes 1 itself

@@ -1,10 +1,9 @@
-"""World 2's settings: the two models' parameters with their constraints, and the arms of each size."""
+"""World 2's settings: the two models' parameters with their constraints."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -137,96 +136,3 @@ class Settings(engine.Settings):
         if self.model == "theorem":
             return 4.0 * self.n * self.width * self.m  # float64 counts twice
         return 2.0 * self.clusters * self.per_cluster * self.hidden * (self.d_in + self.labels)
-
-
-# ---------------------------------------------------------------- arms
-
-JUDGED = (2, 4, 8)  # sigma^2 at which trends in d_in and in the width are judged
-SIMILAR_AT = 4.0  # sigma^2 of the similarity experiment
-LITERAL = {"dimension": 1e30, "samples": 8, "units": 8, "separation": 8e5, "start": 0.12, "horizon": 1.0}
-
-
-def _mixtures(
-    sigma2: Iterable[float],
-    sweeps: dict[str, Iterable[float]],
-    partial: dict[str, Iterable[float]],
-    mean_field_widths: Iterable[int],
-    mean_field: dict[str, Any],
-    tau2: Iterable[float],
-    seeds: dict[str, int],
-    **size: Any,
-) -> list[dict[str, Any]]:
-    """Appendix B: one key varied at a time; `partial` values at JUDGED sigma^2 only."""
-    sigma2 = list(sigma2)
-    arms = [{"name": f"default, sigma2 {s:g}", "sigma2": s, "seeds": seeds["labels"], **size} for s in sigma2]
-    for swept, at in ((sweeps, sigma2), (partial, JUDGED)):
-        arms += [
-            {"name": f"{key} {value:g}, sigma2 {s:g}", **size, key: value, "sigma2": s}
-            | {"seeds": seeds["labels" if key == "labels" else "sweep"]}
-            for key, values in swept.items()
-            for value in values
-            for s in at
-        ]
-    arms += [
-        {"name": f"mean-field {h}, sigma2 {s:g}", **size, **mean_field, "hidden": h, "sigma2": s}
-        | {"scaling": "mean-field", "seeds": seeds["mean-field"]}
-        for h in mean_field_widths
-        for s in (1, *JUDGED)
-    ]
-    arms += [
-        {"name": f"similar {t:g}, {count} labels", **size, "sigma2": SIMILAR_AT, "tau2": t, "labels": count}
-        | {"seeds": seeds["similar"]}
-        for count in (4, 8)
-        for t in tau2
-    ]
-    inputs = {"d_in": 512, "per_cluster": 500, "hidden": 16, "sigma2": 4, "steps": 0, "seeds": 20}
-    return [*arms, {"name": "inputs only", **inputs}]
-
-
-def _theorems(dimensions: dict[float, int], seeds: int) -> list[dict[str, Any]]:
-    common = {"model": "theorem"}
-    arms = [{"name": f"theorem, d {d:g}", **common, "dimension": d, "seeds": n} for d, n in dimensions.items()]
-    arms.append({"name": "theorem, d 4096, full", **common, "coordinates": "full", "seeds": seeds})
-    sweep = {"samples": 16, "units": 8, "start": 0.3, "horizon": 20.0, "seeds": seeds}
-    arms += [{"name": f"separation {s:g}", **common, **sweep, "separation": float(s)} for s in (1, 2, 4, 8)]
-    return [*arms, {"name": "literal (A.15) regime", **common, **LITERAL, "seeds": seeds}]
-
-
-# quick: the sizes at which the specification's numbers were measured; paper: 8 x 500 samples, d = h = 512.
-ARMS: dict[str, list[dict[str, Any]]] = {
-    "quick": _mixtures(
-        (0.1, 0.5, 1, 2, 4, 8),
-        {
-            "d_in": (16, 256),
-            "hidden": (16, 256),
-            "decay": (5e-4, 5e-3, 5e-2),
-            "lr": (0.01, 1.0),
-            "labels": (2, 8, 16),
-        },
-        {"hidden": (32, 128)},
-        mean_field_widths=(8, 16, 32, 64, 128),
-        mean_field={"per_cluster": 32, "steps": 600},
-        tau2=(0.05, 0.25, 1, 2, 4, 8),
-        seeds={"sweep": 3, "labels": 5, "mean-field": 6, "similar": 4},
-    )
-    + _theorems({4096: 10, 1e4: 10, 1e6: 10, 1e8: 10}, seeds=10),
-    "paper": _mixtures(
-        (0.02, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 4, 6, 8, 12, 16),
-        {
-            "d_in": (64, 128, 256, 1024),
-            "hidden": (64, 128, 256, 1024),
-            "decay": (5e-5, 5e-4, 5e-3, 5e-2),
-            "lr": (0.01, 1.0),
-            "labels": (2, 8, 16),
-        },
-        {},
-        mean_field_widths=(64, 128, 256, 512, 1024),
-        mean_field={},
-        tau2=(0.05, 0.25, 1, 2, 4, 8),
-        seeds={"sweep": 10, "labels": 10, "mean-field": 10, "similar": 10},
-        per_cluster=500,
-        d_in=512,
-        hidden=512,
-    )
-    + _theorems({4096: 20, 1e4: 20, 1e6: 20, 1e8: 20, 1e10: 10}, seeds=20),
-}
