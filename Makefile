@@ -28,13 +28,13 @@ test-slurm: $(READY)
 lint: $(READY)
 	ruff check .
 	ruff format --check .
-	snakefmt --check Snakefile rules
+	snakefmt --check Snakefile workflow/Snakefile rules
 	snakemake --lint
 
 format: $(READY)
 	ruff check --fix .
 	ruff format .
-	snakefmt Snakefile rules
+	snakefmt Snakefile workflow/Snakefile rules
 
 clean:
 	rm -rf $(VENV) results .snakemake

@@ -1,0 +1,114 @@
+"""Several networks, objectives, transfers and measures in one configuration, through Snakemake to one report."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
+
+pytestmark = pytest.mark.workflow
+
+SMALL = {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5}
+CONFIG = {
+    "name": "lists",
+    "conditions": [{"train_size": 60}],
+    "encoder": {"captions": {"epochs": 1, "batch_size": 20}},
+    "label_spaces": {
+        "random": [],
+        "random_instance": False,
+        "random_superclass": [],
+        "kmeans": [],
+        "kmeans_superclass": [],
+        "rebalanced": {"thresholds": []},
+    },
+    "model": {"args": {"channels": [4, 4, 8, 8], "stem_width": 2}},
+    "pretrain": SMALL,
+    "finetune": SMALL,
+    "networks": [
+        {"name": "plain", "keep": [0, 1]},
+        {"name": "student", "objective": {"name": "distil", "options": {"loss": "mse"}}, "recipe": {"lr": 0.05}},
+    ],
+    "transfers": [
+        {"name": "same", "keep": True},
+        {"name": "elsewhere", "data": {"samples": {"validation": 1500}, "train_size": 100}, "of": ["plain"]},
+    ],
+    "measures": [
+        {"name": "probe", "of": ["backbones"]},
+        {
+            "name": "scores",
+            "measure": "accuracy",
+            "of": ["checkpoints", "untrained", "finetuned"],
+            "splits": ["train", "val"],
+        },
+    ],
+    "studies": ["granularity_t5"],
+    "seeds": {"pretrain": 1, "finetune": 2},
+    "jobs": {"pretrain": "condition", "finetune": "condition", "measure": "condition"},
+}
+CHAIN = "results/lists/train-60"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A checkout with a finished run."""
+    checkout = Checkout(tmp_path_factory.mktemp("lists"))
+    checkout.path("lists.yaml").write_text(json.dumps(CONFIG))
+    checkout.snakemake("--configfile", "lists.yaml")
+    return checkout
+
+
+def table(checkout, name):
+    return pd.read_parquet(checkout.path(name))
+
+
+def test_everything_is_made_and_sound(finished):
+    assert "all sound" in finished.run("granularity", "verify", "results")
+    assert "Nothing to be done" in finished.snakemake("-n", "--configfile", "lists.yaml")
+    page = finished.path("results/lists/report/report.html").read_text()
+    for word in ("plain", "student", "same", "elsewhere"):
+        assert word in page
+
+
+def test_an_objective_without_labels_has_no_granularity(finished):
+    (row,) = table(finished, f"{CHAIN}/pretrain/student/all/runs.parquet").to_dict("records")
+    assert row["space"] == row["family"] == "distil" and pd.isna(row["granularity"]) and pd.isna(row["val_error"])
+    assert not finished.path(f"{CHAIN}/finetune/elsewhere/student").exists()
+
+
+def test_epochs_are_kept_and_measured_and_so_is_the_untrained_network(finished):
+    kept = table(finished, f"{CHAIN}/pretrain/plain/all/checkpoints.parquet")
+    assert set(kept["epoch"]) == {0, 1, 2}
+    values = table(finished, f"{CHAIN}/measure/scores/plain/all/values.parquet")
+    assert {0, 1} <= set(values["epoch"]) and set(values["split"]) == {"train", "val"}
+    runs = table(finished, f"{CHAIN}/measure/scores/plain/all/runs.parquet")
+    assert "same" in set(runs["transfer"].dropna())
+
+
+def test_a_transfer_is_scored_on_the_other_data(finished):
+    here = table(finished, f"{CHAIN}/finetune/same/plain/all/predictions.parquet")
+    there = table(finished, f"{CHAIN}/finetune/elsewhere/plain/all/predictions.parquet")
+    assert (len(here), len(there)) == (897, 1500)
+    inputs = Artifact.peek(finished.path(f"{CHAIN}/finetune/elsewhere/plain/all")).manifest["inputs"]
+    assert inputs["samples"]["path"].endswith("data-elsewhere/samples")
+
+
+def test_a_study_gives_verdicts_or_says_why_not(finished):
+    checks = pd.read_csv(finished.path("results/lists/verdicts/granularity_t5/checks.csv"))
+    assert len(checks) and checks["verdict"].str.match("holds|fails|not tested|reported").all()
+
+
+def test_another_configuration_goes_on_from_a_backbone_of_this_one(finished):
+    runs = table(finished, f"{CHAIN}/pretrain/plain/all/runs.parquet")
+    row = runs[runs["space"] == "manual-digit"].iloc[0]
+    more = CONFIG | {"name": "more", "transfers": [], "measures": [], "studies": []}
+    more["networks"] = [{"name": "on", "init": {"results": "results/lists", "run": row["run_id"]}}]
+    finished.path("more.yaml").write_text(json.dumps(more))
+    finished.snakemake("pretrain", "--configfile", "more.yaml")
+    folder = finished.path("results/more/train-60/pretrain/on/all")
+    assert Artifact.open(folder).manifest["inputs"]["init"]["digest"]
+    more["networks"][0]["init"]["run"] = "00000000"
+    finished.path("more.yaml").write_text(json.dumps(more))
+    output = finished.snakemake("-n", "--configfile", "more.yaml", code=1)
+    assert "holds no backbone of a run '00000000'; make it with" in output and "Traceback" not in output
