@@ -51,7 +51,7 @@ def _validate(values: dict, found: Found) -> Config:
     try:
         config = model.model_validate(values)
     except ValidationError as error:
-        raise GranularityError(*_explained(error, values, found)) from None
+        raise GranularityError(*_explained(model, error, values, found)) from None
     _refuse(_disagreements(config), found)
     _refuse(_missing_paths(config), found)
     return config
@@ -88,10 +88,9 @@ def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
     """The files and folders that a configuration names and that are not there."""
     samples, encoder = config.samples, config.encoder
     wanted = [(["samples", key], getattr(samples, key), os.path.isdir, "folder") for key in ("root", "wordnet")]
-    wanted += [
-        (["samples", "shifted", name], path, os.path.isdir, "folder")
-        for name, path in getattr(samples, "shifted", {}).items()
-    ]
+    for key, value in samples:
+        for name, path in value.items() if isinstance(value, dict) else ():  # folders by name
+            wanted.append((["samples", key, name], path, os.path.isdir, "folder"))
     wanted.append((["samples", "taxonomy"], samples.taxonomy, os.path.isfile, "file"))
     if encoder.model.endswith(".json"):
         wanted.append((["encoder", "model"], encoder.model, os.path.isfile, "file"))
@@ -123,16 +122,16 @@ def _merge(base: dict, over: dict) -> dict:
     return merged
 
 
-def _explained(error: ValidationError, values: dict, found: Found) -> list[str]:
+def _explained(model: type[Config], error: ValidationError, values: dict, found: Found) -> list[str]:
     """A line a mistake: what no branch of a union takes is one mistake, whatever the number of branches."""
     lines: dict[str, list[str]] = {}
     for item in error.errors():
-        head, what = _explain(item, values, found)
+        head, what = _explain(model, item, values, found)
         lines.setdefault(head, []).append(what)
     return [head + ", or ".join(dict.fromkeys(whats)) for head, whats in lines.items()]
 
 
-def _explain(error: dict, values: dict, found: Found) -> tuple[str, str]:
+def _explain(model: type[Config], error: dict, values: dict, found: Found) -> tuple[str, str]:
     """Where a mistake is, with what is there; and what is wrong with it."""
     path = _path(error["loc"], values)
     context = error.get("ctx", {}).get("error")
@@ -140,7 +139,7 @@ def _explain(error: dict, values: dict, found: Found) -> tuple[str, str]:
     if where in RENAMED:
         what = f"is called {RENAMED[where]} now; write that instead"
     elif error["type"] == "extra_forbidden":
-        allowed = _keys_at(path[:-1])
+        allowed = _keys_at(model, path[:-1])
         close = difflib.get_close_matches(str(path[-1]), allowed, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
         what = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
@@ -169,8 +168,7 @@ def _path(location: tuple, values: Any) -> list:
     return path
 
 
-def _keys_at(path: list) -> list[str]:
-    model: Any = Config
+def _keys_at(model: Any, path: list) -> list[str]:
     for part in path:
         if isinstance(part, int):
             continue

@@ -110,9 +110,9 @@ def _outdated(artifact: Artifact, plan: Plan, planned: PlannedJob) -> str | None
         return "made from other inputs"
     if artifact.manifest["code"]["digest"] != commands.digest(plan, planned):
         return "made by other code"
-    asked = STAGES[planned.stage].model.model_validate(planned.options).model_dump(mode="json")
-    seed = plan.config.seeds.base
-    same = artifact.manifest["options"] == asked and artifact.params.get("seed", seed) == seed
+    made_with, seed = artifact.manifest["options"], plan.config.seeds.base
+    same = all(key in made_with and made_with[key] == value for key, value in planned.options.items())
+    same = same and artifact.params.get("seed", seed) == seed
     return None if same else "made with other parameters"
 
 

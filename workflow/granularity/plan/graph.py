@@ -21,6 +21,7 @@ from granularity.plan import trainings
 from granularity.plan.trainings import Network, Transfer
 from granularity.stages import STAGES
 from granularity.stages.hierarchy.space import Space, clusterings, spaces
+from granularity.stages.samples.options import of_source
 from granularity.store.artifacts import MANIFEST, Artifact
 
 
@@ -47,7 +48,7 @@ class Condition:
     @property
     def identity(self) -> dict[str, Any]:
         """What tells its images from those of another condition, in ids of runs."""
-        return {"samples": self.samples, "train_size": self.train_size, "seed": self.seed}
+        return {"samples": of_source(self.samples), "train_size": self.train_size, "seed": self.seed}
 
     def made_by(self, space: Space, network: Network) -> list:
         """What a label space owes to the encoder and its clusters, in ids of runs."""
