@@ -1,0 +1,317 @@
+"""Trainings: the same bytes however a run was interrupted or grouped, and what is refused."""
+
+from __future__ import annotations
+
+import pydantic
+import pytest
+import torch
+
+from granularity.base.errors import GranularityError
+from granularity.base.seeds import seed_of
+from granularity.learning import classification, trainings
+from granularity.learning.backbones import Backbones
+from granularity.learning.dataset import Data
+from granularity.learning.evaluation import predicted_classes
+from granularity.learning.network import build, new_head
+from granularity.learning.options import Augment, Model, Pretrain
+from granularity.store.artifacts import Artifact
+from support import tasks
+from support.trainings import CPU, MODEL, STEPS, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
+
+# ---------------------------------------------------------------- killed and resumed
+
+AUGMENTED = {"flip": True, "pad": 1, "crop": 7}
+
+KILLED = {
+    "momentum": (recipe(augment=AUGMENTED), MODEL, "manual-digit"),
+    "adamw": (recipe(optimizer="adamw", lr=1e-3, augment=AUGMENTED), MODEL, "manual-digit"),
+    "dropout": (recipe(momentum=0), Model(args={**TINY, "drop_rate": 0.5}), "manual-digit"),
+    "several labels": (
+        recipe(optimizer="adamw", lr=1e-3, head_bias=-10, clip_norm=1, schedule="linear", hold_epochs=0.3),
+        MODEL,
+        "wordnet-1",
+    ),
+}
+
+
+@pytest.mark.parametrize("step", [2, 7], ids=["in the first epoch", "in the last"])
+@pytest.mark.parametrize("name", KILLED)
+def test_a_killed_pretraining_resumes_to_the_same_bytes(tmp_path, pretrain_on, kill_at, checkpoint_always, name, step):
+    options, model, space = KILLED[name]
+    runs = [pretraining(space)]
+    undisturbed = pretrain_on(tmp_path / "undisturbed", runs, options, model)
+    kill_at(trainings, "augment", step)
+    with pytest.raises(kill_at.Killed):
+        pretrain_on(tmp_path / "resumed", runs, options, model)
+    assert not (tmp_path / "resumed").exists()
+    calls = kill_at(trainings, "augment", None)
+    resumed = pretrain_on(tmp_path / "resumed", runs, options, model)
+    assert [args[-1] for args in calls] == list(range(step - 1, STEPS))  # it went on, and did not start over
+    assert equal(weights_of(resumed), weights_of(undisturbed))
+    assert resumed.digest == undisturbed.digest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed", "undisturbed"]
+
+
+def test_a_training_that_is_killed_before_it_is_saved_is_not_done_again(
+    tmp_path, pretrain_on, kill_at, checkpoint_always
+):
+    runs = [pretraining("manual-digit")]
+    kill_at(classification, "predicted_classes", 1)
+    with pytest.raises(kill_at.Killed):
+        pretrain_on(tmp_path / "out", runs)
+    kill_at(classification, "predicted_classes", None)
+    calls = kill_at(trainings, "augment", None)
+    pretrain_on(tmp_path / "out", runs)
+    assert [args[-1] for args in calls] == [STEPS - 1]  # the last checkpoint is before the last step
+
+
+@pytest.mark.parametrize("options", [{}, {"freeze_backbone": True, "nesterov": True}], ids=["whole", "head"])
+def test_a_killed_finetuning_resumes_to_the_same_bytes(tmp_path, finetune_on, kill_at, checkpoint_always, options):
+    runs, options = [finetuning("manual-digit"), finetuning("wordnet-1")], recipe(**options)
+    undisturbed = finetune_on(tmp_path / "undisturbed", runs, options)
+    kill_at(trainings, "augment", STEPS + 4)
+    with pytest.raises(kill_at.Killed):
+        finetune_on(tmp_path / "resumed", runs, options)
+    calls = kill_at(trainings, "augment", None)
+    assert finetune_on(tmp_path / "resumed", runs, options).digest == undisturbed.digest
+    assert [args[-1] for args in calls] == list(range(3, STEPS))  # the first run was not trained again
+
+
+def test_checkpoints_of_another_recipe_are_not_continued(tmp_path, pretrain_on, kill_at, checkpoint_always):
+    runs = [pretraining("target")]
+    kill_at(trainings, "augment", 5)
+    with pytest.raises(kill_at.Killed):
+        pretrain_on(tmp_path / "made", runs, recipe(lr=0.3))
+    calls = kill_at(trainings, "augment", None)
+    pretrain_on(tmp_path / "made", runs, recipe(lr=0.1))
+    assert len(calls) == STEPS
+
+
+# ---------------------------------------------------------------- epochs whose weights are kept
+
+
+def files_of(artifact: Artifact) -> dict[str, bytes]:
+    return {name: (artifact.path / name).read_bytes() for name in artifact.manifest["files"]}
+
+
+def test_epochs_are_kept_and_change_nothing_else(tmp_path, pretrain_on):
+    runs, options = [pretraining("target"), pretraining("manual-digit")], recipe(epochs=3)
+    kept = pretrain_on(tmp_path / "kept", runs, options, keep=[2, 0, 3])
+    plain = pretrain_on(tmp_path / "plain", runs, options)
+    table = kept.table("checkpoints.parquet")
+    assert table["epoch"].tolist() == [0, 2, 3] * 2
+    name = runs[0].name
+    files = [f"backbones/{name}@0.safetensors", f"backbones/{name}@2.safetensors", f"backbones/{name}.safetensors"]
+    assert table["file"].tolist()[:3] == files
+    for file in [*plain.table("runs.parquet")["backbone"], "runs.parquet", "history.parquet"]:
+        assert (kept.path / file).read_bytes() == (plain.path / file).read_bytes()
+    start, middle, end = (kept.tensors(file) for file in files)
+    assert equal(start, build(MODEL, 1, 3, seed_of(0, "pretrain", 0)).state_dict())
+    shorter = recipe(epochs=2, warmup_epochs=0.5, schedule="step", step_factor=1)  # the same first two epochs
+    once = pretrain_on(tmp_path / "once", runs[:1], shorter)
+    long = pretrain_on(tmp_path / "long", runs[:1], shorter.model_copy(update={"epochs": 3}), keep=[2])
+    assert equal(weights_of(once), long.tensors(files[1]))
+    assert not equal(middle, end)
+
+
+@pytest.mark.parametrize("step", [2, 7, 11], ids=["first epoch", "second epoch", "last epoch"])
+def test_kept_epochs_survive_a_kill_byte_for_byte(tmp_path, pretrain_on, kill_at, checkpoint_always, step):
+    runs, options = [pretraining("manual-digit")], recipe(epochs=3, augment=AUGMENTED)
+    whole = pretrain_on(tmp_path / "whole", runs, options, keep=[0, 1, 2])
+    kill_at(trainings, "augment", step)
+    with pytest.raises(kill_at.Killed):
+        pretrain_on(tmp_path / "again", runs, options, keep=[0, 1, 2])
+    calls = kill_at(trainings, "augment", None)
+    again = pretrain_on(tmp_path / "again", runs, options, keep=[0, 1, 2])
+    assert len(calls) == 12 - (step - 1)
+    assert files_of(again) == files_of(whole)
+    assert again.digest == whole.digest
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_kept_epoch_that_is_lost_is_trained_again(tmp_path, pretrain_on, kill_at, checkpoint_always, finished):
+    runs = [pretraining("manual-digit"), pretraining("target")]
+    whole = pretrain_on(tmp_path / "whole", runs, keep=[1])
+    kill_at(trainings, "augment", STEPS + 1 if finished else 7)
+    with pytest.raises(kill_at.Killed):
+        pretrain_on(tmp_path / "again", runs, keep=[1])
+    (place,) = tmp_path.glob(f".again.work-*/{runs[0].name}@1.kept")
+    place.write_bytes(place.read_bytes()[:-1])
+    kill_at(trainings, "augment", None)
+    assert pretrain_on(tmp_path / "again", runs, keep=[1]).digest == whole.digest
+
+
+def test_finetuned_networks_are_kept_on_request(tmp_path, finetune_on, digits, digits_pixels):
+    runs = [finetuning("manual-digit"), finetuning("target", 1)]
+    kept, plain = finetune_on(tmp_path / "kept", runs, keep=True), finetune_on(tmp_path / "plain", runs)
+    assert plain.table("predictions.parquet").equals(kept.table("predictions.parquet"))
+    assert "weights" not in plain.table("runs.parquet")
+    with pytest.raises(GranularityError, match="its networks were not kept; write keep: true"):
+        Backbones([plain.path], "finetune")
+    networks = Backbones([kept.path], "finetune")
+    data = Data(Artifact.open(digits), Artifact.open(digits_pixels), CPU)
+    for run in runs:
+        row = networks.named(run.name)
+        assert networks.targets(row) == data.target_names.tolist()
+        found = predicted_classes(networks.load(row), networks.normalised(data, row), data.val, Augment())
+        assert found.tolist() == kept.table("predictions.parquet")[run.id].tolist()
+
+
+@pytest.mark.parametrize(("keep", "words"), [([3], "there is no epoch 3"), ([1, 1], "an epoch is given twice")])
+def test_epochs_that_cannot_be_kept_are_refused(keep, words):
+    with pytest.raises(pydantic.ValidationError, match=f"keep: {words}"):
+        Pretrain(recipe=recipe(), keep=keep)
+
+
+def test_other_processes_than_planned_are_refused(tmp_path, pretrain_on):
+    with pytest.raises(GranularityError, match="processes: 2 are planned, but this is one of 1; start it with"):
+        pretrain_on(tmp_path / "out", [pretraining("target")], processes=2)
+
+
+# ---------------------------------------------------------------- jobs, seeds, heads
+
+
+def test_runs_in_one_job_or_in_separate_jobs_have_the_same_bytes(tmp_path, pretrain_on, pretrained):
+    table = pretrained.table("runs.parquet")
+    for i in (1, 2, 3, 4):  # in another order, too: the first run of a job is nothing special
+        alone = pretrain_on(tmp_path / str(i), [pretraining(table["space"][i], int(table["pretrain_seed"][i]))])
+        file = table["backbone"][i]
+        assert (alone.path / file).read_bytes() == (pretrained.path / file).read_bytes()
+        assert alone.table("runs.parquet").iloc[0].to_dict() == table.iloc[i].to_dict()
+
+
+def test_finetunings_in_one_job_or_in_separate_jobs_are_the_same(tmp_path, finetune_on):
+    runs = [finetuning("target"), finetuning("manual-digit"), finetuning("target", 1, 2)]
+    together = finetune_on(tmp_path / "together", runs)
+    last = finetune_on(tmp_path / "alone", runs[2:])
+    columns = ["sample_id", runs[2].id]
+    assert last.table("predictions.parquet").equals(together.table("predictions.parquet")[columns])
+    assert last.table("runs.parquet").iloc[0].to_dict() == together.table("runs.parquet").iloc[2].to_dict()
+
+
+def test_a_training_repeated_in_another_process_has_the_same_digest(tmp_path, pretrain_on):
+    """Nothing in an artifact depends on the order of a hash table: written twenty times, it is one file."""
+    runs = [pretraining("target")]
+    digests = {pretrain_on(tmp_path / str(i), runs, recipe(epochs=1, batch_size=120)).digest for i in range(6)}
+    assert len(digests) == 1
+
+
+def test_runs_of_one_seed_see_their_images_in_one_order(tmp_path, monkeypatch, pretrain_on):
+    orders = []
+    original = Data.images
+    monkeypatch.setattr(Data, "images", lambda self, rows: orders.append(list(map(int, rows))) or original(self, rows))
+    for space in ("target", "manual-digit"):
+        pretrain_on(tmp_path / space, [pretraining(space)])
+    half = len(orders) // 2
+    assert orders[:half] == orders[half:]
+    assert orders[0] != orders[1]
+
+
+def test_finetuning_starts_from_the_pretrained_backbone_with_a_new_head(tmp_path, monkeypatch, finetune_on, pretrained):
+    started = []
+    original = trainings.train
+
+    def spy(model, *args):
+        started.append({name: value.clone() for name, value in model.state_dict().items()})
+        return original(model, *args)
+
+    monkeypatch.setattr(trainings, "train", spy)
+    finetune_on(
+        tmp_path / "out",
+        [finetuning("manual-digit"), finetuning("target"), finetuning("target", 1), finetuning("target", 0, 1)],
+    )
+    digit, target, other_backbone, other_seed = started
+    parents = pretrained.table("runs.parquet")
+    for state, (space, seed) in zip(
+        started, [("manual-digit", 0), ("target", 0), ("target", 1), ("target", 0)], strict=True
+    ):
+        row = parents.index[(parents["space"] == space) & (parents["pretrain_seed"] == seed)][0]
+        assert equal(without_head(state), without_head(weights_of(pretrained, row)))
+        assert state["fc.weight"].shape == (3, 8)
+    assert not torch.equal(target["fc.weight"], weights_of(pretrained, 0)["fc.weight"])
+    assert torch.equal(digit["fc.weight"], target["fc.weight"])  # one seed, one head: arms start alike
+    assert not torch.equal(target["fc.weight"], other_seed["fc.weight"])
+    assert not torch.equal(target["fc.weight"], other_backbone["fc.weight"])
+
+
+def test_training_learns(tmp_path, pretrain_on):
+    made = pretrain_on(tmp_path / "out", [pretraining("target")], recipe(epochs=12, warmup_epochs=1))
+    history = made.table("history.parquet")
+    assert history["epoch"].tolist() == list(range(1, 13))
+    assert history["train_loss"].iloc[-1] < 0.5 * history["train_loss"].iloc[0]
+    assert made.table("runs.parquet")["val_error"][0] < 35  # always guessing the largest class: about half are wrong
+
+
+def test_half_precision_keeps_whole_weights(tmp_path, pretrain_on):
+    options = recipe(precision="bfloat16", epochs=1)
+    once, again = (pretrain_on(tmp_path / name, [pretraining("target")], options) for name in ("once", "again"))
+    assert once.digest == again.digest
+    weights = weights_of(once)
+    assert {value.dtype for name, value in weights.items() if "num_batches" not in name} == {torch.float32}
+    assert not equal(weights, weights_of(pretrain_on(tmp_path / "whole", [pretraining("target")], recipe(epochs=1))))
+
+
+def test_the_head_starts_at_the_bias_of_the_recipe(tmp_path, monkeypatch, pretrain_on, finetune_on):
+    started = []
+    original = trainings.train
+    monkeypatch.setattr(
+        trainings, "train", lambda model, *args: started.append(model.fc.bias.tolist()) or original(model, *args)
+    )
+    options = recipe(epochs=1, head_bias=-10)
+    pretrain_on(tmp_path / "pre", [pretraining("wordnet-1")], options)
+    finetune_on(tmp_path / "fine", [finetuning("target")], options)
+    assert started == [[-10.0] * 13, [-10.0] * 3]
+    plain, biased = build(MODEL, 1, 3, 5), build(MODEL, 1, 3, 5, 0.0)
+    assert torch.equal(plain.fc.weight, biased.fc.weight) and biased.fc.bias.tolist() == [0.0] * 3
+    assert plain.fc.bias.abs().min() > 0
+    monkeypatch.setattr(biased, "get_classifier", lambda: torch.nn.Linear(8, 3, bias=False))
+    with pytest.raises(GranularityError, match=r"head_bias = -10: the head of this network has no bias"):
+        new_head(biased, 3, 0, -10)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_loss_that_is_no_longer_finite_is_a_clear_error(tmp_path, pretrain_on, optimizer):
+    with pytest.raises(GranularityError, match=r"the training loss is (nan|inf) in epoch \d: lower lr"):
+        pretrain_on(tmp_path / "out", [pretraining("target")], recipe(lr=1e30, optimizer=optimizer))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_batch_larger_than_the_data_is_a_clear_error(tmp_path, pretrain_on, finetune_on):
+    message = "batch_size = 121: there are only 120 training images"
+    with pytest.raises(GranularityError, match=message):
+        pretrain_on(tmp_path / "pre", [pretraining("target")], recipe(batch_size=121))
+    with pytest.raises(GranularityError, match=message):
+        finetune_on(tmp_path / "fine", [finetuning("target")], recipe(batch_size=121))
+
+
+def test_a_missing_label_space_or_backbone_is_named(tmp_path, digits, digits_pixels, spaces, finetune_on):
+    with pytest.raises(GranularityError, match=r"label spaces \['manual-x'\], but only \['target'\] are given"):
+        runs = [pretraining("manual-x")]
+        options = {"recipe": recipe(), "runs": [run.name for run in runs]}
+        given = {"samples": digits, "pixels": digits_pixels, "hierarchy": [spaces["target"]]}
+        tasks.run("pretrain", tmp_path / "out", options, **given)
+    with pytest.raises(GranularityError, match="0 pretrainings on 'target' with seed 9"):
+        finetune_on(tmp_path / "out", [finetuning("target", 9)])
+
+
+def test_labels_or_pixels_of_other_images_are_refused(tmp_path, odd, digits, digits_pixels, spaces):
+    samples, pixels = odd
+    with pytest.raises(GranularityError, match="target: was made from another 'samples' than"):
+        options = {"recipe": recipe(), "runs": [pretraining("target").name]}
+        tasks.run("pretrain", tmp_path / "out", options, samples=samples, pixels=pixels, hierarchy=[spaces["target"]])
+    with pytest.raises(GranularityError, match="180 images, but the sample table has 42"):
+        Data(Artifact.open(samples), Artifact.open(digits_pixels), CPU)
+
+
+def test_a_network_that_cannot_take_the_images_is_a_clear_error(tmp_path, pretrain_on):
+    model = Model(name="vit_tiny_patch16_224", stem="timm", args=None)
+    with pytest.raises(GranularityError, match="this network cannot take images of 8 px"):
+        pretrain_on(tmp_path / "out", [pretraining("manual-digit")], recipe(), model)
+
+
+def test_a_space_with_several_labels_has_no_softmax(tmp_path, pretrain_on):
+    with pytest.raises(GranularityError, match=r"pretrain\.loss = softmax: .* in \['wordnet-1'\]; set it to"):
+        pretrain_on(tmp_path / "out", [pretraining("target"), pretraining("wordnet-1")], recipe(loss="softmax"))
