@@ -169,7 +169,7 @@ def letters(tmp_path, make_samples, make_array):
 
 def test_a_backbone_is_transferred_onto_other_data(tmp_path, pretrained, letters, monkeypatch):
     samples, pixels = letters
-    options = {"recipe": recipe(batch_size=20, epochs=6), "runs": [finetuning("manual-digit").name], "transfer": "new"}
+    options = {"recipe": recipe(batch_size=10, epochs=12), "runs": [finetuning("manual-digit").name], "transfer": "new"}
     given = {"samples": samples, "pixels": pixels, "pretrain": [pretrained.path]}
     with pytest.raises(GranularityError, match="was made from another 'samples'"):
         tasks.run("finetune", tmp_path / "refused", options, **given)

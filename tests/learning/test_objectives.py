@@ -33,7 +33,7 @@ def distil(loss: str = "cosine") -> dict:
 
 @pytest.mark.parametrize("loss", ["cosine", "mse"])
 def test_distillation_learns_the_embedding(tmp_path, pretrain_on, finetune_on, digits, digits_pixels, teacher, loss):
-    run, options = pretraining("distil"), recipe(epochs=12, warmup_epochs=1)
+    run, options = pretraining("distil"), recipe(epochs=15, warmup_epochs=1)
     made = pretrain_on(tmp_path / "pre", [run], options, objective=distil(loss), embed=teacher)
     (row,) = made.table("runs.parquet").itertuples()
     assert (row.space, row.family) == ("distil", "distil")

@@ -313,5 +313,5 @@ def test_a_network_that_cannot_take_the_images_is_a_clear_error(tmp_path, pretra
 
 
 def test_a_space_with_several_labels_has_no_softmax(tmp_path, pretrain_on):
-    with pytest.raises(GranularityError, match=r"pretrain\.loss = softmax: .* in \['wordnet-1'\]; set it to"):
+    with pytest.raises(GranularityError, match=r"pretrain\.loss = softmax: .* in wordnet-1; set it to"):
         pretrain_on(tmp_path / "out", [pretraining("target"), pretraining("wordnet-1")], recipe(loss="softmax"))

@@ -15,7 +15,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
 from granularity.learning.dataset import Data
 from granularity.learning.network import build
-from granularity.learning.options import Init, Model
+from granularity.learning.options import Model
 from granularity.machine.first_process import verified
 from granularity.store.artifacts import readable
 
@@ -102,7 +102,7 @@ class Backbones:
         if 0 in self.epochs(row):
             return self.load(row, channels, epoch=0)
         params = self._sources[row["source"]].params
-        if not Init.model_validate(params["init"]).scratch:
+        if params["init"] != "scratch":
             raise GranularityError(f"{row['run_id']}: did not start from scratch; write keep: [0] to keep its start")
         seed = seed_of(params["seed"], "pretrain", int(row["pretrain_seed"]))
         return self._built(row, self.about(row), channels, seed, params["recipe"]["head_bias"]).eval()
