@@ -14,7 +14,7 @@ import yaml
 from granularity.config import files
 from granularity.learning.loop import minimise
 from granularity.learning.network import build
-from granularity.learning.options import Pretrain, Recipe
+from granularity.learning.options import Finetune, Pretrain, Recipe
 from granularity.learning.schedules import schedule, share_of_peak
 from support.trainings import STEPS
 
@@ -56,6 +56,12 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
 def test_a_recipe_that_contradicts_itself_is_refused(values, words):
     with pytest.raises(pydantic.ValidationError, match=words):
         Recipe(**values)
+
+
+def test_processes_need_an_image_each():
+    for kind in (Pretrain, Finetune):
+        with pytest.raises(pydantic.ValidationError, match="processes: 3 cannot share a batch_size of 2"):
+            kind(recipe={"batch_size": 2}, processes=3)
 
 
 def test_pretraining_has_no_backbone_to_freeze():

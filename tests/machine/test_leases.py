@@ -16,7 +16,7 @@ from granularity.machine import device, leases
 PREAMBLE = """
 import os, sys, time
 from pathlib import Path
-from granularity import leases
+from granularity.machine import leases
 leases.SECONDS_BETWEEN_LOOKS, leases.SECONDS_OF_SILENCE = 0.005, 0.0
 """
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 import torch
 
-from granularity.config.options import Augment, Model, Recipe
-from granularity.learning.dataset import augment
+from granularity.learning.augment import augment
+from granularity.learning.options import Augment, Model, Recipe
 from granularity.learning.runs import Run
 from granularity.machine import launch, leases
-from granularity.stages import finetune, pretrain
-from granularity.stages.hierarchy import stage as hierarchy
 from granularity.store.artifacts import Artifact
+from support import tasks
+from support.trainings import made_space
 
 TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
 
@@ -41,7 +41,7 @@ class Ended:
 @pytest.fixture(scope="module")
 def processes():
     """Run lines of Python in several processes at once: processes(size, code)."""
-    command = [sys.executable, str(Path(__file__).with_name("ranks.py"))]
+    command = [sys.executable, str(Path(tasks.__file__).with_name("ranks.py"))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout.readline() == "ready\n"
 
@@ -57,9 +57,7 @@ def processes():
 
 @pytest.fixture(scope="module")
 def target(digits) -> Path:
-    folder = digits.parent / "together" / "target"
-    hierarchy.run("target", "manual", {"rank": "loops"}, 0, digits, [], folder)
-    return folder
+    return made_space(digits.parent / "together" / "target", digits, "manual", {"rank": "loops"})
 
 
 def recipe(**over) -> Recipe:
@@ -70,29 +68,34 @@ def a_run(space: str, finetune_seed: int | None = None) -> Run:
     return Run(space, 0, finetune_seed, f"{zlib.crc32(f'{space} {finetune_seed}'.encode()):08x}")
 
 
+# What each of several processes runs: a stage, after some lines that disturb it.
+CALL = """
+import os, signal
+from pathlib import Path
+from granularity.learning import trainings
+from granularity.machine import processes
+from granularity.store import checkpoints
+from support import tasks
+{before}
+stage, output, values = {call!r}
+tasks.run(stage, Path(output), values, threads=values["processes"], **{inputs!r})
+"""
+
+
 @pytest.fixture(scope="module")
 def train(digits, digits_pixels, target, processes):
     """Pretrain in so many processes; `before` are lines of Python that each runs first."""
 
-    def go(output: Path, size: int, options: Recipe, before: str = "", model: Model = TINY) -> Ended | None:
+    def go(
+        output: Path, size: int, options: Recipe, before: str = "", model: Model = TINY, keep: list[int] | None = None
+    ) -> Ended | None:
+        values = {"recipe": options.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+        values |= {"runs": [a_run("target").name], "processes": size, "keep": keep or []}
+        inputs = {"samples": str(digits), "pixels": str(digits_pixels), "hierarchy": [str(target)]}
         if size == 1:
-            pretrain.run(options, model, [a_run("target")], 0, digits, digits_pixels, [target], output, "cpu", size)
+            tasks.run("pretrain", output, values, **inputs)
             return None
-        code = f"""
-import os, signal
-from pathlib import Path
-from granularity import distributed, interrupt, state
-from granularity.config import Model, Recipe
-from granularity.runs import Run
-from granularity.training import loop, pretrain
-{before}
-pretrain.run(
-    Recipe.model_validate_json({options.model_dump_json()!r}), Model.model_validate_json({model.model_dump_json()!r}),
-    [{a_run("target")!r}], 0, Path({str(digits)!r}), Path({str(digits_pixels)!r}), [Path({str(target)!r})],
-    Path({str(output)!r}), "cpu", {size},
-)
-"""
-        return processes(size, code)
+        return processes(size, CALL.format(before=before, call=("pretrain", str(output), values), inputs=inputs))
 
     return go
 
@@ -100,12 +103,12 @@ pretrain.run(
 def at_step(step: int | None, rank: int, what: str) -> str:
     """Lines that make one process do something when it has the images of a step, or of every step."""
     return f"""
-augment = loop.augment
+augment = trainings.augment
 def disturbed(images, options, seed, step, **rest):
     if rank == {rank} and {step} in (step, None):
         {what}
     return augment(images, options, seed, step, **rest)
-loop.augment = disturbed
+trainings.augment = disturbed
 """
 
 
@@ -154,18 +157,11 @@ def test_finetuning_in_several_processes(tmp_path, train, processes, digits, dig
     """A frozen backbone as well: its batch normalisation is that of evaluation."""
     train(tmp_path / "pre", 1, recipe())
     for name, options in (("whole", recipe()), ("head", recipe(freeze_backbone=True))):
-        where = [digits, digits_pixels, [tmp_path / "pre"]]
-        run = [a_run("target", 0)]
-        finetune.run(options, run, 0, *where, tmp_path / name / "one", "cpu")
-        code = f"""
-from pathlib import PosixPath
-from granularity.config import Recipe
-from granularity.runs import Run
-from granularity.training import finetune
-options = Recipe.model_validate_json({options.model_dump_json()!r})
-finetune.run(options, {run!r}, 0, *{where!r}, {tmp_path / name / "several"!r}, "cpu", 2)
-"""
-        ended = processes(2, code)
+        inputs = {"samples": str(digits), "pixels": str(digits_pixels), "pretrain": [str(tmp_path / "pre")]}
+        values = {"recipe": options.model_dump(mode="json"), "runs": [a_run("target", 0).name]}
+        tasks.run("finetune", tmp_path / name / "one", values, **inputs)
+        call = ("finetune", str(tmp_path / name / "several"), {**values, "processes": 2})
+        ended = processes(2, CALL.format(before="", call=call, inputs=inputs))
         assert ended.status == [0, 0], ended.said
         one, several = (Artifact.open(tmp_path / name / folder, "finetune") for folder in ("one", "several"))
         assert one.table("predictions.parquet").equals(several.table("predictions.parquet"))
@@ -179,12 +175,12 @@ def test_dropout_differs_from_process_to_process(tmp_path, processes):
     code = f"""
 import torch
 from pathlib import Path
-from granularity import distributed
-from granularity.optimise import minimise
+from granularity.learning.loop import minimise
+from granularity.machine import processes
 
-@distributed.together
+@processes.together
 def stage():
-    distributed.meet(torch.device("cpu"))
+    processes.meet(torch.device("cpu"))
     network = torch.nn.Linear(1, 1)
     torch.nn.init.zeros_(network.weight), torch.nn.init.zeros_(network.bias)
     drawn = []
@@ -212,8 +208,8 @@ def test_a_part_of_a_batch_is_augmented_as_in_the_whole(part):
 
 BATCH_NORM = """
 import torch
-from granularity import distributed
-from granularity.training.batch_norm import whole_batch
+from granularity.learning.batch_norm import whole_batch
+from granularity.machine import processes
 
 def check(shape, **options):
     layer, reference = (getattr(torch.nn, f"BatchNorm{max(1, len(shape) - 2)}d")(3, **options) for _ in range(2))
@@ -229,7 +225,7 @@ def check(shape, **options):
     expected = reference(whole)
     (found * factor[part]).sum().backward()
     (expected * factor).sum().backward()
-    distributed.sum_gradients(layer.parameters(), torch.zeros(()))
+    processes.sum_gradients(layer.parameters(), torch.zeros(()))
     pairs = [(found, expected[part]), (mine.grad, whole.grad[part])]
     pairs += [(one.grad, other.grad) for one, other in zip(layer.parameters(), reference.parameters(), strict=True)]
     pairs += list(zip(layer.buffers(), reference.buffers(), strict=True))
@@ -241,9 +237,9 @@ def check(shape, **options):
             values = layer.eval()(images)  # every process its own images, now
             assert torch.equal(values, layer(images))
 
-@distributed.together
+@processes.together
 def stage():
-    distributed.meet(torch.device("cpu"))
+    processes.meet(torch.device("cpu"))
     for shape in [(5, 3), (5, 3, 1, 1), (5, 3, 4, 2)]:
         check(shape)
         check(shape, affine=False, track_running_stats=False)
@@ -265,6 +261,7 @@ def test_batch_norm_over_processes_is_that_of_the_whole_batch(processes):
 # ---------------------------------------------------------------- stopped and resumed
 
 LONG = recipe(epochs=3, augment={"flip": True, "pad": 1})  # 12 steps
+KEEP = [0, 1]
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +272,7 @@ def undisturbed(tmp_path_factory, train):
     def go(size: int) -> str:
         if size not in digests:
             folder = tmp_path_factory.mktemp("undisturbed") / "out"
-            assert train(folder, size, LONG).status == [0] * size
+            assert train(folder, size, LONG, keep=KEEP).status == [0] * size
             digests[size] = Artifact.open(folder).digest
         return digests[size]
 
@@ -284,13 +281,14 @@ def undisturbed(tmp_path_factory, train):
 
 @pytest.mark.parametrize(("size", "rank"), [(2, 0), (2, 1), (3, 1)])
 def test_a_signal_at_any_process_stops_all_and_they_resume_to_the_same_bytes(tmp_path, train, size, rank, undisturbed):
-    ended = train(tmp_path / "out", size, LONG, at_step(6, rank, "os.kill(os.getpid(), signal.SIGUSR1)"))
+    ended = train(tmp_path / "out", size, LONG, at_step(6, rank, "os.kill(os.getpid(), signal.SIGUSR1)"), keep=KEEP)
     assert ended.status[rank] == 128 + 10
     assert 0 not in ended.status
     assert ended.said == ["stopped: SIGUSR1; finished work is kept, and the next run goes on from there"]
     assert not (tmp_path / "out").exists()
     log = tmp_path / "steps"
-    ended = train(tmp_path / "out", size, LONG, at_step(None, size - 1, f"print(step, file=open({str(log)!r}, 'a'))"))
+    logged = at_step(None, size - 1, f"print(step, file=open({str(log)!r}, 'a'))")
+    ended = train(tmp_path / "out", size, LONG, logged, keep=KEEP)
     assert ended.status == [0] * size, ended.said
     assert log.read_text().split() == [str(step) for step in range(7, 12)]  # it went on
     assert Artifact.open(tmp_path / "out").digest == undisturbed(size)
@@ -299,13 +297,13 @@ def test_a_signal_at_any_process_stops_all_and_they_resume_to_the_same_bytes(tmp
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_that_is_killed_takes_the_others_down(tmp_path, train, rank, undisturbed):
-    before = "state.CHECKPOINT_SECONDS = 0.0\n" + at_step(6, rank, "os.kill(os.getpid(), signal.SIGKILL)")
-    ended = train(tmp_path / "out", 2, LONG, before)
+    before = "checkpoints.CHECKPOINT_SECONDS = 0.0\n" + at_step(6, rank, "os.kill(os.getpid(), signal.SIGKILL)")
+    ended = train(tmp_path / "out", 2, LONG, before, keep=KEEP)
     assert ended.status == [-9, 1] if rank == 0 else [1, -9]
     assert len(ended.said) == 1
     assert ended.said[0].startswith("error: another process of this training ended (")
     assert not (tmp_path / "out").exists()
-    assert train(tmp_path / "out", 2, LONG).status == [0, 0]
+    assert train(tmp_path / "out", 2, LONG, keep=KEEP).status == [0, 0]
     assert Artifact.open(tmp_path / "out").digest == undisturbed(2)
 
 
@@ -320,12 +318,11 @@ def one_error(ended: Ended, message: str) -> None:
 
 def test_an_error_of_all_is_one_line(tmp_path, train):
     one_error(train(tmp_path / "out", 2, recipe(lr=1e30)), "the training loss is")
-    one_error(train(tmp_path / "out", 3, recipe(batch_size=2)), "batch_size = 2: too small for 3 processes")
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_an_error_of_one_is_one_line(tmp_path, train, rank):
-    what = "raise distributed.GranularityError('image 7 cannot be read')"
+    what = "raise processes.GranularityError('image 7 cannot be read')"
     one_error(train(tmp_path / "out", 2, recipe(), at_step(3, rank, what)), "image 7 cannot be read")
 
 
@@ -342,6 +339,7 @@ def test_a_corrupt_input_is_one_line(tmp_path, train, digits_pixels):
 def test_weights_that_differ_are_noticed(tmp_path, train):
     before = """
 import torch
+from granularity.stages.pretrain import stage as pretrain
 build = pretrain.build
 def differing(*args):
     network = build(*args)
@@ -356,8 +354,8 @@ pretrain.build = differing
 def test_processes_on_different_devices_are_noticed(processes):
     code = """
 import torch
-from granularity import distributed
-stage = distributed.together(lambda: distributed.meet(torch.device("cuda" if rank else "cpu")))
+from granularity.machine import processes
+stage = processes.together(lambda: processes.meet(torch.device("cuda" if rank else "cpu")))
 stage()
 """
     one_error(processes(2, code), "; set the device")
@@ -374,16 +372,16 @@ def test_other_stages_refuse_several_processes(processes):
 
 LEASE = """
 import os, sys, time
-from granularity import distributed, leases
+from granularity.machine import leases, processes
 leases.SECONDS_BETWEEN_LOOKS = 0.005
 def stage():
-    distributed.lease_gpus()
+    processes.lease_gpus()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
     assert list(leases._held) == [str(rank)]
-    distributed.meet(distributed.torch.device("cpu"))
-    distributed.barrier()
+    processes.meet(processes.torch.device("cpu"))
+    processes.barrier()
     {then}
-distributed.together(stage)()
+processes.together(stage)()
 """
 
 
@@ -438,7 +436,7 @@ def launcher(tmp_path):
     worker = tmp_path / "python"
     worker.write_text(WORKER.format(python=sys.executable, folder=tmp_path))
     worker.chmod(0o755)
-    code = f"import sys; from granularity import launch; sys.executable = {str(worker)!r}; launch.main()"
+    code = f"import sys; from granularity.machine import launch; sys.executable = {str(worker)!r}; launch.main()"
 
     def go(what: str) -> subprocess.Popen:
         return subprocess.Popen([sys.executable, "-c", code, "2", what], stderr=subprocess.PIPE, text=True)
@@ -480,14 +478,15 @@ def test_the_launcher_passes_signals_on(tmp_path, launcher, number):
 @pytest.mark.parametrize("words", [[], ["two", "pretrain"], ["0", "pretrain"], ["2"]])
 def test_the_launcher_says_how_it_is_used(monkeypatch, words):
     monkeypatch.setattr(sys, "argv", ["launch", *words])
-    with pytest.raises(SystemExit, match=r"usage: python -m granularity\.launch PROCESSES STAGE"):
+    with pytest.raises(SystemExit, match=r"usage: python -m granularity.machine.launch PROCESSES STAGE"):
         launch.main()
 
 
 @pytest.mark.workflow
 def test_the_command_trains_as_the_workflow_starts_it(tmp_path, digits, digits_pixels, target, undisturbed):
-    inputs = ["--samples", digits, "--pixels", digits_pixels, "--label-space", target, "--runs", a_run("target").name]
-    options = ["--recipe", LONG.model_dump_json(), "--model", TINY.model_dump_json(), "--device", "cpu"]
+    inputs = ["--samples", digits, "--pixels", digits_pixels, "--hierarchy", target, "--device", "cpu"]
+    values = {"recipe": LONG.model_dump(mode="json"), "model": TINY.model_dump(mode="json"), "processes": 2}
+    options = ["--options", json.dumps(values | {"runs": [a_run("target").name], "keep": KEEP})]
     for number, command in (
         (0, [sys.executable, "-m", "granularity.machine.launch", "2"]),
         (1, ["torchrun", "--standalone", "--nproc-per-node=2", "-m", "granularity"]),

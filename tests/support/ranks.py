@@ -38,7 +38,9 @@ def child(job: dict, rank: int, port: int, errors: Path) -> None:
 def main() -> None:
     import torch.distributed as dist
 
-    from granularity.stages import finetune, pretrain  # noqa: F401
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from granularity.stages.finetune import stage as finetune  # noqa: F401
+    from granularity.stages.pretrain import stage as pretrain  # noqa: F401
 
     print("ready", flush=True)
     for line in sys.stdin:
