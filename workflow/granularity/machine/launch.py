@@ -12,11 +12,13 @@ import runpy
 import signal
 import sys
 import tempfile
+import time
 import uuid
 
 from granularity.base.errors import GranularityError
 
 LAUNCHER = "GRANULARITY_LAUNCHER"  # set in the processes
+SECONDS_TO_SPEAK = 3
 SECONDS_TO_SAVE = 100  # after a signal, before SIGKILL
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
 
@@ -70,7 +72,12 @@ def work(command: list[str]) -> None:
     if os.environ["RANK"] != "0":
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.argv[1:] = command
-    runpy.run_module("granularity", run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module("granularity", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if os.environ["RANK"] != "0" and end.code == 1:  # the first one is about to say why, and would be ended at once
+            time.sleep(SECONDS_TO_SPEAK)
+        raise
 
 
 def main() -> None:
