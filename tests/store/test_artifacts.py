@@ -16,6 +16,7 @@ from granularity.base.errors import GranularityError
 from granularity.look import inspection
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
+from granularity.store.code import RESULT_VERSION, code_digest
 
 MODULE = ("granularity.base.seeds",)
 
@@ -23,7 +24,7 @@ MODULE = ("granularity.base.seeds",)
 def make(path, inputs=None, values=None, params=None):
     """A small artifact of several formats; `values` decides its bytes."""
     values = np.arange(6.0) if values is None else values
-    with artifacts.create(path, "thing", MODULE, inputs or {}, params or {}) as out:
+    with artifacts.create(path, "thing", MODULE, inputs or {}, params or {}, options={"asked": [1]}) as out:
         out.array("a/values.npy", values)
         out.table("rows.parquet", pd.DataFrame({"x": values}))
         out.json("notes.json", {"n": len(values)})
@@ -49,14 +50,16 @@ def test_round_trip_and_manifest(tmp_path):
         "sha256": 0,
         "bytes": 0,
     }
-    assert manifest["params"] == {"seed": 3}
+    assert (manifest["options"], manifest["params"]) == ({"asked": [1]}, {"seed": 3})
+    assert manifest["schema_version"] == RESULT_VERSION
+    assert manifest["code"] == {"modules": [*MODULE], "digest": code_digest(*MODULE)}
     assert {"started", "wall_seconds", "cpu_seconds", "peak_memory_mb"} == set(manifest["cost"])
 
 
 def test_a_wrong_output_destroys_nothing(tmp_path):
     """A folder of somebody's, one of results, an artifact of another kind, or the input itself."""
     samples = tmp_path / "results" / "samples"
-    with artifacts.create(samples, "samples", MODULE, {}, {}) as out:
+    with artifacts.create(samples, "samples", MODULE, {}, {}, files=("samples.parquet",)) as out:
         out.table("samples.parquet", pd.DataFrame({"x": [1]}))
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -68,11 +71,14 @@ def test_a_wrong_output_destroys_nothing(tmp_path):
         samples: "the input 'samples' lies there",
         tmp_path: "the input 'samples' lies there",
     }.items():
-        with pytest.raises(GranularityError, match=words), artifacts.create(output, "pixels", MODULE, inputs, {}):
+        with (
+            pytest.raises(GranularityError, match=words),
+            artifacts.create(output, "pixels", MODULE, inputs, {}, files=("pixels.npy",)),
+        ):
             raise AssertionError("nothing may be computed")
     with (
         pytest.raises(GranularityError, match=r"samples\.parquet: is no part of a 'pixels' artifact"),
-        artifacts.create(samples, "pixels", MODULE, {}, {}),
+        artifacts.create(samples, "pixels", MODULE, {}, {}, files=("pixels.npy",)),
     ):
         raise AssertionError("nothing may be computed")
     assert (photos / "cat.jpg").read_bytes() == b"a cat" and Artifact.open(samples)
@@ -81,8 +87,9 @@ def test_a_wrong_output_destroys_nothing(tmp_path):
 @pytest.mark.parametrize("left", ["manifest.json", "samples.parquet", "wordnet.parquet"])
 def test_what_is_left_of_a_result_is_replaced(tmp_path, left):
     """Snakemake removes the files that it knows of."""
+    files = ("samples.parquet", "word*.parquet")
     for _ in range(2):
-        with artifacts.create(tmp_path / "samples", "samples", MODULE, {}, {}) as out:
+        with artifacts.create(tmp_path / "samples", "samples", MODULE, {}, {}, files=files) as out:
             for name in ("samples.parquet", "wordnet.parquet"):
                 out.table(name, pd.DataFrame({"x": [1]}))
         assert Artifact.open(tmp_path / "samples")
@@ -206,7 +213,7 @@ def test_a_full_disk_is_one_clear_error_and_publishes_nothing(tmp_path):
 WRITER = """
 import os, sys, time
 import numpy as np
-from granularity import artifacts
+from granularity.store import artifacts
 with artifacts.create(sys.argv[1], "thing", ("granularity.base.seeds",), {}, {"key": sys.argv[2]}, resumable=True) as out:
     out.array("values.npy", np.arange(5))
     done = out.work / "done"

@@ -23,8 +23,9 @@ WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from granularity import artifacts, claim, cli, interrupt
-from granularity.state import Clock, read_state, write_state
+from granularity import cli
+from granularity.store import artifacts, claim
+from granularity.store.checkpoints import Clock, read_state, write_state
 
 claim.HEARTBEAT_SECONDS = 0.05
 output, key, value, gate = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
