@@ -20,12 +20,15 @@ from hypothesis import HealthCheck, given, settings
 
 from granularity.base import strict_yaml
 from granularity.base.errors import GranularityError
+from granularity.base.section import Section
+from granularity.cli.of_stages import parse
 from granularity.config import files
 from granularity.config import options as cfg
+from granularity.stages import STAGES
 from support.checkout import Checkout
 from support.tallies import tallies
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def examples(count):
@@ -68,16 +71,18 @@ class Leaf(typing.NamedTuple):
     annotation: typing.Any
 
 
+# What an entry of a list must have beside the key that is tried.
+REQUIRED = {("networks", 0): {"name": "n"}, ("transfers", 0): {"name": "t"}, ("transfers", 0, "data"): {"samples": {}}}
+
+
 def leaves(model=cfg.Config, path=()):
-    """Every option of the schema."""
+    """Every option of the schema; of a list of sections, those of an entry."""
     for name, field in model.model_fields.items():
-        here = (*path, name)
-        yield Leaf(here, field.annotation)
-        inner = field.annotation
-        if inner == list[cfg.Condition]:
-            inner, here = cfg.Condition, (*here, 0)
-        if isinstance(inner, type) and issubclass(inner, cfg.Section):
-            yield from leaves(inner, here)
+        yield Leaf((*path, name), field.annotation)
+        listed = typing.get_origin(field.annotation) is list
+        for inner in (field.annotation, *typing.get_args(field.annotation)):
+            if isinstance(inner, type) and issubclass(inner, Section):
+                yield from leaves(inner, (*path, name, *([0] if listed else [])))
 
 
 def kinds(annotation):
@@ -119,8 +124,11 @@ def wrong_values(annotation):
 
 def nested(path, value):
     """A mapping in which the value stands at a path."""
-    for part in reversed(path):
-        value = [value] if part == 0 else {part: value}
+    if isinstance(value, dict):
+        value = REQUIRED.get(path, {}) | value
+    for depth in range(len(path), 0, -1):
+        part = path[depth - 1]
+        value = [value] if part == 0 else {**REQUIRED.get(path[: depth - 1], {}), part: value}
     return value
 
 
@@ -134,7 +142,8 @@ LEAVES = list(leaves())
 
 def test_the_schema_has_as_many_options_as_one_would_think():
     assert len(LEAVES) > 120
-    assert {leaf.path for leaf in LEAVES} >= {("pretrain", "augment", "flip"), ("conditions", 0, "train_size")}
+    some = {("pretrain", "augment", "flip"), ("conditions", 0, "train_size"), ("networks", 0, "objective", "name")}
+    assert {leaf.path for leaf in LEAVES} >= some | {("transfers", 0, "data", "train_size"), ("measures", 0, "of")}
 
 
 @pytest.mark.parametrize("section", sorted({leaf.path[0] for leaf in LEAVES}))
@@ -164,6 +173,7 @@ def test_every_key_misspelt(section, tmp_path):
 @given(st.data())
 def test_every_one_of_several_mistakes_has_its_line(tmp_path, data):
     several = [leaf for leaf in LEAVES if len(leaf.path) == 2 and leaf.path[0] not in ("samples", "label_spaces")]
+    several = [leaf for leaf in several if "dict" not in kinds(leaf.annotation)]  # of anything
     chosen = data.draw(st.lists(st.sampled_from(several), min_size=2, max_size=6, unique_by=lambda leaf: leaf.path))
     values = {}
     for section, key in (leaf.path for leaf in chosen):
@@ -176,22 +186,36 @@ def test_every_one_of_several_mistakes_has_its_line(tmp_path, data):
 # ---------------------------------------------------------------- contradictions
 
 
+ONE, LARGE = [{"train_size": 300}], {"batch_size": 51}
+
+
+def one_network(**keys):
+    return {"networks": [{"name": "n", **keys}]}
+
+
+def one_transfer(**keys):
+    return {"transfers": [{"name": "t", **keys}]}
+
+
 CONTRADICTIONS = [
-    ("label_spaces.kmeans: 301 is more", {"label_spaces": {"kmeans": [301]}}),
+    ("label_spaces.kmeans: 301 is more", {"label_spaces": {"kmeans": [301]}, "conditions": ONE}),
     ("label_spaces.random: one is given twice", {"label_spaces": {"random": [5, 5]}}),
     ("label_spaces.rebalanced.clusters: one is", {"label_spaces": {"rebalanced": {"clusters": [2, 2]}}}),
     ("label_spaces.nested.bottomup: one is given", {"label_spaces": {"nested": {"bottomup": [5, 5]}}}),
-    ("label_spaces.nested.topdown: 999", {"label_spaces": {"nested": {"topdown": [999]}}}),
+    ("label_spaces.nested.topdown: 999", {"label_spaces": {"nested": {"topdown": [999]}}, "conditions": ONE}),
     ("label_spaces.manual: one is given twice", {"label_spaces": {"manual": ["digit", "digit"]}}),
-    ("label_spaces.manual: 'genus' is not", {"label_spaces": {"manual": ["genus"]}}),
+    ("label_spaces.manual: 'genus' is not", {"label_spaces": {"manual": ["genus"]}, "conditions": ONE}),
     ("label_spaces.wordnet: needs samples.wordnet", {"label_spaces": {"wordnet": [2]}}),
     ("conditions: a train_size is given twice", {"conditions": [{"train_size": 300}, {"train_size": 300}]}),
     ("conditions: train_size 901", {"conditions": [{"train_size": 901}]}),
-    ("conditions.0.spaces: train_size 300", {"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]}),
+    (
+        "conditions.0.spaces: names the label spaces ['kmeans-7']",
+        {"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]},
+    ),
     ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}}),
     ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}}),
     ("probe.ranks: 'genus' is not", {"probe": {"ranks": ["genus"]}}),
-    ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}}),
+    ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}, "finetune": {"batch_size": 200}}),
     ("pretrain.final_lr: 1.0 is more", {"pretrain": {"final_lr": 1.0}}),
     ("finetune.nesterov: is for", {"finetune": {"nesterov": True, "optimizer": "adam"}}),
     ("pretrain.augment.crop: 40 px", {"pretrain": {"augment": {"crop": 40}}}),
@@ -220,10 +244,52 @@ CONTRADICTIONS = [
     ("encoder.pretrained: 'hf-hub:a/b' carries", {"encoder": {"model": "hf-hub:a/b"}}),
     ("encoder.pretrained: a name with braces", {"encoder": {"pretrained": "/data/{x}.pt"}}),
     ("encoder.captions.template: needs exactly", {"encoder": {"captions": {"template": "{} and {}"}}}),
-    ("model.args.pretrained: networks are trained", {"model": {"args": {"pretrained": True}}}),
-    ("model.args.checkpoint_path: networks are", {"model": {"args": {"checkpoint_path": "evil.pth"}}}),
+    ("model.args.pretrained: initial weights are", {"model": {"args": {"pretrained": True}}}),
+    ("model.args.checkpoint_path: initial weights", {"model": {"args": {"checkpoint_path": "evil.pth"}}}),
     ("model.args.num_classes: follows from", {"model": {"args": {"num_classes": 3}}}),
     ("seeds.finetune: 1000 on each of 1000", {"seeds": {"pretrain": 1000, "finetune": 1000}}),
+    ("name: results/theory is the place", {"name": "theory"}),
+    ("pretrain.freeze_backbone: there is no", {"pretrain": {"freeze_backbone": True}}),
+    ("pretrain.optimizer_args.lr: is an option", {"pretrain": {"optimizer_args": {"lr": 1}}}),
+    ('jobs.probe = "run": is called jobs.measure now', {"jobs": {"probe": "run"}}),
+    ("studies: there is no study 'atlantis'", {"studies": ["atlantis"]}),
+    ("extensions: gone.py: there is no such", {"extensions": ["gone.py"]}),
+    ("networks: a name is given twice: ['a', 'a']", {"networks": [{"name": "a"}, {"name": "a"}]}),
+    ("networks: a name is given twice: ['n_lr-1'", one_network(grid={"lr": [1, 1]})),
+    ("networks: a name of more than 60 characters", one_network(grid={"optimizer_args": [{"betas": [0.1] * 20}]})),
+    ("networks.0.model.args.pretrained: initial", one_network(model={"args": {"pretrained": True}})),
+    ("networks.0.recipe.lrr: unknown key", one_network(recipe={"lrr": 1})),
+    ("networks.0.recipe.lr: ", one_network(recipe={"lr": -1})),
+    ("networks.0.recipe.batch_size: 301 is more", one_network(recipe={"batch_size": 301})),
+    ("networks.0.grid.lrr: unknown key", one_network(grid={"lrr": [1]})),
+    ("networks.0.grid: a key has no values", one_network(grid={"lr": []})),
+    ("networks.0.keep: there is no epoch 31", one_network(keep=[31])),
+    ("networks.0.keep: an epoch is given twice", one_network(keep=[3, 3])),
+    ("networks.0.spaces: names the label spaces ['x']", one_network(spaces=["x"])),
+    ("networks.0.objective.name: there is no", one_network(objective="guess")),
+    ("networks.0.objective.options.x: ", one_network(objective={"name": "distil", "options": {"x": 1}})),
+    ("networks.0.init: must be scratch, timm:FILE", one_network(init="guess")),
+    ("networks.0.init.timm: there is no file 'gone'", one_network(init="timm:gone")),
+    ("networks.0.init.timm: excludes results", one_network(init={"timm": "x", "run": "x"})),
+    ("networks.0.init.run: is missing", one_network(init={"results": "."})),
+    ("networks.0.init: config: holds no backbone", one_network(init={"results": "config", "run": "x"})),
+    ("transfers: a name is given twice", {"transfers": [{"name": "a"}, {"name": "a"}]}),
+    ("transfers.0.of: there is no network ['z']", one_transfer(of=["z"])),
+    ("transfers.0.recipe.epochs: ", one_transfer(recipe={"epochs": 0})),
+    ("transfers.0.data.samples.root: source 'folder'", one_transfer(data={"samples": {"source": "folder"}})),
+    ("transfers.0.data.samples.taxonomy: there is no", one_transfer(data={"samples": {"taxonomy": "gone"}})),
+    ("transfers.0.data.samples.souce: unknown key", one_transfer(data={"samples": {"souce": "folder"}})),
+    ("transfers.0.data.train_size: train_size 901", one_transfer(data={"samples": {}, "train_size": 901})),
+    (
+        "transfers.0.recipe.batch_size: 51 is more",
+        one_transfer(recipe=LARGE, data={"samples": {}, "train_size": 50}),
+    ),
+    ("measures: a name is given twice", {"measures": [{"name": "probe"}, {"name": "probe"}]}),
+    ("measures.0.measure: there is no measure 'x'", {"measures": [{"name": "x"}]}),
+    ("measures.0.of: one is given twice", {"measures": [{"of": ["backbones", "backbones"]}]}),
+    ("measures.0.options.x: ", {"measures": [{"options": {"x": 1}}]}),
+    ("measures.0.splits: there is no ['v2']", {"measures": [{"splits": ["v2"]}]}),
+    ("measures.0.ranks: there is no ['genus']", {"measures": [{"ranks": ["genus"]}]}),
 ]
 
 
@@ -481,14 +547,12 @@ OPTIONS = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.d
 @examples(150)
 @given(st.one_of(st.text(max_size=30), OPTIONS.map(lambda one: json.dumps(one, default=str))))
 def test_any_options_on_the_command_line(text):
-    """Snakemake gives the stages their sections as JSON; people who run a stage by hand give anything."""
-    from granularity import cli
-
-    for model in (cfg.Samples, cfg.Recipe, cfg.Encoder, cfg.Config):
+    """Snakemake gives the stages their options as JSON; people who run a stage by hand give anything."""
+    for stage in STAGES.values():
         try:
-            cli._parse(model, text)
+            parse(stage.model, text, "--options")
         except GranularityError as error:
-            assert str(error).startswith("--params") and len(str(error).splitlines()) == 1
+            assert str(error).startswith("--options") and len(str(error).splitlines()) == 1
             refusals["options"] += 1
 
 

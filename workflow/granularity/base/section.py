@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -17,6 +18,12 @@ Rank = Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", max_
 # What names folders below results/: networks, transfers, measures.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
 Device = Literal["auto", "cpu", "cuda"]
+
+
+def split_key(message: str) -> tuple[str, str]:
+    """The key that the message of a section's own check begins with ("" where there is none), and the rest."""
+    key, colon, what = message.partition(": ")
+    return (key, what) if colon and re.fullmatch(r"[\w.\[\]-]+", key) else ("", message)
 
 
 class Section(BaseModel):

@@ -13,8 +13,10 @@ from pydantic import BaseModel, ValidationError
 
 from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
+from granularity.base.section import split_key
 from granularity.config import options
 from granularity.config.options import Config
+from granularity.plan.trainings import transfers
 
 RENAMED = {"jobs.probe": "jobs.measure"}  # keys of earlier versions
 
@@ -47,7 +49,7 @@ Found = list[tuple[str, dict]]  # the files, of which later ones win, and what e
 
 def _validate(values: dict, found: Found) -> Config:
     _refuse(strict_yaml.odd(values), found)
-    model = _model(values.get("extensions"))
+    model = _model(values.get("extensions"), found)
     try:
         config = model.model_validate(values)
     except ValidationError as error:
@@ -59,20 +61,23 @@ def _validate(values: dict, found: Found) -> Config:
 
 def _disagreements(config: Config) -> Iterator[tuple[list, str]]:
     """What sections disagree about: where, and what is wrong."""
+    complaints = []
     try:
-        complaints = list(options.complaints(config))
+        complaints += options.complaints(config)
     except ValueError as error:  # a key of a network or a transfer
-        complaints = [str(error)]
+        complaints.append(str(error))
     for complaint in complaints:
-        where, _, what = complaint.partition(": ")
-        path = where.replace("[", ".").replace("]", "").split(".")
-        yield [int(part) if part.isdigit() else part for part in path], what
+        where, what = split_key(complaint)
+        yield _parts(where), what
 
 
-def _model(own: Any) -> type[Config]:
+def _model(own: Any, found: Found) -> type[Config]:
     """The model of a configuration that names files of the user's own, which may add keys to it."""
     own = own if isinstance(own, list) and all(isinstance(file, str) for file in own) else []
-    extensions.load(own)
+    try:
+        extensions.load(own)
+    except GranularityError as error:
+        raise GranularityError(f"{_file_with(['extensions'], found)}{error}") from None
     return options.build() if own else Config
 
 
@@ -86,12 +91,16 @@ def _refuse(mistakes: Iterable[tuple[Sequence, str]], found: Found) -> None:
 
 def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
     """The files and folders that a configuration names and that are not there."""
-    samples, encoder = config.samples, config.encoder
-    wanted = [(["samples", key], getattr(samples, key), os.path.isdir, "folder") for key in ("root", "wordnet")]
-    for key, value in samples:
-        for name, path in value.items() if isinstance(value, dict) else ():  # folders by name
-            wanted.append((["samples", key, name], path, os.path.isdir, "folder"))
-    wanted.append((["samples", "taxonomy"], samples.taxonomy, os.path.isfile, "file"))
+    encoder = config.encoder
+    others = {transfer.data.where: transfer.data.samples for transfer in transfers(config) if transfer.data}
+    wanted = []
+    for where, samples in {"samples": config.samples, **{f"{at}.samples": one for at, one in others.items()}}.items():
+        at = _parts(where)
+        wanted += [([*at, key], getattr(samples, key), os.path.isdir, "folder") for key in ("root", "wordnet")]
+        for key, value in samples:
+            for name, path in value.items() if isinstance(value, dict) else ():  # folders by name
+                wanted.append(([*at, key, name], path, os.path.isdir, "folder"))
+        wanted.append(([*at, "taxonomy"], samples.taxonomy, os.path.isfile, "file"))
     if encoder.model.endswith(".json"):
         wanted.append((["encoder", "model"], encoder.model, os.path.isfile, "file"))
     folder = encoder.model.removeprefix("local-dir:")
@@ -144,10 +153,9 @@ def _explain(model: type[Config], error: dict, values: dict, found: Found) -> tu
         hint = f"did you mean '{close[0]}'? " if close else ""
         what = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
     elif context is not None:  # one of our own checks; its message begins with the key it is about
-        key, _, what = str(context).partition(": ")
+        key, what = split_key(str(context))
         where = ".".join(filter(None, (where, key)))
-        path = [int(part) if part.isdigit() else part for part in where.replace("[", ".").replace("]", "").split(".")]
-        return f"{_file_with(path, found)}{where}: ", what
+        return f"{_file_with(_parts(where), found)}{where}: ", what
     elif error["type"] == "string_pattern_mismatch":
         what = "can only hold letters, digits, '_', '.' and '-', and begins with a letter or a digit"
     else:
@@ -155,6 +163,12 @@ def _explain(model: type[Config], error: dict, values: dict, found: Found) -> tu
     value = json.dumps(error["input"], default=str, ensure_ascii=False)
     value = value if len(value) <= 80 else value[:77] + "..."
     return f"{_file_with(path, found)}{where} = {value}: ", what
+
+
+def _parts(where: str) -> list[str | int]:
+    """Keys and list indices of a place that is written with dots or brackets."""
+    parts = where.replace("[", ".").replace("]", "").split(".")
+    return [int(part) if part.isdigit() else part for part in parts if part]
 
 
 def _path(location: tuple, values: Any) -> list:

@@ -8,16 +8,17 @@ generated from here (`granularity config default`, `granularity config schema`),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, create_model, field_validator, model_validator
+from pydantic import Field, JsonValue, create_model, model_validator
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.section import Count, Device, Few, Name, Natural, Section
+from granularity.base.section import Count, Device, Few, Name, Natural, Section, split_key
 from granularity.learning.clip_options import Encoder
+from granularity.learning.objectives import chosen
 from granularity.learning.options import Init, Model, Objective, Recipe
 from granularity.plan.trainings import networks, transfers
 from granularity.stages.cluster.options import Cluster
@@ -102,14 +103,6 @@ class Transfer(Section):
 class Experiment(Section):
     """The configuration of one experiment; its results go to `results/NAME/`."""
 
-    @field_validator("networks", "transfers", "measures", check_fields=False)
-    @classmethod
-    def _names_once(cls, entries: list) -> list:
-        names = [entry.name for entry in entries]
-        if len(set(names)) < len(names):
-            raise ValueError(f"a name is given twice: {names}")
-        return entries
-
 
 def complaints(config: Any) -> Iterator[str]:
     """What the sections of a configuration disagree about, each as "key: what"."""
@@ -128,22 +121,6 @@ def complaints(config: Any) -> Iterator[str]:
         if unknown := set(names or ()) - set(made):
             names = sorted(unknown)
             yield f"{where}: names the label spaces {names}, which label_spaces does not make; it makes {made}"
-    entries = {network.name for network in config.networks} or {network.name for network in networks(config)}
-    for i, network in enumerate(config.networks):
-        objective = network.objective.name
-        if objective not in extensions.names("objective"):
-            known = ", ".join(extensions.names("objective"))
-            yield f"networks.{i}.objective: there is no objective '{objective}'; there are {known}"
-        if network.init.timm is not None and not network.init.timm.is_file():
-            yield f"networks.{i}.init.timm: there is no file '{network.init.timm}'"
-        elif network.init.run is not None:
-            try:
-                network.init.folder()
-            except GranularityError as error:
-                yield f"networks.{i}.{error}"
-    for i, transfer in enumerate(config.transfers):
-        if unknown := set(transfer.of or ()) - entries:
-            yield f"transfers.{i}.of: there is no network {sorted(unknown)}; there are {sorted(entries)}"
     for study in config.studies:
         if study not in extensions.names("study"):
             yield f"studies: there is no study '{study}'; there are {', '.join(extensions.names('study'))}"
@@ -153,20 +130,77 @@ def complaints(config: Any) -> Iterator[str]:
             yield from family.check(getattr(config.label_spaces, name), config)
     for complaint in samples_complaints(config.samples, config.conditions):
         yield complaint if complaint.startswith("conditions") else f"samples.{complaint}"
-    sizes_of = {f"conditions[{i}]": condition.train_size for i, condition in enumerate(config.conditions)}
-    recipes = [(network.where, network.recipe, sizes_of) for network in networks(config)]
+    yield from _of_networks(config)
+    yield from _of_transfers(config)
+    yield from _of_measures(config)
+    yield from _of_recipes(config)
+
+
+def _of_networks(config: Any) -> Iterator[str]:
+    made = networks(config)
+    yield from _names("networks", config.networks, made)
+    for network in made:
+        if network.recipe.freeze_backbone:
+            yield f"{network.where}.freeze_backbone: there is no backbone yet; it is for finetune"
+    for i, network in enumerate(config.networks):
+        try:
+            chosen(network.objective)
+            if network.init.run is not None:
+                network.init.folder()
+        except GranularityError as error:
+            key, what = split_key(str(error))
+            yield f"networks.{i}.{key or 'objective.name'}: {what}"
+        if network.init.timm is not None and not network.init.timm.is_file():
+            yield f"networks.{i}.init.timm: there is no file '{network.init.timm}'"
+
+
+def _of_transfers(config: Any) -> Iterator[str]:
+    made = transfers(config)
+    yield from _names("transfers", config.transfers, made)
+    entries = {network.entry for network in networks(config)}
+    for i, transfer in enumerate(config.transfers):
+        if unknown := set(transfer.of or ()) - entries:
+            yield f"transfers.{i}.of: there is no network {sorted(unknown)}; there are {sorted(entries)}"
+    for data in {transfer.data.where: transfer.data for transfer in made if transfer.data}.values():
+        for complaint in samples_complaints(data.samples, [Condition(train_size=data.train_size)]):
+            key, what = split_key(complaint)
+            yield f"{data.where}.{'train_size' if key == 'conditions' else f'samples.{key}'}: {what}"
+
+
+def _of_measures(config: Any) -> Iterator[str]:
+    yield from _names("measures", config.measures)
+    splits = ["train", "val", *config.samples.extra_splits]
+    for i, measure in enumerate(config.measures):
+        for key, known in {"splits": splits, "ranks": config.samples.ranks}.items():
+            if unknown := set(getattr(measure, key) or ()) - set(known):
+                yield f"measures.{i}.{key}: there is no {sorted(unknown)}; there are {known}"
+
+
+def _of_recipes(config: Any) -> Iterator[str]:
+    sizes = [(f"conditions[{i}]", condition.train_size) for i, condition in enumerate(config.conditions)]
+    recipes = [(network.where, network.recipe, sizes) for network in networks(config)]
     for transfer in transfers(config):
-        other = transfer.data
-        recipes.append((transfer.where, transfer.recipe, {other.name: other.train_size} if other else sizes_of))
-    for where, recipe, sizes in recipes:
-        for place, size in sizes.items():
+        here = sizes if transfer.data is None else [(transfer.data.where, transfer.data.train_size)]
+        recipes.append((transfer.where, transfer.recipe, here))
+    for where, recipe, images in recipes:
+        for of, size in images:
             if size != "all" and recipe.batch_size > size:
-                yield f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of {place}"
+                yield f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of {of}"
         if config.jobs.processes > recipe.batch_size:
             yield f"jobs.processes: {config.jobs.processes} cannot share a {where}.batch_size of {recipe.batch_size}"
         crop, pad = recipe.augment.crop, recipe.augment.pad
         if crop is not None and crop > config.pixels.size + 2 * pad:
             yield f"{where}.augment.crop: {crop} px do not fit in the padded {config.pixels.size} px image"
+
+
+def _names(key: str, *several: Iterable[Any]) -> Iterator[str]:
+    """Names that are given twice, or too long, by entries or by the combinations of their grids."""
+    for entries in several:
+        names = [entry.name for entry in entries]
+        yield from (f"{key}: a name of more than 60 characters: {name}" for name in names if len(name) > 60)
+        if len(set(names)) < len(names):
+            yield f"{key}: a name is given twice: {names}"
+            return
 
 
 def build() -> type[Experiment]:

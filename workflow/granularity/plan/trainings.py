@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from granularity.base.section import Section
+from granularity.base.section import Section, split_key
 from granularity.learning.options import Init, Model, Objective, Recipe, check_keep
 from granularity.learning.runs import Run
 from granularity.stages.hierarchy.space import TARGET, Space
@@ -41,9 +42,10 @@ class Network:
 
 @dataclass(frozen=True)
 class Data:
-    """Another data set, to transfer to: its folder below the results, and what it is."""
+    """Another data set, to transfer to: its folder below the results, its key in the configuration, and what it is."""
 
     name: str
+    where: str
     samples: Any
     train_size: int | str
 
@@ -63,7 +65,7 @@ class Transfer:
 def networks(config: Any) -> list[Network]:
     """The networks of a configuration: those of its list, or the one that `model` and `pretrain` describe."""
     if not config.networks:
-        name = "".join(c if c.isalnum() or c in "_.-" else "-" for c in config.model.name)
+        name = _word(config.model.name)
         return [Network(name, name, "pretrain", config.model, config.pretrain, Objective(), Init(), None, [])]
     found = []
     for i, entry in enumerate(config.networks):
@@ -101,14 +103,14 @@ def transfers(config: Any) -> list[Transfer]:
         base = merged(config.finetune, entry.recipe, f"transfers.{i}.recipe")
         for suffix, recipe in _grid(base, entry.grid, f"transfers.{i}.grid"):
             where = f"transfers.{i}.recipe" if entry.recipe or entry.grid else "finetune"
-            data = _data(config, entry, f"transfers.{i}.data.samples") if entry.data is not None else None
+            data = _data(config, entry, f"transfers.{i}.data") if entry.data is not None else None
             found.append(Transfer(entry.name + suffix, where, entry.of, recipe, entry.keep, data))
     return found
 
 
 def _data(config: Any, entry: Any, where: str) -> Data:
-    samples = parsed(type(config.samples), entry.data.samples, where)
-    return Data(f"data-{entry.name}", samples, entry.data.train_size)
+    samples = parsed(type(config.samples), entry.data.samples, f"{where}.samples")
+    return Data(f"data-{entry.name}", where, samples, entry.data.train_size)
 
 
 def merged(section: Section, over: dict[str, Any], where: str) -> Any:
@@ -130,8 +132,8 @@ def parsed(model: type[Section], values: dict[str, Any], where: str) -> Any:
         return model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join([where, *map(str, first["loc"])])
-        what = str(first.get("ctx", {}).get("error", first["msg"]))
+        key, what = split_key(str(first.get("ctx", {}).get("error", first["msg"])))
+        place = ".".join([where, *map(str, first["loc"]), *([key] if key else [])])
         if first["type"] == "extra_forbidden":
             what = f"unknown key; allowed here: {', '.join(model.model_fields)}"
         raise ValueError(f"{place}: {what}") from None
@@ -145,13 +147,18 @@ def _deep(base: dict, over: dict) -> dict:
     return found
 
 
+def _word(text: str) -> str:
+    """A text as a part of a folder's name."""
+    return re.sub("[^A-Za-z0-9_.-]", "-", text)
+
+
 def _grid(recipe: Recipe, grid: dict[str, list], where: str) -> Iterator[tuple[str, Recipe]]:
     """Every combination of the values of a grid, with what it adds to the name."""
     if not all(grid.values()):
         raise ValueError(f"{where}: a key has no values")
     for values in itertools.product(*grid.values()):
         chosen = dict(zip(grid, values, strict=True))
-        yield "".join(f"_{key}-{value}" for key, value in chosen.items()), merged(recipe, chosen, where)
+        yield "".join(f"_{key}-{_word(str(value))}" for key, value in chosen.items()), merged(recipe, chosen, where)
 
 
 # ---------------------------------------------------------------- runs
