@@ -12,7 +12,7 @@ from granularity.base.section import Few, Name, Natural, Section
 class Options(Section):
     """Which trainings of which world."""
 
-    world: Name = Field(description="A world's name; `granularity simulate --help` lists them.")
+    world: Name = Field(description="A world's name: see docs/theory.md.")
     size: Name = Field("quick", description="quick, or paper (the paper's own dimensions, sweeps and seeds).")
     part: Natural = Field(0, description="Which part of the trainings, from 0.")
     parts: Few = Field(1, description="Parts that the world's trainings are cut into; changes no result.")

@@ -14,9 +14,7 @@ ROOMS = ("world", "study")
 class Options(Section):
     """What is judged."""
 
-    study: Name = Field(
-        description="A world of the theory, or a study of stages/verdicts/studies/ or of your own: see docs/theory.md."
-    )
+    study: Name = Field(description="A world of the theory (docs/theory.md), or a study of images (docs/studies.md).")
 
 
 def room_of(study: str) -> str:

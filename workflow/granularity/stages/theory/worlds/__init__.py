@@ -5,8 +5,8 @@ How to add a world
 Write ``NAME.py`` here, or a file of your own that the configuration names under `extensions` and that says
 ``EXTENDS = "world"``; where it would grow past some 350 lines, make it a package ``NAME/`` whose ``model.py`` holds
 data, network, loss and update, so that it can be held against the paper's section, ``arms.py`` what is trained,
-``claims.py`` what is judged, and whose ``__init__`` exports the names below (``label_granularity`` is the example). Worlds
-import what worlds share, never each other:
+``claims.py`` what is judged, and whose ``__init__`` exports the names below (``label_granularity`` is the example).
+Worlds import what worlds share, never each other:
 
 - ``theory.engine``: settings, trials and their random streams, groups that share shapes, the training loop;
 - ``theory.nets``: orthonormal dictionaries, activations, the batched two-layer network, gradients by hand;
