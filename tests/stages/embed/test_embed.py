@@ -1,4 +1,4 @@
-"""The encoder trained here and the embedding: unit rows, the same bytes however they are made, and clear refusals."""
+"""The embedding: unit rows, the same bytes however they are made, and clear refusals."""
 
 from __future__ import annotations
 
@@ -18,20 +18,9 @@ from granularity.data.images import Images
 from granularity.learning import clip
 from granularity.learning.clip_options import Encoder
 from granularity.stages.embed import stage as embed
-from granularity.stages.encoder import stage as encoder
-from granularity.store.artifacts import Artifact, hash_file
+from granularity.store.artifacts import Artifact
 from support import tasks
-
-TINY = str(Path(__file__).parents[3] / "config" / "encoders" / "digits-tiny.json")
-
-
-def options(model: str = TINY, pretrained: str | None = "captions", **captions) -> Encoder:
-    captions = {"epochs": 1, "batch_size": 10, **captions}
-    return Encoder(model=model, pretrained=pretrained, captions=captions, batch_size=8)
-
-
-def train(params: Encoder, table: Path, output: Path, seed: int = 0) -> Artifact:
-    return tasks.run("encoder", output, params, seed, samples=table)
+from support.encoders import TINY, options, train
 
 
 def make(
@@ -303,91 +292,3 @@ def test_a_broken_model_configuration_is_refused(tmp_path, table, text):
 def test_an_unknown_architecture_is_refused(table):
     stage = lambda: train(options("ViT-Q-99"), table, table.parent / "refused")  # noqa: E731
     assert "ViT-Q-99" in refused(None, table, stage)
-
-
-# ---------------------------------------------------------------- the encoder trained here
-
-
-@pytest.mark.parametrize(
-    ("granularity", "rank", "captions"),
-    [
-        ("coarse", "loops", ["no closed loop", "one closed loop", "two closed loops"]),
-        ("fine", "digit", ["eight", "five", "four", "nine", "one", "seven", "six", "three", "two", "zero"]),
-    ],
-)
-def test_captions_name_the_rank_asked_for(tmp_path, table, monkeypatch, granularity, rank, captions):
-    seen = []
-    original = encoder.open_clip.get_tokenizer
-
-    def spy(name):
-        tokenizer = original(name)
-        return lambda texts: seen.append(list(texts)) or tokenizer(texts)
-
-    monkeypatch.setattr(encoder.open_clip, "get_tokenizer", spy)
-    train(options(granularity=granularity, template="<{}>"), table, tmp_path / "encoder")
-    summary = Artifact.open(tmp_path / "encoder", "encoder").summary
-    assert summary["caption_rank"] == rank
-    assert summary["captions"] == [f"<{name}>" for name in captions]
-    frame = Artifact.open(table).table("samples.parquet")
-    assert seen == [[f"<{name}>" for name in frame.loc[frame["split"] == part, rank]] for part in ("train", "val")]
-
-
-def test_training_lowers_the_contrastive_loss(tmp_path, digits):
-    train(options(epochs=15, batch_size=20), digits, tmp_path / "encoder")
-    history = Artifact.open(tmp_path / "encoder").table("history.parquet")
-    assert history["epoch"].tolist() == list(range(1, 16))
-    assert history["train_loss"].iloc[-1] < history["train_loss"].iloc[0] - 0.2
-    assert np.isfinite(history["val_loss"]).all()
-
-
-def test_validation_captions_do_not_reach_the_weights(tmp_path, table, trained, make_samples):
-    frame = Artifact.open(table).table("samples.parquet")
-    wrong = frame["digit"].astype("str").where(frame["split"] == "train", "nonsense")
-    columns = {name: frame[name].to_numpy() for name in ("sample_id", "file", "row", "offset", "bytes", "sha256")}
-    ranks = {"loops": frame["loops"].tolist(), "digit": wrong.tolist()}
-    other = make_samples(
-        tmp_path / "other", frame["split"].tolist(), ranks, "loops", root=str(table.resolve()), columns=columns
-    )
-    train(options(), other, tmp_path / "encoder")
-    assert hash_file(tmp_path / "encoder" / clip.WEIGHTS) == hash_file(trained / clip.WEIGHTS)
-    losses = [
-        Artifact.open(folder).table("history.parquet")["val_loss"][0] for folder in (tmp_path / "encoder", trained)
-    ]
-    assert losses[0] != losses[1]
-
-
-def test_an_encoder_depends_on_its_seed_alone(tmp_path, table, trained):
-    for seed in (0, 1):
-        train(options(), table, tmp_path / str(seed), seed)
-    assert digest(tmp_path / "0") == digest(trained)
-    assert digest(tmp_path / "1") != digest(trained)
-
-
-@pytest.mark.parametrize("step", [2, 6])
-def test_encoder_training_resumes_to_the_same_bytes(tmp_path, table, kill_at, checkpoint_always, step):
-    """Killed in its first or second epoch of four steps; also with the random patches of a larger model's training."""
-    architecture = json.loads(Path(TINY).read_text())
-    architecture["vision_cfg"]["patch_dropout"] = 0.5
-    (tmp_path / "dropping.json").write_text(json.dumps(architecture))
-    params = options(str(tmp_path / "dropping.json"), epochs=2)
-    train(params, table, tmp_path / "undisturbed")
-    with contextlib.ExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        original, count = encoder.open_clip.ClipLoss.forward, []
-
-        def forward(self, *args, **kwargs):
-            count.append(None)
-            if len(count) == step + (step > 4) * 2:  # two validation batches after the first epoch
-                raise kill_at.Killed
-            return original(self, *args, **kwargs)
-
-        patch.setattr(encoder.open_clip.ClipLoss, "forward", forward)
-        with pytest.raises(kill_at.Killed):
-            train(params, table, tmp_path / "resumed")
-    train(params, table, tmp_path / "resumed")
-    assert digest(tmp_path / "resumed") == digest(tmp_path / "undisturbed")
-
-
-def test_more_pairs_a_step_than_images_is_refused(tmp_path, table):
-    with pytest.raises(GranularityError, match="batch_size = 41: there are only 40 training images"):
-        train(options(batch_size=41), table, tmp_path / "encoder")
