@@ -6,9 +6,9 @@ import json
 import time
 from typing import Any
 
-from granularity.look.cost import by_stage
 from granularity.look.status import STATES, Job
 from granularity.plan.graph import Plan
+from granularity.store.cost import by_stage
 
 RARE = ("interrupted", "outdated")  # no column where there are none
 
@@ -41,8 +41,8 @@ def describe(jobs: list[Job]) -> str:
     rows = [["", "stage", "jobs", *states, "wall", "CPU", "memory", *gpu]]
     last = None
     for (condition, stage), of_stage in _stages(jobs).items():
-        group = condition or stage.removesuffix("_runs")
-        rows.append([group if group != last else "", stage.replace("_", " "), *_cells(of_stage, states, bool(gpu))])
+        group = condition or stage
+        rows.append([group if group != last else "", stage, *_cells(of_stage, states, bool(gpu))])
         last = group
     rows.append(["all", "", *_cells(jobs, states, bool(gpu))])
     lines = _table(rows)

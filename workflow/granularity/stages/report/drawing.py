@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import re
 
-import matplotlib as mpl
 from markupsafe import escape
 from matplotlib.figure import Figure
 
@@ -60,11 +59,3 @@ def panels(rows: int, cols: int, height: float, **options):
     """A figure of the page's width with its axes, rows by columns; the height is in inches."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots(rows, cols, squeeze=False, **options)
-
-
-def nothing(name: str, why: str) -> str:
-    """A figure that says why there is none."""
-    with mpl.rc_context(RC):
-        figure = Figure(figsize=(WIDTH, 0.6))
-        figure.text(0.5, 0.5, why, ha="center", va="center")
-        return svg(figure, name, why)

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from granularity.stages.report import series
-from granularity.stages.report.drawing import INK, PAPER, RC, nothing, panels, shorten, svg
-from granularity.stages.report.tables import Condition
+from granularity.stages.report.conditions import ConditionResults
+from granularity.stages.report.drawing import INK, PAPER, RC, panels, shorten, svg
 
 STEPS = [1, 2, 2.5, 5, 10]  # of ticks
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (2, 1))]
@@ -20,66 +20,75 @@ DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 
 
 @mpl.rc_context(RC)
 def granularity_curve(results: pd.DataFrame) -> str:
-    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are one std."""
-    conditions = list(results["condition"].unique())
-    figure, axes = panels(len(conditions), 1, 0.8 + 2.7 * len(conditions))
+    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are one std.
+
+    What was pretrained without labels is a dotted line, its point at the right edge.
+    """
+    tables = dict(tuple(results.groupby("label", sort=False)))
+    figure, axes = panels(len(tables), 1, 0.8 + 2.7 * len(tables))
     legend = {}
-    for axis, name in zip(axes[:, 0], conditions, strict=True):
-        table = results[results["condition"] == name]
-        baseline = table[table["role"] == "baseline"].iloc[0]
-        one_pass = table[table["role"] == "one_pass"].iloc[0]
-        band = axis.axhspan(
-            baseline["mean"] - np.nan_to_num(baseline["std"]),
-            baseline["mean"] + np.nan_to_num(baseline["std"]),
-            color=series.colour("manual"),
-            alpha=0.13,
-            linewidth=0,
-        )
-        line = axis.axhline(baseline["mean"], color=series.colour("manual"), linewidth=1)
-        legend["retraining baseline (mean ± one std)"] = (band, line)
-        line = axis.axhline(one_pass["mean"], color=series.colour("one_pass"), linestyle=(0, (4, 2)), linewidth=1)
-        legend["target labels, one pass (mean)"] = line
-        arms = table[table["role"] != "one_pass"]
-        arms = arms.assign(x=_apart(arms["granularity"]))
-        for one, points in arms.groupby("series", sort=False):
-            colour, marker = series.style(one)
-            drawn = axis.errorbar(
-                points["x"],
-                points["mean"],
-                points["std"].fillna(0),
-                color=colour,
-                marker=marker,
-                markersize=10 if marker == "*" else 5,
-                elinewidth=0.9,
-                capsize=2,
-                zorder=3,
-            )
-            legend[series.words(one)] = drawn
-            if one == "manual":
-                at = (points["role"] == "baseline").to_numpy()
+    for axis, (label, table) in zip(axes[:, 0], tables.items(), strict=True):
+        for baseline in table[table["role"] == "baseline"].itertuples():
+            spread = np.nan_to_num(baseline.std)
+            ends = baseline.mean - spread, baseline.mean + spread
+            band = axis.axhspan(*ends, color=series.colour("manual"), alpha=0.13, linewidth=0)
+            line = axis.axhline(baseline.mean, color=series.colour("manual"), linewidth=1)
+            legend["retraining baseline (mean ± one std)"] = (band, line)
+        for one_pass in table[table["role"] == "one_pass"].itertuples():
+            line = axis.axhline(one_pass.mean, color=series.colour("one_pass"), linestyle=(0, (4, 2)), linewidth=1)
+            legend["target labels, one pass (mean)"] = line
+        arms = table[(table["role"] != "one_pass") & table["granularity"].notna()]
+        arms = arms.assign(x=_apart(arms["granularity"].astype(float)))
+        for (one, *_), points in arms.groupby(["series", "network"], sort=False):
+            legend[_legend(one, points)] = _points(axis, one, points, points["x"], zorder=3)
+            at = (points["role"] == "baseline").to_numpy()
+            if at.any():
                 axis.plot(
                     points["x"][at], points["mean"][at], "o", markersize=9, mfc="none", mec=INK, mew=1.1, zorder=4
                 )
-        axis.set_title(baseline["label"])
+                legend["the baseline as a point"] = None  # after all others
+        unlabelled = table[(table["role"] == "arm") & table["granularity"].isna()]
+        for (one, *_), points in unlabelled.groupby(["series", "network"], sort=False):
+            edge = {"transform": axis.get_yaxis_transform(), "clip_on": False, "zorder": 5}
+            legend[_legend(one, points)] = _points(axis, one, points, np.ones(len(points)), linestyle="", **edge)
+            for mean in points["mean"]:
+                axis.axhline(mean, color=series.colour(one), linestyle=(0, (1, 2)), linewidth=1)
+        axis.set_title(label)
         axis.set_ylabel("Validation error (%)")
         axis.set_xscale("log")
         axis.margins(x=0.04)
         _log_counts(axis)
         axis.grid(axis="y")
     axes[-1, 0].set_xlabel("Granularity G: classes in pretraining")
-    legend["the baseline as a point"] = Line2D([], [], marker="o", markersize=9, mfc="none", mec=INK, linestyle="")
+    if legend.pop("the baseline as a point", legend) is None:
+        ring = Line2D([], [], marker="o", markersize=9, mfc="none", mec=INK, linestyle="")
+        legend["the baseline as a point"] = ring
     figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=2)
-    description = "Validation error against the number of classes in pretraining, one line a family of label spaces"
+    description = "Validation error against the number of classes in pretraining, one line per family of label spaces"
     return svg(figure, "granularity_curve", description)
+
+
+def _points(axis, one: str, points: pd.DataFrame, x, **style):
+    colour, marker = series.style(one)
+    size = 10 if marker == "*" else 5
+    spread = points["std"].fillna(0)
+    style = {"color": colour, "marker": marker, "markersize": size, "elinewidth": 0.9, "capsize": 2} | style
+    return axis.errorbar(x, points["mean"], spread, **style)
+
+
+def _legend(one: str, points: pd.DataFrame) -> str:
+    """A series; with its network where that is another than the baseline's."""
+    network, baseline = points["network"].iloc[0], points["baseline"].iloc[0]
+    return series.words(one) if baseline in (network, None) else f"{series.words(one)} ({shorten(network, 20)})"
 
 
 @mpl.rc_context(RC)
 def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
-    """Normalised mutual information with human ranks against the number of classes, one line a family.
+    """Normalised mutual information with human ranks against the number of classes, one line per family.
 
     Args:
         properties: :func:`granularity.stages.report.tables.properties`.
-        ranks: the ranks to show, a column of panels each.
+        ranks: the ranks to show, a column of panels for each.
     """
     conditions = list(properties["condition"].unique())
     figure, axes = panels(len(conditions), len(ranks), 1.0 + 2.1 * len(conditions), sharey=True)
@@ -123,9 +132,10 @@ def _log_counts(axis) -> None:
 
 @mpl.rc_context(RC)
 def differences(results: pd.DataFrame) -> str:
-    """Each arm's difference from the retraining baseline and its 95 % interval; filled: also after adjustment."""
-    tables = [table[table["role"] != "baseline"] for _, table in results.groupby("condition", sort=False)]
-    rows = [len(table) for table in tables]
+    """Each arm's difference from the retraining baseline and its 95 % interval; filled where it is better or worse."""
+    compared = results[(results["role"] != "baseline") & results["difference"].notna()]
+    tables = dict(tuple(compared.groupby("label", sort=False)))
+    rows = [len(table) for table in tables.values()]
     figure, axes = panels(
         len(tables),
         1,
@@ -133,13 +143,13 @@ def differences(results: pd.DataFrame) -> str:
         sharex=True,
         height_ratios=[n + 1 for n in rows],
     )
-    for axis, table in zip(axes[:, 0], tables, strict=True):
+    for axis, (label, table) in zip(axes[:, 0], tables.items(), strict=True):
         axis.axvline(0, color=INK, linewidth=0.9)
         for y, row in enumerate(table.itertuples()):
             colour, marker = series.style(row.series)
             if not np.isnan(row.low):
                 axis.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
-            sure = row.outcome in ("better", "worse")
+            sure = row.standing in ("better", "worse")
             axis.plot(
                 row.difference,
                 y,
@@ -149,79 +159,85 @@ def differences(results: pd.DataFrame) -> str:
                 mfc=colour if sure else PAPER,
                 mew=1.2,
             )
-        axis.set_yticks(range(len(table)), [_row_name(row) for row in table.itertuples()], parse_math=False)
+        names = [_row_name(row, row.network if row.network != row.baseline else "") for row in table.itertuples()]
+        axis.set_yticks(range(len(table)), names, parse_math=False)
         axis.set_ylim(len(table) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
-        axis.set_title(table["label"].iloc[0])
+        axis.set_title(label)
         axis.xaxis.set_major_locator(MaxNLocator(6, steps=STEPS))
         axis.grid(axis="x")
     axes[-1, 0].set_xlabel("Difference from the baseline (percentage points)")
     style = {"color": INK, "marker": "o", "linestyle": "", "markersize": 5.5}
     handles = [Line2D([], [], mfc=INK, **style), Line2D([], [], mfc=PAPER, **style)]
-    words = ["differs, after Holm's adjustment too", "does not"]
+    words = ["differs over backbones and after adjustment", "does not"]
     figure.legend(handles, words, loc="outside lower center", ncols=2)
     return svg(figure, "differences", "Difference of every label space from the baseline, with 95 % intervals")
 
 
-def _row_name(row) -> str:
+def _row_name(row, network: str = "") -> str:
     granularity = "" if pd.isna(row.granularity) else f" (G = {int(row.granularity):,})"
-    return shorten(row.space, 30) + granularity
+    return shorten(row.space, 30) + granularity + (f", {shorten(network, 20)}" if network else "")
 
 
 @mpl.rc_context(RC)
-def probe(table: pd.DataFrame, ranks: list[str]) -> str:
-    """Probe errors of frozen networks: one column of panels a rank, one row a condition; lines span the backbones."""
-    conditions = list(table["condition"].unique())
-    spaces = {name: list(dict.fromkeys(table[table["condition"] == name]["space"])) for name in conditions}
-    sizes = [len(spaces[name]) + 1 for name in conditions]
+def probe(table: pd.DataFrame, ranks: list[str], name: str = "probe") -> str:
+    """Probe errors of frozen networks: a column of panels per rank, a row per condition and network.
+
+    Args:
+        table: :func:`granularity.stages.report.tables.probe`, of one entry of `measures`, one state and one split.
+        ranks: those to show.
+        name: the figure's.
+    """
+    tables = dict(tuple(table.groupby("label", sort=False)))
+    spaces = {label: list(dict.fromkeys(part["space"])) for label, part in tables.items()}
+    sizes = [len(spaces[label]) + 1 for label in tables]
     figure, axes = panels(
-        len(conditions),
+        len(tables),
         len(ranks),
-        1.0 + 0.4 * len(conditions) + 0.24 * sum(sizes),
+        1.0 + 0.4 * len(tables) + 0.24 * sum(sizes),
         sharex="col",
         sharey="row",
         height_ratios=sizes,
     )
     legend = {}
-    for name, row in zip(conditions, axes, strict=True):
+    for (label, whole), row in zip(tables.items(), axes, strict=True):
         for rank, axis in zip(ranks, row, strict=True):
-            part = table[(table["condition"] == name) & (table["rank"] == rank)]
-            for y, space in enumerate(spaces[name]):
+            part = whole[whole["rank"] == rank]
+            for y, space in enumerate(spaces[label]):
                 for found in part[part["space"] == space].itertuples():
                     linear = found.probe == "linear"
                     colour, height = series.colour(found.series), y + (-0.16 if linear else 0.16)
                     axis.plot([found.min, found.max], [height, height], color=colour, linewidth=1)
                     fill = colour if linear else PAPER
                     axis.plot(found.mean, height, "o" if linear else "s", color=colour, mfc=fill, markersize=4.5)
-            named = part.drop_duplicates("space").set_index("space").reindex(spaces[name]).reset_index()
+            named = whole.drop_duplicates("space")
             axis.set_yticks(range(len(named)), [_row_name(r) for r in named.itertuples()], parse_math=False)
             axis.set_ylim(len(named) - 0.4, -0.6)
             axis.tick_params(axis="y", length=0)
             axis.xaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
             axis.grid(axis="x")
-            if name == conditions[-1]:
+            if label == list(tables)[-1]:
                 axis.set_xlabel(f"Error on “{shorten(rank, 20)}” (%)", parse_math=False)
-        row[0].set_title(table[table["condition"] == name]["label"].iloc[0])
+        row[0].set_title(label)
     for words, marker, fill in (("linear probe", "o", INK), ("kNN probe", "s", PAPER)):
         legend[words] = Line2D([], [], color=INK, mfc=fill, marker=marker, markersize=5, linestyle="")
     figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=2)
-    return svg(figure, "probe", "Errors of linear and kNN probes on the frozen backbones, by label space")
+    return svg(figure, name, "Errors of linear and kNN probes on the frozen backbones, by label space")
 
 
 @mpl.rc_context(RC)
-def class_sizes(conditions: list[Condition]) -> str:
-    """Images a class, classes sorted from large to small, for the clustered label spaces; as in the paper's Fig. 5."""
+def class_sizes(conditions: list[ConditionResults]) -> str:
+    """Images in each class, from large to small, for the clustered label spaces; as in the paper's Fig. 5."""
     families = ["kmeans_superclass", "rebalanced", "kmeans"]
-    families = [f for f in families if any(space.family == f for c in conditions for space in c.spaces)]
-    if not families:
-        return nothing("class_sizes", "This run has no clustered label space.")
+    found = {series.series_of(space) for one in conditions for space in one.spaces if space.params.get("clusterings")}
+    families = [*(one for one in families if one in found), *series.sort(sorted(found - {*families}))]
     shape = (len(conditions), len(families))
     figure, axes = panels(*shape, 0.6 + 2.0 * shape[0], sharex="col", sharey="row")
     for family, axis in zip(families, axes[0], strict=True):
         axis.set_title(series.words(family), fontsize=8.5)
     for condition, row in zip(conditions, axes, strict=True):
         for family, axis in zip(families, row, strict=True):
-            spaces = [space for space in condition.spaces if space.family == family]
+            spaces = [space for space in condition.spaces if series.series_of(space) == family]
             for i, space in enumerate(spaces):
                 sizes = np.sort(condition.classes[space.name]["size"].to_numpy())[::-1]
                 axis.plot(
@@ -250,7 +266,7 @@ def class_sizes(conditions: list[Condition]) -> str:
 
 @mpl.rc_context(RC)
 def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
-    """Contrastive loss of the encoder against the epoch, training and validation, one panel a condition."""
+    """Contrastive loss of the encoder against the epoch, training and validation, one panel per condition."""
     cols = min(2, len(histories))
     rows = math.ceil(len(histories) / cols)
     figure, axes = panels(rows, cols, 0.4 + 2.2 * rows, sharey=True)

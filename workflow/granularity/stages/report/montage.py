@@ -10,9 +10,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from PIL import Image
 
-from granularity.plan.jobs import Space
+from granularity.stages.report.conditions import ConditionResults, Space
 from granularity.stages.report.drawing import RC, shorten, svg
-from granularity.stages.report.tables import Condition
+from granularity.store.artifacts import Artifact
 
 ACROSS = 12  # images a row
 TILE = 64  # px at most: enough for the eye, small enough for the page
@@ -29,29 +29,41 @@ class Row:
     composition: dict[str, float]
 
 
-def choose(conditions: list[Condition]) -> tuple[Condition, Space] | None:
-    """The clustered label space to show: the first per-superclass one, else the first over the whole set."""
-    for family in ("kmeans_superclass", "kmeans"):
-        for condition in conditions:
-            for space in condition.spaces:
-                if space.family == family:
-                    return condition, space
-    return None
+def choose(conditions: list[ConditionResults]) -> tuple[ConditionResults, Space] | None:
+    """The label space to show: the first of a k-means per superclass, else over the whole set, else of any clustering.
+
+    Each of its classes is a cluster: it is read from one clustering.
+    """
+    found = [
+        (condition, space)
+        for condition in conditions
+        for space in condition.spaces
+        if len(space.params.get("clusterings", ())) == 1 and _clustering(condition, space) is not None
+    ]
+    first = {"kmeans_superclass": 0, "kmeans": 1}
+    return min(found, key=lambda one: first.get(one[1].family, 2), default=None)
 
 
-def rows(condition: Condition, space: Space, count: int) -> list[Row]:
+def _clustering(condition: ConditionResults, space: Space) -> Artifact | None:
+    name = space.params["clusterings"][0]
+    return next((one for one in condition.of("cluster") if one.manifest["options"]["clustering"] == name), None)
+
+
+def rows(condition: ConditionResults, space: Space, count: int) -> list[Row]:
     """Up to `count` clusters, spread evenly over the order of their sizes: large, middling and small ones."""
-    clustering = condition.artifacts[f"clusters/{space.params['clusterings'][0]}"]
+    clustering = _clustering(condition, space)
+    finest = condition.ranks[-1]
+    samples = condition.samples.table("samples.parquet", ["sample_id", finest])
     clusters = clustering.table("clusters.parquet")
     clusters = clusters[clusters["size"] > 0].sort_values(["size", "cluster"], ascending=[False, True])
     picked = np.unique(np.linspace(0, len(clusters) - 1, min(count, len(clusters))).round().astype(int))
-    at = pd.Series(np.arange(len(condition.samples)), index=condition.samples["sample_id"])
+    at = pd.Series(np.arange(len(samples)), index=samples["sample_id"])
     assignment = clustering.table("assignment.parquet")
-    finest = condition.samples[condition.ranks[-1]]
     found = []
     for item in clusters.iloc[picked].itertuples():
         members = at[assignment.loc[assignment["cluster"] == item.cluster, "sample_id"]].to_numpy()
-        shares = finest.iloc[members].value_counts(normalize=True)
+        shares = samples[finest].iloc[members].value_counts(normalize=True)
+        shares = shares[shares > 0]  # a category has a count of zero where no image of it is in the cluster
         superclass = None if pd.isna(item.superclass) else str(item.superclass)
         found.append(Row(int(item.cluster), int(item.size), superclass, members, shares.to_dict()))
     return found
@@ -105,9 +117,13 @@ def _small(image: np.ndarray) -> np.ndarray:
 
 
 def _composition(row: Row, most: int = 3) -> str:
-    parts = [f"{shorten(name, 10)}: {share:.0%}" for name, share in row.composition.items()]
+    parts = [f"{shorten(name, 10)}: {_percent(share)}" for name, share in row.composition.items()]
     if len(parts) > most:
         rest = 1 - sum(list(row.composition.values())[:most])
-        parts = [*parts[:most], f"{len(parts) - most} more: {rest:.0%}"]
+        parts = [*parts[:most], f"{len(parts) - most} more: {_percent(rest)}"]
     lines = [", ".join(parts[:2]), ", ".join(parts[2:])]
     return "\n".join(filter(None, lines))
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.005 else "<1%"

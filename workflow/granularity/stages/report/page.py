@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-import os
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import jinja2
 import pandas as pd
-import yaml
 from markupsafe import Markup
 
-from granularity.config.options import Config
 from granularity.stages.report import series, words
 from granularity.stages.report.drawing import PAPER
-from granularity.stages.report.tables import LEVEL, Condition
-from granularity.stages.report.verdicts import StudyResult
-from granularity.store.artifacts import Artifact
+from granularity.stages.report.loaded import Loaded
+from granularity.stages.report.part import Part
+from granularity.stages.report.statistics import LEVEL
 
 HERE = Path(__file__).parent
+MACROS = "drawing, columns, table, group, badge, judged"
 
 
-def render(
-    config: Config,
-    conditions: list[Condition],
-    tables: dict[str, pd.DataFrame],
-    figures: dict[str, str],
-    montage_of: str | None,
-    artifacts: dict[str, Artifact],
-    studies: list[StudyResult],
-) -> str:
-    """The page's text.
+@dataclass(frozen=True)
+class Written:
+    """A section as HTML; `name` is its anchor, `link` what leads to it."""
 
-    Args:
-        config: the resolved configuration.
-        conditions: what was read.
-        tables: `results`, `probe`, `properties`, `cost` and `published`, of :mod:`granularity.stages.report.tables`.
-        figures: name -> SVG.
-        montage_of: the label space and condition of the montage, in words; None where there is none.
-        artifacts: everything read, by role.
-        studies: what was judged, of images and of the theory's worlds.
-    """
+    name: str
+    link: str
+    heading: str
+    html: Markup
+
+
+def render(loaded: Loaded, parts: dict[ModuleType, Part]) -> str:
+    """The page's text: some sections, in their order."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE),
         autoescape=True,
@@ -55,31 +47,28 @@ def render(
         "count": words.count,
         "listing": words.listing,
     }
-    environment.globals |= {"series": series.words, "interval": interval}
-    results = tables["results"]
+    environment.globals |= {"series": series.words, "interval": interval, "level": round(100 * LEVEL)}
     return environment.get_template("page.html.j2").render(
-        config=config,
-        conditions=conditions,
-        level=round(100 * LEVEL),
+        loaded=loaded,
         css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        headline=words.headline(results),
-        findings=[(condition, words.findings(results, condition)) for condition in conditions],
-        tally=words.tally(results),
-        caveats=words.caveats(config, conditions, results),
-        leak=words.leak(config),
-        tables={name: table.to_dict("records") for name, table in tables.items()},
-        measures=_measures(conditions),
-        published=_side_by_side(tables["published"], results),
-        paper_baseline=_paper_baseline(tables["published"]),
-        figures={name: _inline(svg) for name, svg in figures.items()},
-        montage_of=montage_of,
-        command=os.environ.get("GRANULARITY_COMMAND", "snakemake"),
-        yaml=yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True),
-        packages=_versions(artifacts, "packages"),
-        hardware=_versions(artifacts, "hardware"),
-        artifacts=artifacts,
-        studies=studies,
+        headline=words.headline(loaded.results) if len(loaded.results) else "",
+        sections=[_write(environment, loaded, section, part) for section, part in parts.items()],
     )
+
+
+def _write(environment: jinja2.Environment, loaded: Loaded, section: ModuleType, part: Part) -> Written:
+    template = environment.from_string(f"{{% from 'macros.html.j2' import {MACROS} with context %}}{section.TEMPLATE}")
+    html = template.render(
+        loaded=loaded,
+        figures={name: _inline(svg) for name, svg in part.figures.items()},
+        tables={name: table.to_dict("records") for name, table in part.tables.items()},
+        **part.values,
+    )
+    return Written(section.__name__.rpartition(".")[2], section.LINK, section.HEADING, Markup(html.strip()))
+
+
+def _inline(svg: str) -> Markup:
+    return Markup(svg.replace(PAPER, "var(--paper)"))
 
 
 # ---------------------------------------------------------------- numbers in words
@@ -112,51 +101,3 @@ def share(value: float | None) -> str:
 def p_value(value: float | None) -> str:
     """A p-value to three decimals."""
     return "–" if _missing(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-# ---------------------------------------------------------------- parts
-
-
-def _inline(svg: str) -> Markup:
-    return Markup(svg.replace(PAPER, "var(--paper)"))
-
-
-def _measures(conditions: list[Condition]) -> list[tuple[str, str, str]]:
-    """Columns of the properties table: key, heading, filter; the target rank and the finest, no more."""
-    ranks = list(dict.fromkeys(rank for condition in conditions for rank in condition.shown_ranks))
-    columns = [(f"purity_{rank}", f"purity, {rank}", "share") for rank in ranks]
-    columns += [(f"mutual_information_bits_{rank}", f"mutual information, {rank} (bits)", "num") for rank in ranks]
-    return columns + [(f"nmi_{rank}", f"NMI, {rank}", "num") for rank in ranks]
-
-
-def _paper_baseline(published: pd.DataFrame) -> dict | None:
-    rows = published[published["note"] == "retraining baseline"].to_dict("records")
-    return rows[0] if rows else None
-
-
-def _side_by_side(published: pd.DataFrame, results: pd.DataFrame) -> list[dict]:
-    """The range of differences in each family, in the paper and here, in percentage points."""
-    rows = []
-    for family in dict.fromkeys(published["arm"]):
-        theirs = published[(published["arm"] == family) & (published["note"] != "retraining baseline")]
-        ours = results[(results["family"] == family) & (results["role"] == "arm")]
-        here = [ours[ours["label"] == label] for label in results["label"].unique()]
-        rows.append({"family": series.words(family), "paper": _range(theirs), "here": [_range(part) for part in here]})
-    return rows
-
-
-def _range(rows: pd.DataFrame) -> str:
-    if rows.empty:
-        return "–"
-    low, high = rows.loc[rows["difference"].idxmin()], rows.loc[rows["difference"].idxmax()]
-    text = f"{words.signed(low['difference'])} (G = {low['granularity']:,})"
-    return text if len(rows) == 1 else f"{text} to {words.signed(high['difference'])} (G = {high['granularity']:,})"
-
-
-def _versions(artifacts: dict[str, Artifact], key: str) -> dict[str, str]:
-    """What the manifests say of packages or hardware; several values where stages ran on different ones."""
-    found: dict[str, dict[str, None]] = {}
-    for artifact in artifacts.values():
-        for name, value in artifact.manifest[key].items():
-            found.setdefault(name, {})[str(value)] = None
-    return {name: "; ".join(values) for name, values in found.items()}

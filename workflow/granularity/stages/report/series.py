@@ -37,8 +37,11 @@ def series_of(space: Any) -> str:
 
 
 def describe(series: str) -> Series:
-    """What is known of a series."""
-    return known().get(series) or Series(series, DEFAULT)
+    """What is known of a series; an objective without labels is one of its own."""
+    if series in known():
+        return known()[series]
+    objective = series in extensions.names("objective")
+    return Series(f"no labels: {series}" if objective else series, DEFAULT)
 
 
 def words(series: str) -> str:

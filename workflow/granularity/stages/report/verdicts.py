@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ class StudyResult:
         return any(row["published"] for row in self.checks)
 
 
-def read(results: list[Artifact]) -> list[StudyResult]:
+def read(results: Iterable[Artifact]) -> list[StudyResult]:
     """What the page shows of verified "verdicts" artifacts."""
     return [_read(artifact) for artifact in results]
 

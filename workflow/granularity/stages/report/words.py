@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from granularity.config.options import Config
 from granularity.stages.report import series
-from granularity.stages.report.tables import Condition
+from granularity.stages.report.conditions import ConditionResults
+from granularity.stages.report.encoder import Encoder
 
 
 def listing(items: Iterable[object]) -> str:
@@ -30,8 +30,9 @@ def signed(number: float, digits: int = 2) -> str:
 def headline(results: pd.DataFrame) -> str:
     """The answer in one or two sentences: for which labels finer-grained pretraining helped, if for any."""
     arms = results[results["role"] == "arm"]
-    size = results[results["role"] == "baseline"].set_index("condition")["granularity"]
-    arms = arms[arms["granularity"].to_numpy() > size.loc[arms["condition"]].to_numpy()]
+    size = results[results["role"] == "baseline"].set_index("label")["granularity"]
+    coarse = arms["label"].map(size).astype(float)
+    arms = arms[arms["granularity"].astype(float) > coarse]  # not what has no labels, or no baseline
     if arms.empty:
         return "No label space finer than the target was pretrained on, so there is no answer."
     if not arms["p"].notna().any():
@@ -39,25 +40,29 @@ def headline(results: pd.DataFrame) -> str:
             "Not answered: no label space finer than the target has runs with a measurable spread, so nothing "
             "can be told from chance. Raise seeds.pretrain and seeds.finetune."
         )
-    better = arms[arms["outcome"] == "better"]
-    said = _gain(better, arms[arms["outcome"] == "better_unadjusted"], int(results["p"].notna().sum()))
+    said = _gain(arms, int(results["p"].notna().sum()))
+    better = arms["standing"].isin(["better", "better_over_runs", "better_untested"])
     lucky = arms[arms["series"].map(lambda one: series.describe(one).meaningless) & (arms["high"] < 0)]
-    if len(better) and len(lucky):
+    if better.any() and len(lucky):
         said.append(
             f"Labels that mean nothing were below the baseline too, {_by_condition(lucky)}: what the labels mean is "
             "not, or not alone, the reason."
         )
-    worse = arms[arms["outcome"] == "worse"]
+    worse = arms[arms["standing"] == "worse"]
+    maybe = arms[arms["standing"].isin(["worse_over_runs", "worse_untested"])]
     if len(worse):
         said.append(f"It hurt with {_by_condition(worse)}.")
+    if len(maybe):
+        said.append(f"It may have hurt with {_by_condition(maybe)}: over runs, but not when each backbone counts once.")
     return " ".join(said)
 
 
-def _gain(better: pd.DataFrame, maybe: pd.DataFrame, number: int) -> list[str]:
+def _gain(arms: pd.DataFrame, number: int) -> list[str]:
     """Sentences on the arms below the baseline: those that are so by every count, and those that are not."""
     compared = f"adjustment for all {count(number, 'comparison')} made"
-    sure = better[better["backbone_high"] < 0]
-    unsure = better.drop(sure.index)
+    sure = arms[arms["standing"] == "better"]
+    unsure = arms[arms["standing"].isin(["better_over_runs", "better_untested"])]
+    maybe = arms[arms["standing"] == "better_unadjusted"]
     said = []
     if len(sure):
         said.append(
@@ -70,17 +75,17 @@ def _gain(better: pd.DataFrame, maybe: pd.DataFrame, number: int) -> list[str]:
             f"{compared if not len(sure) else 'adjustment'}, but not when each backbone counts once; the backbones are "
             "few, and it may be their luck."
         )
-    if better.empty and len(maybe):
-        said.append(
+    if said:
+        return said
+    if len(maybe):
+        return [
             f"Not established: {_by_condition(maybe)} ended with a lower error than retraining on the target labels, "
             f"but no such difference stands after {compared}."
-        )
-    if better.empty and maybe.empty:
-        said.append(
-            "No sign of it: no finer label space ended with an error below that of retraining on the target labels by "
-            "more than chance explains."
-        )
-    return said
+        ]
+    return [
+        "No sign of it: no finer label space ended with an error below that of retraining on the target labels by "
+        "more than chance explains."
+    ]
 
 
 def _by_condition(rows: pd.DataFrame) -> str:
@@ -88,11 +93,13 @@ def _by_condition(rows: pd.DataFrame) -> str:
     return "; ".join(parts)
 
 
-def findings(results: pd.DataFrame, condition: Condition) -> list[str]:
-    """What one condition shows, a sentence or two an outcome."""
-    table = results[results["condition"] == condition.name]
-    baseline = table[table["role"] == "baseline"].iloc[0]
+def findings(table: pd.DataFrame) -> list[str]:
+    """What the rows that share a baseline show, a sentence or two per outcome."""
     arms = table[table["role"] == "arm"]
+    baselines = table[table["role"] == "baseline"]
+    if baselines.empty:
+        return [f"There is no retraining baseline to compare {_spaces(arms)} with."]
+    baseline = baselines.iloc[0]
     spread = "" if pd.isna(baseline["std"]) else f" (std {baseline['std']:.2f} over {count(baseline['runs'], 'run')})"
     said = [f"The retraining baseline ends at {baseline['mean']:.2f} % validation error{spread}."]
     for rows, side in ((arms[arms["high"] < 0], "below"), (arms[arms["low"] > 0], "above")):
@@ -107,26 +114,35 @@ def findings(results: pd.DataFrame, condition: Condition) -> list[str]:
     untested = arms[arms["low"].isna()]
     if len(untested):
         said.append(f"No interval can be given for {_spaces(untested)}: too few runs, or no spread between them.")
-    one_pass = table[table["role"] == "one_pass"].iloc[0]
-    side = "above" if one_pass["difference"] >= 0 else "below"
-    said.append(
-        f"Training once on the target labels, without a second stage, ends at {one_pass['mean']:.2f} %, "
-        f"{abs(one_pass['difference']):.2f} points {side} the retraining baseline ({one_pass['verdict']})."
-    )
+    for one_pass in table[table["role"] == "one_pass"].to_dict("records"):
+        side = "above" if one_pass["difference"] >= 0 else "below"
+        said.append(
+            f"Training once on the target labels, without a second stage, ends at {one_pass['mean']:.2f} %, "
+            f"{abs(one_pass['difference']):.2f} points {side} the retraining baseline ({one_pass['verdict']})."
+        )
     return said
 
 
 def _apart(rows: pd.DataFrame, side: str) -> str:
     if rows.empty:
         return f"No label space has its 95 % interval of the difference wholly {side} zero."
-    lost = rows[~rows["outcome"].isin(["better", "worse"])]
-    if lost.empty:
-        after = "Holm's adjustment for the number of comparisons does not change this."
-    elif len(lost) == len(rows):
-        after = "After Holm's adjustment none of this stands: it may be chance."
+    said = [f"Over runs, the 95 % interval of the difference lies wholly {side} zero for {_spaces(rows)}."]
+    kept = rows[rows["outcome"].isin(["better", "worse"])]
+    lost = rows.drop(kept.index)
+    if kept.empty:
+        return f"{said[0]} After Holm's adjustment none of this stands: it may be chance."
+    if len(lost):
+        said.append(f"After Holm's adjustment it does not stand for {listing(lost['space'])}, where it may be chance.")
     else:
-        after = f"After Holm's adjustment it does not stand for {listing(lost['space'])}, where it may be chance."
-    return f"The 95 % interval of the difference lies wholly {side} zero for {_spaces(rows)}. {after}"
+        said.append("Holm's adjustment for the number of comparisons does not change this.")
+    sure = kept[kept["standing"].isin(["better", "worse"])]
+    if sure.empty:
+        said.append("When each backbone counts once, it stands for none of them.")
+    elif len(sure) < len(kept):
+        said.append(f"When each backbone counts once, it stands for {listing(sure['space'])} alone.")
+    else:
+        said.append("It stands when each backbone counts once, too.")
+    return " ".join(said)
 
 
 def _spaces(rows: pd.DataFrame) -> str:
@@ -136,26 +152,36 @@ def _spaces(rows: pd.DataFrame) -> str:
     return listing(parts)
 
 
+TALLIED = {
+    "better": "better",
+    "better_over_runs": "lower over runs alone",
+    "worse_over_runs": "higher over runs alone",
+    "worse": "worse",
+    "overlap": "not told apart",
+    "untested": "not tested",
+}
+
+
 def tally(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Which kinds of labels help: for every kind and condition, how many label spaces had which outcome."""
+    """Which kinds of labels help: for every kind and baseline, how many label spaces have which verdict."""
     arms = results[results["role"] == "arm"]
     labels = list(results["label"].unique())
-    words = {"better": "better", "worse": "worse", "overlap": "not told apart", "untested": "not tested"}
     rows = []
     for one in series.sort(arms["series"]):
         cells = []
         for label in labels:
-            outcomes = arms[(arms["series"] == one) & (arms["label"] == label)]["outcome"]
+            found = arms.loc[(arms["series"] == one) & (arms["label"] == label), "standing"]
+            found = found.replace({f"{side}_untested": f"{side}_over_runs" for side in ("better", "worse")})
             # What did not survive the adjustment is not told apart.
-            counts = outcomes.replace({"better_unadjusted": "overlap", "worse_unadjusted": "overlap"}).value_counts()
-            cells.append(", ".join(f"{counts[key]} {words[key]}" for key in words if key in counts) or "–")
+            found = found.replace({f"{side}_unadjusted": "overlap" for side in ("better", "worse")}).value_counts()
+            cells.append(", ".join(f"{found[key]} {TALLIED[key]}" for key in TALLIED if key in found) or "–")
         rows.append((series.words(one), cells))
     return labels, rows
 
 
-def caveats(config: Config, conditions: list[Condition], results: pd.DataFrame) -> list[str]:
+def caveats(conditions: list[ConditionResults], results: pd.DataFrame, encoder: Encoder | None) -> list[str]:
     """What the numbers cannot show."""
-    said = [_comparisons(results), _few_backbones(config, results)]
+    said = [_comparisons(results), _few_backbones(results)]
     images = listing(dict.fromkeys(f"{condition.images('val'):,}" for condition in conditions))
     point = 100 / max(1, conditions[0].images("val"))
     said.append(
@@ -163,8 +189,8 @@ def caveats(config: Config, conditions: list[Condition], results: pd.DataFrame) 
         "and trained on the same training images. The intervals hold the chance of initialisation and order, not "
         "that of another draw of images, another data set, network or recipe."
     )
-    if any(space.params.get("clusterings") for condition in conditions for space in condition.spaces):
-        said.append(leak(config))
+    if encoder is not None and any(condition.of("cluster") for condition in conditions):
+        said.append(encoder.leak)
     said.append("An interval that contains zero is not evidence of no effect: the runs may be too few to see it.")
     return said
 
@@ -179,14 +205,14 @@ def _comparisons(results: pd.DataFrame) -> str:
     )
 
 
-def _few_backbones(config: Config, results: pd.DataFrame) -> str:
-    backbones = config.seeds.pretrain
+def _few_backbones(results: pd.DataFrame) -> str:
+    backbones = int(results.loc[results["role"] != "one_pass", "backbones"].min())
     apart = results[(results["low"] > 0) | (results["high"] < 0)]
     tested = apart[apart["backbone_low"].notna()]
     if apart.empty:
         check = "No interval was apart from zero to begin with."
     elif tested.empty:
-        check = "With one backbone a label space, no interval over backbones can be given."
+        check = "With one backbone per label space, no interval over backbones can be given."
     else:
         still = int(((tested["backbone_low"] > 0) | (tested["backbone_high"] < 0)).sum())
         check = (
@@ -197,23 +223,4 @@ def _few_backbones(config: Config, results: pd.DataFrame) -> str:
         f"Only {count(backbones, 'pretrained backbone')} {'stands' if backbones == 1 else 'stand'} behind each "
         "label space. Runs finetuned from one backbone are not independent, so intervals over runs are too narrow "
         f"where backbones differ. {check}"
-    )
-
-
-def leak(config: Config) -> str:
-    """What human labels the encoder has seen, and so what a clustered label space may owe to them."""
-    if not config.encoder.trained_here:
-        return (
-            f"The encoder ({config.encoder.model}, weights: {config.encoder.pretrained or 'its own'}) was trained "
-            "elsewhere. What its training data named may be in the clusters: a clustered label space is not free "
-            "of human labels."
-        )
-    fine = config.encoder.captions.granularity == "fine"
-    rank = config.samples.ranks[-1] if fine else config.samples.target
-    what = "every k-means label space is made with them, and its results are no finding about unlabelled images"
-    if not fine:
-        what = "the k-means label spaces know the target classes, but were told nothing finer"
-    return (
-        f"The encoder's captions name the rank “{rank}” of each training image. These labels leak into the "
-        f"embedding: {what}."
     )

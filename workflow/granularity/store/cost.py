@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from granularity.stages import STAGES
 from granularity.store.artifacts import Artifact
 
 
 def by_stage(artifacts: Iterable[Artifact]) -> list[dict[str, Any]]:
-    """A row a stage that there are artifacts of, as the data flows.
+    """A row per kind of artifact, in the order in which they come.
 
     `jobs`; `wall_seconds` and `cpu_seconds`, added up over jobs; `peak_memory_mb`, the largest of a job. Where a job
     of any stage used a GPU, also `gpu_seconds`, the wall clock of the jobs that did, and `gpu_peak_memory_mb`, the
@@ -21,13 +20,13 @@ def by_stage(artifacts: Iterable[Artifact]) -> list[dict[str, Any]]:
         stages.setdefault(artifact.kind, []).append(artifact)
     any_gpu = any(map(_used_gpu, (artifact for found in stages.values() for artifact in found)))
     rows = []
-    for stage in (name for name in STAGES if name in stages):
-        costs = [artifact.manifest["cost"] for artifact in stages[stage]]
+    for stage, found in stages.items():
+        costs = [artifact.manifest["cost"] for artifact in found]
         row: dict[str, Any] = {"stage": stage, "jobs": len(costs)}
         row |= {key: sum(cost[key] for cost in costs) for key in ("wall_seconds", "cpu_seconds")}
         row["peak_memory_mb"] = max(cost["peak_memory_mb"] for cost in costs)
         if any_gpu:
-            on_gpu = [artifact.manifest["cost"] for artifact in stages[stage] if _used_gpu(artifact)]
+            on_gpu = [artifact.manifest["cost"] for artifact in found if _used_gpu(artifact)]
             peaks = [cost["gpu_peak_memory_mb"] for cost in on_gpu if "gpu_peak_memory_mb" in cost]
             row["gpu_seconds"] = sum(cost["wall_seconds"] for cost in on_gpu)
             row["gpu_peak_memory_mb"] = max(peaks, default=None)

@@ -1,0 +1,56 @@
+"""The answer in words, for each baseline; which labels help; what cannot be concluded."""
+
+from __future__ import annotations
+
+from granularity.stages.report import words
+from granularity.stages.report.loaded import Loaded
+from granularity.stages.report.part import Part
+
+HEADING = "The answer, by training-set size"
+LINK = "Answer"
+
+
+def applies(loaded: Loaded) -> bool:
+    return len(loaded.results) > 0
+
+
+def build(loaded: Loaded) -> Part:
+    results = loaded.results
+    values = {
+        "findings": [(label, words.findings(table)) for label, table in results.groupby("label", sort=False)],
+        "tally": words.tally(results),
+        "caveats": words.caveats(loaded.conditions, results, loaded.encoder),
+    }
+    return Part(values=values)
+
+
+TEMPLATE = """
+{% for label, sentences in findings %}
+<h3>{{ label }}</h3>
+<ul>
+{% for sentence in sentences %}
+<li>{{ sentence }}</li>
+{% endfor %}
+</ul>
+{% endfor %}
+{% if tally[1] %}
+<h3>Which labels?</h3>
+{% call table() %}
+{{ columns(["Pretraining labels"] + tally[0], tally[0]) }}
+<tbody>
+{% for name, cells in tally[1] %}
+<tr><th scope="row">{{ name }}</th>{% for cell in cells %}<td class="text">{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody>
+{% endcall %}
+<p class="note">Label spaces by verdict against the retraining baseline, after Holm's adjustment. Better and worse are
+those
+that are so over runs and when each backbone counts once.</p>
+{% endif %}
+<h3>What cannot be concluded</h3>
+<ul>
+{% for sentence in caveats %}
+<li>{{ sentence }}</li>
+{% endfor %}
+</ul>
+"""

@@ -1,0 +1,31 @@
+"""What papers claim about images, and what became of it here."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from granularity.stages.report.loaded import Loaded
+from granularity.stages.report.part import Part
+
+HEADING = "Claims about images"
+LINK = "Claims"
+
+
+def applies(loaded: Loaded) -> bool:
+    return bool(loaded.studies)
+
+
+def build(loaded: Loaded) -> Part:
+    claims = [{"study": study.name, **row} for study in loaded.studies for row in study.checks]
+    return Part({"claims": pd.DataFrame(claims)})
+
+
+TEMPLATE = """
+<p>Each claim of a paper stands beside the published numbers and those measured here. Its band and its preconditions
+were
+set before the run; a claim whose preconditions are not met is not tested, and says why.</p>
+{% for study in loaded.studies %}
+{{ judged(study) }}
+{% endfor %}
+<p class="note"><span class="file">tables/claims.csv</span></p>
+"""
