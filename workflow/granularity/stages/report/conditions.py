@@ -116,7 +116,7 @@ def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
         name=folder.name,
         label=f"{train:,} training image{'' if train == 1 else 's'}",
         samples=samples,
-        spaces=[Space(**space.manifest["options"]) for space in made.values()],
+        spaces=[_space(space.manifest["options"]) for space in made.values()],
         properties={name: space.json("properties.json", *PROPERTIES) for name, space in made.items()},
         classes={name: space.table("classes.parquet") for name, space in made.items()},
         pretrain=_runs(of("pretrain"), PRETRAINED),
@@ -125,6 +125,10 @@ def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
         models={one.manifest["options"]["network"]: _model(one.manifest["options"]) for one in of("pretrain")},
         artifacts=named,
     )
+
+
+def _space(options: Mapping[str, Any]) -> Space:
+    return Space(options["space"], options["family"], options["params"])
 
 
 def _model(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -179,8 +179,8 @@ def probe(conditions: list[ConditionResults]) -> pd.DataFrame:
     frames = []
     for condition in conditions:
         found = condition.values[condition.values["file"] == "probe"]
-        parts = found["key"].str.rpartition("/")
-        found = found.assign(rank=parts[0], probe=parts[2])
+        parts = found["key"].astype("str").str.rsplit("/", n=1)  # RANK/PROBE
+        found = found.assign(rank=parts.str[0], probe=parts.str[-1])
         found = found[found["probe"].isin(PROBES)]
         frames.append(_summed(conditions, condition, found, ["rank", "probe"], "backbones"))
     table = pd.concat(frames, ignore_index=True)

@@ -44,8 +44,7 @@ TEMPLATE = """
 </tbody>
 {% endcall %}
 <p class="note">Label spaces by verdict against the retraining baseline, after Holm's adjustment. Better and worse are
-those
-that are so over runs and when each backbone counts once.</p>
+those that are so over runs and when each backbone counts once.</p>
 {% endif %}
 <h3>What cannot be concluded</h3>
 <ul>

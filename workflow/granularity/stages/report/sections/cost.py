@@ -37,6 +37,5 @@ TEMPLATE = """
 </tfoot>
 {% endcall %}
 <p class="note">From the manifests; seconds are added up over jobs, also where they ran side by side. Start-up and
-imports
-of a job come on top. <span class="file">tables/cost.csv</span></p>
+imports of a job come on top. <span class="file">tables/cost.csv</span></p>
 """

@@ -63,8 +63,7 @@ def _range(rows: pd.DataFrame) -> str:
 
 TEMPLATE = """
 <p>The paper trained ResNet34 on 500,000 images, at least 6 runs per arm; here it was {{ architectures }} on {{ sizes
-}}.
-The paper's retraining baseline is at {{ baseline.mean | num }} % (std {{ baseline["std"] | num(3) }}).</p>
+}}. The paper's retraining baseline is at {{ baseline.mean | num }} % (std {{ baseline["std"] | num(3) }}).</p>
 {% call table() %}
 {{ columns(["Pretraining labels", "Paper: differences (points)"] + labels) }}
 <tbody>
@@ -75,8 +74,7 @@ endfor %}</tr>
 </tbody>
 {% endcall %}
 <p class="note">Lowest to highest difference from the own retraining baseline, in percentage points; below zero is
-better.
-Lowest and highest are picked from several, and so look more extreme than they are.</p>
+better. Lowest and highest are picked from several, and so look more extreme than they are.</p>
 <details>
 <summary>Every published number (Table 5, the means also in Table 1)</summary>
 {% call table() %}

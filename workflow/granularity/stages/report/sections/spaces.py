@@ -49,9 +49,8 @@ TEMPLATE = """
 </tbody>
 {% endcall %}
 <p class="note">Straddling: images whose label is given to images of more than one target class. Purity: share of
-images in
-the majority human class of their label. NMI: mutual information over the mean entropy; one label per image is trivially
-pure. <span class="file">tables/properties.csv</span></p>
+images in the majority human class of their label. NMI: mutual information over the mean entropy; one label per image
+is trivially pure. <span class="file">tables/properties.csv</span></p>
 {{ drawing("agreement", "How much each label space says about the human ranks: normalised mutual information, 0 for
 none, 1
 for the rank itself. Random labels gain some with G alone, as small classes are pure by chance.") }}

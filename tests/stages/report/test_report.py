@@ -1,0 +1,542 @@
+"""The report: statistics, words, figures and the page, on a synthetic tree of results."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from granularity.base.errors import GranularityError
+from granularity.claims import claim
+from granularity.claims.claim import Claim
+from granularity.config.options import Config
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
+from granularity.stages.report import drawing, figures, loaded, montage, page, words
+from granularity.stages.report.encoder import Encoder
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
+from granularity.store.task import Task
+from support import synthetic_results
+
+SMALL = {
+    "name": "small",
+    "seeds": {"pretrain": 2, "finetune": 3},
+    "conditions": [{"train_size": 120}, {"train_size": 240, "spaces": ["manual-digit", "kmeans-4"]}],
+    "label_spaces": {
+        "random": [4, 10],
+        "random_superclass": [2],
+        "kmeans": [4],
+        "kmeans_superclass": [2, 3],
+        "rebalanced": {"clusters": [2, 3], "thresholds": [12, 4]},
+    },
+}
+
+
+def make(monkeypatch, folder: Path, over: dict | None = None, **options) -> tuple[Plan, Path]:
+    """Synthetic results and their report, in a working directory of their own."""
+    monkeypatch.chdir(folder)
+    plan = synthetic_results.write(Config.model_validate(SMALL | (over or {})), **options)
+    return plan, synthetic_results.write_report(plan)
+
+
+def load(plan: Plan) -> loaded.Loaded:
+    """What a report of these results shows."""
+    (job,) = plan.jobs("report")
+    inputs = {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}
+    options = STAGES["report"].model.model_validate(job.options)
+    return loaded.load(Task(STAGES["report"], plan.folder(job), options, inputs))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        folder = tmp_path_factory.mktemp("report")
+        plan, output = make(monkeypatch, folder)
+        yield plan, folder / output
+
+
+def text_of(output: Path) -> str:
+    return (output / "report.html").read_text(encoding="utf-8")
+
+
+def sections_of(text: str) -> list[str]:
+    return re.findall(r'<section id="(\w+)">', text)
+
+
+DEFAULT_SECTIONS = ["answer", "curve", "differences", "results", "probes", "spaces", "clusters", "encoder"]
+DEFAULT_SECTIONS += ["cost", "reproduce"]
+
+
+# ---------------------------------------------------------------- tables
+
+
+def test_results_against_the_runs(made):
+    plan, output = made
+    results = pd.read_csv(output / "tables/results.csv")
+    finetune = pd.concat(
+        Artifact.open(output.parents[2] / plan.folder(job)).table("runs.parquet")
+        for job in plan.jobs("finetune", condition="train-120")
+    )
+    baseline = finetune.loc[finetune["space"] == "target", "val_error"]
+    arm = finetune[finetune["space"] == "kmeans-4"]
+    row = results[(results["condition"] == "train-120") & (results["space"] == "kmeans-4")].iloc[0]
+    test = stats.ttest_ind(arm["val_error"], baseline, equal_var=False)
+    assert row["runs"] == 6 and row["backbones"] == 2
+    assert row["difference"] == pytest.approx(arm["val_error"].mean() - baseline.mean())
+    assert (row["low"], row["high"]) == pytest.approx(tuple(test.confidence_interval(0.95)))
+    assert row["p"] == pytest.approx(test.pvalue)
+    assert row["backbone_std"] == pytest.approx(arm.groupby("pretrain_seed")["val_error"].mean().std())
+    assert (results["p_holm"].dropna() >= results["p"].dropna()).all()
+    one_pass = results[(results["condition"] == "train-120") & (results["role"] == "one_pass")].iloc[0]
+    assert one_pass["runs"] == plan.config.seeds.pretrain * plan.config.seeds.finetune
+
+
+# ---------------------------------------------------------------- words
+
+
+def test_words_follow_the_numbers(monkeypatch, tmp_path):
+    effects = {"manual": -6.0, "random": 6.0, "kmeans": 0.0, "kmeans_superclass": 0.0}
+    _, output = make(monkeypatch, tmp_path, {"seeds": {"pretrain": 3, "finetune": 3}}, effects=effects)
+    results = pd.read_parquet(output / "tables/results.parquet")
+    headline = words.headline(results)
+    assert headline.startswith("Yes, for some labels: manual-digit (120 training images); manual-digit (240")
+    assert "It hurt with random-4, random-10 (120 training images)" in headline.replace(" and random-10", ", random-10")
+    page_text = text_of(output)
+    assert headline in page_text
+    assert "do not tell" in page_text  # the arms without an effect
+    assert "It stands when each backbone counts once, too." in page_text
+
+    _, output = make(monkeypatch, tmp_path, {"name": "reversed"}, effects={"manual": 4.0, "kmeans": 4.0})
+    headline = words.headline(pd.read_parquet(output / "tables/results.parquet"))
+    assert not headline.startswith("Yes") and "manual-digit" in headline.split("hurt with")[1]
+
+
+def test_a_difference_that_only_chance_explains_is_not_sold():
+    table = pd.DataFrame(
+        {
+            "label": "10 training images",
+            "space": ["target", "manual-fine", "random-9"],
+            "series": ["manual", "manual", "random"],
+            "role": ["baseline", "arm", "arm"],
+            "granularity": [3, 9, 9],
+            "difference": [0.0, -0.5, 0.1],
+            "low": [np.nan, -0.9, -0.4],
+            "high": [np.nan, -0.1, 0.6],
+            "p": [np.nan, 0.04, 0.6],
+            "standing": ["baseline", "better_unadjusted", "overlap"],
+        }
+    )
+    said = words.headline(table)
+    assert said.startswith("Not established: manual-fine") and "all 2 comparisons" in said
+    assert words.tally(table)[1][0] == ("human labels", ["1 not told apart"])
+
+
+def test_few_backbones_and_lucky_random_labels_are_told():
+    table = pd.DataFrame(
+        {
+            "label": "10 training images",
+            "space": ["target", "manual-fine", "kmeans-9", "random-9"],
+            "series": ["manual", "manual", "kmeans", "random"],
+            "role": ["baseline", "arm", "arm", "arm"],
+            "granularity": [3, 9, 9, 9],
+            "high": [np.nan, -0.5, -0.3, -0.1],
+            "p": [np.nan, 1e-4, 1e-3, 0.04],
+            "standing": ["baseline", "better", "better_over_runs", "better_unadjusted"],
+        }
+    )
+    said = words.headline(table)
+    assert said.startswith("Yes, for some labels: manual-fine (10 training images) ended")
+    assert "Less surely so: kmeans-9" in said
+    assert "Labels that mean nothing were below the baseline too, random-9" in said
+    perhaps = table.assign(standing=["baseline", "better_untested", "better_over_runs", "better_unadjusted"])
+    assert words.headline(perhaps).startswith("Perhaps: manual-fine and kmeans-9")
+    assert words.tally(perhaps)[1][0] == ("human labels", ["1 lower over runs alone"])
+
+
+def test_no_badge_says_more_than_the_headline(monkeypatch, tmp_path):
+    """Backbones that differ by more than their runs: the arm is lower over runs, which is no finding."""
+    effects = {"manual": -2.0}
+    over = {"seeds": {"pretrain": 2, "finetune": 6}, "conditions": [{"train_size": 120, "spaces": ["manual-digit"]}]}
+    _, output = make(monkeypatch, tmp_path, over, effects=effects, noise=0.1, between_backbones=1.0)
+    results = pd.read_csv(output / "tables/results.csv").set_index("space")
+    row = results.loc["manual-digit"]
+    assert row["outcome"] == "better" and row["backbone_low"] < 0 < row["backbone_high"]
+    assert row["standing"] == "better_over_runs" and row["verdict"] == "lower over runs, not over backbones"
+    text = text_of(output)
+    assert "Perhaps: manual-digit" in text and "better than the baseline" not in text
+    assert 'class="verdict better"' not in text and 'class="verdict better_over_runs"' in text
+
+
+def test_runs_without_spread_are_no_answer(monkeypatch, tmp_path):
+    _, output = make(monkeypatch, tmp_path, {"seeds": {"pretrain": 1, "finetune": 1}})
+    results = pd.read_parquet(output / "tables/results.parquet")
+    assert set(results["outcome"]) == {"baseline", "untested"}
+    assert words.headline(results).startswith("Not answered")
+    assert "nan" not in re.sub(r"<svg.*?</svg>", "", text_of(output), flags=re.DOTALL).lower().split()
+
+
+def test_the_leak_is_told(made):
+    assert "captions name the rank “digit”" in text_of(made[1])
+    coarse = Encoder("m.json", "captions", {"granularity": "coarse"}, "loops", {})
+    assert "“loops”" in coarse.leak and "told nothing finer" in coarse.leak
+    assert "elsewhere" in Encoder("ViT-L-14", "openai", None, "loops", {}).leak
+
+
+def test_listing_and_count():
+    assert words.listing([]) == "none"
+    assert words.listing("abc") == "a, b and c"
+    assert (words.count(1, "run"), words.count(1200, "run")) == ("1 run", "1,200 runs")
+    assert (words.signed(-0.5), page.number(None), page.p_value(1e-9)) == ("−0.50", "–", "< 0.001")
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_figures_are_the_same_bytes_again(made, monkeypatch, tmp_path):
+    _, output = made
+    _, again = make(monkeypatch, tmp_path)
+    drawn = sorted(file.name for file in (output / "figures").iterdir())
+    assert {f"{name}.svg" for name in ("granularity_curve", "differences", "probe", "class_sizes", "montage")} <= set(
+        drawn
+    )
+    for name in drawn:
+        first = (output / "figures" / name).read_bytes()
+        assert first == (again / "figures" / name).read_bytes()
+        assert b"<dc:date>" not in first and b"Matplotlib v" not in first
+        ElementTree.fromstring(first)
+
+
+def test_ids_of_figures_do_not_collide(made):
+    ids = re.findall(r'<[a-zA-Z]+[^>]* id="([^"]+)"', text_of(made[1]))
+    assert len(ids) == len(set(ids))
+
+
+def test_text_in_figures_is_plain():
+    assert drawing.shorten("a\nb\x00c") == "a b c"
+    assert len(drawing.shorten("x" * 99, 20)) == 20
+
+
+def test_the_montage_shows_the_images_of_the_cluster(made):
+    plan, output = made
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(output.parents[2])
+        conditions = load(plan).conditions
+        condition, space = montage.choose(conditions)
+        samples = condition.samples.table("samples.parquet")
+        rows = montage.rows(condition, space, count=3)
+    assert space.name == "kmeans-superclass-2"
+    sizes = [row.size for row in rows]
+    assert len(rows) == 3 and sizes == sorted(sizes, reverse=True)
+    for row in rows:
+        members = samples.iloc[row.members]
+        assert (members["split"] == "train").all() and set(members["loops"]) == {row.superclass}
+        assert sum(row.composition.values()) == pytest.approx(1)
+        shares = members["digit"].value_counts(normalize=True)
+        assert row.composition == shares[shares > 0].to_dict()
+
+
+@pytest.mark.parametrize("channels, side", [(1, 8), (3, 200)])
+def test_montage_of_grey_and_colour_of_any_size(channels, side):
+    pixels = np.random.default_rng(0).integers(0, 256, (4, side, side, channels)).astype(np.uint8)
+    row = montage.Row(0, 4, "$a", np.arange(4), {"<b>": 0.5, "c": 0.2, "d": 0.2, "e": 0.1})
+    svg = montage.draw([row], pixels)
+    assert "&lt;b&gt;: 50%" in svg and "1 more: 10%" in svg and "$a" in svg
+    assert len(svg) < 150_000
+
+
+def test_small_shares_of_a_cluster_are_said_so():
+    row = montage.Row(0, 1000, None, np.arange(4), {"a": 0.997, "b": 0.001, "c": 0.001, "d": 0.001})
+    svg = montage.draw([row], np.zeros((4, 8, 8, 1), np.uint8))
+    assert "1 more: &lt;1%" in svg and "b: &lt;1%" in svg and ": 0%" not in svg
+
+
+def test_curve_of_any_granularity():
+    for top in (13, 500_000):
+        rows = [
+            ("baseline", "manual", 11),
+            ("arm", "manual", 12),
+            ("arm", "random_instance", top),
+            ("one_pass", "one_pass", 11),
+        ]
+        table = pd.DataFrame(rows, columns=["role", "series", "granularity"])
+        table = table.assign(label="c", network="n", baseline="n", mean=5.0, std=[0.1, np.nan, 0.2, 0.1])
+        ElementTree.fromstring(figures.granularity_curve(table))
+
+
+def test_an_unknown_family_is_drawn_under_its_own_name():
+    rows = [("baseline", "manual", 3, 5.0), ("arm", "nobody_knows", 12, 4.0), ("arm", "nothing_at_all", None, 4.5)]
+    table = pd.DataFrame(rows, columns=["role", "series", "granularity", "mean"])
+    table = table.assign(label="c", network=["n", "n", "other"], baseline="n", std=0.1)
+    svg = figures.granularity_curve(table)
+    assert "nobody_knows" in svg and "nothing_at_all (other)" in svg
+
+
+# ---------------------------------------------------------------- the page
+
+
+def test_the_page_asks_nobody_and_is_whole(made):
+    plan, output = made
+    text = text_of(output)
+    assert not (output.parent / "report.html").exists()
+    assert not re.findall(r"https?://", re.sub(r'xmlns(:\w+)?="[^"]*"', "", text))
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', text)
+    assert "currentColor" in text and plan.config.report.title in text
+    for source in ("kmeans-superclass-2", "random-instance", "target (one pass)", "embedding", "snakemake"):
+        assert source in text
+    assert sections_of(text) == DEFAULT_SECTIONS
+    assert re.findall(r'<a href="#(\w+)">', text) == DEFAULT_SECTIONS
+
+
+def test_hostile_names_are_escaped(monkeypatch, tmp_path):
+    over = {"report": {"title": "<img src=x onerror=alert(1)> & co"}}
+    _, output = make(monkeypatch, tmp_path, over)
+    text = text_of(output)
+    assert "<script" not in text and "<img" not in text
+    assert "&lt;img src=x onerror=alert(1)&gt; &amp; co" in text
+    assert "&lt;script" in text  # the superclass in the montage
+
+
+def test_verdicts_are_shown_beside_the_numbers(monkeypatch, tmp_path):
+    over = {"conditions": [{"train_size": 120, "spaces": ["manual-digit"]}], "studies": ["granularity_t5"]}
+    monkeypatch.chdir(tmp_path)
+    plan = synthetic_results.write(Config.model_validate(SMALL | over))
+    rows = [
+        Claim("S1", "It rises", "Theorem 1", "slope", [1.9, 2.0, 2.1], low=1),
+        Claim("S2", "It <b>falls</b>", "Theorem 2", "slope", [], untested="needs 3 runs"),
+        Claim("S3", "It is", "Theorem 3", "sum", [1.0], 1, 1, kind="identity"),
+    ]
+    for job in [*plan.jobs("verdicts", name="small"), *plan.jobs("verdicts", study="label_granularity")]:
+        judged(plan, job, rows)
+    output = synthetic_results.write_report(Plan(plan.config))
+    html = text_of(output)
+    assert html.count("2 (1.9 to 2.1)") == 2 and html.count("needs 3 runs") == 2
+    assert "granularity t5" in html and "label granularity" in html
+    assert "It &lt;b&gt;falls" in html and "data:image/svg+xml;base64," in html
+    assert html.count("Identities, which only a mistake in the code can break: holds: 1") == 2
+    assert {"verdicts/granularity_t5", "theory/label_granularity"} <= set(Artifact.open(output).manifest["inputs"])
+    assert {"studies", "theory"} <= set(sections_of(html)) and "paper" not in sections_of(html)
+    assert len(pd.read_csv(output / "tables/claims.csv")) == 3
+
+
+def test_a_damaged_world_is_left_out(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    over = {"conditions": [{"train_size": 120, "spaces": ["manual-digit"]}]}
+    plan = synthetic_results.write(Config.model_validate(SMALL | over))
+    (job,) = plan.jobs("verdicts", study="label_granularity")
+    judged(plan, job, [Claim("S1", "It rises", "Theorem 1", "slope", [2.0], low=1)])
+    plan = Plan(plan.config)
+    (plan.folder(job) / "checks.csv").write_text("harmed")
+    assert "theory" not in sections_of(text_of(synthetic_results.write_report(plan)))
+    assert "without the theory" in capsys.readouterr().err
+
+
+@contextlib.contextmanager
+def judged(plan, job, claims):
+    """What stage `verdicts` writes of some claims."""
+    stage = STAGES["verdicts"]
+    params = {"size": "quick"} if job.values["name"] == "theory" else {}
+    task = Task(stage, plan.folder(job), stage.model.model_validate(job.options))
+    with task.create({}, job.options | params) as out:
+        out.text("checks.csv", claim.table(claims).to_csv(index=False))
+        out.text("figures/rise.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>")
+        out.summary |= {"verdicts": claim.verdicts(claims), "identities": claim.verdicts(claims, "identity")}
+        out.summary |= {"runs": 3} if params else {}
+
+
+def test_the_command_is_the_one_given(monkeypatch, tmp_path):
+    monkeypatch.setenv("GRANULARITY_COMMAND", "snakemake --configfile 'a & b.yaml'")
+    _, output = make(monkeypatch, tmp_path)
+    assert "snakemake --configfile &#39;a &amp; b.yaml&#39;" in text_of(output)
+
+
+def test_the_artifact_names_all_it_read(made):
+    plan, output = made
+    report = Artifact.open(output, "report")
+    assert report.manifest["options"]["configuration"] == plan.config.model_dump(mode="json")
+    found = {path for path in artifacts.find(output.parent) if path != output}
+    assert {(output / entry["path"]).resolve() for entry in report.manifest["inputs"].values()} == found
+    assert "train-120/hierarchy/kmeans-4" in report.manifest["inputs"]
+    for name in ("results", "probe", "properties", "cost"):
+        parquet = pd.read_parquet(output / f"tables/{name}.parquet")
+        assert len(parquet) == len(pd.read_csv(output / f"tables/{name}.csv")) > 0
+    assert all(artifact.digest in text_of(output) for artifact in report.lineage().values())
+
+
+@pytest.mark.parametrize(
+    "over, absent, parts",
+    [
+        ({"conditions": [{"train_size": 120, "spaces": []}]}, {"clusters", "encoder"}, set()),
+        ({"report": {"montage_clusters": 0}}, {"clusters"}, {"class_sizes", "encoder_loss"}),
+        ({"encoder": {"model": "ViT-L-14", "pretrained": "openai"}}, set(), {"class_sizes", "montage"}),
+        ({"jobs": {"pretrain": "run", "finetune": "space", "measure": "run"}}, set(), {"montage"}),
+        ({"measures": []}, {"probes"}, {"montage"}),
+        ({"conditions": [{"train_size": "all", "spaces": ["random-4"]}]}, {"clusters", "encoder"}, set()),
+    ],
+    ids=["baseline only", "no montage", "encoder from elsewhere", "small jobs", "no measure", "nothing clustered"],
+)
+def test_what_there_is_nothing_to_show_of_is_left_out(monkeypatch, tmp_path, over, absent, parts):
+    _, output = make(monkeypatch, tmp_path, over)
+    text = text_of(output)
+    assert sections_of(text) == [name for name in DEFAULT_SECTIONS if name not in absent]
+    drawn = {file.stem for file in (output / "figures").iterdir()}
+    assert parts <= drawn and drawn == set(re.findall(r'<figure id="figure-(\w+)">', text))
+    assert {file.stem for file in (output / "tables").glob("*.csv")} == set(re.findall(r"tables/(\w+)\.csv", text))
+    assert ("leak" in text or "trained elsewhere" in text) == ("encoder" not in absent)
+    if "probes" not in absent:
+        probe = pd.read_parquet(output / "tables/probe.parquet")
+        assert not probe.duplicated(["condition", "space", "probe", "rank"]).any()
+
+
+def test_several_networks_and_transfers_stand_apart(monkeypatch, tmp_path):
+    over = {
+        "name": "networks",
+        "conditions": [{"train_size": 120, "spaces": ["manual-digit", "kmeans-4"]}],
+        "networks": [
+            {"name": "small"},
+            {"name": "wide", "model": {"args": {"channels": [16, 16, 16, 16]}}},
+            {"name": "distilled", "objective": "distil"},
+        ],
+        "transfers": [
+            {"name": "here"},
+            {"name": "there", "data": {"samples": {"source": "digits", "validation": 50}, "train_size": 90}},
+        ],
+    }
+    _, output = make(monkeypatch, tmp_path, over)
+    results = pd.read_csv(output / "tables/results.csv")
+    labels = [f"120 training images, {network}, {name}" for name in ("here", "there") for network in ("small", "wide")]
+    assert list(dict.fromkeys(results["label"])) == labels
+    distilled = results[results["network"] == "distilled"]
+    assert len(distilled) == 2 and distilled["granularity"].isna().all()
+    assert set(distilled["baseline"]) == {"small"} and distilled["difference"].notna().all()
+    one_pass = results[results["role"] == "one_pass"]
+    assert set(one_pass["transfer"]) == {"here"}  # elsewhere the first stage is on other images
+    assert results.loc[results["transfer"] == "there", "pretrain_mean"].isna().all()
+    for _, rows in results.groupby("label"):
+        assert (rows["role"] == "baseline").sum() == 1
+    text = text_of(output)
+    assert "distilled has no runs on the target labels of its own: it is compared with the baseline of small" in text
+    assert "no labels: distil (distilled)" in text and "distil, distilled" in text
+    header = text.partition('id="results"')[2].partition("</thead>")[0]
+    assert "Network" in header and "Transfer" in header
+    assert sections_of(text) == DEFAULT_SECTIONS
+
+
+def test_a_network_without_any_baseline_is_not_compared(monkeypatch, tmp_path):
+    over = {
+        "name": "alone",
+        "conditions": [{"train_size": 120, "spaces": ["manual-digit"]}],
+        "networks": [{"name": "distilled", "objective": "distil"}],
+    }
+    _, output = make(monkeypatch, tmp_path, over)
+    results = pd.read_csv(output / "tables/results.csv")
+    assert results["baseline"].isna().all() and set(results["standing"]) == {"untested"}
+    assert not {"curve", "differences"} & set(sections_of(text_of(output)))
+    assert "There is no retraining baseline" in text_of(output)
+
+
+def test_other_measures_are_plain_tables(monkeypatch, tmp_path):
+    over = {
+        "name": "measured",
+        "conditions": [{"train_size": 120, "spaces": ["manual-digit"]}],
+        "measures": [
+            {"name": "probe", "of": ["backbones", "untrained"]},
+            {"name": "scores", "measure": "accuracy", "of": ["backbones"], "splits": ["train", "val"]},
+        ],
+    }
+    _, output = make(monkeypatch, tmp_path, over)
+    text, table = text_of(output), pd.read_csv(output / "tables/measures.csv")
+    assert set(table["key"]) == {"error", "macro_f1", "images"} and set(table["split"]) == {"train", "val"}
+    section = text.partition('id="measures"')[2].partition("</section>")[0]
+    assert "<h3>scores</h3>" in section and "Macro-F1 (%)" in section and "Error, top-1 (%)" in section
+    probe = pd.read_csv(output / "tables/probe.csv")
+    errors = probe[probe["rank"] == "loops"].groupby("state")["mean"].mean()
+    assert set(errors.index) == {"untrained", "pretrained"} and errors["untrained"] > errors["pretrained"] + 10
+    assert '<th scope="col" class="text">State' in text.partition('id="probes"')[2]
+
+
+def test_missing_runs_are_an_error(monkeypatch, tmp_path):
+    plan, _ = make(monkeypatch, tmp_path)
+    (job,) = plan.jobs("finetune", condition="train-120", unit="kmeans")
+    stage, made = STAGES["finetune"], Artifact.open(plan.folder(job))
+    table = made.table("runs.parquet")
+    with Task(stage, plan.folder(job), stage.model.model_validate(job.options)).create({}, {}) as out:
+        out.table("runs.parquet", table.iloc[1:])
+    with pytest.raises(GranularityError, match=r"finetune/.*/kmeans: lacks runs"):
+        synthetic_results.write_report(plan)
+
+
+def test_a_flipped_byte_is_an_error(monkeypatch, tmp_path):
+    plan, _ = make(monkeypatch, tmp_path)
+    file = Path("results/small/train-120/hierarchy/kmeans-4/classes.parquet")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(GranularityError, match=r"classes\.parquet"):
+        synthetic_results.write_report(plan)
+
+
+def test_the_papers_numbers_stand_beside_its_own_experiment(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    plan = synthetic_results.write(
+        Config.model_validate(SMALL), samples={"source": "inaturalist"}, classes={"loops": 11}
+    )
+    text = text_of(synthetic_results.write_report(plan))
+    section = text.partition('id="paper"')[2].partition("</section>")[0]
+    assert "5.25 % (std 0.051)" in section and "−0.46 (G = 1,103)" in section and "(sic)" in section
+    assert "another data set" not in text.lower().replace("another data set, network", "")
+
+
+# ---------------------------------------------------------------- in a browser
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [400, 1280])
+def test_in_a_browser(made, tmp_path, width):
+    """Nothing in the console, and no sideways scroll of the page: the width is measured in a frame of that width."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no chromium to open the page in")
+    (tmp_path / "report.html").write_bytes((made[1] / "report.html").read_bytes())
+    (tmp_path / "frame.html").write_text(
+        f"""<!doctype html><body style="margin:0">
+        <iframe src="report.html" style="width:{width}px;height:800px;border:0"></iframe>
+        <script>onload = () => {{
+          const page = document.querySelector("iframe").contentDocument;
+          page.querySelectorAll("details").forEach(part => part.open = true);
+          document.body.dataset.width = page.documentElement.scrollWidth;
+          document.body.dataset.sections = page.querySelectorAll("section").length;
+        }}</script></body>"""
+    )
+    quiet = "--disable-gpu --no-first-run --disable-background-networking --disable-component-update --disable-sync"
+    done = subprocess.run(
+        [
+            *(chromium, "--headless", "--no-sandbox", *quiet.split(), "--enable-logging=stderr"),
+            *("--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,900"),
+            *("--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    measured = dict(re.findall(r'data-(width|sections)="(\d+)"', done.stdout))
+    assert int(measured["sections"]) == len(DEFAULT_SECTIONS) and int(measured["width"]) <= width
+    assert "CONSOLE" not in done.stderr
+
+
+def test_gpus_have_columns_where_one_was_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(artifacts, "hardware", lambda: {"cpu": "x", "gpu": "H200"})
+    monkeypatch.setattr(artifacts, "gpu_memory", lambda: {"gpu_peak_memory_mb": 41_234.5})
+    _, output = make(monkeypatch, tmp_path, {"conditions": [{"train_size": 120, "spaces": ["manual-digit"]}]})
+    section = text_of(output).partition('id="cost"')[2].partition("</section>")[0]
+    assert "Largest GPU memory of a job (MB)" in section and "41,234" in section
+    table = pd.read_csv(output / "tables" / "cost.csv")
+    assert (table["gpu_seconds"] == table["wall_seconds"]).all()

@@ -1,0 +1,236 @@
+"""A small tree of results, written with the artifact contract: what the report reads, without training anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from granularity.base.stage import Job
+from granularity.config.options import Config
+from granularity.learning.runs import Run
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
+from granularity.stages.report import stage as report
+from granularity.store.artifacts import Artifact
+from granularity.store.task import Task
+
+HOSTILE = '<script>alert("$x_1$ & ünfug")</script>'
+# Error in percent of each family at the finest granularity, about the baseline's 6.0.
+EFFECTS = {"manual": -1.2, "random": 2.5, "random_superclass": 0.1, "kmeans": -0.2, "kmeans_superclass": -0.5}
+EFFECTS |= {"distil": -0.8}
+
+
+def write(
+    config: Config,
+    effects: Mapping[str, float] | None = None,
+    noise: float = 0.3,
+    between_backbones: float = 0.0,
+    samples: Mapping[str, str] | None = None,
+    classes: Mapping[str, int] | None = None,
+) -> Plan:
+    """Write every artifact of a configuration but verdicts and the report, below the working directory.
+
+    Args:
+        effects: family -> difference from the baseline in percentage points.
+        noise: std of a run's error in percentage points; 0 gives runs without any spread.
+        between_backbones: what each further pretraining seed adds to the error of its runs.
+        samples: what the sample tables' parameters say over what they are.
+        classes: how many classes the sample tables say that a rank has, over what it has.
+    """
+    plan = Plan(config)
+    made: dict[str, Artifact] = {}
+    effects = EFFECTS if effects is None else effects
+    conditions = [_Condition(plan, one, effects, noise, number) for number, one in enumerate(plan.conditions)]
+    for one in conditions:
+        one.between, one.params, one.said = between_backbones, dict(samples or {}), dict(classes or {})
+    for stage in (name for name in STAGES if name not in ("theory", "verdicts", "report")):
+        for condition in conditions:
+            for job in plan.jobs(stage, condition=condition.of.name):
+                _create(plan, job, made, condition)
+    return plan
+
+
+def write_report(plan: Plan, output: Path | None = None) -> Path:
+    """The report of what lies there; returns its folder."""
+    (job,) = plan.jobs("report")
+    inputs = {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}
+    options = STAGES["report"].model.model_validate(job.options)
+    report.run(Task(STAGES["report"], output or plan.folder(job), options, inputs))
+    return output or plan.folder(job)
+
+
+def _create(plan: Plan, job: Job, made: dict[str, Artifact], condition: _Condition) -> None:
+    stage = STAGES[job.stage]
+    task = Task(stage, plan.folder(job), stage.model.model_validate(job.options), seed=plan.config.seeds.base)
+    sources = [source for role in job.inputs.values() for source in role]
+    inputs = {str(plan.folder(source)): made[plan.manifest(source)] for source in sources}
+    options = task.options.model_dump(mode="json")
+    params = options | (condition.params if job.stage == "samples" else {})
+    with task.create(inputs, params | {"seed": 0}) as out:
+        getattr(condition, job.stage)(out, options)
+    made[plan.manifest(job)] = Artifact.peek(task.output)
+
+
+class _Condition:
+    """Writes the files of one condition's artifacts; a method per stage."""
+
+    between, params, said = 0.0, {}, {}
+
+    def __init__(self, plan, condition, effects, noise, number):
+        self.plan, self.of, self.effects, self.noise = plan, condition, effects, noise
+        self.rng = np.random.default_rng(number)
+        self.config, self.section = plan.config, condition.samples
+        self.sizes: dict[str, int] = {}
+
+    def samples(self, out, options) -> None:
+        target, finest = self.section.target, self.section.ranks[-1]
+        train = self.of.train_size if self.of.train_size != "all" else 200
+        count = train + 100
+        digit = self.rng.permutation(np.arange(count) % 10)
+        self.table = pd.DataFrame(
+            {
+                "sample_id": [f"img-{i:05d}" for i in range(count)],
+                "split": ["train"] * train + ["val"] * 100,
+                target: pd.Categorical(np.array(["no loop", HOSTILE, "two loops"])[digit % 3]),
+                finest: pd.Categorical([f"digit {d}" for d in digit]),
+            }
+        )
+        self.train = self.table[self.table["split"] == "train"]
+        out.table("samples.parquet", self.table)
+        out.summary |= {"images": {"train": train, "val": 100}, "classes": {target: 3, finest: 10} | self.said}
+
+    def pixels(self, out, options) -> None:
+        # An image is its class's own pattern and noise, so that a montage looks like one.
+        shape = (self.config.pixels.size, self.config.pixels.size, 1)
+        _, code = np.unique(self.table[self.section.ranks[-1]], return_inverse=True)
+        patterns = np.random.default_rng(0).integers(0, 200, (code.max() + 1, *shape))
+        noise = self.rng.integers(0, 55, (len(code), *shape))
+        out.array("pixels.npy", (patterns[code] + noise).astype(np.uint8))
+
+    def encoder(self, out, options) -> None:
+        epoch = np.arange(1, options["captions"]["epochs"] + 1)
+        loss = 3.5 * np.exp(-epoch / 8)
+        out.table("history.parquet", pd.DataFrame({"epoch": epoch, "train_loss": loss, "val_loss": loss + 0.3}))
+
+    def embed(self, out, options) -> None:
+        out.array("embedding.npy", np.ones((len(self.table), 1), np.float32))
+
+    def cluster(self, out, options) -> None:
+        scope, count = options["clustering"].rsplit("-", 1)
+        draw = (self.rng.beta(1.2, 2.0, len(self.train)) * int(count)).astype(int)
+        superclass = self.train[self.section.target].astype(str)
+        cluster = draw if scope == "whole" else superclass.astype("category").cat.codes * int(count) + draw
+        frame = pd.DataFrame({"sample_id": self.train["sample_id"], "cluster": np.asarray(cluster, np.int32)})
+        groups = frame.assign(superclass=superclass).groupby("cluster")
+        table = pd.DataFrame({"cluster": groups.size().index, "size": groups.size().to_numpy()})
+        table["superclass"] = None if scope == "whole" else groups["superclass"].first().to_numpy()
+        out.table("assignment.parquet", frame)
+        out.table("clusters.parquet", table.assign(objective=1.0))
+
+    def hierarchy(self, out, options) -> None:
+        name, family, params = options["space"], options["family"], options["params"]
+        superclasses, images = self.train[self.section.target].nunique(), len(self.train)
+        if family == "manual":
+            size = self.train[params["rank"]].nunique()
+        elif family == "random_instance":
+            size = images
+        elif family == "random":
+            size = params["classes"]
+        elif family == "random_superclass":
+            size = params["per_superclass"] * superclasses
+        elif family == "rebalanced":
+            size = superclasses * (5 if params["threshold"] < 10 else 3)
+        else:
+            scope, count = params["clusterings"][0].rsplit("-", 1)
+            size = int(count) * (1 if scope == "whole" else superclasses)
+        self.sizes[name] = size
+        sizes = np.full(size, images // size)
+        if "means" in family or family == "rebalanced":
+            sizes = np.maximum(1, np.round(images * self.rng.dirichlet(np.full(size, 3.0)))).astype(int)
+        names = [HOSTILE if i == 0 else f"class {i}" for i in range(size)]
+        straddling = {"random": 0.97, "kmeans": 0.2}.get(family, 0.0)
+        by_rank = dict.fromkeys(self.section.ranks, 0.5)
+        properties = {
+            "space": name,
+            "family": family,
+            "granularity": size,
+            "images": images,
+            "empty_classes": 0,
+            "refines_target": straddling == 0,
+            "straddling_share": straddling,
+            "class_size": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
+            "starved_share": float((sizes < 5).mean()),
+            "purity": by_rank,
+            "mutual_information_bits": by_rank,
+            "nmi": by_rank,
+        }
+        classes = {"label": np.arange(size, dtype=np.int32), "name": names, "size": sizes}
+        labels = np.arange(images, dtype=np.int32) % size
+        out.table("labels.parquet", pd.DataFrame({"sample_id": self.train["sample_id"], "label": labels}))
+        out.table("classes.parquet", pd.DataFrame(classes).assign(parent=HOSTILE, purity=1.0))
+        out.json("properties.json", properties)
+
+    def pretrain(self, out, options) -> None:
+        rows = []
+        for run in map(Run.parse, options["runs"]):
+            error = self._error(run, 0.8) if run.space in self.sizes else None
+            rows.append(
+                {"run_id": run.id, **self._about(run, options["network"]), "train_loss": 0.01, "val_error": error}
+            )
+        out.table("runs.parquet", pd.DataFrame(rows).astype({"granularity": "Int64", "val_error": "Float64"}))
+
+    def finetune(self, out, options) -> None:
+        network, rows = Path(out.folder).parent.name, []
+        for run in map(Run.parse, options["runs"]):
+            known = {"run_id": run.id, "parent": "parent", "transfer": options["transfer"], **self._about(run, network)}
+            rows.append(known | {"finetune_seed": run.finetune_seed, "train_loss": 0.01, "val_error": self._error(run)})
+        out.table("runs.parquet", pd.DataFrame(rows).astype({"granularity": "Int64"}))
+
+    def measure(self, out, options) -> None:
+        network, about, rows = Path(out.folder).parent.name, [], []
+        embedding = {"run": "embedding", "network": None, "space": "embedding", "family": "encoder"}
+        if "embedding" in options["of"]:
+            about.append(embedding)
+            rows += [("embedding", None, *row) for row in self._measured(options, 4.0)]
+        for run in map(Run.parse, options["runs"]):
+            about.append({"run": run.id, **self._about(run, network)})
+            last = next(one.recipe.epochs for one in self.plan.networks if one.name == network)
+            for epoch in ([0] if "untrained" in options["of"] else []) + [last]:
+                error = 8 + self._effect(run) + 20 * (epoch == 0)
+                rows += [(run.id, epoch, *row) for row in self._measured(options, error)]
+        values = pd.DataFrame(rows, columns=["run", "epoch", "split", "key", "value"])
+        values.insert(3, "measure", options["name"])
+        out.table("values.parquet", values.astype({"epoch": "Int64"}))
+        columns = ["run", "network", "space", "family", "granularity", "pretrain_seed", "transfer", "finetune_seed"]
+        runs = pd.DataFrame(about).reindex(columns=columns)
+        whole = dict.fromkeys(["granularity", "pretrain_seed", "finetune_seed"], "Int64")
+        out.table("runs.parquet", runs.astype(whole | dict.fromkeys(["network", "transfer"], "str")))
+
+    def _measured(self, options, error) -> Iterator[tuple[str, str, float]]:
+        noise = self.noise * abs(self.rng.standard_normal())
+        for split in options["splits"]:
+            if options["measure"] == "accuracy":
+                yield split, "error", error + noise
+                yield split, "macro_f1", 100 - error - noise
+                yield split, "images", 100
+                continue
+            for i, rank in enumerate(self.section.ranks):
+                yield "train", f"{rank}/l2", 0.1
+                for probe in ("linear", "knn"):
+                    yield split, f"{rank}/{probe}", error + 1.5 * (probe == "knn") + 6 * i + noise
+
+    def _about(self, run, network) -> dict:
+        family = next((space.family for space in self.of.spaces if space.name == run.space), run.space)
+        known = {"network": network, "space": run.space, "family": family}
+        return known | {"granularity": self.sizes.get(run.space), "pretrain_seed": run.pretrain_seed}
+
+    def _effect(self, run) -> float:
+        family = self._about(run, "")["family"]
+        found = 0.0 if run.space == "target" else self.effects.get(family, 0.0)
+        return found + self.between * run.pretrain_seed
+
+    def _error(self, run, more: float = 0.0) -> float:
+        return float(6.0 + self._effect(run) + more + self.noise * self.rng.standard_normal())
