@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from granularity import cli
 from granularity.config.options import Config
 from granularity.look import status, status_table
-from granularity.look.cost import by_stage
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import artifacts, claim, manifests, provenance
 from granularity.store.artifacts import Artifact
+from granularity.store.cost import by_stage
 from support import minimal_results
 
 SMALL = {
@@ -373,7 +373,7 @@ def test_the_report_and_status_have_the_same_costs(finished):
 
     jobs = look(finished)
     made = {str(job.folder): job.artifact for job in jobs}
-    table = tables.cost(made).set_index("stage")
+    table = tables.cost(made.values()).set_index("stage")
     assert list(table.columns) == ["jobs", "wall_seconds", "cpu_seconds", "peak_memory_mb"]
     found = json.loads(status_table.as_json(Plan(finished), jobs))
     for stage, row in table.iterrows():
