@@ -16,7 +16,7 @@ import pytest
 from granularity.base.errors import GranularityError
 from granularity.config import files as config_files
 from granularity.data.images import Images
-from granularity.learning import train
+from granularity.learning import trainings
 from granularity.look import inspection
 from granularity.store import artifacts
 from granularity.store.artifacts import MANIFEST, Artifact
@@ -392,7 +392,7 @@ def test_forged_manifests_of_any_form_cost_no_traceback(chain, change):
 
 
 @pytest.mark.parametrize(
-    ("kind", "owner", "name", "call"), [("pixels", Images, "load", 70), ("finetune", train, "train", 4)]
+    ("kind", "owner", "name", "call"), [("pixels", Images, "load", 70), ("finetune", trainings, "train", 4)]
 )
 def test_work_that_was_damaged_after_a_kill_is_done_again(chain, kind, owner, name, call, kill_at, tmp_path, capfd):
     step = next(step for step in chain if step.kind == kind)
