@@ -70,7 +70,7 @@ def world_step(features: int | None = None, **overrides: object) -> Callable[[in
 
 
 def compare() -> dict[str, float]:
-    """Median CPU milliseconds a step, printed with ratios and returned by name."""
+    """Median CPU milliseconds per step, printed with ratios and returned by name."""
     torch.set_num_threads(1)
     full = {"coordinates": "full", "init": "framework", "data": "fixed"}
     programs = {
@@ -92,7 +92,7 @@ def compare() -> dict[str, float]:
                 times[name].append((time.process_time() - start) / STEPS * 1e3)
     found = {name: float(np.median(values)) for name, values in times.items()}
     script = next(iter(found.values()))
-    print(f"{'CPU ms a step, one thread':46}{'median':>8}{'least':>8}{'script / this':>15}")
+    print(f"{'CPU ms per step, one thread':46}{'median':>8}{'least':>8}{'script / this':>15}")
     for name, value in found.items():
         print(f"{name:46}{value:8.2f}{min(times[name]):8.2f}{script / value:15.2f}")
     return found

@@ -12,7 +12,7 @@ Prints, and exits with status 1 if one of the first two misses its limit:
 - seconds of a dry run of each experiment (limit: 5), beside the same trainings in jobs of one label space and of one
   family, beside ten training-set sizes of the largest, which tells how it grows, and with all of the theory;
 - seconds of `snakemake` on the finished run until "Nothing to be done" (limit: 10), beside `granularity status`;
-- seconds a job that Snakemake adds to the commands themselves;
+- seconds per job that Snakemake adds to the commands themselves;
 - seconds from the start of a stage's command to its first line, by `import`, beside the bare interpreter, and what that
   comes to for all jobs of the largest experiment.
 """

@@ -21,7 +21,7 @@ class Captions(Section):
     )
     template: str = Field("a handwritten digit: {}", description="The caption; {} is replaced by the class name.")
     epochs: Count = Field(40, description="Passes over the training split.")
-    batch_size: Count = Field(50, description="Image-caption pairs a step.")
+    batch_size: Count = Field(50, description="Image-caption pairs per step.")
     lr: float = Field(2e-3, gt=0, description="Peak learning rate (AdamW, warm-up over a tenth, then cosine).")
     weight_decay: float = Field(0.1, ge=0, description="AdamW's weight decay.")
 

@@ -74,7 +74,7 @@ class Recipe(Section):
     clip_norm: float | None = Field(
         None, gt=0, description="The gradient is scaled down to this norm, over all weights, where it is longer."
     )
-    batch_size: Count = Field(100, description="Images a step; an incomplete last batch is dropped.")
+    batch_size: Count = Field(100, description="Images per step; an incomplete last batch is dropped.")
     epochs: Count = 30
     warmup_epochs: Annotated[float, Field(ge=0)] = Field(
         2.4, description="Linear warm-up to the peak; a fraction gives any number of steps."

@@ -32,7 +32,7 @@ HEADINGS = {
     "cost": "cost",
 }
 LEGEND = """\
-min, median, max  images a class
+min, median, max  images per class
 starved           share of classes with fewer than 5 images
 refines           share of images whose labels lie in one target class each (100 %: a refinement of the target)
 purity            share of images in the majority target class of their label
@@ -44,7 +44,7 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
     """The label spaces below a folder of results, condition by condition.
 
     Returns:
-        One entry a condition: `condition` (its folder), `images`, `target`, `finest`, `spaces` (a list of rows, see
+        One entry per condition: `condition` (its folder), `images`, `target`, `finest`, `spaces` (a list of rows, see
         :func:`row`), `sweeps` (granularity of the rebalanced spaces by threshold) and `checks`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What `granularity status` prints: a table by stage and a line a job for people, or JSON for programs."""
+"""What `granularity status` prints: a table by stage and a line per job for people, or JSON for programs."""
 
 from __future__ import annotations
 

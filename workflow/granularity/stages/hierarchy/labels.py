@@ -22,7 +22,7 @@ class Labels:
     """A label, or several, for every training image.
 
     Attributes:
-        values: int32 [pairs], labels 0..G-1; one an image, or those of the images one after another.
+        values: int32 [pairs], labels 0..G-1; one per image, or those of the images one after another.
         names: the G class names.
         offsets: int64 [N + 1], where images have several labels: those of image i are
             `values[offsets[i]:offsets[i + 1]]`, at least one, ascending. None otherwise.
@@ -84,7 +84,7 @@ class Training:
     """The training images and what is known of them.
 
     Attributes:
-        frame: `sample_id` and one categorical column a rank, coarse to fine.
+        frame: `sample_id` and one categorical column per rank, coarse to fine.
         target: the rank of the superclasses.
         seed: the base seed.
         order: the classes of the finest rank, in the publisher's order.

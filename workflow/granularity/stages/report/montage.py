@@ -1,4 +1,4 @@
-"""Images of some clusters of a k-means label space, one row a cluster."""
+"""Images of some clusters of a k-means label space, one row per cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from granularity.stages.report.conditions import ConditionResults, Space
 from granularity.stages.report.drawing import RC, shorten, svg
 from granularity.store.artifacts import Artifact
 
-ACROSS = 12  # images a row
+ACROSS = 12  # images per row
 TILE = 64  # px at most: enough for the eye, small enough for the page
 
 
@@ -97,7 +97,7 @@ def draw(found: list[Row], pixels: np.ndarray) -> str:
         text = {"va": "center", "fontsize": 8, "parse_math": False}
         figure.text(0.05 / width, middle, f"{name}\n{count}", linespacing=1.15, **text)
         figure.text((left + ACROSS * tile + 0.12) / width, middle, _composition(row), linespacing=1.15, **text)
-    return svg(figure, "montage", "Images of some clusters, one row a cluster")
+    return svg(figure, "montage", "Images of some clusters, one row per cluster")
 
 
 def _strip(pixels: np.ndarray, members: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ def canvas(
     Args:
         columns, rows: of panels.
         width: inches; by default one column a panel.
-        height: inches a row.
+        height: inches per row.
     """
     figure = Figure(figsize=(width or COLUMN * columns, height * rows), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)

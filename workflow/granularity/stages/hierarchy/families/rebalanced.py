@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Rebalanced(Section):
-    clusters: list[Count] = Field([2, 4, 8, 16], min_length=1, description="The grid of cluster counts a superclass.")
+    clusters: list[Count] = Field([2, 4, 8, 16], min_length=1, description="The grid of cluster counts per superclass.")
     thresholds: list[Natural] = Field(
         [12, 4],
         description="One label space a threshold: each superclass takes the largest count of the grid whose smallest "
@@ -129,7 +129,7 @@ def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
                 wrong.append(f"{one}: {clustering} would do")
     if not space.table(SWEEP)["granularity"].is_monotonic_decreasing:
         wrong.append("G rises with the threshold")
-    what = f"{name}: the finest grid with more than {threshold} images a class"
+    what = f"{name}: the finest grid with more than {threshold} images per class"
     yield compare("L7", what, "in every superclass", "; ".join(dict.fromkeys(wrong)) or "in every superclass")
 
 

@@ -279,7 +279,7 @@ def _paper(table: pd.DataFrame) -> Iterable[tuple]:
 
 
 def kept(table: pd.DataFrame, arm: str, test: str = "worst") -> np.ndarray:
-    """Share of the mean margin E[y h] that is left on a test set (`worst`: z_bg = -1); one value a seed."""
+    """Share of the mean margin E[y h] that is left on a test set (`worst`: z_bg = -1); one value per seed."""
     return at(table, arm, f"{test}_margin") / at(table, arm, "id_margin")
 
 

@@ -48,7 +48,7 @@ class Settings(engine.Settings):
     lr: Positive = Field(0.5, description="Step size.")
     momentum: float = Field(0.0, ge=0, lt=1, description="Of SGD, heavy ball.")
     decay: NonNegative = Field(1e-3, description="lambda, weight decay.")
-    batch: Count = Field(256, description="N, samples a step.")
+    batch: Count = Field(256, description="N, samples per step.")
     data: Literal["fresh", "fixed"] = Field(
         "fresh", description="New samples each step, or one set with equal classes for all steps."
     )
@@ -58,8 +58,8 @@ class Settings(engine.Settings):
         "yz",
         description="Regression. `z`: input core z, target z. `z_given_yz`: input y z, target z. `yz`: y z twice.",
     )
-    subclasses: Count = Field(4, description="K, subclasses a class (task granularity).")
-    g: Count = Field(1, description="Labels a class (task granularity): 1 is coarse, K is fine. Divides K.")
+    subclasses: Count = Field(4, description="K, subclasses per class (task granularity).")
+    g: Count = Field(1, description="Labels per class (task granularity): 1 is coarse, K is fine. Divides K.")
     labels: Literal["class", "random", "background"] = Field(
         "class",
         description="Which of the g labels of its class a sample has: by its subclass, at random, or by "

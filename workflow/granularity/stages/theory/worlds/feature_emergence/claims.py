@@ -37,7 +37,7 @@ from granularity.stages.theory.worlds.feature_emergence.data import CEILING
 
 
 def best(table: pd.DataFrame, setting: str, method: str, column: str = "test_acc") -> np.ndarray:
-    """A measure at the end of the rate that is best on validation data, one value a seed.
+    """A measure at the end of the rate that is best on validation data, one value per seed.
 
     Args:
         method: the beginning of the phase, such as "random features".
@@ -52,7 +52,7 @@ def best(table: pd.DataFrame, setting: str, method: str, column: str = "test_acc
 
 
 def passage(table: pd.DataFrame, setting: str, phase: str, level: float = 99.0) -> list[float]:
-    """First recorded step at which test accuracy reaches `level`, one value a seed; NaN if never."""
+    """First recorded step at which test accuracy reaches `level`, one value per seed; NaN if never."""
     rows = table[(table["setting"] == setting) & (table["phase"] == phase)]
     steps = rows["step"].where(rows["test_acc"] >= level)
     return list(steps.groupby(rows["seed"]).min())

@@ -13,7 +13,7 @@ from granularity.stages.theory.engine import Trial
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 
 P_O = 0.5  # share of structureless inputs in the parity mixture; else background patterns would depend on it
-CODES = 50  # vectors a class of the hidden rule
+CODES = 50  # vectors per class of the hidden rule
 CEILING = 84.375  # per cent: the best threshold on s errs on 10 of the 32 patterns, in half the inputs
 
 

@@ -108,7 +108,7 @@ def fit(
     measure: Callable[[State], dict[str, Tensor]],
     u: Tensor | None = None,
 ) -> tuple[list[dict[str, Any]], State]:
-    """Train one network a run on x (B, n, 64), y (B, n), with R on u if given; `purpose` is the phase."""
+    """Train one network per run on x (B, n, 64), y (B, n), with R on u if given; `purpose` is the phase."""
     device = x.device
     sources = [run.generator(purpose, device) for run in runs]
     each = torch.arange(len(runs), device=device).unsqueeze(1)

@@ -17,7 +17,7 @@ PENALTIES = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)  # ridge, in units of the features' me
 
 
 def spread(runs: Sequence[Trial], phase: str, measures: dict[str, Tensor], step: int = 0) -> list[dict[str, Any]]:
-    """One row a run of measures (B,)."""
+    """Rows of measures (B,), one per run."""
     return [
         engine.row(run, {key: value[i].item() for key, value in measures.items()}, step, phase)
         for i, run in enumerate(runs)

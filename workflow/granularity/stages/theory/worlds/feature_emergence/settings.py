@@ -30,14 +30,14 @@ class Settings(engine.Settings):
     m: Count = Field(100, description="Half the hidden neurons of patterns (mirrored); all those of clusters.")
     n: Count = Field(10_000, description="Training samples.")
     test: Count = Field(5000, description="Test samples, fresh.")
-    batch: Count = Field(500, description="Samples a step, after the first two of patterns.")
+    batch: Count = Field(500, description="Samples per step, after the first two of patterns.")
     steps: Count = Field(600, description="Weight updates in all, the first two included.")
     rate: Positive = Field(0.3, description="Step size of plain SGD on the rescaled network.")
 
     rule: Literal["parity", "interval", "hidden"] = Field(
         "parity",
         description="`parity`: y = +1 for an odd count s of relevant patterns. `interval`: for s >= 2k/3. "
-        "`hidden`: relevant patterns are one of 50 random binary vectors a class.",
+        "`hidden`: relevant patterns are one of 50 random binary vectors per class.",
     )
     structured: bool = Field(True, description="Whether the input distribution has the paper's structure.")
     labels: Literal["rule", "halves", "count", "pattern", "random"] = Field(

@@ -66,7 +66,7 @@ def _draw_separation(table: pd.DataFrame, folder: Path, scales: list[str]) -> No
     axes.set(
         xscale="log",
         yscale="log",
-        xlabel="subclasses a superclass, k",
+        xlabel="subclasses per superclass, k",
         ylabel="response to hard samples (nats)",
     )
     axes.set_xticks(ks, [f"{k:g}" for k in ks])
@@ -104,7 +104,7 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
     draw.points(axes, gs, [at(table, SWEEP[g], "hard_own") for g in gs], "subclass labels", 0)
     draw.points(axes, [8], [at(table, WITHIN, "hard_own")], "random IDs in superclasses", 1, line=False)
     draw.points(axes, [8], [at(table, RANDOM, "hard_own")], "random IDs", 2, line=False)
-    axes.set(xscale="log", xlabel="pretraining labels a superclass, g", ylabel="response to hard samples (nats)")
+    axes.set(xscale="log", xlabel="pretraining labels per superclass, g", ylabel="response to hard samples (nats)")
     axes.set_xticks(gs, [str(g) for g in gs])
     axes.minorticks_off()
     axes.legend()

@@ -216,7 +216,7 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
 
 
 def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: str) -> tuple[list[dict], State]:
-    """Train networks (w, b, cls, feature) on g labels a superclass; any phase but "train" is coarse."""
+    """Train networks (w, b, cls, feature) on g labels per superclass; any phase but "train" is coarse."""
     cfg = runs[0].settings
     pretraining = phase == "train"
     data = [run.generator(f"{phase} data", device) for run in runs]

@@ -20,9 +20,9 @@ class Settings(engine.Settings):
         "class",
         description="`class`: superclass and c mod g. `random_within`: superclass and a random ID. `random`.",
     )
-    g: Count = Field(1, description="Labels a superclass: 1 is coarse, k is fine. Divides k.")
+    g: Count = Field(1, description="Labels per superclass: 1 is coarse, k is fine. Divides k.")
     d: Count = Field(64, description="Dimensions of a patch.")
-    k: Count = Field(8, description="Subclasses a superclass.")
+    k: Count = Field(8, description="Subclasses per superclass.")
     per_subclass: Count = Field(4, description="Samples of each of the 2k subclasses in a batch: N = 2k times this.")
     patches: Count = Field(32, description="P, patches a sample.")
     signal: Positive = Field(8, description="s*, the expected number of common patches.")
@@ -40,7 +40,7 @@ class Settings(engine.Settings):
         "for v_+, v_-, the own subclass, a sibling and an opposite one. `gaussian`: `width` Gaussian ones.",
     )
     n_act: Count = Field(3, description="Neurons above threshold, for each class and feature.")
-    width: Count = Field(4000, description="Neurons a class, for `gaussian`.")
+    width: Count = Field(4000, description="Neurons per class, for `gaussian`.")
     eta: Positive = Field(0.2, description="Step size; per-class batches are 1/g as large, so g times it for g > 1.")
     beta: NonNegative = Field(0.1, description="Bias rate; 1/ln^5 d in the paper.")
     clip: NonNegative = Field(0.1, description="Second bias bound, for g > 1.")

@@ -131,7 +131,7 @@ def _reconstruction(table: pd.DataFrame) -> Iterable[Claim]:
 
 
 def kernel_steps(table: pd.DataFrame, arm: str) -> np.ndarray:
-    """Updates of mask reconstruction, one value a seed."""
+    """Updates of mask reconstruction, one value per seed."""
     rows = table[(table["setting"] == arm) & (table["phase"] == "pretrain")]
     return rows.groupby("seed")["step"].max().to_numpy(dtype=float)
 
@@ -157,10 +157,10 @@ def _supervised(table: pd.DataFrame) -> Iterable[Claim]:
     yield Claim("B4", claim, source, quantity, gap, 0.05)
     claim, source = "What is lost is whole views, and mask reconstruction keeps both", "Theorem 2, Lemma 1"
     views = final(table, STABLE, "views_per_class")
-    yield Claim("B5", claim, source, f"{STABLE}: views a class", views, 1.9)
+    yield Claim("B5", claim, source, f"{STABLE}: views per class", views, 1.9)
     for arm in (JOINT, BLOCK):
         views = final(table, arm, "views_per_class")
-        yield Claim("B5", claim, source, f"{arm}: views a class", views, high=1.6)
+        yield Claim("B5", claim, source, f"{arm}: views per class", views, high=1.6)
         quantity = f"{arm}: semantics below 0.5 or above 0.9, share"
         yield Claim("B5", claim, source, quantity, final(table, arm, "two_valued"), 0.8)
     claim, source = "The pretrained encoder carries both views", "Theorem 2"
@@ -312,7 +312,7 @@ def _crossing(table: pd.DataFrame) -> Iterable[Claim]:
         ):
             values = final(table, arm, "single_accuracy", phase)
             yield Claim("C5", claim, source, f"{label}: single-view accuracy {words}", values)
-        for column, words in (("views_per_class", "views a class"), ("train_accuracy", "training accuracy")):
+        for column, words in (("views_per_class", "views per class"), ("train_accuracy", "training accuracy")):
             yield Claim("C5", claim, source, f"{label}: {words} after fine-tuning", final(table, arm, column))
     claim = "Trained five times as long, so that the finer label is learnt (added after C1 was seen)"
     longer = {label: final(table, arm, "single_accuracy") for label, arm in LONGER.items()}

@@ -76,7 +76,7 @@ def _draw_growth(table: pd.DataFrame, folder: Path) -> None:
     right.set_yscale("log")
     left.set_ylim(0, None)
     right.legend(loc="upper left")
-    draw.save(figure, folder, "growth", "one line a seed")
+    draw.save(figure, folder, "growth", "one line per seed")
 
 
 def _draw_accuracies(table: pd.DataFrame, folder: Path) -> None:
@@ -125,7 +125,7 @@ def _draw_views(table: pd.DataFrame, folder: Path) -> None:
         if index:
             axes.tick_params(labelleft=False)
     panels[0].set_ylabel("accuracy where only it\nis strong")
-    draw.save(figure, folder, "views", "one line a seed; dotted: a view is lost below 0.5, works above 0.9")
+    draw.save(figure, folder, "views", "one line per seed; dotted: a view is lost below 0.5, works above 0.9")
 
 
 def _draw_purity(table: pd.DataFrame, folder: Path) -> None:
@@ -200,7 +200,7 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
         axes.set_xticks(x, [AXES[arm] for arm in arms])
         axes.set_xlabel("pretraining labels")
     left.set(ylabel="accuracy on single-view samples", ylim=(0.4, 1.03))
-    right.set(ylabel="views a class that work, fine-tuned", ylim=(0.8, 2.07))
+    right.set(ylabel="views per class that work, fine-tuned", ylim=(0.8, 2.07))
     left.legend(loc="lower right", fontsize=6)
     right.legend(loc="lower right", fontsize=6)
     draw.save(figure, folder, "granularity")

@@ -1,6 +1,6 @@
 """The model's exact identities, measured with the code that trains: data, loss, gradients, growth law.
 
-A row a seed of phase "identities", one error a measure; rows of phases "one sample, ..." hold the trajectory
+A row per seed of phase "identities", one error per measure; rows of phases "one sample, ..." hold the trajectory
 of a kernel on a single noiseless sample. All of it in float64 except the data, seconds in all.
 """
 

@@ -66,7 +66,7 @@ class Evaluation:
     def decide(self, w: Tensor, u: Tensor, x: Tensor) -> Tensor:
         """Decisions (B, N): classes, or their groups where u has fewer rows than classes.
 
-        Two labels a class are merged by summing their probabilities.
+        Two labels per class are merged by summing their probabilities.
         """
         F = self.encode(x, w, self.cfg.q, self.cfg.width) @ u.transpose(1, 2)
         if u.shape[1] > self.cfg.k:

@@ -39,7 +39,7 @@ class Settings(engine.Settings):
 
     q: Annotated[int, Field(ge=3)] = Field(8, description="Power of the smoothed ReLU.")
     width: Positive = Field(0.28, description="Its threshold (the paper's varrho), where it becomes linear.")
-    m: Count = Field(20, description="Kernels a class: k m in all.")
+    m: Count = Field(20, description="Kernels per class: k m in all.")
     sigma_0: Positive = Field(0.08, description="Standard deviation of the initial kernels.")
 
     pretrain: Literal["masked", "average", "labels", "none"] = Field(
@@ -63,7 +63,7 @@ class Settings(engine.Settings):
     )
     granularity: Count = Field(10, description="How many labels: divides k for `class`, 2k for the others.")
 
-    batch: Count = Field(150, description="Samples a step, at most all.")
+    batch: Count = Field(150, description="Samples per step, at most all.")
     head: Literal["joint", "block"] = Field(
         "joint", description="`joint`: u is trained from 0. `block`: u = beta in a class's kernels, fixed."
     )

@@ -23,7 +23,7 @@ KEYS = ("clusters", "per_cluster", "d_in", "hidden", "tau2", "labels", "lr", "de
 ABOVE_ONE = math.nextafter(1, 2)  # the smallest low end that excludes 1 itself
 MIXTURE, SIMILARITY, THEOREM = "Appendix B", "Appendix B.1", "Theorem 7.1"
 DIMENSIONS = (4096, 1e4, 1e6)  # at which the theorem's direction is judged
-Cells = dict[tuple[float, float], np.ndarray]  # (value of a key, sigma^2) -> one number a seed
+Cells = dict[tuple[float, float], np.ndarray]  # (value of a key, sigma^2) -> one number per seed
 
 
 # ---------------------------------------------------------------- reading the table
@@ -213,7 +213,7 @@ def _largest(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def similarity(table: pd.DataFrame, measure: str, labels: int) -> dict[float, np.ndarray]:
-    """A measure at the end (an input's: at step 0) by tau^2, one number a seed."""
+    """A measure at the end (an input's: at step 0) by tau^2, one number per seed."""
     rows = _starts(table) if measure.startswith("input") else ends(table)
     rows = rows[rows["tau2"].notna() & (rows["labels"] == labels)]
     if rows.empty or measure not in rows:
@@ -270,7 +270,7 @@ def separations(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_clock(rows: pd.DataFrame, key: str, measure: str, s: float) -> dict[float, np.ndarray]:
-    """A measure at clock s by the value of `key`, one number a seed."""
+    """A measure at clock s by the value of `key`, one number per seed."""
     if rows.empty:
         return {}
     rows = rows[np.isclose(rows["clock"], s) | (rows["event"] == "diverged")]
