@@ -48,7 +48,7 @@ def load(files: Iterable[str | Path]) -> None:
 
 
 def names(room: str) -> list[str]:
-    """Everything of a room, in the order of its package's `ORDER`, then alphabetically, then the user's own."""
+    """Names of all that a room has: as its package's `ORDER` says, then alphabetically, then the user's own."""
     package = importlib.import_module(ROOMS[room])
     found = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
     first = [name for name in getattr(package, "ORDER", ()) if name in found]
@@ -56,19 +56,19 @@ def names(room: str) -> list[str]:
 
 
 def find(room: str, name: str) -> ModuleType:
-    """The module of a name.
+    """The module that a room has under a name.
 
     Raises:
-        GranularityError: there is none.
+        GranularityError: the room has nothing of that name.
     """
     return _own[room].get(name) or importlib.import_module(code(room, name))
 
 
 def code(room: str, name: str) -> str:
-    """What the digest of code counts of it: a dotted module, or the path of a file of the user's. Imports neither.
+    """The code of an extension, without importing it: a dotted module, or the path of the user's file.
 
     Raises:
-        GranularityError: there is none.
+        GranularityError: the room has nothing of that name.
     """
     if name in _own[room]:
         return _own[room][name].__file__
@@ -78,7 +78,7 @@ def code(room: str, name: str) -> str:
 
 
 def own_files() -> list[str]:
-    """The user's files that are loaded."""
+    """Paths of the user's files that are loaded."""
     return [module.__file__ for known in _own.values() for module in known.values()]
 
 

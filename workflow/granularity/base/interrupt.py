@@ -19,7 +19,7 @@ _resumable = 0
 
 
 class Stopped(SystemExit):
-    """The process was asked to stop; the exit status is 128 and the signal, as a shell has it."""
+    """The process was asked to stop; the exit status is 128 plus the signal's number, as in a shell."""
 
     def __init__(self, reason: str, status: int):
         super().__init__(status)
@@ -53,7 +53,7 @@ def stop_if_requested() -> None:
     """End the process if it was asked to; called where everything done so far is saved.
 
     Raises:
-        Stopped: it was.
+        Stopped: the process was asked to stop.
     """
     global _reason
     if _reason is not None:

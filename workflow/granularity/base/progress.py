@@ -34,7 +34,7 @@ def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator
 
 
 def say(line: str) -> None:
-    """One line of log. That nobody can read it, as the disk is full or the reader gone, must not cost a result."""
+    """Print one line of log. A full disk, or a reader that is gone, loses the line and not the result."""
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr is not None:
             print(printable(line), file=sys.stderr, flush=True)

@@ -34,7 +34,7 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python takes true for 1, and YAML takes yes and on for true."""
+        """Refuse truth values elsewhere: Python takes true for 1, and YAML takes yes and on for true."""
         if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
             raise PydanticCustomError(
                 "truth_value", "is no truth value (YAML takes yes, no, on and off for one; write such a word in quotes)"

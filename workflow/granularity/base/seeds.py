@@ -1,4 +1,4 @@
-"""Seeds: one number of its own for every purpose."""
+"""Seeds: every purpose has a number of its own, derived from the base seed."""
 
 from __future__ import annotations
 

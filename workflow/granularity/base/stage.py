@@ -19,11 +19,11 @@ class Needs:
     """What the first attempt of a job asks of a machine.
 
     Attributes:
-        memory_mb: of any job of the stage: Python with its libraries, and the two Snakemakes around it on a cluster.
-        memory_kb: what one image adds.
-        minutes: of any job of the stage.
+        memory_mb: what any job of the stage takes: Python with its libraries; on a cluster, two Snakemakes around it.
+        memory_kb: what one image adds to the memory.
+        minutes: the time limit of any job of the stage, before its images are counted.
         ms: milliseconds that one pass over one image adds, on one CPU thread or one GPU.
-        threads: CPU threads where there are many images; 1 where their number decides last bits.
+        threads: CPU threads where there are many images; 1 where the number of threads decides last bits.
         gpu: whether the stage computes on a GPU where there is one.
     """
 
@@ -44,7 +44,7 @@ class Job:
         values: the wildcards of its place, such as ``{"condition": "train-300", "clustering": "whole-30"}``.
         options: what decides its bytes beside its inputs and the base seed, as JSON values of the stage's options.
         inputs: the jobs it is made from, by role.
-        files: files of the user's that it reads; a change to one makes the result again.
+        files: the user's files that it reads; a change to one makes the result again.
         passes: how often it looks at each image of its condition.
         memory: bytes of main memory beyond what the stage's `Needs` say, given the number of images.
         processes: how many share the work.
@@ -79,12 +79,13 @@ class Stage:
         more_files: patterns of what some results hold.
         inputs: role -> stage that it reads, in the order of the command's options; `?` behind it where there may be
             none, `*` where there may be any number.
-        plan: the jobs that a configuration makes of it, given a :class:`granularity.plan.Plan` of the stages before.
-        needs: of a machine.
+        plan: the jobs that a configuration makes of it, given a :class:`granularity.plan.graph.Plan` that holds those
+            of the stages before.
+        needs: what the first attempt of a job asks of a machine.
         message: what Snakemake says of a job, with wildcards.
         seeded: whether it takes the base seed.
-        chosen: what options choose by name, as pairs of a room of :mod:`granularity.base.extensions` and a name; its
-            code counts in the digest of the result.
+        chosen: the extensions that options choose, each as a room of :mod:`granularity.base.extensions` and a name;
+            their code counts in the digest of the result.
         gathers: whether its options hold a whole `configuration`, from which its command finds its many inputs.
     """
 
@@ -104,11 +105,11 @@ class Stage:
 
     @property
     def model(self) -> type[Section]:
-        """The model of its options."""
+        """The pydantic model of its options."""
         return self.options if isinstance(self.options, type) else self.options()
 
     def code(self, options: Section) -> tuple[str, ...]:
-        """What makes a result of some options: dotted modules, and files of the user's."""
+        """The code that makes a result with these options: dotted modules, and paths of the user's files."""
         return (self.module, *(extensions.code(room, name) for room, name in self.chosen(options)))
 
     @property

@@ -133,7 +133,7 @@ def _size(node: yaml.Node, known: dict[int, int | None], depth: int) -> int:
 
 
 def odd(values: Any, path: tuple = (), above: tuple = ()) -> Iterator[tuple[tuple, str]]:
-    """What is no plain data in values that another loader has read: where, and what is wrong, a pair each."""
+    """Find what is no plain data in values that another loader has read: pairs of a place and what is wrong there."""
     if any(values is one for one in above):
         yield path, "stands within itself"
     elif len(above) > DEEPEST:

@@ -1,1 +1,1 @@
-"""Claims: what papers state, and what becomes of it in our numbers."""
+"""Claims: what papers state, and the verdicts that our numbers give."""

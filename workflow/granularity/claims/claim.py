@@ -29,14 +29,14 @@ class Claim:
     """One quantity of one claim. A claim with several quantities is several of these with one id.
 
     Attributes:
-        id: the claim's, such as "S1".
-        claim: in words a reader of the paper knows.
-        source: section, theorem or table.
+        id: names the claim, such as "S1".
+        claim: the statement, in words that a reader of the paper knows.
+        source: section, theorem or table of the paper.
         quantity: what is measured, where, with its unit if it has one.
-        values: one per seed, or per arm, or a single one for quantities over all seeds; empty: not run.
+        values: what was measured, per seed or per arm, or one value over all seeds; empty: not run.
         low, high: the band, both ends allowed. It is set before the run.
         judged: whether every value must lie in the band, or their mean.
-        seeds: seeds behind the values; their number unless given.
+        seeds: number of seeds behind the values (None: one per value).
         untested: which precondition is not met, in words (see :func:`unmet`); empty where all are.
         reason: why the band is where it is.
         published: the paper's own values of the quantity.

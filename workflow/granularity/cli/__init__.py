@@ -86,7 +86,7 @@ def status(
     files: Files = DEFAULT_FILES,
     as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
 ) -> None:
-    """How far a configuration is: jobs done, running, failed and waiting, and what each stage cost.
+    """Show how far a configuration is: jobs done, running, failed and waiting, and what each stage cost.
 
     Reads manifests, claims and logs and writes nothing, so it may be asked while jobs run. Done means that a whole
     result of the present code, inputs and parameters is there, by its files' sizes (`granularity verify` hashes
@@ -126,7 +126,7 @@ def spaces(
 @app.command(rich_help_panel=LOOK)
 def wordnet(
     synsets: Annotated[
-        Path | None, typer.Argument(help="A list of synsets, one a line. Left out: the 21,843 of ImageNet-21k.")
+        Path | None, typer.Argument(help="A list of synsets, one per line. Left out: the 21,843 of ImageNet-21k.")
     ] = None,
     folder: Annotated[Path, typer.Option("--dict", help="Folder with WordNet 3.0's data.noun.")] = Path(
         "/usr/share/wordnet"

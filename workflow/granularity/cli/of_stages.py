@@ -63,7 +63,7 @@ def _parameters(stage: Stage):
     for role, kind in stage.inputs.items() if not stage.gathers else ():
         name, number = kind.rstrip("?*"), kind[-1]
         if number == "*":
-            yield parameter(role, list[Path], [], f"Artifacts of stage {name}; once for each.")
+            yield parameter(role, list[Path], [], f"Artifacts of stage {name}; give the option once per artifact.")
         elif number == "?":
             yield parameter(role, Path | None, None, f"Artifact of stage {name}, where there is one.")
         else:
@@ -74,11 +74,11 @@ def _parameters(stage: Stage):
     if stage.needs.gpu:
         yield parameter("device", str, "auto", "auto, cpu or cuda (never a silent fallback).")
     yield parameter("threads", int, 1, "CPU threads.", min=1)
-    yield parameter("extension", list[Path], [], "A Python file of your own that the options name something of.")
+    yield parameter("extension", list[Path], [], "A Python file of your own that the options use.")
 
 
 def _described(stage: Stage) -> str:
-    """The keys of a stage's options, a paragraph each."""
+    """Help on a stage's options: one paragraph per key."""
     lines = []
     for name, field in stage.model.model_fields.items():
         default = "" if field.is_required() else f" (default: {_short(field.get_default(call_default_factory=True))})"
@@ -111,10 +111,10 @@ def _gathered(stage: Stage, options: Any, output: Path) -> dict[str, tuple[Path,
 
 
 def device(name: str) -> str:
-    """A device's name.
+    """Check the name of a device.
 
     Raises:
-        GranularityError: it is none.
+        GranularityError: it is neither auto, cpu nor cuda.
     """
     if name not in ("auto", "cpu", "cuda"):
         raise GranularityError(f"--device {name}: must be auto, cpu or cuda")
@@ -122,10 +122,10 @@ def device(name: str) -> str:
 
 
 def parse(model: type[BaseModel], text: str, option: str) -> Any:
-    """Options from JSON.
+    """Read a stage's options from JSON.
 
     Raises:
-        GranularityError: no JSON object, or a key or value that the model does not take.
+        GranularityError: the text is no JSON object, or has a key or value that the model does not take.
     """
     try:
         return model.model_validate(_json(text, option))

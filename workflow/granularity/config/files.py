@@ -132,7 +132,7 @@ def _merge(base: dict, over: dict) -> dict:
 
 
 def _explained(model: type[Config], error: ValidationError, values: dict, found: Found) -> list[str]:
-    """A line a mistake: what no branch of a union takes is one mistake, whatever the number of branches."""
+    """One line per mistake: what no branch of a union takes is one mistake, whatever the number of branches."""
     lines: dict[str, list[str]] = {}
     for item in error.errors():
         head, what = _explain(model, item, values, found)
@@ -141,7 +141,7 @@ def _explained(model: type[Config], error: ValidationError, values: dict, found:
 
 
 def _explain(model: type[Config], error: dict, values: dict, found: Found) -> tuple[str, str]:
-    """Where a mistake is, with what is there; and what is wrong with it."""
+    """The place of a mistake, with the value there; and what is wrong with it."""
     path = _path(error["loc"], values)
     context = error.get("ctx", {}).get("error")
     where = ".".join(str(part) for part in path)

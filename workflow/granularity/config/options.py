@@ -35,7 +35,7 @@ Unit = Literal["run", "space", "family", "condition"]
 
 
 class Seeds(Section):
-    base: Natural = Field(0, description="Splits, random IDs, k-means starts and runs follow it.")
+    base: Natural = Field(0, description="What splits, random IDs, k-means starts and runs are drawn from.")
     pretrain: Few = Field(2, description="Number of pretraining seeds per label space.")
     finetune: Few = Field(6, description="Number of finetuning seeds per pretrained backbone.")
 
@@ -56,8 +56,8 @@ class Jobs(Section):
         description="What one pretraining job holds: one run, one label space, one family, or one whole condition. "
         "Starting a job costs seconds, so tiny networks share one; results do not depend on it.",
     )
-    finetune: Unit = Field("family", description="What one finetuning job holds.")
-    measure: Unit = Field("condition", description="What one measuring job holds.")
+    finetune: Unit = Field("family", description="What one finetuning job holds, as in pretrain.")
+    measure: Unit = Field("condition", description="What one measuring job holds, as in pretrain.")
     processes: Annotated[int, Field(ge=1, le=1000)] = Field(
         1,
         description="Processes that train one network together, in pretrain and finetune, each with a GPU (or a CPU "
@@ -92,7 +92,9 @@ class Transfer(Section):
 
     name: Name
     of: list[str] | None = Field(None, description="Only networks of these names (null: all).")
-    data: Data | None = Field(None, description="Another data set {samples: ..., train_size: ...} (null: the same).")
+    data: Data | None = Field(
+        None, description="Another data set {samples: ..., train_size: ...} (null: the images of the pretraining)."
+    )
     recipe: dict[str, JsonValue] = Field({}, description="Keys over those of `finetune`.")
     grid: dict[str, list[JsonValue]] = Field(
         {}, description="Recipe keys with several values: every combination is a transfer of its own."
@@ -267,11 +269,15 @@ def build() -> type[Experiment]:
         ),
         "studies": (
             list[str],
-            Field([], description="Claims that are judged from these results, by name; see docs/development.md."),
+            Field([], description="Studies whose claims are judged from these results, by name; see docs/studies.md."),
         ),
         "extensions": (
             list[Path],
-            Field([], description="Python files of your own: sources, families, objectives, networks, measures."),
+            Field(
+                [],
+                description="Python files of your own: sources, families, objectives, networks, measures, studies or "
+                "worlds; see docs/development.md.",
+            ),
         ),
         "jobs": (Jobs, Jobs()),
         "theory": (Theory, Theory()),

@@ -26,7 +26,7 @@ COLUMNS |= {"sha256": "text?"}  # see granularity.store.artifacts.KINDS
 
 
 class Images:
-    """The images of a sample table, in its row order; a changed or corrupt file is an error that names it."""
+    """Images of a sample table, in its row order; a changed or corrupt file is an error that names the file."""
 
     def __init__(self, samples: Artifact):
         self.table = samples.table("samples.parquet", COLUMNS)
@@ -68,7 +68,7 @@ class Reader:
         warnings.filterwarnings("ignore", module=r"PIL\.")
 
     def name(self, file: str, row: int | None, offset: int | None) -> str:
-        """How messages call an image."""
+        """The name of an image in messages."""
         place = "" if pd.isna(row) else f" row {row}"
         place += "" if pd.isna(offset) else f" at byte {offset}"
         return f"{self.root / file}{place}"

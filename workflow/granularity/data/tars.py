@@ -16,7 +16,7 @@ LONGEST_HEADER = 1 << 16  # paths have 4,096 bytes at most; extended attributes 
 
 
 class Members(NamedTuple):
-    """The regular files in a tar: names, and where their bytes begin and how many they are."""
+    """The regular files in a tar: their names, where their bytes begin, and how many there are."""
 
     names: list[str]
     offsets: list[int]

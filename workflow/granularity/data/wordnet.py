@@ -88,7 +88,7 @@ class WordNet:
         )
 
     def above(self, synsets: list[str]) -> WordNet:
-        """The part that holds some synsets and everything above them.
+        """The part of WordNet that holds some synsets and everything above them.
 
         Raises:
             GranularityError: one of them is not in WordNet.
@@ -110,8 +110,8 @@ class WordNet:
     def level(self, synset: str, k: int) -> frozenset[str]:
         """The synsets `k` steps up, over all hypernym paths; the root of a path that is shorter than that.
 
-        Source: Hong et al., ImageNet21k experiments; the rule for several paths is the one of all tried that gives
-        the published counts.
+        Source: Hong et al., ImageNet21k experiments; of the rules tried for several paths, this one alone gives the
+        published counts.
         """
         key = (synset, k)
         if key not in self._levels:
@@ -133,7 +133,7 @@ class WordNet:
         return False
 
     def label(self, synset: str) -> str:
-        """For people: the first word and the id."""
+        """A synset's name for people: the first word and the id."""
         return f"{self.names[synset]} ({synset})"
 
 

@@ -17,7 +17,7 @@ PREVIEW_ROWS = 5
 
 
 def describe(path: Path) -> str:
-    """An artifact for a person; for a folder of artifacts, a line each."""
+    """Describe an artifact to a person; a folder of artifacts in one line per artifact."""
     if not _is_artifact(path):
         return "\n".join(_line(Artifact.peek(found)) for found in _found(path))
     artifact = Artifact.peek(path)
@@ -48,7 +48,7 @@ def describe(path: Path) -> str:
 
 
 def as_json(path: Path) -> str:
-    """The same for a program: the manifest with the problems found and the lineage; or a list of them."""
+    """Describe an artifact to a program: its manifest, problems and lineage; a folder as a list of such descriptions."""
     if not _is_artifact(path):
         return json.dumps([_as_dict(Artifact.peek(found)) for found in _found(path)], indent=2)
     return json.dumps(_as_dict(Artifact.peek(path)), indent=2)
@@ -58,8 +58,8 @@ def verify(root: Path) -> dict[str, Any]:
     """Hash every artifact at or below a folder.
 
     Returns:
-        `artifacts` and `bytes` checked, `problems` (corrupt, missing or stale, a line each), and `other_code`: folders
-        of sound artifacts that were made by other code than is installed here (Snakemake would make them again).
+        `artifacts` and `bytes` checked, `problems` (corrupt, missing or stale, one line each), and `other_code`:
+        folders of sound artifacts that were made by other code than is installed here (Snakemake would make them again).
     """
     problems, other_code, size = [], [], 0
     found = artifacts.find(root)

@@ -24,7 +24,7 @@ def imagenet21k_synsets() -> list[str]:
 
 
 def read_synsets(file: Path) -> list[str]:
-    """Synset ids, one a line; what follows an id on its line is ignored."""
+    """Synset ids, one per line; what follows an id on its line is ignored."""
     try:
         return [line.split()[0] for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

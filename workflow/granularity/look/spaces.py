@@ -88,10 +88,10 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
 
 
 def row(space: Artifact, samples: Artifact, backbone: float, width: int) -> dict[str, Any]:
-    """What the comparison says of one label space.
+    """The row of one label space in the comparison.
 
     Args:
-        backbone: floating-point operations of the network without its head, an image.
+        backbone: floating-point operations per image of the network without its head.
         width: inputs of the head.
     """
     properties = space.json("properties.json")

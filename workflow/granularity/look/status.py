@@ -1,4 +1,4 @@
-"""How far a configuration is: `granularity status`.
+"""The state of a configuration: `granularity status`.
 
 It reads manifests, claims and the ends of logs, hashes no data and writes nothing, so it may be asked while jobs run,
 on any machine that sees the files. A job that waits in a queue, or that still imports and checks its inputs, has left

@@ -1,1 +1,1 @@
-"""Where it is computed: devices, leases of GPUs, processes that train together."""
+"""The machine that computes: devices, leases of GPUs, processes that train together."""

@@ -17,7 +17,7 @@ def torch_device(device: Device, threads: int) -> torch.device:
     """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one.
 
     Args:
-        threads: of the job; processes that train together share them.
+        threads: the job's CPU threads; processes that train together share them.
 
     Raises:
         GranularityError: `cuda` was asked for and torch sees no GPU; or this stage is for one process, and there are

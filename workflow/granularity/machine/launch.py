@@ -27,7 +27,7 @@ def launch(processes: int, command: list[str]) -> int:
     """Run `granularity` with these words in so many processes; returns the exit status.
 
     Raises:
-        GranularityError: one was killed, so that it could not say anything.
+        GranularityError: a process was killed, so that it could not say anything itself.
     """
     os.environ[LAUNCHER] = str(os.getpid())
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # each sets its own number of threads
@@ -68,7 +68,7 @@ def launch(processes: int, command: list[str]) -> int:
 
 
 def work(command: list[str]) -> None:
-    """One of the processes. Until they meet, they do and say the same, so only the first one is heard."""
+    """Run one of the processes. Until they meet, all print equal lines, so only the first one is heard."""
     if os.environ["RANK"] != "0":
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     sys.argv[1:] = command

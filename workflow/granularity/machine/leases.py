@@ -1,4 +1,4 @@
-"""Which GPU is whose, on one machine: a lease for each, which the kernel takes back when its holder dies.
+"""Leases of GPUs on one machine: each GPU has one, which the kernel takes back when its holder dies.
 
 Snakemake counts GPUs but hands none out: of two jobs side by side, both would compute on the first. A process
 therefore leases devices before CUDA starts, and names them in CUDA_VISIBLE_DEVICES, which CUDA reads when it starts.
@@ -46,7 +46,7 @@ def candidates() -> list[str]:
 
 
 def machine_gpus() -> int:
-    """How many GPUs the machine has, without starting CUDA here: it would not read CUDA_VISIBLE_DEVICES again."""
+    """Count the machine's GPUs without starting CUDA here, which would not read CUDA_VISIBLE_DEVICES again."""
     if shutil.which("nvidia-smi") is None:
         return len(list(Path("/dev").glob("nvidia[0-9]*")))
     return len(_gpus())
@@ -65,7 +65,7 @@ def _gpus() -> dict[str, str]:
 
 
 def wanted() -> int:
-    """How many devices a job that can use several takes."""
+    """The number of devices that GRANULARITY_GPUS gives to a job that can use several."""
     text = os.environ.get("GRANULARITY_GPUS", "1")
     if not text.isdecimal() or int(text) < 1:
         raise GranularityError(f"GRANULARITY_GPUS = {text}: must be a number of GPUs, at least 1")

@@ -6,8 +6,8 @@ gradients are summed in one fixed order, and batch normalisation takes its momen
 drawn anew in each process.) The first process (rank 0) is the only one that reads and writes checkpoints, verifies
 inputs and publishes; the others compute, wait for it and keep silent.
 
-All processes stop together: each step they tell each other whether one was asked to. One that dies breaks the
-connections of the others, which then end, too.
+All processes stop together: at each step they tell each other whether one was asked to. A process that dies breaks
+the connections of the others, which then end, too.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def meet(device: torch.device) -> None:
     """Connect the processes, once each knows its device.
 
     Raises:
-        GranularityError: one computes on a CPU and another on a GPU.
+        GranularityError: one process computes on a CPU and another on a GPU.
     """
     if _group is None:
         return
@@ -170,7 +170,7 @@ def lease_gpus() -> None:
 
 
 def _told(key: str) -> str:
-    """What another process put into the store; waits for it, and for signals."""
+    """Wait for what another process puts into the store, and for signals, and return it."""
     with _others_may_be_gone():
         while not _group.store.check([key]):
             time.sleep(0.02)
@@ -231,7 +231,7 @@ def share(count: int) -> slice:
 
 
 def from_first(make: Callable[[], State | None]) -> State | None:
-    """What the first process makes for all: named arrays and a JSON value, or None. As bytes, and never as a pickle."""
+    """Give all processes what the first one makes: named arrays and a JSON value, or None; as bytes, never as a pickle."""
     if size() == 1:
         return make()
     data = torch.empty(0, dtype=torch.uint8)
@@ -252,7 +252,7 @@ def from_first(make: Callable[[], State | None]) -> State | None:
 
 
 def anywhere(*here: bool) -> bool:
-    """Whether anything is so in any process. The last says that one is to stop: then all are."""
+    """Whether each condition holds in any process. The last one is that a process is to stop: then all are."""
     found = torch.tensor([float(one) for one in here])
     with _others_may_be_gone():
         dist.all_reduce(found, dist.ReduceOp.MAX)

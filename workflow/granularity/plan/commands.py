@@ -15,11 +15,11 @@ from granularity.store.code import code_digest
 def words(
     plan: Plan, job: Job, inputs: Mapping[str, Iterable[str]] | None = None, output: str | None = None
 ) -> list[str]:
-    """The command of a job, but for its threads.
+    """The words of a job's command, but for `--threads`.
 
     Args:
-        inputs, output: folders by role, and the result's, where they do not lie where the plan has them, as in a
-            Snakemake module with a prefix.
+        inputs: role -> folders, where they do not lie where the plan has them, as in a Snakemake module with a prefix.
+        output: the folder of the result, likewise.
     """
     stage = STAGES[job.stage]
     start = ["python", "-m", "granularity.machine.launch", str(job.processes)] if job.processes > 1 else ["granularity"]
@@ -40,7 +40,7 @@ def words(
 
 
 def digest(plan: Plan, job: Job) -> str:
-    """The digest of the code that makes its result."""
+    """The digest of the code that makes a job's result."""
     return code_digest(*plan.code(job))
 
 

@@ -1,4 +1,4 @@
-"""What Snakemake's own process sets for its jobs."""
+"""Settings that Snakemake's own process makes for its jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def prepare(workflow: Any) -> None:
     """Set the environment of jobs.
 
     Args:
-        workflow: Snakemake's.
+        workflow: Snakemake's object of that name.
 
     Raises:
         GranularityError: `--cache` was given names of rules.

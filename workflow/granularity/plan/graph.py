@@ -34,7 +34,7 @@ class Condition:
         samples: the section that describes the data set.
         train_size: number of training images, or `all`.
         seed: the base seed, which the split follows.
-        encoder: what makes its embedding and clusters, as JSON.
+        encoder: the sections that make its embedding and clusters.
         spaces: its label spaces; none where it is only transferred to.
     """
 
@@ -47,11 +47,11 @@ class Condition:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What tells its images from those of another condition, in ids of runs."""
+        """The identity of its images, in ids of runs."""
         return {"samples": of_source(self.samples), "train_size": self.train_size, "seed": self.seed}
 
     def made_by(self, space: Space, network: Network) -> list:
-        """What a label space owes to the encoder and its clusters, in ids of runs."""
+        """The sections that a label space's clusters or embeddings come from, in ids of runs; none where it has none."""
         needs_embedding = space.params.get("clusterings") or objective_needs(network) == "embed"
         return [self.encoder] if needs_embedding else []
 
@@ -68,7 +68,7 @@ class Plan:
         config: the configuration.
         root: the folder of its results.
         conditions: those of the configuration, then those that are only transferred to.
-        networks, transfers: resolved.
+        networks, transfers: those of the configuration, with all that their entries leave out.
     """
 
     def __init__(self, config: Any):
@@ -84,11 +84,11 @@ class Plan:
     # ---------------------------------------------------------------- jobs and places
 
     def jobs(self, stage: str, **values: str) -> list[Job]:
-        """The jobs of a stage, or those with some values."""
+        """The jobs of a stage: all, or those with the wildcards given."""
         return [job for job in self._jobs.get(stage, {}).values() if values.items() <= job.values.items()]
 
     def job(self, stage: str, values: Mapping[str, str]) -> Job:
-        """One job, by all its values."""
+        """One job of a stage, by all its wildcards."""
         return self._jobs[stage][_key(values)]
 
     def default_jobs(self) -> list[Job]:
@@ -96,16 +96,16 @@ class Plan:
         return self.jobs("report")
 
     def code(self, job: Job) -> tuple[str, ...]:
-        """What makes its result: dotted modules, and files of the user's."""
+        """The code that makes a job's result: dotted modules, and paths of the user's files."""
         stage = STAGES[job.stage]
         return stage.code(stage.model.model_validate(job.options))
 
     def folder(self, job: Job) -> Path:
-        """Where its result lies."""
+        """The folder of a job's result."""
         return Path(job.at or pattern(STAGES[job.stage], self.root).format(**job.values))
 
     def manifest(self, job: Job) -> str:
-        """The file that stands for its result."""
+        """The file that stands for a job's result."""
         return f"{self.folder(job)}/{MANIFEST}"
 
     @property
@@ -131,7 +131,7 @@ class Plan:
         return bool(self.clusterings(condition)) or objectives or asked
 
     def spaces_of(self, network: Network, condition: Condition) -> list[Space]:
-        """What a network is pretrained on: label spaces, or the one stand-in of an objective that needs none."""
+        """Label spaces that a network is pretrained on; or the one stand-in of an objective that needs none."""
         if objective_needs(network) != "hierarchy":
             name = network.objective.name
             return [Space(name, name, dict(network.objective.options))] if condition.spaces else []
@@ -149,12 +149,12 @@ class Plan:
         return condition if transfer.data is None else self.condition(transfer.data.name)
 
     def classes(self, condition: Condition, ranks: Iterable[str]) -> int:
-        """How many classes the largest of some ranks has; 0 before the sample table is made."""
+        """The number of classes of the largest of some ranks; 0 before the sample table is made."""
         counts = self.summary(condition).get("classes", {})
         return max((counts.get(rank, 0) for rank in ranks), default=0)
 
     def summary(self, condition: Condition) -> dict[str, Any]:
-        """What a condition's sample table says of itself; nothing before it is made."""
+        """The summary of a condition's sample table; empty before it is made."""
         with contextlib.suppress(GranularityError):
             (job,) = self.jobs("samples", condition=condition.name)
             return Artifact.peek(self.folder(job)).summary

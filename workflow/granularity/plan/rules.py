@@ -1,4 +1,4 @@
-"""What the rules ask, as functions of a job's wildcards: so that rules hold no logic."""
+"""Answers to what the rules ask, as functions of a job's wildcards, so that rules hold no logic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Rules:
         self.plan = plan
 
     def output(self, stage: str) -> dict[str, Any]:
-        """Every result's manifest, which stands for all of it, and its files; wildcards stay open."""
+        """The manifest and files of every result, with open wildcards; the manifest stands for the whole result."""
         place = pattern(STAGES[stage], self.plan.root)
         return {"manifest": f"{place}/{MANIFEST}", "files": [f"{place}/{name}" for name in STAGES[stage].files]}
 

@@ -22,10 +22,10 @@ DEFAULT_TRANSFER = "target"  # finetuning on the target of the same data
 
 @dataclass(frozen=True)
 class Network:
-    """One kind of network, resolved.
+    """One kind of network, with all that its entry leaves out.
 
     Attributes:
-        name: of this combination of its grid; `entry` is its name in the configuration.
+        name: the network's name, with this combination of its grid; `entry` is its name in the configuration.
         where: the key of the configuration that its recipe comes from.
     """
 
@@ -52,7 +52,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Transfer:
-    """One way to finetune, resolved. `data` is None where it is that of the pretraining."""
+    """One way to finetune, with all that its entry leaves out; `data` is None for the images of the pretraining."""
 
     name: str
     where: str
@@ -114,7 +114,7 @@ def _data(config: Any, entry: Any, where: str) -> Data:
 
 
 def merged(section: Section, over: dict[str, Any], where: str) -> Any:
-    """A section with some keys changed.
+    """Change some keys of a section.
 
     Raises:
         ValueError: what is wrong with a key, with its place in the configuration in front.
@@ -123,7 +123,7 @@ def merged(section: Section, over: dict[str, Any], where: str) -> Any:
 
 
 def parsed(model: type[Section], values: dict[str, Any], where: str) -> Any:
-    """A section from its values.
+    """Make a section from its values.
 
     Raises:
         ValueError: what is wrong with a key, with its place in the configuration in front.
@@ -190,14 +190,14 @@ def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable
 
 
 def initial(network: Network) -> dict[str, str]:
-    """What tells its initial weights from others, wherever they lie."""
+    """The identity of a network's initial weights, wherever they lie."""
     if network.init.run is not None:
         return {"run": network.init.run.rpartition("-")[2]}
     return {} if network.init.timm is None else {"timm": str(network.init.timm)}
 
 
 def finetunings(config: Any, transfer: Transfer, parents: Iterable[Run], data: Any) -> list[Run]:
-    """Every finetuning: each seed on each of the first `seeds.pretrain` backbones of a label space."""
+    """Every finetuning: each seed on each of the first `seeds.pretrain` backbones per label space."""
     runs = []
     for parent in parents:
         if parent.pretrain_seed >= config.seeds.pretrain:

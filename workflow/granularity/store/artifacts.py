@@ -110,12 +110,12 @@ class Artifact:
         return self.manifest["summary"]
 
     def problems(self) -> Iterator[str]:
-        """What is wrong, one line each: corrupt or missing files, files nobody listed, stale inputs."""
+        """All that is wrong, one line each: corrupt or missing files, files nobody listed, stale inputs."""
         yield from self.corrupt()
         yield from self.stale()
 
     def corrupt(self, hashed: bool = True) -> Iterator[str]:
-        """What is wrong with its own files; not `hashed`: as far as their sizes show it, which is quick."""
+        """All that is wrong with its own files; unless `hashed`, as far as their sizes show it, which is quick."""
         files = self.manifest["files"]
         if _content_digest(self.kind, files) != self.digest:
             yield f"{self.path / MANIFEST}: corrupt (its digest does not match the files it lists)"
@@ -251,7 +251,7 @@ def _fits(found: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
 
 @contextlib.contextmanager
 def readable(file: Path, what: str) -> Iterator[None]:
-    """One line for whatever a library says of a file that it cannot read."""
+    """Turn whatever a library says of a file that it cannot read into one line."""
     try:
         yield
     except GranularityError:
@@ -331,7 +331,7 @@ class Writer:
         self.path(name).write_text(value, encoding="utf-8")
 
     def path(self, name: str) -> Path:
-        """Where to write a file of your own making."""
+        """The path of a file in the artifact, for a stage that writes it itself; its folder is made."""
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
@@ -454,7 +454,7 @@ def create(
 
 
 def _refuse_other_lineage(inputs: dict[str, Artifact]) -> None:
-    """Inputs that are used together were made from one another, and not from others of the same name."""
+    """Refuse inputs that were made from others than those they are used with."""
     for source in inputs.values():
         if source.kind == "encoder":  # weights serve any images
             continue
@@ -467,7 +467,7 @@ def _refuse_other_lineage(inputs: dict[str, Artifact]) -> None:
 
 
 def _refuse_to_replace(output: Path, kind: str, inputs: dict[str, Artifact], files: Sequence[str]) -> None:
-    """What a result replaces is a result of its kind, or what is left of one: a wrong --output destroys nothing."""
+    """Refuse to replace anything but a result of this kind, or what is left of one."""
     for role, source in inputs.items():
         if source.path.resolve().is_relative_to(output.resolve()):
             raise GranularityError(f"{output}: the input '{role}' lies there; choose another --output")
@@ -507,7 +507,7 @@ def _seal_of(output: Path) -> str | None:
 
 
 def _refuse_another_result(output: Path, before: str | None, key: str, digest: str) -> None:
-    """Never replace what another writer published meanwhile from the same inputs, if it is something else."""
+    """Refuse to replace a different result that another writer published meanwhile from the same inputs."""
     if _seal_of(output) in (None, before):
         return
     other = Artifact.peek(output)

@@ -9,7 +9,7 @@ from granularity.store.artifacts import Artifact
 
 
 def by_stage(artifacts: Iterable[Artifact]) -> list[dict[str, Any]]:
-    """A row per kind of artifact, in the order in which they come.
+    """The costs of some artifacts, a row per kind, in the order in which they come.
 
     `jobs`; `wall_seconds` and `cpu_seconds`, added up over jobs; `peak_memory_mb`, the largest of a job. Where a job
     of any stage used a GPU, also `gpu_seconds`, the wall clock of the jobs that did, and `gpu_peak_memory_mb`, the

@@ -18,10 +18,10 @@ class Task:
     """What a stage's `run` takes.
 
     Attributes:
-        stage: which.
+        stage: the stage's record.
         output: the folder of its artifact, or the manifest in it.
-        options: an instance of `stage.options`.
-        inputs: role -> artifacts.
+        options: an instance of `stage.model`.
+        inputs: role -> folders of artifacts.
         seed: the base seed.
         device: auto, cpu or cuda.
         threads: CPU threads.
@@ -37,7 +37,7 @@ class Task:
 
     @property
     def code(self) -> tuple[str, ...]:
-        """What makes the result, see :meth:`granularity.base.stage.Stage.code`."""
+        """The code that makes the result, see :meth:`granularity.base.stage.Stage.code`."""
         return self.stage.code(self.options)
 
     def path(self, role: str) -> Path | None:
