@@ -14,6 +14,7 @@ from granularity.stages import STAGES
 from granularity.store import code
 
 PACKAGE = Path(code.__file__).parents[1]
+DRAWN = ("kmeans", "kmeans_superclass", "manual", "random", "random_instance", "random_superclass", "rebalanced")
 # One job of every stage, by what makes its result: the stage, and what its options chose by name.
 CODE = {
     **{stage: (record.module,) for stage, record in STAGES.items()},
@@ -21,6 +22,7 @@ CODE = {
     "hierarchy": (STAGES["hierarchy"].module, "granularity.stages.hierarchy.families.kmeans"),
     "pretrain": (STAGES["pretrain"].module, "granularity.learning.objectives.labels"),
     "measure": (STAGES["measure"].module, "granularity.stages.measure.measures.probe"),
+    "report": (STAGES["report"].module, *(f"granularity.stages.hierarchy.families.{name}" for name in DRAWN)),
     "theory": (STAGES["theory"].module, "granularity.stages.theory.worlds.label_granularity"),
     "verdicts": (STAGES["verdicts"].module, "granularity.stages.theory.worlds.label_granularity"),
 }
@@ -102,12 +104,12 @@ def test_what_is_no_science_of_a_result_does_not_change_its_digest(edited, file,
     ("file", "stages"),
     [
         ("stages/samples/sources/digits.py", {"samples"}),
-        ("stages/hierarchy/families/kmeans.py", {"hierarchy"}),
+        ("stages/hierarchy/families/kmeans.py", {"hierarchy", "report"}),
         ("learning/objectives/labels.py", {"pretrain"}),
         ("stages/measure/measures/probe.py", {"measure"}),
         ("stages/theory/stage.py", {"theory"}),
         ("stages/samples/sources/cifar.py", set()),
-        ("stages/hierarchy/families/random.py", set()),
+        ("stages/hierarchy/families/coarse_mod.py", set()),
         ("stages/measure/measures/accuracy.py", set()),
         ("learning/objectives/distil.py", set()),
     ],

@@ -17,7 +17,12 @@ READS = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchy", "pretr
 def _plan(plan: Any) -> Iterator[Job]:
     inputs = {stage: tuple(plan.jobs(stage)) for stage in READS}
     inputs["verdicts"] = tuple(plan.jobs("verdicts", name=plan.config.name))
-    options = {"configuration": plan.config.model_dump(mode="json"), "theory": dict(_theory(plan))}
+    families = sorted({space.family for condition in plan.conditions for space in condition.spaces})
+    options = {
+        "configuration": plan.config.model_dump(mode="json"),
+        "families": families,
+        "theory": dict(_theory(plan)),
+    }
     yield Job("report", {}, options, inputs)
 
 
@@ -43,5 +48,6 @@ STAGE = Stage(
     needs=Needs(1500, 1, 30, 0.1),
     message="Writing the report",
     inputs={stage: f"{stage}*" for stage in (*READS, "verdicts")},
+    chosen=lambda options: [("family", name) for name in options.families],
     gathers=True,
 )

@@ -18,6 +18,7 @@ class Page(Section):
     """One report."""
 
     configuration: dict[str, Any] = Field(description="The whole configuration, whose results are shown.")
+    families: list[str] = Field([], description="Its families of label spaces, which say how they are drawn.")
     theory: dict[str, str] = Field(
         {}, description="Verdicts on theory worlds that lie there: folder -> the first digits of their digest."
     )
