@@ -1,1 +1,1 @@
-"""Training: pretraining on a label space, then finetuning on the target; one loop, recipes as data."""
+"""Learning: what trainings share, such as networks, data, objectives and the one loop; recipes are data."""

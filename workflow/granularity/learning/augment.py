@@ -18,10 +18,11 @@ def augment(
     among: int | None = None,
     part: slice = slice(None),
 ) -> torch.Tensor:
-    """Pad with the mean colour, crop and mirror at random: a function of the seed and the step, on any device.
+    """Pad with the mean colour, crop and mirror at random, by the seed and the step alone, on any device.
 
     Args:
-        among, part: where the images are a part of a batch, of so many; each is augmented as it is in the whole.
+        among: size of the batch that the images are a part of (None: they are all of it).
+        part: which part; each image is augmented as it would be in the whole batch.
     """
     if options.pad:
         images = F.pad(images, [options.pad] * 4)
@@ -42,7 +43,7 @@ def augment(
 
 
 def centre_crop(images: torch.Tensor, options: Augment) -> torch.Tensor:
-    """What evaluation sees where training sees random crops."""
+    """Cut out the centre, which evaluation sees where training sees random crops."""
     side = images.shape[-1] if options.crop is None else min(options.crop, images.shape[-1])
     top = (images.shape[-1] - side) // 2
     return images[:, :, top : top + side, top : top + side]

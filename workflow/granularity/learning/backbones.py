@@ -77,11 +77,11 @@ class Backbones:
         """The network of a row, with its head, in evaluation mode on the CPU.
 
         Args:
-            channels: of the images that it is for (None: its own).
-            epoch: one that was kept (None: the end of its training).
+            channels: of the images that the network is for (None: those it was trained on).
+            epoch: a kept epoch (None: the end of its training).
 
         Raises:
-            GranularityError: it takes images of other channels, that epoch was not kept, or its weights do not fit.
+            GranularityError: the network takes images of other channels, the epoch was not kept, or weights do not fit.
         """
         source, file = self._sources[row["source"]], self._file(row, epoch)
         network = self._built(row, self.about(row, epoch), channels, seed=0)
@@ -97,7 +97,7 @@ class Backbones:
         """The network of a pretraining before its first step, in evaluation mode on the CPU.
 
         Raises:
-            GranularityError: it did not start from scratch, and epoch 0 was not kept.
+            GranularityError: the network did not start from scratch, and epoch 0 was not kept.
         """
         if 0 in self.epochs(row):
             return self.load(row, channels, epoch=0)
@@ -108,7 +108,7 @@ class Backbones:
         return self._built(row, self.about(row), channels, seed, params["recipe"]["head_bias"]).eval()
 
     def targets(self, row: pd.Series) -> list[str | None] | None:
-        """The target class that each output stands for, None for an output of none; None where they are no classes."""
+        """The target class that each output stands for, or None for that output; None where outputs are no classes."""
         source = self._sources[row["source"]]
         if self._kind == "finetune":
             return source.table("classes.parquet", {"label": "whole", "name": "text"})["name"].tolist()

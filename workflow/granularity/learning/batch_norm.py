@@ -20,7 +20,7 @@ def synchronised(model: torch.nn.Module, device: torch.device) -> torch.nn.Modul
 
 
 def whole_batch() -> contextlib.AbstractContextManager:
-    """Within it, ``F.batch_norm`` in training takes its moments over all processes.
+    """Make ``F.batch_norm`` take its moments over all processes in training, while the context is open.
 
     For CPUs, which torch.nn.SyncBatchNorm (2.13) refuses.
     """

@@ -18,8 +18,8 @@ class Classification:
 
     Args:
         data: the images, and the target.
-        labels: of the training images: int64 [n] on the device, or sets of labels.
-        recipe: says which loss.
+        labels: those of the training images: int64 [n] on the device, or sets of labels.
+        recipe: its `loss` says which cross-entropy.
         parent: the target class of each class, int64 [G]; negative for a class without one. Predicting that is always
             wrong, but never by matching an unseen target class (-1).
     """

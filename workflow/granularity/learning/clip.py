@@ -55,7 +55,7 @@ def configuration_file(model: str) -> Path | None:
 
 
 def configuration(model: str) -> dict | None:
-    """What that file says; read it after the model, whose loading says what is wrong with it."""
+    """The contents of that file; read them after the model, whose loading says what is wrong with them."""
     file = configuration_file(model)
     return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else None
 
@@ -81,7 +81,7 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[
     """A frozen encoder and its evaluation transform (PIL image to float tensor [3, S, S]).
 
     Args:
-        encoder: which model and weights.
+        encoder: the section that names model and weights.
         trained: the folder of the encoder trained here, if it was.
 
     Raises:

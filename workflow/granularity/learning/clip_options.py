@@ -12,7 +12,7 @@ from granularity.base.section import Count, Section
 
 
 class Captions(Section):
-    """How the contrastive encoder of the default run is trained (used with `pretrained: captions` only)."""
+    """The training of the contrastive encoder of the default run (used with `pretrained: captions` only)."""
 
     granularity: Literal["fine", "coarse"] = Field(
         "fine",
@@ -45,7 +45,7 @@ class Encoder(Section):
     )
     captions: Captions = Captions()
     batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(
-        64, description="Images an embedding step. Part of the result: see docs/encoder.md."
+        64, description="Images per embedding step. Part of the result: see docs/encoder.md."
     )
 
     @model_validator(mode="after")

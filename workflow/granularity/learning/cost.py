@@ -14,5 +14,5 @@ def resident_bytes(images: int, picture: int) -> int:
 
 
 def slower(config: Any) -> float:
-    """How many times longer an image takes than in `Needs`, which is of a GPU, or of small images on a CPU."""
+    """The factor by which an image takes longer than `Needs` say, which are for a GPU, or small images on a CPU."""
     return 1.0 if config.device == "cuda" else max(1.0, config.pixels.size / CPU_SIDE) ** 2

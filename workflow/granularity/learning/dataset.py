@@ -61,8 +61,8 @@ class Data:
         train, val: row numbers in it; :meth:`rows` gives those of any split.
         target: int64 [N] class numbers of the target, in alphabetical order of the classes of the training split;
             -1 for an image of a class that training never sees.
-        target_names: the classes.
-        device: where images are computed on.
+        target_names: the names of these classes.
+        device: the device that images are put on.
     """
 
     def __init__(self, samples: Artifact, pixels: Artifact, device: torch.device):
@@ -111,7 +111,7 @@ class Data:
 
     @property
     def side(self) -> int:
-        """Of the square images, in pixels."""
+        """The side of the square images, in pixels."""
         return self._pixels.shape[-2]
 
     def images(self, rows: np.ndarray | torch.Tensor) -> torch.Tensor:
@@ -132,7 +132,7 @@ class Data:
             int64 [number of training images] on the device, or sets of labels, on the CPU.
 
         Raises:
-            GranularityError: labels of other images, in another order, missing or out of range.
+            GranularityError: the labels are of other images, in another order, missing or out of range.
         """
         file = space.path / "labels.parquet"
         ids, values, offsets = read_labels(file)

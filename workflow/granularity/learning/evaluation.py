@@ -17,12 +17,12 @@ BATCH = 512
 def predict(
     forward: Callable[[torch.Tensor], torch.Tensor], data: Data, rows: np.ndarray, augment: Augment
 ) -> torch.Tensor:
-    """What a network in evaluation mode gives for some images, in order: [B, ...] on the CPU.
+    """The outputs of a network in evaluation mode for some images, in order: [B, ...] on the CPU.
 
     Args:
         forward: the network, or a function of it and normalised images float32 [B, C, H, W].
         rows: row numbers of the sample table, such as `data.val` or `data.rows("v2")`.
-        augment: of its training, for the centre crop.
+        augment: the augmentation of its training, for the centre crop.
     """
     found = []
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""What a network costs, counted and not run."""
+"""The cost of a network, counted and not run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def forward_flops(model: Model, pixels: Any) -> tuple[float, int]:
     """Floating-point operations per image of a network's forward pass without its head; and the head's inputs.
 
     Args:
-        pixels: the section of that name: `size` (side in pixels) and `mode` (L or RGB).
+        pixels: the section `pixels`: `size` (side in pixels) and `mode` (L or RGB).
     """
     channels = len(pixels.mode)
     with torch.device("meta"):

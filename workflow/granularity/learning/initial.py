@@ -16,7 +16,7 @@ def weights_of_file(file: Path) -> tuple[dict[str, torch.Tensor], str]:
     """The tensors of a safetensors file, and its SHA-256.
 
     Raises:
-        GranularityError: there is no such file, or it is none of safetensors.
+        GranularityError: there is no such file, or it is no safetensors file.
     """
     from safetensors.torch import load_file
 
@@ -30,7 +30,7 @@ def copy_backbone(network: torch.nn.Module, weights: dict[str, torch.Tensor], wh
     """Give a network weights of the same architecture, all but the head's, which stays fresh.
 
     Args:
-        where: what messages call the weights.
+        where: the name of the weights in messages.
 
     Raises:
         GranularityError: a tensor is missing, has another shape, or has no place in the network; the line names it.

@@ -68,26 +68,28 @@ class Recipe(Section):
         {}, description="Further keyword arguments of the optimizer, such as {betas: [0.9, 0.95]}."
     )
     lr: float = Field(0.3, gt=0, description="Peak learning rate.")
-    momentum: float = Field(0.9, ge=0, lt=1, description="For sgd, and those of timm's that have one.")
-    nesterov: bool = Field(False, description="For sgd: Nesterov's momentum.")
-    weight_decay: float = Field(5e-4, ge=0)
+    momentum: float = Field(
+        0.9, ge=0, lt=1, description="Momentum of sgd, and of those of timm's optimisers that take one."
+    )
+    nesterov: bool = Field(False, description="Whether the momentum of sgd is Nesterov's.")
+    weight_decay: float = Field(5e-4, ge=0, description="Weight decay, of all weights.")
     clip_norm: float | None = Field(
         None, gt=0, description="The gradient is scaled down to this norm, over all weights, where it is longer."
     )
     batch_size: Count = Field(100, description="Images per step; an incomplete last batch is dropped.")
-    epochs: Count = 30
+    epochs: Count = Field(30, description="Passes over the training split.")
     warmup_epochs: Annotated[float, Field(ge=0)] = Field(
         2.4, description="Linear warm-up to the peak; a fraction gives any number of steps."
     )
-    hold_epochs: Annotated[float, Field(ge=0)] = Field(0.0, description="At the peak, after the warm-up.")
+    hold_epochs: Annotated[float, Field(ge=0)] = Field(0.0, description="Epochs at the peak, after the warm-up.")
     schedule: Literal["cosine", "linear", "step"] = Field(
         "cosine",
-        description="How the learning rate falls to final_lr over the remaining epochs. step: times step_factor every "
-        "step_epochs, not below final_lr.",
+        description="How the learning rate falls to final_lr over the remaining epochs. step: it is multiplied by "
+        "step_factor every step_epochs, and stays at final_lr or above.",
     )
     final_lr: float = Field(0.0, ge=0, description="Learning rate that the schedule ends at.")
-    step_epochs: float = Field(1.0, gt=0, description="For schedule: step.")
-    step_factor: float = Field(0.97, gt=0, le=1, description="For schedule: step.")
+    step_epochs: float = Field(1.0, gt=0, description="With `schedule: step`: epochs between two falls.")
+    step_factor: float = Field(0.97, gt=0, le=1, description="With `schedule: step`: the factor of each fall.")
     head_bias: float | None = Field(
         None, description="Initial bias of the head's outputs (null: drawn at random, as PyTorch does)."
     )
@@ -96,9 +98,11 @@ class Recipe(Section):
         description="Train the head alone, on a backbone as in evaluation (a linear probe by gradient descent). For "
         "finetune only.",
     )
-    dropout: bool = Field(True, description="false: none, whatever dropout the network has (model.args).")
+    dropout: bool = Field(True, description="false: no dropout, whatever the network has (model.args).")
     augment: Augment = Augment()
-    precision: Literal["float32", "bfloat16"] = Field("float32", description="bfloat16: autocast.")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="float32, or bfloat16 by torch's autocast."
+    )
 
     @model_validator(mode="after")
     def _consistent(self):
@@ -238,7 +242,9 @@ class Finetune(Trainings):
 
     transfer: Name = Field("default", description="The name of this transfer; a column of the results.")
     keep: bool = Field(False, description="Keep the finetuned networks: networks/RUN.safetensors.")
-    architecture: str = Field("", description="The architecture of the backbones; code of your own counts.")
+    architecture: str = Field(
+        "", description="Name of the backbones' architecture; if it is a file of your own, its code counts."
+    )
     other_data: bool = Field(
         False, description="Whether the images are of another data set than those of the pretraining."
     )

@@ -1,4 +1,4 @@
-"""Names of trainings: what a person must be able to read, and an id that digests what they are made from."""
+"""Names of trainings: what a person wants to read, and an id that digests what the training is made from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ class Run:
 
     @classmethod
     def parse(cls, name: str) -> Run:
-        """The inverse of `name`."""
+        """Read a name, as `name` writes it.
+
+        Raises:
+            GranularityError: it is not the name of a run.
+        """
         match = re.fullmatch(r"(.+)-p([0-9]{1,9})(?:-f([0-9]{1,9}))?-([0-9a-f]{8})", name)
         if match is None:
             raise GranularityError(f"{name}: not the name of a run (SPACE-pSEED-ID or SPACE-pSEED-fSEED-ID)")

@@ -36,11 +36,11 @@ class Training:
 
     Attributes:
         run: its name and id.
-        seed: of the order of images, of augmentation and of dropout.
+        seed: what the order of images, augmentation and dropout are drawn from.
         columns: the first columns of its row in `runs.parquet`, all known beforehand.
         data: the images, normalised as they shall be.
-        start: makes the network, with its initial weights.
-        objective: makes what it minimises, see :mod:`granularity.learning.objectives`.
+        start: a function that makes the network, with its initial weights.
+        objective: a function that makes what is minimised, see :mod:`granularity.learning.objectives`.
         about: what the file of its weights says of it, beside what every such file says.
     """
 
@@ -70,9 +70,9 @@ def train_runs(
 
     Args:
         out: the writer of the result.
-        what: for progress, such as "pretraining".
+        what: the word for progress, such as "pretraining".
         column: the column that names the files of weights (None: weights are not kept).
-        folder: theirs; RUN.safetensors, and RUN@EPOCH.safetensors.
+        folder: the folder of these files, RUN.safetensors and RUN@EPOCH.safetensors.
         keep: epochs whose weights are kept beside those of the last one; 0 is before the first.
 
     Returns:
@@ -110,7 +110,7 @@ def train_runs(
 
 
 def check_processes(options: Trainings) -> None:
-    """Raise a GranularityError if other processes train than the options say: their number decides last bits."""
+    """Raise a GranularityError unless as many processes train as the options say: their number decides last bits."""
     if options.processes != processes.size():
         raise GranularityError(
             f"processes: {options.processes} are planned, but this is one of {processes.size()}; start it with "

@@ -48,7 +48,7 @@ def describe(path: Path) -> str:
 
 
 def as_json(path: Path) -> str:
-    """Describe an artifact to a program: its manifest, problems and lineage; a folder as a list of such descriptions."""
+    """Describe an artifact to a program: its manifest, problems and lineage; a folder as a list of these."""
     if not _is_artifact(path):
         return json.dumps([_as_dict(Artifact.peek(found)) for found in _found(path)], indent=2)
     return json.dumps(_as_dict(Artifact.peek(path)), indent=2)
@@ -59,7 +59,7 @@ def verify(root: Path) -> dict[str, Any]:
 
     Returns:
         `artifacts` and `bytes` checked, `problems` (corrupt, missing or stale, one line each), and `other_code`:
-        folders of sound artifacts that were made by other code than is installed here (Snakemake would make them again).
+        folders of sound artifacts that other code made than is installed here (Snakemake would make them again).
     """
     problems, other_code, size = [], [], 0
     found = artifacts.find(root)

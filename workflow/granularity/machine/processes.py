@@ -231,7 +231,7 @@ def share(count: int) -> slice:
 
 
 def from_first(make: Callable[[], State | None]) -> State | None:
-    """Give all processes what the first one makes: named arrays and a JSON value, or None; as bytes, never as a pickle."""
+    """Give all processes what the first one makes: named arrays and a JSON value, or None; never as a pickle."""
     if size() == 1:
         return make()
     data = torch.empty(0, dtype=torch.uint8)

@@ -51,7 +51,7 @@ class Condition:
         return {"samples": of_source(self.samples), "train_size": self.train_size, "seed": self.seed}
 
     def made_by(self, space: Space, network: Network) -> list:
-        """The sections that a label space's clusters or embeddings come from, in ids of runs; none where it has none."""
+        """The sections that a label space's clusters or embeddings come from, in ids of runs; empty without any."""
         needs_embedding = space.params.get("clusterings") or objective_needs(network) == "embed"
         return [self.encoder] if needs_embedding else []
 

@@ -1,4 +1,4 @@
-"""Finetune: pretrained networks with a fresh head, trained on the target, of the same data or of other data."""
+"""Finetune: pretrained networks with a fresh head, trained on the target of the same images or of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stage `finetune`: pretrained networks with a fresh head, trained on the target (all weights)."""
+"""Stage `finetune`: pretrained networks with a fresh head, trained on the target (all weights, or the head alone)."""
 
 from __future__ import annotations
 

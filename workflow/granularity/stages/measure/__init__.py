@@ -1,4 +1,4 @@
-"""Measure: what networks and embeddings are like, such as what probes of their features say about human ranks."""
+"""Measure: properties of networks and embeddings, such as what probes of their features say about human ranks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
 
 
 def _options(config: Any, measure: Measure) -> dict[str, Any]:
-    """The measure's own options; those of the section of its name, where the configuration has one and it has none."""
+    """The measure's own options; for `probe`, where the entry has none, those of the section `probe`."""
     if measure.file == "probe" and not measure.options:
         return config.probe.model_dump(mode="json")
     return dict(measure.options)

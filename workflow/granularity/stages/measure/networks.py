@@ -1,4 +1,4 @@
-"""Which networks a job measures: the embedding, and for each run untrained, kept, pretrained and finetuned ones."""
+"""The networks that a job measures: the embedding, and for each run untrained, kept, pretrained, finetuned ones."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Network:
     """One network to be measured.
 
     Attributes:
-        name: of the run, with its epoch.
+        name: the name of the run, with the epoch.
         about: `ABOUT` and `epoch`; what does not apply is None.
-        load: given pixels, the network, on the CPU; None for the embedding.
+        load: a function from pixels to the network, on the CPU; None for the embedding.
         targets: the target class of each output, None for an output without one; None where outputs are no classes.
-        normalised: pixels as the network takes them.
+        normalised: a function from pixels to pixels as the network takes them.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Networks:
         self.inputs = self._pretrained.inputs | self._finetuned.inputs
 
     def chosen(self, runs: Iterable[str], of: Iterable[str] | None, embedded: bool) -> list[Network]:
-        """Those that are asked for, in the order of the runs.
+        """The networks that are asked for, in the order of the runs.
 
         Args:
             runs: names of pretrainings.

@@ -63,7 +63,7 @@ class Measure(Section):
         """The measure, see :mod:`granularity.stages.measure.measures`.
 
         Raises:
-            GranularityError: there is none of that name, or it is not complete.
+            GranularityError: there is no measure of that name, or it is not complete.
         """
         found = extensions.find("measure", self.file)
         for needed in ("Options", "measure"):
@@ -84,8 +84,12 @@ class Measure(Section):
 class Measuring(Measure):
     """One measure of the networks of some runs."""
 
-    architecture: str = Field("", description="The architecture of the networks; code of your own counts.")
-    augment: Augment = Field(Augment(), description="The pretraining's, for the centre crop of its evaluation.")
+    architecture: str = Field(
+        "", description="Name of the networks' architecture; if it is a file of your own, its code counts."
+    )
+    augment: Augment = Field(
+        Augment(), description="The augmentation of the pretraining, for the centre crop of its evaluation."
+    )
     runs: list[str] = Field(
         [],
         description="Names of the pretrainings whose networks are measured; finetuned ones are those made from them.",
@@ -107,5 +111,5 @@ class Measuring(Measure):
 
 
 def default_probe() -> Probe:
-    """What the section `probe` of a configuration holds: the options of the measure of that name."""
+    """The section `probe` of a configuration: the options of the measure of that name."""
     return Probe()

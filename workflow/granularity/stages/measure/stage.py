@@ -32,7 +32,7 @@ def run(task: Task) -> None:
     `@EPOCH`.
 
     Raises:
-        GranularityError: a network, a split or a rank is missing, or the measure gives what is no value.
+        GranularityError: a network, a split or a rank is missing, or the measure gives something that is no value.
     """
     options = task.options
     measure, own = options.module(), options.resolved()
@@ -84,7 +84,7 @@ def numbers_of(targets: list[str | None] | None, names: np.ndarray) -> np.ndarra
 
 
 def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, np.ndarray], dict[str, list]]:
-    """What a measure gave of one network: arrays by SPLIT/KEY, and under "rows" [split, key, number].
+    """Sort out what a measure found of one network: arrays by SPLIT/KEY, and under "rows" [split, key, number].
 
     Raises:
         GranularityError: something is neither a number nor an array, is there twice, or its key is no name.

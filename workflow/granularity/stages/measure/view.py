@@ -1,4 +1,4 @@
-"""What a measure sees: one network, and the images and labels it is measured on."""
+"""The view that a measure has: one network, and the images and labels it is measured on."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class View:
         network: in evaluation mode, on the device, with its head; None for the embedding.
         answers: of each output of the head, the target class that it stands for: int64, numbers of
             `data.target_names`, -2 for an output that stands for none. None where there is no head.
-        splits: to measure on.
-        ranks: human ranks to look at.
+        splits: the splits to measure on.
+        ranks: the human ranks to look at.
         data: pixels, target classes, and the sample table's `sample_id` and `split`.
     """
 
@@ -58,7 +58,7 @@ class View:
         return found
 
     def classes(self, rank: str) -> np.ndarray:
-        """Names of the classes of a rank that there are in the training split, in alphabetical order."""
+        """Names of a rank's classes in the training split, in alphabetical order."""
         return np.unique(self._labels(rank).to_numpy(dtype=str)[self.data.train])
 
     def labels(self, split: str, rank: str) -> np.ndarray:
@@ -66,15 +66,15 @@ class View:
         return pd.Index(self.classes(rank)).get_indexer(self._labels(rank).iloc[self.rows(split)])
 
     def predict(self, split: str, forward: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        """What a function gives of the images of a split, [N, ...] on the CPU.
+        """The values of a function for the images of a split, [N, ...] on the CPU.
 
         Args:
-            forward: of normalised images, float32 [B, C, H, W] on the device.
+            forward: a function of normalised images, float32 [B, C, H, W] on the device.
         """
         return evaluation.predict(forward, self.data, self.rows(split), self._augment)
 
     def features(self, split: str) -> torch.Tensor:
-        """What the network's head sees, or rows of the embedding: float32 [N, D] on the CPU."""
+        """The features that the network's head sees, or rows of the embedding: float32 [N, D] on the CPU."""
         if self.network is None:
             return torch.from_numpy(self._embedding[self.rows(split)])
         return evaluation.features(self.network, self.data, self.rows(split), self._augment)

@@ -1,4 +1,4 @@
-"""Stage `pretrain`: networks trained on label spaces, or on what else an objective takes."""
+"""Stage `pretrain`: networks trained on label spaces, or on what another objective takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stage `measure` can measure of a network: each measure is one file, here or of the user's own.
+"""Measures, found by name: what stage `measure` finds of a network; each is one file, here or of the user's own.
 
 A file of the user's own says `EXTENDS = "measure"`, and the configuration names it under `extensions`. A measure holds
 
@@ -7,7 +7,7 @@ A file of the user's own says `EXTENDS = "measure"`, and the configuration names
   :class:`granularity.stages.measure.view.View`, `seed` the base seed. It gives triples (split, key, value), one by one
   or as a table of these columns. A value is a number, a row of `values.parquet`; or a NumPy array, which becomes
   `arrays/NETWORK/SPLIT/KEY.npy`. A key has parts where it is about one of several things: `digit/linear`;
-- `files(options)`, where options name files of the user's: their paths. A change to one makes the result again.
+- `files(options)`, where options name the user's files: their paths. A change to one makes the result again.
 
 A configuration imports every file here: so import torch, pandas and the like in the functions that need them. Options
 that take a whole section of the configuration, such as `probe`, are named there.

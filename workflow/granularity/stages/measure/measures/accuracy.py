@@ -1,4 +1,4 @@
-"""How often a network's own answer is right: the class of its head's largest output, against the target.
+"""The accuracy of a network's own answers: the class of its head's largest output, against the target.
 
 An output of a head that was pretrained on other labels answers with the target class that its own class lies within.
 Keys: `error` (top-1, percent), `macro_f1` (percent), `images` (how many count); `error_any`, against several right
@@ -36,7 +36,7 @@ class Options(Section):
         description="A Parquet file of images with several right labels: `sample_id` and `label`, a list of target "
         "classes. Any of them is right; an image that is not there, or has none, does not count.",
     )
-    by_class: bool = Field(False, description="Also the error of each class.")
+    by_class: bool = Field(False, description="Whether to give the error of each class as well.")
 
 
 def files(options: Options) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a frozen network's features say about the human ranks.
+"""Probes of a frozen network's features: what they say about the human ranks.
 
 A linear probe (multinomial logistic regression, several L2 penalties along one warm-started path) and a kNN probe
 (cosine similarity, votes weighted by exp(similarity / temperature)), on the pooled features before the head.
