@@ -214,7 +214,8 @@ WRITER = """
 import os, sys, time
 import numpy as np
 from granularity.store import artifacts
-with artifacts.create(sys.argv[1], "thing", ("granularity.base.seeds",), {}, {"key": sys.argv[2]}, resumable=True) as out:
+code = ("granularity.base.seeds",)
+with artifacts.create(sys.argv[1], "thing", code, {}, {"key": sys.argv[2]}, resumable=True) as out:
     out.array("values.npy", np.arange(5))
     done = out.work / "done"
     print("continued" if done.exists() else "started", flush=True)

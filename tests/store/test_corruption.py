@@ -15,9 +15,13 @@ import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.config import files as config_files
+from granularity.config.options import Config
 from granularity.data.images import Images
 from granularity.learning import trainings
 from granularity.look import inspection
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
+from granularity.stages.pixels import stage as pixels
 from granularity.store import artifacts
 from granularity.store.artifacts import MANIFEST, Artifact
 from granularity.store.claim import read_claim
@@ -26,8 +30,7 @@ from support.tallies import tallies
 from support.tiny_chain import harmed, rewrite
 
 FLIPS_A_KIND, FLIPS_A_MANIFEST = 24, 12
-KINDS = ["samples", "pixels", "encoder", "embedding", "clusters", "label_space", "pretrain", "finetune", "probe"]
-KINDS += ["theory_runs", "theory", "report"]
+KINDS = list(STAGES)
 CHAIN = Path("results/tiny/train-60")
 flips, refused = tallies["flips found"], tallies["damage refused by the next stage"]
 
@@ -222,7 +225,7 @@ DAMAGE += [manifest_edited_and_sealed, manifest_of_another, manifest_gone, manif
 def readers(chain, folder: Path):
     """The steps that are given an artifact, and the report, which finds those of results/tiny by itself."""
     found_by_report = folder.is_relative_to(CHAIN)
-    return [step for step in chain if str(folder) in step.words or (step.kind == "report" and found_by_report)]
+    return [step for step in chain if str(folder) in step.given or (step.kind == "report" and found_by_report)]
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
@@ -251,7 +254,9 @@ def test_damage_is_named_by_verify_and_refused_by_whatever_reads_it(chain, damag
                 assert list(tmp_path.iterdir()) == []
                 refused[step.kind] += 1
     assert problems(Path("results")) == []
-    assert len(read_by) >= 28  # pairs of a kind and a kind that reads it
+    plan = Plan(Config.model_validate(tiny_chain.TINY))
+    jobs = [job for stage in STAGES for job in plan.jobs(stage)]
+    assert read_by == {(source.stage, job.stage) for job in jobs for of in job.inputs.values() for source in of}
 
 
 # ---------------------------------------------------------------- who is who
@@ -260,10 +265,8 @@ def test_damage_is_named_by_verify_and_refused_by_whatever_reads_it(chain, damag
 def test_an_artifact_of_another_run_under_the_right_name(chain, tmp_path):
     """Sound in itself. What was made from the one that it replaces is stale, and no stage mixes the two."""
     other = tiny_chain.TINY | {"name": "other", "seeds": {"base": 1, "pretrain": 1, "finetune": 2}}
-    theirs = {step.folder.name: step for step in tiny_chain.steps(config_files.validate(other))}
+    theirs = {step.kind: step for step in tiny_chain.steps(config_files.validate(other))}
     for name in ("samples", "pixels"):
-        words = theirs[name].words
-        theirs[name].words[:] = [*words, "--seed", "1"] if name == "samples" else words
         theirs[name].run()
     for name, needs in {"samples": "pixels", "pixels": "samples"}.items():
         mine = CHAIN / name
@@ -274,7 +277,7 @@ def test_an_artifact_of_another_run_under_the_right_name(chain, tmp_path):
             stale = [line for line in problems(Path("results/tiny")) if ": stale (made from another" in line]
             assert len(stale) > 5
             for reader in readers(chain, mine):
-                if str(CHAIN / needs) in reader.words or reader.kind == "report":
+                if str(CHAIN / needs) in reader.given or reader.kind == "report":
                     with pytest.raises(GranularityError, match=r"another '|is stale"):
                         reader.run(tmp_path / "out")
                     refused["another run"] += 1
@@ -284,9 +287,9 @@ def test_an_artifact_of_another_run_under_the_right_name(chain, tmp_path):
 def test_neighbours_that_have_changed_places(chain, tmp_path):
     """Two label spaces, two clusterings: each sound, each under the other's name."""
     for one, two in (
-        (CHAIN / "label_spaces/random-5", CHAIN / "label_spaces/kmeans-6"),
-        (CHAIN / "clusters/superclass-2", CHAIN / "clusters/superclass-3"),
-        (CHAIN / "clusters/whole-6", CHAIN / "clusters/superclass-3"),
+        (CHAIN / "hierarchy/random-5", CHAIN / "hierarchy/kmeans-6"),
+        (CHAIN / "cluster/superclass-2", CHAIN / "cluster/superclass-3"),
+        (CHAIN / "cluster/whole-6", CHAIN / "cluster/superclass-3"),
     ):
         with harmed(one):
             shutil.rmtree(one)
@@ -303,7 +306,7 @@ def test_neighbours_that_have_changed_places(chain, tmp_path):
 def test_an_artifact_of_another_kind_in_the_place_of_every_input(chain, tmp_path):
     by_kind = {step.kind: step.folder for step in chain}
     for reader in {step.kind: step for step in chain}.values():
-        for place, word in enumerate(reader.words):
+        for place, word in enumerate(reader.given):
             right = next((step.kind for step in chain if str(step.folder) == word), None)
             if right is None:
                 continue
@@ -325,7 +328,7 @@ def test_a_forger_who_makes_digest_key_and_seal_anew_is_found_by_what_was_made_b
 
     The forged artifact itself is sound. What was made from the old one says that it was made from another.
     """
-    folder = CHAIN / "label_spaces/random-5"
+    folder = CHAIN / "hierarchy/random-5"
     with harmed(folder):
         file = folder / "properties.json"
         file.write_text(file.read_text().replace('"granularity": 5', '"granularity": 6'))
@@ -361,9 +364,12 @@ def test_an_input_that_is_renamed_in_a_forged_manifest_is_stale(chain):
         lambda m: m.update(inputs={"samples": "../samples"}),
         lambda m: m.update(cost={}),
         lambda m: m.update(command="rm -rf /"),
-        lambda m: m["code"].update(module="granularity./etc/passwd"),
+        lambda m: m["code"].update(modules=["granularity./etc/passwd"]),
         lambda m: m["code"].update(modules=["granularity.no_such_module"]),
-        lambda m: m["code"].update(module="os"),
+        lambda m: m["code"].update(modules=["os", "/etc/passwd", "/dev/zero"]),
+        lambda m: m["code"].update(modules="os"),
+        lambda m: m["code"].update(modules=["a\0b"]),
+        lambda m: m.update(options=[]),
         lambda m: m.pop("summary"),
         lambda m: m.update(schema_version=99),
         lambda m: m["inputs"]["samples"].update(path="."),
@@ -394,9 +400,11 @@ def test_forged_manifests_of_any_form_cost_no_traceback(chain, change):
 @pytest.mark.parametrize(
     ("kind", "owner", "name", "call"), [("pixels", Images, "load", 70), ("finetune", trainings, "train", 4)]
 )
-def test_work_that_was_damaged_after_a_kill_is_done_again(chain, kind, owner, name, call, kill_at, tmp_path, capfd):
+def test_work_that_was_damaged_after_a_kill_is_done_again(
+    chain, kind, owner, name, call, kill_at, monkeypatch, tmp_path, capfd
+):
+    monkeypatch.setattr(pixels, "CHUNK", 20)
     step = next(step for step in chain if step.kind == kind)
-    step = tiny_chain.Step(kind, step.folder, [*step.words, *(["--chunk", "20"] if kind == "pixels" else [])])
     undisturbed = Artifact.open(step.folder).digest
     rng = random.Random(kind)
     for damage in (flip, lambda file, _: file.write_bytes(b""), lambda file, _: file.write_bytes(rng.randbytes(99))):

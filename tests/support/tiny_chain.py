@@ -55,6 +55,11 @@ class Step:
     folder: Path
     words: list[str]
 
+    @property
+    def given(self) -> list[str]:
+        """The words but for those of the output."""
+        return self.words[:-2]
+
     def run(self, output: Path | None = None) -> None:
         words = self.words if output is None else [*self.words[:-1], str(output)]
         cli.app(words, standalone_mode=False)
@@ -67,8 +72,10 @@ def steps(config: Config, *worlds: str) -> list[Step]:
     for stage in STAGES:
         for job in plan.jobs(stage):
             if {job.values.get("world"), job.values.get("study")} <= {None, *worlds}:
-                kept = [word.replace('"size":"quick"', '"size":"tiny"') for word in commands.words(plan, job)[1:]]
-                found.append(Step(stage, plan.folder(job), kept))
+                words = commands.words(plan, job)[1:]
+                if stage == "theory":
+                    words = [word.replace('"size":"quick"', '"size":"tiny"') for word in words]
+                found.append(Step(stage, plan.folder(job), words))
     return found
 
 
