@@ -36,7 +36,7 @@ def new_head(network: torch.nn.Module, classes: int, seed: int, bias: float | No
     """Replace the head by a fresh one, as between pretraining and finetuning.
 
     Args:
-        bias: of every output (None: drawn at random, as PyTorch does).
+        bias: the bias of every output (None: drawn at random, as PyTorch does).
     """
     torch.manual_seed(seed)
     network.reset_classifier(classes)
@@ -65,7 +65,7 @@ def head_weights(network: torch.nn.Module) -> set[str]:
 
 
 def freeze_backbone(network: torch.nn.Module) -> torch.nn.Module:
-    """Leave the head's weights alone to be trained, and all else as it is in evaluation; returns the head."""
+    """Leave only the head to be trained, and all else as it is in evaluation; return the head."""
     head = head_of(network)
     network.eval().requires_grad_(False)
     return head.requires_grad_(True)

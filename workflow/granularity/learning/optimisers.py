@@ -15,7 +15,7 @@ def optimiser(parameters: Iterable[torch.nn.Parameter], recipe: Recipe) -> torch
     """The optimiser of a recipe; weight decay is on all weights (the paper excludes none from it).
 
     Raises:
-        GranularityError: there is none of that name, it does not take the arguments, or it needs more than gradients.
+        GranularityError: there is no such optimiser, it does not take the arguments, or it needs more than gradients.
     """
     common = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, **recipe.optimizer_args}
     try:

@@ -1,4 +1,4 @@
-"""Options of trainings: networks, augmentation, recipes, objectives, initial weights, and those of both stages.
+"""Options of trainings: networks, augmentation, recipes, objectives, initial weights; and of both training stages.
 
 Light: planning reads these, and imports no torch.
 """
@@ -45,7 +45,7 @@ class Model(Section):
 class Augment(Section):
     flip: bool = Field(False, description="Mirror left to right, at random.")
     pad: Annotated[int, Field(ge=0, le=4096)] = Field(
-        0, description="Padding with the mean colour before the crop, in pixels on each side."
+        0, description="Padding before the crop, with the mean colour, in pixels on each side."
     )
     crop: Count | None = Field(
         None,
@@ -120,7 +120,7 @@ class Objective(Section):
     """What a pretraining minimises; a name alone stands for one with its own defaults."""
 
     name: Name = Field("labels", description="A file in learning/objectives/, or one of your own.")
-    options: dict[str, JsonValue] = Field({}, description="Options of that objective; they are in its file.")
+    options: dict[str, JsonValue] = Field({}, description="The objective's own options; its file says which.")
 
     @model_validator(mode="before")
     @classmethod
@@ -168,7 +168,7 @@ class Init(Section):
         """The pretrain result, in or below `results`, that holds the backbone of `run`.
 
         Raises:
-            GranularityError: there is none, or there are several.
+            GranularityError: no result has that backbone, or several have.
         """
         run, at, epoch = (self.run or "").partition("@")
         if self.results is None:
@@ -192,13 +192,13 @@ class Init(Section):
 
 
 class Trainings(Section):
-    """What the options of both training stages share."""
+    """Options that both training stages have."""
 
     recipe: Recipe = Recipe()
     runs: list[str] = Field(
         [], description="Names of the runs of this job: SPACE-pSEED-ID, or SPACE-pSEED-fSEED-ID in finetune."
     )
-    processes: Few = Field(1, description="How many processes train one network together; decides last bits.")
+    processes: Few = Field(1, description="Number of processes that train one network together; it decides last bits.")
 
     @field_validator("runs")
     @classmethod
@@ -265,5 +265,5 @@ def _is_run(stem: str, run: str) -> bool:
 
 
 def own_network(name: str) -> list[tuple[str, str]]:
-    """A network that is a file of the user's, as a choice by name; timm's are no code of this package."""
+    """The network of an architecture, as an extension that is chosen, where it is a file and not one of timm's."""
     return [("network", name)] if name in extensions.names("network") else []

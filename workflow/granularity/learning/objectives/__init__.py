@@ -42,7 +42,7 @@ def chosen(objective: Objective) -> tuple[ModuleType, Any]:
     """The file of an objective, and its options.
 
     Raises:
-        GranularityError: there is none of that name, or it has no such options.
+        GranularityError: there is no objective of that name, or it has no such options.
     """
     module = extensions.find("objective", objective.name)
     try:

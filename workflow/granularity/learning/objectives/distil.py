@@ -24,7 +24,7 @@ class Options(Section):
 
 
 def describe(source, recipe, options: Options) -> dict:
-    """There are no classes.
+    """The family `distil`, without classes.
 
     Raises:
         GranularityError: the recipe is for outputs that are classes.

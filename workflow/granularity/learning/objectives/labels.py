@@ -12,7 +12,7 @@ def describe(source, recipe, options) -> dict:
     """Family and number of classes of a label space.
 
     Raises:
-        GranularityError: its images have several labels, and the loss is for one.
+        GranularityError: images of the space have several labels, and the loss is for one.
     """
     properties = source.json("properties.json", *KEYS)
     if recipe.loss == "softmax" and properties.get("multi_label"):

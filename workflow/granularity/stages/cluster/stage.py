@@ -1,7 +1,7 @@
 """Stage `cluster`: FAISS k-means on the embedding, over the whole training split or within groups of it.
 
 Specification: Lloyd's algorithm from random training points, several restarts, on all points (FAISS by itself would
-take at most 256 a centroid). Cluster IDs are canonical: clusters are numbered by their first image in the order of
+take at most 256 per centroid). Cluster IDs are canonical: clusters are numbered by their first image in the order of
 the sample table, group by group, so the same partition always has the same IDs.
 """
 
@@ -137,7 +137,7 @@ def kmeans(
         vectors: float32 [N, D].
         clusters: K <= N.
         gpus: GPUs that FAISS uses; 0 is the CPU.
-        begun: the work so far, to continue from: what `save` was given.
+        begun: the work so far, as `save` was given it, to continue from.
         save: called after every iteration.
 
     Returns:
@@ -196,7 +196,7 @@ def _assign(vectors: np.ndarray, centroids: np.ndarray, gpus: int) -> np.ndarray
 def _squared_distances(
     vectors: np.ndarray, centroids: np.ndarray, labels: np.ndarray, chunk: int = 65536
 ) -> np.ndarray:
-    """Of each row to its centroid, float32 [N]; a chunk of rows in memory at a time."""
+    """Squared distance of each row to its centroid, float32 [N]; a chunk of rows in memory at a time."""
     parts = [slice(start, start + chunk) for start in range(0, len(vectors), chunk)]
     return np.concatenate([((vectors[part] - centroids[labels[part]]) ** 2).sum(1) for part in parts])
 

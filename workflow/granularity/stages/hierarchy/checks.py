@@ -1,4 +1,4 @@
-"""What must hold of a finished label space: checks that its family yields (L1 to L7 of docs/label_spaces.md)."""
+"""Checks of finished label spaces, which their families yield (L1 to L7 of docs/label_spaces.md)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HOLDS, FAILS, NOTE = "holds", "FAILS", "note"
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its id, what was looked at, what should be there, what is, and the verdict.
+    """One check: its id, what was looked at, what should be there, what is there, and the verdict.
 
-    The verdict is `holds`, `FAILS`, or `note` for what is worth telling and can be wrong in no way.
+    The verdict is `holds`, `FAILS`, or `note` for what is worth telling and cannot be wrong.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What the families have in common that are read from clusterings of the CLIP embedding."""
+"""Labels read from clusterings of the CLIP embedding: what the families of such label spaces share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def elsewhere(training: Training, others: pd.DataFrame, clusterings: list[str]) 
 
 
 def only(training: Training, clusterings: list[str]) -> Clustering:
-    """The one clustering of that name."""
+    """The clustering of a name."""
     (name,) = clusterings
     return training.clusterings[name]
 
@@ -36,7 +36,7 @@ def only(training: Training, clusterings: list[str]) -> Clustering:
 def nearest(clustering: Clustering, others: pd.DataFrame, vectors: np.ndarray) -> np.ndarray:
     """For each of some images, the cluster with the nearest centroid: int32 [M].
 
-    Where clusters lie within superclasses or classes, of those of the image's own: -1 where there are none.
+    Where clusters lie within superclasses or classes, only those within the image's own count: -1 where there are none.
 
     Args:
         vectors: float32 [M, D], in the order of `others`.

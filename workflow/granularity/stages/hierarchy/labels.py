@@ -1,4 +1,4 @@
-"""What the families of label spaces work on, and what they give."""
+"""Training images, which families of label spaces work on, and labels, which they give."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Labels:
         names: the G class names.
         offsets: int64 [N + 1], where images have several labels: those of image i are
             `values[offsets[i]:offsets[i + 1]]`, at least one, ascending. None otherwise.
-        notes: what the manifest should say of how they came about.
+        notes: what the manifest should say of how the labels came about.
     """
 
     values: np.ndarray
@@ -61,8 +61,8 @@ class Clustering:
         clusters: its table: `cluster`, `size`, `superclass`, and `level_1`, `level_2`, ... where it is a tree.
         centroids: float32 [clusters, D].
         within: the rank within whose classes the clusters lie; None: over the whole set.
-        elsewhere: int32 [M], the clusters of the images of other splits, -1 where one has none; None where it was not
-            asked for.
+        elsewhere: int32 [M], the clusters of the images of other splits, -1 where an image has none; None where
+            nobody asked for them.
     """
 
     assignment: np.ndarray
@@ -88,7 +88,7 @@ class Training:
         target: the rank of the superclasses.
         seed: the base seed.
         order: the classes of the finest rank, in the publisher's order.
-        clusterings: by name.
+        clusterings: name -> clustering.
         graph: WordNet above the images' synsets, if the sample table has it.
     """
 
@@ -118,7 +118,7 @@ class Training:
         return place[column.cat.codes], names[order]
 
     def publishers_numbers(self, images: pd.DataFrame) -> np.ndarray:
-        """Of images, the number int32 [N] of their finest class in the publisher's order; -1 where it has none."""
+        """Number of each image's finest class in the publisher's order, int32 [N]; -1 where it has none."""
         import pandas as pd
 
         return pd.Index(self.order).get_indexer(images[self.finest].astype("str")).astype(np.int32)

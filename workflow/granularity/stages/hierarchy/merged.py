@@ -1,4 +1,4 @@
-"""What the families have in common that merge classes of the finest rank into coarser ones."""
+"""Classes of the finest rank merged into coarser ones: what the families that do so share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the stage takes, and the section `label_spaces` of a configuration, made from the families there are."""
+"""Options of stage `hierarchy`; and the section `label_spaces`, made from the families that there are."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MARKERS = set("o^v<>sPpDdXx*hH+|_1234.8")  # of matplotlib, which is slow to imp
 class LabelSpace(Section):
     """One label space: a :class:`granularity.stages.hierarchy.space.Space`."""
 
-    space: str = Field(description="Its name, unique within a condition.")
-    family: str = Field(description="Its family: a file in stages/hierarchy/families/, or one of your own.")
-    params: dict[str, Any] = Field({}, description="Its definition, as its family takes it.")
+    space: str = Field(description="Name of the label space, unique within a condition.")
+    family: str = Field(description="Name of its family: a file in stages/hierarchy/families/, or one of your own.")
+    params: dict[str, Any] = Field({}, description="What its family makes it from.")
 
 
 def once_each(key: str, values: Sequence[Any]) -> None:

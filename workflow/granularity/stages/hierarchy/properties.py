@@ -1,4 +1,4 @@
-"""What can be said of a label space before anything is trained on it.
+"""Properties of a label space, which can be measured before anything is trained on it.
 
 Where images have several labels, an image counts once with each of them: everything is over pairs of image and label.
 """
@@ -40,7 +40,7 @@ def properties(labels: Labels, classes: pd.DataFrame, ranks: dict[str, Coded]) -
 
     `straddling_share`: share of images that carry a label which maps to more than one target class, 0 for a
     refinement; `straddling_classes`: the share of such classes among those with images. `purity[rank]`: share of
-    images in the majority human class of their label. `mutual_information_bits[rank]`, and `nmi[rank]`: the same
+    images in the majority human class of their label. `mutual_information_bits[rank]`, and `nmi[rank]`: that
     over the arithmetic mean of the two entropies.
     """
     sizes = classes["size"].to_numpy()
@@ -87,7 +87,7 @@ def _majority(label: np.ndarray, human: np.ndarray, images: np.ndarray) -> tuple
 
 
 def _information(label: np.ndarray, human: np.ndarray, images: np.ndarray) -> tuple[float, float]:
-    """Mutual information in bits, and the same over the arithmetic mean of the entropies.
+    """Mutual information in bits, and divided by the arithmetic mean of the entropies.
 
     scikit-learn has both, but importing it costs a second, for every label space that is made.
     """

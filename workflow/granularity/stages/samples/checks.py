@@ -38,8 +38,8 @@ def run(
     Args:
         frame: the table, numbered from 0, with the columns of places; `bytes` and `sha256` are filled in.
         params: `check_images` is `fail` or `skip`; `ranks` and `checksums` count too.
-        reader: of its images.
-        threads: of them.
+        reader: reads the images.
+        threads: how many read and decode.
         show: put every finding into the log; otherwise errors that end the stage.
 
     Returns:
@@ -80,7 +80,7 @@ def run(
 
 
 def counted(findings: pd.DataFrame) -> dict[str, int]:
-    """How many there are of each finding that there is."""
+    """Number of images with each finding that occurs."""
     counts = findings["finding"].value_counts(sort=False)
     return {name: int(count) for name, count in counts.items() if count}
 

@@ -1,4 +1,4 @@
-"""What one image is like, as far as that can go wrong or surprise."""
+"""Looking at one image: what can be wrong with it, or surprising."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORIENTATION = 0x0112  # EXIF
 
 
 class Looked(NamedTuple):
-    """What is known of an image: `findings` are pairs of a name, see :mod:`.checks`, and details."""
+    """What was found of an image: `findings` are pairs of a name, see :mod:`.checks`, and details."""
 
     size: int
     sha256: bytes

@@ -30,7 +30,7 @@ LABELS = (
 
 
 def _sources(schema: dict[str, Any]) -> None:
-    """An editor offers the names that there are, and lets a user's own pass."""
+    """Let an editor offer the names that there are, and accept a user's own."""
     schema["anyOf"] = [{"enum": extensions.names("source")}, {"type": schema.pop("type")}]
 
 
@@ -63,7 +63,7 @@ class _Place(Section):
 
 
 class Samples(_Place):
-    """What every source takes; :func:`samples_section` adds what some do."""
+    """The keys that every source takes; :func:`samples_section` adds those that some take."""
 
     train: str | None = Field(None, description="The publisher's split to train on (null: train).")
     val: str | None = Field(
@@ -144,7 +144,7 @@ class Condition(_Size):
 
 
 def samples_section() -> type[Samples]:
-    """The section `samples`: what every source takes, and what those take that there are now.
+    """The section `samples`: the keys that every source takes, and those that the sources known now bring.
 
     A new class at each call; the user's extensions must be loaded before.
 
@@ -156,7 +156,7 @@ def samples_section() -> type[Samples]:
 
 
 def stage_section() -> type[Samples]:
-    """What the stage takes: the section `samples`, the size of one condition, and what to log."""
+    """The options of the stage: the section `samples`, the size of one condition, and what to log."""
     return create_model(
         "SamplesOptions",
         __base__=(samples_section(), _Size),
@@ -166,7 +166,7 @@ def stage_section() -> type[Samples]:
 
 
 def complaints(samples: Samples, conditions: Sequence[Condition] = ()) -> Iterator[str]:
-    """What the chosen source cannot do: "key: what is wrong with it".
+    """What the chosen source cannot do, each as "key: what is wrong with it".
 
     Keys are those of the section `samples`; or `conditions`, where these are given. What it has to say of the section
     alone, a valid section has passed already.
@@ -191,8 +191,8 @@ def of_source(samples: Samples) -> dict[str, Any]:
 def files(samples: Samples) -> list[str]:
     """The files of labels that a sample table is made from, as far as they exist: an edit to one makes it again.
 
-    What is missing, the stage says better than Snakemake. Images, and archives or tables that hold both images and
-    labels, are not among them.
+    Missing files are left out: of these the stage says more than Snakemake could. Images, and archives or tables that
+    hold both images and labels, are not among them.
     """
     found = [samples.taxonomy, samples.wordnet and samples.wordnet / "data.noun"]
     source = extensions.find("source", samples.source)
@@ -201,7 +201,7 @@ def files(samples: Samples) -> list[str]:
 
 
 def expected_images(samples: Samples) -> int | None:
-    """Roughly how many images there are, as far as the source says."""
+    """The number of images, roughly, if the source says it."""
     return getattr(extensions.find("source", samples.source), "IMAGES", None)
 
 

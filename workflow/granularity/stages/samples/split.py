@@ -1,4 +1,4 @@
-"""The fixed train/validation split, and training subsets that nest."""
+"""Splits: the fixed train/validation split, and training subsets that nest."""
 
 from __future__ import annotations
 

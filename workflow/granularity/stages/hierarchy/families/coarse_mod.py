@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OPTION = (
     list[Count],
-    Field([], description="Class number of the finest rank modulo this: coarse labels without meaning in common."),
+    Field([], description="Class numbers of the finest rank modulo these: coarse labels without meaning in common."),
 )
 WORDS = "class number modulo C"
 STYLE = ("#8d6e63", "p")
@@ -35,6 +35,6 @@ def labels(training: Training, classes: int) -> Labels:
 
 
 def elsewhere(training: Training, others: pd.DataFrame, classes: int) -> Labels:
-    """The same of other images; none for an image of a class that the publisher's list lacks."""
+    """Coarse labels of other images; none for an image of a class that the publisher's list lacks."""
     merged.refuse_uneven("coarse_mod", training, classes)
     return merged.labels(training, others, np.arange(len(training.order)) % classes)

@@ -34,5 +34,5 @@ def check(option: list[int], config: Any) -> Iterator[str]:
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L5."""
+    """L5: every label lies in one target class, and none is empty."""
     yield in_one_target_class(space)

@@ -1,6 +1,6 @@
 """Label spaces that refine one another exactly: levels of one tree of clusters.
 
-They are this project's own: granularity varies while the hierarchy stays the same.
+They are this project's own: granularity varies while the hierarchy stays one tree.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def labels(training: Training, direction: str, clusterings: list[str], **at: int
 def elsewhere(
     training: Training, others: pd.DataFrame, direction: str, clusterings: list[str], **at: int
 ) -> Labels | None:
-    """The same of other images, by the cluster with the nearest centroid; None where their embedding was not given."""
+    """Labels of other images, by the cluster with the nearest centroid; None where their embedding was not given."""
     one = only(training, clusterings)
     if one.elsewhere is None:
         return None
@@ -128,7 +128,7 @@ TREES = {"topdown": topdown, "bottomup": bottomup}
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L5, where there is a tree in each superclass."""
+    """L5, where there is a tree in each superclass: every label lies in one target class."""
     if space.params["clusterings"][0].startswith("superclass"):
         yield in_one_target_class(space)
 

@@ -17,7 +17,7 @@ from granularity.stages.hierarchy.space import Space
 if TYPE_CHECKING:
     import pandas as pd
 
-OPTION = (list[Count], Field([], description="The same after one random permutation of the classes."))
+OPTION = (list[Count], Field([], description="As coarse_mod, after one random permutation of the classes."))
 WORDS = "random groups of classes"
 STYLE = ("#8d6e63", "d")
 
@@ -33,7 +33,7 @@ def labels(training: Training, classes: int) -> Labels:
 
 
 def elsewhere(training: Training, others: pd.DataFrame, classes: int) -> Labels:
-    """The same of other images; none for an image of a class that the publisher's list lacks."""
+    """Coarse labels of other images; none for an image of a class that the publisher's list lacks."""
     merged.refuse_uneven("random_coarse", training, classes)
     rng = np.random.default_rng(seed_of(training.seed, "random_coarse", classes))
     return merged.labels(training, others, rng.permutation(len(training.order)) % classes)

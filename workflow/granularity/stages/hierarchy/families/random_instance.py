@@ -24,6 +24,6 @@ def spaces(option: bool, samples: Any) -> Iterator[Space]:
 
 
 def labels(training: Training) -> Labels:
-    """A permutation of as many IDs as there are images."""
+    """As many IDs as there are images, in random order."""
     rng = np.random.default_rng(seed_of(training.seed, "random", None))
     return Labels(rng.permutation(len(training)).astype(np.int32), numbered("random ID", len(training)))

@@ -28,7 +28,7 @@ def spaces(option: list[int], samples: Any) -> Iterator[Space]:
 
 
 def labels(training: Training, per_superclass: int) -> Labels:
-    """IDs drawn per image within its superclass: meaningless, but each in exactly one target class."""
+    """IDs drawn per image within its superclass: without meaning, but each in exactly one target class."""
     superclass, names = training.coded(training.target)
     rng = np.random.default_rng(seed_of(training.seed, "random_superclass", per_superclass))
     values = superclass * per_superclass + rng.integers(per_superclass, size=len(training))
@@ -36,5 +36,5 @@ def labels(training: Training, per_superclass: int) -> Labels:
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L5; an ID that no image drew may be empty."""
+    """L5: every label lies in one target class; an ID that no image drew may be empty."""
     yield in_one_target_class(space, empty_allowed=True)

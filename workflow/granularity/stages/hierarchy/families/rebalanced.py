@@ -25,7 +25,7 @@ class Rebalanced(Section):
     clusters: list[Count] = Field([2, 4, 8, 16], min_length=1, description="The grid of cluster counts per superclass.")
     thresholds: list[Natural] = Field(
         [12, 4],
-        description="One label space a threshold: each superclass takes the largest count of the grid whose smallest "
+        description="One label space per threshold: each superclass takes the largest count of the grid whose smallest "
         "cluster holds more images than this.",
     )
 
@@ -55,7 +55,7 @@ def check(option: Rebalanced, config: Any) -> Iterator[str]:
 def labels(training: Training, clusterings: list[str], threshold: int) -> Labels:
     """For each superclass, the finest clustering whose smallest cluster still holds more than `threshold` images.
 
-    Where even the coarsest of the grid does not, the superclass stays one class (C = 1).
+    Where even the coarsest clustering of the grid has a smaller one, the superclass stays one class (C = 1).
     """
     superclass, _ = training.coded(training.target)
     values, names, chosen = np.empty(len(training), dtype=np.int32), [], {}
@@ -68,7 +68,7 @@ def labels(training: Training, clusterings: list[str], threshold: int) -> Labels
 
 
 def elsewhere(training: Training, others: pd.DataFrame, clusterings: list[str], threshold: int) -> Labels | None:
-    """The same of other images, by the cluster with the nearest centroid; None where their embedding was not given.
+    """Labels of other images, by the cluster with the nearest centroid; None where their embedding was not given.
 
     None for an image of a superclass that no training image has.
     """
@@ -87,7 +87,7 @@ def threshold_sweep(training: Training, clusterings: list[str]) -> pd.DataFrame:
     """The granularity of the rebalanced space at every threshold.
 
     Returns:
-        One row a stretch of thresholds that give the same choice, upwards from 0: `threshold_from`, `threshold_to`
+        One row per stretch of thresholds that give one choice, upwards from 0: `threshold_from`, `threshold_to`
         (null: without end), `granularity`.
     """
     import pandas as pd
@@ -110,7 +110,7 @@ def more_files(training: Training, clusterings: list[str], threshold: int) -> di
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L5, and L7 from the label files themselves and not from how they were made."""
+    """L5, and L7 (how large classes are) from the label files themselves and not from how they were made."""
     yield in_one_target_class(space)
     name, threshold, target = space.params["space"], space.params["threshold"], samples.params["target"]
     superclass = samples.table("samples.parquet", ["split", target]).query("split == 'train'")[target].astype("str")
@@ -135,7 +135,7 @@ def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
 
 @dataclass
 class _Part:
-    """What became of one superclass: the clusters of a clustering, from label `first` on; None: it stays one class."""
+    """The labels of one superclass: the clusters of a clustering, from label `first` on; None: it stays one class."""
 
     name: str
     first: int
@@ -148,7 +148,7 @@ class _Part:
         return [self.name] if one else [f"{self.name}, cluster {i}" for i in range(len(self.own))]
 
     def labels(self, clusters: np.ndarray | None, members: np.ndarray) -> np.ndarray | int:
-        """Of members of the superclass, whose clusters are known."""
+        """Labels of members of the superclass, whose clusters are known."""
         return self.first if clusters is None else self.first + np.searchsorted(self.own, clusters[members])
 
 

@@ -54,7 +54,7 @@ def labels(training: Training, level: int) -> Labels:
 
 
 def elsewhere(training: Training, others: pd.DataFrame, level: int) -> Labels:
-    """The same, without the synsets that lie above no training image: an image may be left with none."""
+    """Synsets above other images, without those that lie above no training image: an image may be left with none."""
     known = frozenset().union(*_above(training, _own(training, training.frame), level))
     own = _own(training, others)
     return _labels(training, own, [one & known for one in _above(training, own, level)], sorted(known))

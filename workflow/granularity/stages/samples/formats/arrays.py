@@ -1,4 +1,4 @@
-"""What data sets have in common that ship arrays of pixels, and no image files."""
+"""Data sets that ship arrays of pixels and no image files: what their sources share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Part(NamedTuple):
     """Consecutive images of one split.
 
     Attributes:
-        split: the publisher's name of it; several parts may belong to one.
+        split: the publisher's name of the split, to which several parts may belong.
         images: uint8 [images, height, width] (grey) or [images, height, width, 3].
         labels: rank -> integers [images], each the index of a class.
     """
@@ -34,7 +34,7 @@ def source(parts: Sequence[Part], classes: dict[str, Sequence[str]]) -> Source:
     """The images of all parts, in order; `sample_id` is the split and the position in it, such as train/00017.
 
     Args:
-        parts: of every split that there is.
+        parts: those of every split.
         classes: rank, coarse to fine -> the names of its classes, in the publisher's order.
     """
     splits = list(dict.fromkeys(part.split for part in parts))
@@ -52,7 +52,7 @@ def source(parts: Sequence[Part], classes: dict[str, Sequence[str]]) -> Source:
 
 
 def _pngs(parts: Sequence[Part]) -> Iterator[bytes]:
-    """One at a time: all at once, as arrays and as files, would be twice the memory."""
+    """PNG files of the images, one at a time: all at once, as arrays and as files, they would take twice the memory."""
     from PIL import Image
 
     for part in parts:
@@ -63,7 +63,7 @@ def _pngs(parts: Sequence[Part]) -> Iterator[bytes]:
 
 
 def check_labels(file: Path, labels: np.ndarray, allowed: range, what: str = "label") -> None:
-    """Raise the error that names the first record whose label is none of those allowed."""
+    """Raise an error that names the first record whose label is not allowed, if there is one."""
     wrong = np.flatnonzero(~np.isin(labels, np.arange(allowed.start, allowed.stop)))
     if len(wrong):
         raise GranularityError(

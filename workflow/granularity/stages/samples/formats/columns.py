@@ -49,7 +49,8 @@ def joined(parts: list[pd.Categorical], numbered: bool) -> pd.Categorical:
 
 
 def rank_name(name: str, labels: pd.Categorical, taken: Collection[str]) -> str:
-    """What a label column is called: `synset` where its classes are WordNet ids, and no other column is."""
+    """The name of a rank: that of the label column, or `synset` where its classes are WordNet ids and nothing else is
+    called so."""
     is_synset = len(labels.categories) and all(WNID.fullmatch(text) for text in labels.categories)
     return SYNSET if is_synset and SYNSET not in taken else name
 

@@ -30,10 +30,10 @@ class Shard(NamedTuple):
 def download(hub: str) -> tuple[Path, str]:
     """The Parquet files of a data set, ORG/NAME or ORG/NAME@REVISION, in huggingface_hub's cache.
 
-    A data set in another format has them only in the hub's own conversion.
+    Of a data set in another format, the hub's own conversion is taken.
 
     Returns:
-        Their folder, and the commit that they are of.
+        The folder of these files, and the commit that they come from.
 
     Raises:
         GranularityError: no such data set or revision, no access, no network, or no Parquet files.

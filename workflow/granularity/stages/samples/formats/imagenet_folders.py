@@ -20,10 +20,10 @@ class Part(NamedTuple):
     """Images of one split below one folder.
 
     Attributes:
-        split: its name.
+        split: the name of the split.
         base: the folder, relative to samples.root.
-        files: relative to `base`, with `/` between folders.
-        synsets: of each image, or the one of all of them.
+        files: names relative to `base`, with `/` between folders.
+        synsets: the synset of each image, or the one of all of them.
     """
 
     split: str
@@ -63,7 +63,7 @@ def entries(folder: Path) -> tuple[list[str], list[str]]:
     """The names of the folders and of the images in a folder, each in alphabetical order, hidden ones left out.
 
     Raises:
-        GranularityError: it cannot be read, a name is not UTF-8, or an archive has not been unpacked.
+        GranularityError: the folder cannot be read, a name is not UTF-8, or an archive has not been unpacked.
     """
     folders, images = [], []
     try:

@@ -1,4 +1,4 @@
-"""Text files with one image of ImageNet-21k a line: its labels, or just its name. Compressed, if called *.gz."""
+"""Text files with one image of ImageNet-21k per line: its labels, or just its name. Compressed, if called *.gz."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def read(name: str, folder: Path, root: Path, known: list[str], threads: int = 1
     """The images of a shifted test set, and what is to be noted of it.
 
     Args:
-        name: of the split.
+        name: the name of the split.
         folder: the test set.
         root: the folder that files are relative to.
         known: the synsets of the training images, in alphabetical order.

@@ -50,7 +50,7 @@ def distinct(categories: list[dict]) -> dict[str, dict[str, int]]:
 
 
 def pairs(categories: list[dict]) -> dict[str, int]:
-    """How many different values each two text fields have together: where a count is to be explained."""
+    """Number of different values that each two text fields have together, for counts that are to be explained."""
     texts = pd.DataFrame(categories).select_dtypes(exclude="number").drop(columns="image_dir_name", errors="ignore")
     codes = {name: pd.factorize(texts[name], use_na_sentinel=False)[0].astype("int64") for name in texts}
     return {

@@ -28,7 +28,7 @@ CLASSES = range(6, 16)  # of matrices: the numeric ones; not cells, structs, obj
 
 
 class _Corrupt(ValueError):
-    """What is wrong with a file."""
+    """A file that is no such file; says what is wrong with it."""
 
 
 def load(file: Path) -> dict[str, np.ndarray]:

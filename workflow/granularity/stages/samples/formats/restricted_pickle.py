@@ -39,7 +39,7 @@ TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 
 
 class _Refused(Exception):
-    """What is wrong with a pickle."""
+    """A pickle that is not read; says what is wrong with it."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ LABEL = "label"
 
 
 class Part(NamedTuple):
-    """What is read of one archive."""
+    """The contents of one archive, as far as they are read."""
 
     keys: list[str]
     places: np.ndarray  # int64 [samples, 2]: offset and size of each image
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 def read(files: list[Path], threads: int) -> Iterator[Part]:
-    """What is in each archive, in order; several archives at a time.
+    """Read each archive, in order; several archives at a time.
 
     Raises:
         GranularityError: a broken archive; a sample without an image or with several, or without a label, or with a
@@ -55,7 +55,7 @@ def read(files: list[Path], threads: int) -> Iterator[Part]:
 
 
 def read_one(file: Path) -> Part:
-    """What is in one archive; see :func:`read`."""
+    """Read one archive; see :func:`read`."""
     found = tars.members(file)
     keys: list[str] = []
     places: list[tuple[int, int]] = []

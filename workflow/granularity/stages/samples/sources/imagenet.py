@@ -1,7 +1,7 @@
 """ImageNet-1k (ILSVRC 2012), Tiny ImageNet, and test sets of a shifted distribution.
 
 root/train/n01440764/n01440764_10026.JPEG     one folder per synset (Tiny ImageNet: n01443537/images/...)
-root/val/n01440764/...                        the same, or
+root/val/n01440764/...                        likewise, or
 root/val/ILSVRC2012_val_00000001.JPEG         all in one folder, with samples.labels, or
 root/val/images/val_0.JPEG                    with val/val_annotations.txt (Tiny ImageNet)
 

@@ -1,4 +1,4 @@
-"""ImageNet-21k: every synset that ImageNet has, a folder or a tar each.
+"""ImageNet-21k: every synset that ImageNet has, one folder or tar per synset.
 
 root/n01440764/n01440764_10026.JPEG     folders, or
 root/n01440764.tar                      the publisher's archives (those in fall11_whole.tar, winter21_whole.tar.gz), in
@@ -135,7 +135,7 @@ def _folders(root: Path, folders: list[str], threads: int) -> tuple[pd.DataFrame
 
 
 def _ids(synset: str, names: list[str]) -> pd.Series:
-    """As an Arrow column: as Python strings, those of 12.7 million images would take 1 GB."""
+    """The sample_ids as an Arrow column: as Python strings, those of 12.7 million images would take 1 GB."""
     import pandas as pd
 
     return pd.Series([f"{synset}/{stem(os.path.basename(name))}" for name in names], dtype="str")

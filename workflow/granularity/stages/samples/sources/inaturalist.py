@@ -32,7 +32,7 @@ OPTIONS = {"labels": LABELS}
 
 
 class _Split(NamedTuple):
-    """What one annotation file says."""
+    """The contents of one annotation file."""
 
     ids: array
     names: list[str]  # of files, in the order of ids
@@ -48,7 +48,7 @@ def files(samples: Samples) -> Iterator[Path]:
 
 
 def _splits(params: Samples) -> list[str]:
-    """Those that are asked for, or `train` and `val`."""
+    """The splits that are asked for, or `train` and `val`."""
     val = params.val or ("val" if (params.root / "val.json").exists() else None)  # None: the stage holds some out
     return [*dict.fromkeys(name for name in (params.train or "train", val, *params.extra_splits) if name)]
 

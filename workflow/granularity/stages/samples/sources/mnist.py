@@ -66,12 +66,12 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 
 def _spellings(stem: str, kind: str) -> list[str]:
-    """How a file may be called; some mirrors write a dot."""
+    """Names that a file may have; some mirrors write a dot."""
     return [f"{stem}{mark}{kind}{end}" for mark in "-." for end in ("", ".gz")]
 
 
 def _find(root: Path) -> str:
-    """What the names of the files in a folder begin with."""
+    """Find what the names of the files in a folder begin with."""
     found = [
         prefix
         for prefix in CLASSES

@@ -50,7 +50,7 @@ OPTIONS = {
 
 
 class Part(NamedTuple):
-    """What is read of one file: its label columns, and which of them have classes that the publisher numbered."""
+    """The contents of one file: its label columns, and which of them have classes that the publisher numbered."""
 
     rows: int
     columns: dict[str, pd.Categorical]
@@ -58,13 +58,13 @@ class Part(NamedTuple):
 
 
 def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
-    """The data set is in one place."""
+    """Complain unless the data set has one place: root or hub."""
     if (samples.root is None) == (samples.hub is None):
         yield "root: source 'parquet' needs the folder that holds the data set, or hub; one of the two"
 
 
 def files(samples: Samples) -> Iterator[Path]:
-    """The class names; a revision of the hub does not change."""
+    """The file with class names, if root has one; a revision of the hub does not change."""
     if samples.root is not None:
         yield samples.root / hub.README
 

@@ -130,7 +130,7 @@ def _camelyon17(table: pd.DataFrame, file: Path) -> pd.DataFrame:
 
 
 def _read(file: Path) -> pd.DataFrame:
-    """A CSV table as text; a value that is not there is empty."""
+    """Read a CSV table as text; a missing value is empty."""
     import pandas as pd
 
     try:
