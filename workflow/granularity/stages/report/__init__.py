@@ -29,8 +29,8 @@ def _plan(plan: Any) -> Iterator[Job]:
 def _theory(plan: Any) -> Iterator[tuple[str, str]]:
     """The worlds whose verdicts lie there: the report shows them as they are.
 
-    An option and no input, so that a report never waits for minutes of simulation; the digest makes the report again
-    when they have changed. What is damaged the report leaves out and `granularity verify` names.
+    They are an option and no input, so that a report never waits for minutes of simulation; their digests make the
+    report again when they have changed. Damaged verdicts are left out; `granularity verify` names them.
     """
     for job in plan.jobs("verdicts", name="theory"):
         with contextlib.suppress(GranularityError):

@@ -1,4 +1,4 @@
-"""What the report reads of each condition: its artifacts, verified, and the tables of all their runs."""
+"""The results of each condition, as the report reads them: verified artifacts, and the tables of all their runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ConditionResults:
         return self.samples.summary["images"].get(split, 0)
 
     def of(self, stage: str) -> list[Artifact]:
-        """Its artifacts of a stage."""
+        """The condition's artifacts of a stage."""
         return [artifact for artifact in self.artifacts.values() if artifact.kind == stage]
 
 

@@ -1,4 +1,4 @@
-"""How the report draws: colours, markers, text, and SVG that is the same bytes for the same numbers.
+"""Drawing: colours, markers, text, and SVG whose bytes depend on the numbers alone.
 
 Ink is `currentColor`, so that a page may give it the colour of its text; backgrounds are transparent.
 """

@@ -22,7 +22,7 @@ class Encoder:
 
     @property
     def leak(self) -> str:
-        """What human labels the encoder has seen, and so what a clustered label space may owe to them."""
+        """The human labels that the encoder has seen, and so what a clustered label space may owe to them."""
         if self.captions is None:
             return (
                 f"The encoder ({self.model}, weights: {self.pretrained or 'its own'}) was trained elsewhere. What its "

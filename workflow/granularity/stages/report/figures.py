@@ -185,8 +185,8 @@ def probe(table: pd.DataFrame, ranks: list[str], name: str = "probe") -> str:
 
     Args:
         table: :func:`granularity.stages.report.tables.probe`, of one entry of `measures`, one state and one split.
-        ranks: those to show.
-        name: the figure's.
+        ranks: the ranks to show.
+        name: the name of the figure.
     """
     tables = dict(tuple(table.groupby("label", sort=False)))
     spaces = {label: list(dict.fromkeys(part["space"])) for label, part in tables.items()}

@@ -22,18 +22,18 @@ from granularity.store.task import Task
 
 @dataclass(frozen=True)
 class Loaded:
-    """What sections take.
+    """Everything that sections of the page take.
 
     Attributes:
-        name: of the configuration.
-        options: its section `report`.
-        configuration: the whole of it.
+        name: the configuration's name.
+        options: the section `report`.
+        configuration: the whole configuration.
         conditions: those with trainings; another data set that is only transferred to is not among them.
         results, probe, measures, properties, cost: see :mod:`granularity.stages.report.tables`.
         encoder: None where nothing was embedded.
         studies, worlds: claims about images and about simulated worlds, with their verdicts.
         artifacts: everything read, by role.
-        command: what made the results.
+        command: the command that made the results.
     """
 
     name: str

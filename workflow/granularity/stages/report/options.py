@@ -15,10 +15,10 @@ class Report(Section):
 
 
 class Page(Section):
-    """One report."""
+    """One report of one configuration."""
 
     configuration: dict[str, Any] = Field(description="The whole configuration, whose results are shown.")
-    families: list[str] = Field([], description="Its families of label spaces, which say how they are drawn.")
+    families: list[str] = Field([], description="Names of its families of label spaces, which say how they are drawn.")
     theory: dict[str, str] = Field(
-        {}, description="Verdicts on theory worlds that lie there: folder -> the first digits of their digest."
+        {}, description="Verdicts on theory worlds that are there: folder -> the first digits of their digest."
     )

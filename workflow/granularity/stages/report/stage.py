@@ -11,8 +11,8 @@ from granularity.store.task import Task
 def run(task: Task) -> None:
     """Write the report of a finished configuration.
 
-    `report.html`, and its parts by themselves: `figures/*.svg`, `tables/*.csv` and `*.parquet`. Which there are depends
-    on what there is to show: see :mod:`granularity.stages.report.sections`.
+    `report.html`, and its parts by themselves: `figures/*.svg`, `tables/*.csv` and `*.parquet`. Which parts there are
+    depends on what there is to show: see :mod:`granularity.stages.report.sections`.
 
     Args:
         task: `options` is a :class:`granularity.stages.report.options.Page`; the inputs are all results of the

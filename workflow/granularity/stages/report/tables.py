@@ -25,11 +25,11 @@ PROBES = ("linear", "knn")
 
 @dataclass(frozen=True)
 class Panel:
-    """What is compared with one baseline: networks of a condition, finetuned in one way.
+    """The arms that are compared with one baseline: networks of a condition, finetuned in one way.
 
     Attributes:
-        network: the one whose runs on the target labels are the baseline; it is among `networks`.
-        networks: those compared with it.
+        network: the network whose runs on the target labels are the baseline; it is among `networks`.
+        networks: all that are compared with it.
         runs: their finetunings.
     """
 
@@ -142,7 +142,7 @@ def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
 
 
 def _spaces_of(condition: ConditionResults, runs: pd.DataFrame) -> list[Space]:
-    """What the networks of some runs were pretrained on, in the order of the condition's label spaces."""
+    """Label spaces that the networks of some runs were pretrained on, in the condition's order."""
     families = dict(zip(runs["space"], runs["family"], strict=True))
     known = [space for space in condition.spaces if space.name in families]
     names = {space.name for space in known}

@@ -19,11 +19,11 @@ class StudyResult:
     """What was judged of one study.
 
     Attributes:
-        name: in words.
+        name: the study's name, in words.
         simulated: whether it is a world of the theory, and not about images.
-        about: how large it was, a sentence; empty for a study of images.
-        verdicts: how many claims have each verdict. Identities are not among them.
-        identities: the same of identities, which cannot fail but by a mistake in the code.
+        about: a sentence on how large the study was; empty for a study of images.
+        verdicts: number of claims per verdict, identities left out.
+        identities: number of identities per verdict; only a mistake in the code can make one fail.
         claims: a row per claim: id, claim, source, verdict.
         checks: a row per quantity: the columns of `checks.csv`, and what was `found`.
         figures: name -> data URI, so that they keep their own look.
@@ -45,7 +45,7 @@ class StudyResult:
 
 
 def read(results: Iterable[Artifact]) -> list[StudyResult]:
-    """What the page shows of verified "verdicts" artifacts."""
+    """Read what the page shows of verified artifacts of stage `verdicts`."""
     return [_read(artifact) for artifact in results]
 
 

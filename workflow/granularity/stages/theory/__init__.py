@@ -1,4 +1,4 @@
-"""Theory: five two-layer worlds on one engine, small, fast and exact.
+"""Theory: simulations of papers' two-layer models (worlds) on one engine, small, fast and exact.
 
 What a world is, and how to add one, is in :mod:`granularity.stages.theory.worlds`.
 """

@@ -1,4 +1,4 @@
-"""What every world shares: settings, trials and their random streams, grouping, and the training loop.
+"""The engine of every world: settings, trials and their random streams, grouping, and the training loop.
 
 A trial is one setting with one seed: one run. Runs whose settings share shapes train in one tensor program with a
 leading run axis, on a CPU or a GPU. A run's numbers depend on its settings and its seed alone: every stream
@@ -53,7 +53,7 @@ class Settings(BaseModel):
     WORLD: ClassVar[str] = ""
 
     name: str = Field("setting", description="The arm, in words; unique within a size.")
-    seeds: Count = Field(3, description="How often it is trained: seeds 0, 1, ...")
+    seeds: Count = Field(3, description="Number of seeds that it is trained with: 0, 1, ...")
     base: Annotated[int, Field(ge=0)] = Field(0, description="All random streams follow it.")
 
     def shape(self) -> tuple:
@@ -88,7 +88,7 @@ def pick_device(device: str = "auto") -> torch.device:
     """`auto`: a GPU if one is visible; `cuda`: a GPU or an error; `cpu`. A GPU is leased.
 
     Raises:
-        GranularityError: `cuda` where there is none.
+        GranularityError: `cuda` was asked for, and there is no GPU.
     """
     if device != "cpu" and torch.backends.cuda.is_built() and leases.candidates():
         leases.take()
@@ -154,7 +154,7 @@ def train(
         stop_event: a run is over, before its update, at the first step at which this event is true.
         prepare: ``(state, t) -> state`` before each step; may change shapes (drop neurons that can never
             fire).
-        phase: goes to the column of that name.
+        phase: the value of the column `phase`.
 
     Returns:
         Rows in the order of runs, then steps, and the last state. A run whose loss or new state is not finite
@@ -263,10 +263,11 @@ def run_table(
     """Train every seed of every setting of a world, or one of several parts of them.
 
     Args:
-        world: its module.
-        settings: with names of their own.
+        world: the module of the world.
+        settings: those to train, each with a name of its own.
         device: see :func:`pick_device`.
-        part, parts: every so-manieth group of trials, so that cutting changes none of them.
+        parts: number of parts that the groups of trials are dealt out to, so that cutting changes none of them.
+        part: which of them, from 0.
         store: a folder in which each finished group is kept, and from which it is taken when it is there.
 
     Returns:

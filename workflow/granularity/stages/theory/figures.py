@@ -51,8 +51,8 @@ def canvas(
     """A figure and its panels, left to right, top to bottom.
 
     Args:
-        columns, rows: of panels.
-        width: inches; by default one column a panel.
+        columns, rows: number of panels in each direction.
+        width: inches; by default, one text column per panel.
         height: inches per row.
     """
     figure = Figure(figsize=(width or COLUMN * columns, height * rows), layout="constrained")
@@ -94,7 +94,7 @@ def points(
     index: int = 0,
     line: bool = True,
 ) -> None:
-    """One point a position: the mean over seeds, with a bar from the smallest to the largest."""
+    """One point per position: the mean over seeds, with a bar from the smallest to the largest."""
     mean = np.array([np.mean(v) for v in values])
     bars = np.array([[m - np.min(v), np.max(v) - m] for m, v in zip(mean, values, strict=True)]).T
     axes.errorbar(

@@ -1,4 +1,4 @@
-"""Options of the theory stage."""
+"""Options of stage `theory`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from granularity.base.section import Few, Name, Natural, Section
 
 
 class Options(Section):
-    """Which trainings of which world."""
+    """One part of the trainings of a world."""
 
-    world: Name = Field(description="A world's name: see docs/theory.md.")
+    world: Name = Field(description="Name of the world: see docs/theory.md.")
     size: Name = Field("quick", description="quick, or paper (the paper's own dimensions, sweeps and seeds).")
-    part: Natural = Field(0, description="Which part of the trainings, from 0.")
+    part: Natural = Field(0, description="Number of the part of its trainings, from 0.")
     parts: Few = Field(1, description="Parts that the world's trainings are cut into; changes no result.")
 
     @model_validator(mode="after")

@@ -42,10 +42,10 @@ def at(table: pd.DataFrame, setting: str, column: str, *, phase: str = "train", 
     """A measure of one arm, one value per seed in the order of seeds: at the end, or where the columns say.
 
     Args:
-        table: of runs.
+        table: a run table.
         setting, phase: the arm.
         column: the measure.
-        where: instead of the end, such as ``step=200`` or ``event="T0"`` (events of that row contain the
+        where: a step other than the end, such as ``step=200`` or ``event="T0"`` (events of that row contain the
             word).
 
     Returns:

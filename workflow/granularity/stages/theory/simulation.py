@@ -1,4 +1,4 @@
-"""One setting of a world, alone: its settings from words, its measures as text."""
+"""Simulating one setting of a world alone: its settings from words, its measures as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def simulate(world: str, overrides: dict[str, str], device: str = "auto") -> Non
     """Run one setting of a world and print its measures, one line per measure and one column per recorded step.
 
     Args:
-        world: its name.
+        world: the name of the world.
         overrides: key and value, as text, over the setting's defaults; ``seeds=1`` unless given.
         device: auto, cpu or cuda.
 

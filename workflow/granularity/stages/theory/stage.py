@@ -1,4 +1,4 @@
-"""The theory stage: train a world, or one part of it."""
+"""Stage `theory`: train a world, or one part of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(task: Task) -> None:
             sums over threads decide its last bits.
 
     Raises:
-        GranularityError: unknown world or size, or a device that is not there.
+        GranularityError: there is no such world, size or device.
     """
     options = task.options
     world = extensions.find("world", options.world)

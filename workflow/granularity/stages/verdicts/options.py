@@ -1,4 +1,4 @@
-"""Options of the verdicts stage, and what a study's name stands for."""
+"""Options of stage `verdicts`, and what a study's name stands for."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ ROOMS = ("world", "study")
 
 
 class Options(Section):
-    """What is judged."""
+    """One study to judge."""
 
     study: Name = Field(description="A world of the theory (docs/theory.md), or a study of images (docs/studies.md).")
 
 
 def room_of(study: str) -> str:
-    """Where a study is found by its name (see :mod:`granularity.base.extensions`): `world` or `study`.
+    """The room in which a study is found by its name (see :mod:`granularity.base.extensions`): `world` or `study`.
 
     Raises:
         GranularityError: there is no such study, or a world and a study of one name.

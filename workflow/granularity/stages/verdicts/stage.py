@@ -1,4 +1,4 @@
-"""The verdicts stage: what papers claim, held against what was measured, of one world or one study of images."""
+"""Stage `verdicts`: what papers claim, held against what was measured, of one world or one study of images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(task: Task) -> None:
             of its trainings, role `theory`; of a study of images, `samples` and the stages that it reads.
 
     Raises:
-        GranularityError: there is no such study, or what it reads is missing, or does not belong together.
+        GranularityError: there is no such study, or its inputs are missing or do not belong together.
     """
     name = task.options.study
     room = room_of(name)
@@ -64,7 +64,7 @@ def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
     """Size and settings of a world's parts.
 
     Raises:
-        GranularityError: parts that are missing, given twice, or of several worlds, sizes or settings.
+        GranularityError: parts are missing, given twice, or of several worlds, sizes or settings.
     """
     if not parts:
         raise GranularityError(f"verdicts: the world '{world}' is judged from its trainings, but none are given")
@@ -97,7 +97,7 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
 
 
 def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> dict[str, pd.DataFrame]:
-    """What a study is given, see :mod:`granularity.stages.verdicts.studies`."""
+    """The tables that a study is given, see :mod:`granularity.stages.verdicts.studies`."""
     conditions = {source.digest: source.path.resolve().parent.name for source in sources["samples"]}
 
     def of_condition(source: Artifact, file: str) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Images of some clusters."""
+"""Images of some clusters, and what they hold."""
 
 from __future__ import annotations
 

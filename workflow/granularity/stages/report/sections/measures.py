@@ -1,4 +1,4 @@
-"""Everything else that was measured, as plain tables."""
+"""Measured numbers that no other section shows, as plain tables."""
 
 from __future__ import annotations
 

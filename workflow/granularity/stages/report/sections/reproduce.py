@@ -25,7 +25,7 @@ def build(loaded: Loaded) -> Part:
 
 
 def _values(loaded: Loaded, key: str) -> dict[str, str]:
-    """What the manifests say of packages or hardware; several values where stages ran on different ones."""
+    """Packages or hardware by the manifests; several values where stages ran on different ones."""
     found: dict[str, dict[str, None]] = {}
     for artifact in loaded.artifacts.values():
         for name, value in artifact.manifest[key].items():

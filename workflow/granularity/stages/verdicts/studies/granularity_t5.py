@@ -49,7 +49,7 @@ class Arms:
 
 
 def judge(tables: dict[str, pd.DataFrame]) -> Iterator[Claim]:
-    """V1, V3, V4 and V7, of each condition, network and way of finetuning on the same images."""
+    """Judge V1, V3, V4 and V7 of each condition, network and way of finetuning on the same images."""
     paper, runs = _paper(), _same_images(tables)
     several = [key for key in ("network", "transfer") if runs[key].nunique() > 1]
     abouts = tables["samples"].set_index("condition").to_dict("index")

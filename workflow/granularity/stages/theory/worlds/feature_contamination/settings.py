@@ -43,10 +43,10 @@ class Settings(engine.Settings):
         description="`gaussian`: weights N(0, 1/d), no biases. `framework`: U[-1/sqrt(d), 1/sqrt(d)] and "
         "biases, as a framework's default layer has them.",
     )
-    init_scale: Positive = Field(1.0, description="Times the initial hidden weights.")
+    init_scale: Positive = Field(1.0, description="Factor on the initial hidden weights.")
     optimiser: Literal["sgd", "adamw"] = Field("sgd", description="Coupled L2 for SGD, decoupled for AdamW.")
     lr: Positive = Field(0.5, description="Step size.")
-    momentum: float = Field(0.0, ge=0, lt=1, description="Of SGD, heavy ball.")
+    momentum: float = Field(0.0, ge=0, lt=1, description="Momentum of SGD (heavy ball).")
     decay: NonNegative = Field(1e-3, description="lambda, weight decay.")
     batch: Count = Field(256, description="N, samples per step.")
     data: Literal["fresh", "fixed"] = Field(
@@ -68,7 +68,7 @@ class Settings(engine.Settings):
     objective: Literal["hinge", "softmax"] = Field(
         "hinge", description="Multi-class hinge, or cross-entropy (task granularity)."
     )
-    neurons: int = Field(0, ge=0, description="So many neurons' mean pre-activations are recorded.")
+    neurons: int = Field(0, ge=0, description="Number of neurons whose mean pre-activations are recorded.")
 
     @model_validator(mode="after")
     def _consistent(self):

@@ -71,7 +71,7 @@ class Settings(engine.Settings):
 
     teacher: Count | None = Field(9, description="Hidden units of the teacher; none: minimum of the U-curve.")
     student: Count = Field(9, description="Hidden units of the students.")
-    student_steps: Count = Field(2000, description="Updates of a student; the teacher's are `steps`.")
+    student_steps: Count = Field(2000, description="Updates of a student; the teacher has `steps`.")
     gaussian: Literal["matched", "iid"] = Field(
         "matched", description="Unlabelled inputs: mean and s.d. of each pixel, or N(0, 1)."
     )

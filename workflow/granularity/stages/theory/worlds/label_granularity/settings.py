@@ -24,7 +24,7 @@ class Settings(engine.Settings):
     d: Count = Field(64, description="Dimensions of a patch.")
     k: Count = Field(8, description="Subclasses per superclass.")
     per_subclass: Count = Field(4, description="Samples of each of the 2k subclasses in a batch: N = 2k times this.")
-    patches: Count = Field(32, description="P, patches a sample.")
+    patches: Count = Field(32, description="P, patches per sample.")
     signal: Positive = Field(8, description="s*, the expected number of common patches.")
     equal_counts: bool = Field(False, description="Exactly s* common and s* subclass patches, instead of Bernoulli.")
     iota: NonNegative = Field(0.05, lt=1, description="Signal strength lies in [sqrt(1 - iota), sqrt(1 + iota)].")
@@ -47,7 +47,7 @@ class Settings(engine.Settings):
     steps: Count = Field(600, description="Updates at most.")
     stop_loss: float | None = Field(None, description="Stop at the first batch whose loss is not above this.")
     finetune_steps: int = Field(0, ge=0, description="Coarse updates of the merged fine networks, afterwards.")
-    finetune_eta: Positive = Field(0.2, description="Their step size.")
+    finetune_eta: Positive = Field(0.2, description="Step size of these updates, `finetune_steps`.")
 
     @model_validator(mode="after")
     def _consistent(self):

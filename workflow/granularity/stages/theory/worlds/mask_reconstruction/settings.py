@@ -26,19 +26,21 @@ class Settings(engine.Settings):
     )
     k: Annotated[int, Field(ge=2)] = Field(10, description="Classes; each has two semantics.")
     d: Count = Field(64, description="Dimensions of a patch.")
-    patches: Count = Field(14, description="P, patches a sample.")
+    patches: Count = Field(14, description="P, patches per sample.")
     copies: Count = Field(1, description="C_p, patches of a semantic in a sample.")
     distractors: NonNegative = Field(3.0, description="s: another class's semantic is shown with rate s/k.")
     rho: Positive = Field(0.1, description="Weak view of a single-view sample: strength rho to 1.5 rho.")
     mu: NonNegative = Field(0.01, le=1, description="Share of single-view samples in training.")
     gamma: NonNegative = Field(0.01, description="Largest feature noise alpha in a patch.")
     noise: NonNegative = Field(1.0, description="Factor on the Gaussian noise of all patches; 0: none.")
-    samples: Count = Field(1000, description="N, unlabelled samples; fine-tuning has the labels of the same.")
-    test_samples: Count = Field(1000, description="Of each of the two test sets.")
-    few: Steps = Field(0, description="Also fine-tune with so many labels; 0: do not.")
+    samples: Count = Field(1000, description="N, unlabelled samples; fine-tuning uses them with labels.")
+    test_samples: Count = Field(1000, description="Samples in each of the two test sets.")
+    few: Steps = Field(0, description="Number of labels to fine-tune with as well; 0: none.")
 
     q: Annotated[int, Field(ge=3)] = Field(8, description="Power of the smoothed ReLU.")
-    width: Positive = Field(0.28, description="Its threshold (the paper's varrho), where it becomes linear.")
+    width: Positive = Field(
+        0.28, description="Threshold of the smoothed ReLU (the paper's varrho), where it becomes linear."
+    )
     m: Count = Field(20, description="Kernels per class: k m in all.")
     sigma_0: Positive = Field(0.08, description="Standard deviation of the initial kernels.")
 
