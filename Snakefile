@@ -12,6 +12,7 @@ report: "report/workflow.rst"
 
 include: "rules/common.smk"
 include: "rules/stages.smk"
+include: "rules/report.smk"
 include: "rules/targets.smk"
 
 
@@ -19,6 +20,7 @@ rule report:
     default_target: True
     input:
         RULES.results("report"),
+        rules.show_report.output,
     localrule: True
     message:
         f"The report: {RULES.plan.page}"

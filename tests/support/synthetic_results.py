@@ -71,6 +71,9 @@ def _create(plan: Plan, job: Job, made: dict[str, Artifact], condition: _Conditi
     params = options | (condition.params if job.stage == "samples" else {})
     with task.create(inputs, params | {"seed": 0}) as out:
         getattr(condition, job.stage)(out, options)
+        for name in stage.files:
+            if not out.path(name).exists():
+                out.text(name, "what the report does not read\n")
     made[plan.manifest(job)] = Artifact.peek(task.output)
 
 

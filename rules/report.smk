@@ -1,0 +1,35 @@
+# What Snakemake's own report holds (`snakemake --report report.zip`): the page, and copies of its figures and tables.
+# They are copies, because which there are is known only once the report is made, and Snakemake empties folders that a
+# rule names as its output.
+rule show_report:
+    input:
+        RULES.results("report"),
+        page=report(
+            RULES.plan.page, caption="../report/captions/page.rst", category="Page"
+        ),
+    output:
+        figures=report(
+            directory(f"{RULES.plan.root}/shown/figures"),
+            patterns=["{figure}.svg"],
+            caption="../report/captions/figures.rst",
+            category="Figures",
+            labels={"figure": "{figure}"},
+        ),
+        tables=report(
+            directory(f"{RULES.plan.root}/shown/tables"),
+            patterns=["{table}.csv"],
+            caption="../report/captions/tables.rst",
+            category="Tables",
+            labels={"table": "{table}"},
+        ),
+    log:
+        f"{RULES.plan.root}/shown/copying.log",
+    localrule: True
+    conda:
+        ENV
+    message:
+        "Figures and tables for Snakemake's report"
+    shell:
+        "(made=$(dirname {input.page}) && mkdir -p {output}"
+        " && find $made -name '*.svg' -exec cp -t {output.figures} {{}} +"
+        " && find $made -name '*.csv' -exec cp -t {output.tables} {{}} +) > {log} 2>&1"
