@@ -187,8 +187,10 @@ class _Condition:
 
     def finetune(self, out, options) -> None:
         network, rows = Path(out.folder).parent.name, []
+        parents = self.plan.pretrainings(self._network(network), self.of)
         for run in map(Run.parse, options["runs"]):
-            known = {"run_id": run.id, "parent": "parent", "transfer": options["transfer"], **self._about(run, network)}
+            parent = next(one.id for one in parents if (one.space, one.pretrain_seed) == (run.space, run.pretrain_seed))
+            known = {"run_id": run.id, "parent": parent, "transfer": options["transfer"], **self._about(run, network)}
             rows.append(known | {"finetune_seed": run.finetune_seed, "train_loss": 0.01, "val_error": self._error(run)})
         out.table("runs.parquet", pd.DataFrame(rows).astype({"granularity": "Int64"}))
 
@@ -200,7 +202,7 @@ class _Condition:
             rows += [("embedding", None, *row) for row in self._measured(options, 4.0)]
         for run in map(Run.parse, options["runs"]):
             about.append({"run": run.id, **self._about(run, network)})
-            last = next(one.recipe.epochs for one in self.plan.networks if one.name == network)
+            last = self._network(network).recipe.epochs
             for epoch in ([0] if "untrained" in options["of"] else []) + [last]:
                 error = 8 + self._effect(run) + 20 * (epoch == 0)
                 rows += [(run.id, epoch, *row) for row in self._measured(options, error)]
@@ -224,6 +226,9 @@ class _Condition:
                 yield "train", f"{rank}/l2", 0.1
                 for probe in ("linear", "knn"):
                     yield split, f"{rank}/{probe}", error + 1.5 * (probe == "knn") + 6 * i + noise
+
+    def _network(self, name):
+        return next(one for one in self.plan.networks if one.name == name)
 
     def _about(self, run, network) -> dict:
         family = next((space.family for space in self.of.spaces if space.name == run.space), run.space)

@@ -340,6 +340,16 @@ def test_a_damaged_world_is_left_out(monkeypatch, tmp_path, capsys):
 
 
 @contextlib.contextmanager
+def test_a_study_without_a_claim_to_judge_says_so(monkeypatch, tmp_path):
+    over = {"conditions": [{"train_size": 120, "spaces": ["manual-digit"]}], "studies": ["granularity_t5"]}
+    monkeypatch.chdir(tmp_path)
+    plan = synthetic_results.write(Config.model_validate(SMALL | over))
+    judged(plan, *plan.jobs("verdicts", name="small"), [])
+    output = synthetic_results.write_report(plan)
+    assert "No claim of this study bears on these results" in text_of(output)
+    assert not (output / "tables/claims.csv").exists()
+
+
 def judged(plan, job, claims):
     """What stage `verdicts` writes of some claims."""
     stage = STAGES["verdicts"]
@@ -423,7 +433,9 @@ def test_several_networks_and_transfers_stand_apart(monkeypatch, tmp_path):
     for _, rows in results.groupby("label"):
         assert (rows["role"] == "baseline").sum() == 1
     text = text_of(output)
-    assert "distilled has no runs on the target labels of its own: it is compared with the baseline of small" in text
+    assert (
+        "“distilled” has no runs on the target labels of its own: it is compared with the baseline of “small”" in text
+    )
     assert "no labels: distil (distilled)" in text and "distil, distilled" in text
     header = text.partition('id="results"')[2].partition("</thead>")[0]
     assert "Network" in header and "Transfer" in header

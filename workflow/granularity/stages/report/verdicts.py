@@ -50,8 +50,10 @@ def read(results: Iterable[Artifact]) -> list[StudyResult]:
 
 
 def _read(artifact: Artifact) -> StudyResult:
-    checks = pd.read_csv(artifact.path / "checks.csv", keep_default_na=False)
     verdicts, identities = (artifact.summary[kind] for kind in ("verdicts", "identities"))
+    checks = pd.DataFrame(columns=["id", "claim", "source", "kind"])
+    if verdicts or identities:  # or else the file has no columns
+        checks = pd.read_csv(artifact.path / "checks.csv", keep_default_na=False)
     claims = checks.drop_duplicates(["id", "kind"])[["id", "claim", "source", "kind"]].to_dict("records")
     figures = sorted(name for name in artifact.manifest["files"] if name.endswith(".svg"))
     simulated = "runs" in artifact.summary

@@ -138,8 +138,8 @@ def _apart(rows: pd.DataFrame, side: str) -> str:
     sure = kept[kept["standing"].isin(["better", "worse"])]
     if sure.empty:
         said.append("When each backbone counts once, it stands for none of them.")
-    elif len(sure) < len(kept):
-        said.append(f"When each backbone counts once, it stands for {listing(sure['space'])} alone.")
+    elif len(sure) < len(rows):
+        said.append(f"When each backbone counts once, too, it stands for {listing(sure['space'])}.")
     else:
         said.append("It stands when each backbone counts once, too.")
     return " ".join(said)
@@ -189,6 +189,8 @@ def caveats(conditions: list[ConditionResults], results: pd.DataFrame, encoder: 
         "and trained on the same training images. The intervals hold the chance of initialisation and order, not "
         "that of another draw of images, another data set, network or recipe."
     )
+    if any(condition.finetune["other_data"].any() for condition in conditions):
+        said.append("Transfers to other data are trained and scored on the images of those data instead.")
     if encoder is not None and any(condition.of("cluster") for condition in conditions):
         said.append(encoder.leak)
     said.append("An interval that contains zero is not evidence of no effect: the runs may be too few to see it.")

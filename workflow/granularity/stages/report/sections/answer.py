@@ -6,7 +6,7 @@ from granularity.stages.report import words
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
 
-HEADING = "The answer, by training-set size"
+HEADING = "The answer, case by case"
 LINK = "Answer"
 
 

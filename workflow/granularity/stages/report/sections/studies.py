@@ -17,7 +17,7 @@ def applies(loaded: Loaded) -> bool:
 
 def build(loaded: Loaded) -> Part:
     claims = [{"study": study.name, **row} for study in loaded.studies for row in study.checks]
-    return Part({"claims": pd.DataFrame(claims)})
+    return Part({"claims": pd.DataFrame(claims)} if claims else {})
 
 
 TEMPLATE = """
@@ -26,5 +26,7 @@ were set before the run; a claim whose preconditions are not met is not tested, 
 {% for study in loaded.studies %}
 {{ judged(study) }}
 {% endfor %}
+{% if tables %}
 <p class="note"><span class="file">tables/claims.csv</span></p>
+{% endif %}
 """
