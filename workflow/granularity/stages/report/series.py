@@ -6,7 +6,9 @@ command was not given, is drawn all the same: under its own name, in :data:`DEFA
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from granularity.base import extensions
@@ -30,9 +32,7 @@ OTHERS = {
 
 def series_of(space: Any) -> str:
     """The series that a label space belongs to: its family, or what its family says."""
-    if space.family not in extensions.names("family"):
-        return space.family
-    family = extensions.find("family", space.family)
+    family = _families(tuple(extensions.own_files())).get(space.family)
     return family.series(space.params) if hasattr(family, "series") else space.family
 
 
@@ -69,9 +69,18 @@ def sort(found: Iterable[str]) -> list[str]:
 
 def known() -> dict[str, Series]:
     """The series of all families, then the others."""
+    return _known(tuple(extensions.own_files()))
+
+
+@functools.cache
+def _families(own: tuple[str, ...]) -> dict[str, ModuleType]:
+    return {name: extensions.find("family", name) for name in extensions.names("family")}
+
+
+@functools.cache
+def _known(own: tuple[str, ...]) -> dict[str, Series]:
     found = {}
-    for name in extensions.names("family"):
-        family = extensions.find("family", name)
+    for name, family in _families(own).items():
         words, styles = getattr(family, "WORDS", None), getattr(family, "STYLE", None)
         if not hasattr(family, "series"):
             words, styles = {name: words}, {name: styles}

@@ -47,7 +47,8 @@ over backbones, in which each pretraining seed counts once, to exclude zero. P i
 comparisons of this page. “Before finetuning” is the error of the pretrained network itself, each predicted class
 counting as its parent in the target. One-pass runs are their own backbones.
 {% for network, baseline in lenders %}
-Network “{{ network }}” has no runs on the target labels of its own: it is compared with the baseline of “{{ baseline }}”.
+Network “{{ network }}” has no runs on the target labels of its own: it is compared with the baseline of
+“{{ baseline }}”.
 {% endfor %}
 <span class="file">tables/results.csv</span></p>
 """
