@@ -62,8 +62,16 @@ class Backbones:
         return self._only(self.runs[(self.runs["run_id"] == run) | (stems == run)], f"runs called '{run}'")
 
     def epochs(self, row: pd.Series) -> list[int]:
-        """The epochs at which the weights of a run were kept, ascending; the last is the end of its training."""
-        return sorted(self._checkpoints_of(row)["epoch"])
+        """The epochs at which the weights of a run were kept, ascending; the last is the end of its training.
+
+        Raises:
+            GranularityError: no weights of the run are listed.
+        """
+        found = sorted(self._checkpoints_of(row)["epoch"])
+        if not found:
+            file = self._sources[row["source"]].path / "checkpoints.parquet"
+            raise GranularityError(f"{file}: lists no weights of {row['run_id']}")
+        return found
 
     def about(self, row: pd.Series, epoch: int | None = None) -> dict[str, Any]:
         """What a backbone's file says of itself: `model`, `outputs`, `channels`, `side`, `mean`, `std`, `crop`, ..."""
@@ -84,7 +92,12 @@ class Backbones:
             GranularityError: the network takes images of other channels, the epoch was not kept, or weights do not fit.
         """
         source, file = self._sources[row["source"]], self._file(row, epoch)
-        network = self._built(row, self.about(row, epoch), channels, seed=0)
+        about, classes = self.about(row, epoch), row["granularity"]
+        if self._kind == "pretrain" and not pd.isna(classes) and classes != about["outputs"]:
+            raise GranularityError(
+                f"{source.path / file}: has {about['outputs']} outputs, and runs.parquet says {classes} classes"
+            )
+        network = self._built(row, about, channels, seed=0)
         with readable(source.path / file, "the weights of this network"):
             network.load_state_dict(source.tensors(file))
         return network.eval()

@@ -21,8 +21,8 @@ OWN = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchy", "pretrai
 PRETRAINED = dict.fromkeys(["run_id", "network", "space", "family"], "text") | {"val_error": "number?"}
 PRETRAINED |= {"granularity": "number?", "pretrain_seed": "number"}
 FINETUNED = PRETRAINED | {"transfer": "text", "val_error": "number"}
-MEASURED = {"run": "text", "granularity": "number?", "pretrain_seed": "number?"}
-MEASURED |= dict.fromkeys(["network", "space", "family", "transfer"], "text?")
+MEASURED = dict.fromkeys(["run", "space", "family"], "text") | dict.fromkeys(["network", "transfer"], "text?")
+MEASURED |= {"granularity": "number?", "pretrain_seed": "number?"}
 VALUES = dict.fromkeys(["run", "split", "measure", "key"], "text") | {"epoch": "number?", "value": "number?"}
 PROPERTIES = ["granularity", "images", "empty_classes", "refines_target", "class_size", "starved_share"]
 PROPERTIES += ["straddling_share", "purity", "mutual_information_bits", "nmi"]
@@ -154,12 +154,26 @@ def _values(measured: Iterable[Artifact], pretrained: Iterable[Artifact]) -> pd.
     tables = []
     for job in measured:
         values, runs = job.table("values.parquet", VALUES), job.table("runs.parquet", MEASURED)
+        _check_measured(job, values["run"], runs["run"])
         table = values.merge(runs, on="run", how="left", validate="many_to_one")
         states = [_state(*row, last) for row in zip(table["run"], table["epoch"], table["transfer"], strict=True)]
         tables.append(table.assign(file=job.params["measure"], state=states))
     if not tables:
         return pd.DataFrame(columns=[*VALUES, *MEASURED, "file", "state"])
     return pd.concat(tables, ignore_index=True)
+
+
+def _check_measured(job: Artifact, values: pd.Series, runs: pd.Series) -> None:
+    """Each run once, and none without values, unless its measure makes arrays."""
+    if runs.duplicated().any() or not set(values) <= set(runs):
+        raise GranularityError(f"{job.path}: its values.parquet and its runs.parquet are not of the same runs")
+    options = job.manifest["options"]
+    pretrained = {"backbones", "checkpoints", "untrained"} & set(options["of"])
+    missing = {Run.parse(name).id for name in options["runs"] if pretrained} - set(runs)
+    if not any(name.startswith("arrays/") for name in job.manifest["files"]):
+        missing |= set(runs) - set(values)
+    if missing:
+        raise GranularityError(f"{job.path}: lacks runs that it was asked for: {sorted(missing)}; make it again")
 
 
 def _last_epochs(pretrained: Iterable[Artifact]) -> Iterator[tuple[str, int]]:
