@@ -59,7 +59,7 @@ def refused(what: str, words: list, named: object, folder: Path) -> str:
 
 
 def as_samples(**options) -> list:
-    return ["samples", "--params", json.dumps({"validation": 0.4, **options}, default=str)]
+    return ["samples", "--options", json.dumps({"validation": 0.4, **options}, default=str)]
 
 
 # ---------------------------------------------------------------- files of bytes
@@ -132,9 +132,9 @@ def test_images_in_folders(harm, tmp_path):
     refused("images, looked at", as_samples(**options, check_images="fail"), "cat/3.png", tmp_path)
     samples = tmp_path / "samples"
     cli.app([*as_samples(**options), "--output", str(samples)], standalone_mode=False)
-    refused("images, decoded", ["pixels", "--samples", samples, "--params", '{"size": 4}'], bad, tmp_path)
+    refused("images, decoded", ["pixels", "--samples", samples, "--options", '{"size": 4}'], bad, tmp_path)
     bad.write_bytes(picture(99))
-    message = refused("images, changed", ["pixels", "--samples", samples, "--params", '{"size": 4}'], bad, tmp_path)
+    message = refused("images, changed", ["pixels", "--samples", samples, "--options", '{"size": 4}'], bad, tmp_path)
     assert "has changed since" in message
 
 
@@ -435,7 +435,7 @@ def test_odd_taxonomies(odd, tmp_path):
 # ---------------------------------------------------------------- encoders
 
 
-GOOD_ENCODER = (Path(__file__).parents[1] / "config/encoders/digits-tiny.json").read_text()
+GOOD_ENCODER = (Path(__file__).parents[2] / "config/encoders/digits-tiny.json").read_text()
 
 
 def edited(change) -> str:
@@ -479,7 +479,7 @@ def test_odd_architectures(odd, chain, tmp_path):
     data = ODD_ENCODERS[odd]
     file.write_bytes(data if isinstance(data, bytes) else data.encode())
     options = {"model": str(file), "captions": {"epochs": 1, "batch_size": 20}}
-    words = ["--samples", CHAIN / "samples", "--params", json.dumps(options), "--device", "cpu"]
+    words = ["--samples", CHAIN / "samples", "--options", json.dumps(options), "--device", "cpu"]
     refused("architectures", ["encoder", *words], file, tmp_path)
 
 
@@ -522,7 +522,7 @@ def test_odd_checkpoints(chain, tmp_path):
         file = tmp_path / name
         file.write_bytes(data)
         options = {"model": tiny_chain.TINY["encoder"]["model"], "pretrained": str(file)}
-        words = ["--samples", CHAIN / "samples", "--params", json.dumps(options), "--device", "cpu"]
+        words = ["--samples", CHAIN / "samples", "--options", json.dumps(options), "--device", "cpu"]
         refused("checkpoints", ["embed", *words], file, tmp_path)
         assert not (tmp_path / "pwned").exists(), name
         file.unlink()
@@ -701,18 +701,58 @@ RUNS = {
     "a row twice": frame(lambda t: pd.concat([t, t])),
     "no table": text("no table"),
 }
+CHECKPOINTS = {
+    "no run": frame(without("run_id")),
+    "no epoch": frame(without("epoch")),
+    "epochs of text": frame(all_are("epoch", "x")),
+    "a file that is null": frame(all_are("file", None)),
+    "a file that is gone": frame(all_are("file", "backbones/gone.safetensors")),
+    "a file outside": frame(all_are("file", "../../../../encoder/open_clip_model.safetensors")),
+    "other runs": frame(all_are("run_id", "x")),
+    "no rows": frame(lambda t: t[:0]),
+    "no table": text("no table"),
+}
+PRETRAINED_CLASSES = {
+    "no space": frame(without("space")),
+    "labels of text": frame(all_are("label", "x")),
+    "parents that are numbers": frame(all_are("parent", 3)),
+    "no table": text("no table"),
+}
+MEASURED_RUNS = {
+    "no run": frame(without("run")),
+    "no space": frame(without("space")),
+    "spaces that are null": frame(all_are("space", None)),
+    "other runs": frame(all_are("run", "x")),
+    "no rows": frame(lambda t: t[:0]),
+    "no table": text("no table"),
+}
+VALUES = {
+    "no run": frame(without("run")),
+    "no split": frame(without("split")),
+    "no key": frame(without("key")),
+    "no value": frame(without("value")),
+    "values of text": frame(all_are("value", "x")),
+    "splits that are null": frame(all_are("split", None)),
+    "keys that are numbers": frame(all_are("key", 3)),
+    "other runs": frame(all_are("run", "x")),
+    "no rows": frame(lambda t: t[:0]),
+    "no table": text("no table"),
+}
 SPOILT = {
-    "embedding": ("embedding", "embedding.npy", EMBEDDINGS, ("clusters", "whole-6")),
+    "embedding": ("embed", "embedding.npy", EMBEDDINGS, ("cluster", "whole-6")),
     "pixels": ("pixels", "pixels.npy", PIXELS, ("pretrain", "")),
     "samples": ("samples", "samples.parquet", SAMPLES, ("pixels", "")),
-    "clusters": ("clusters/whole-6", "assignment.parquet", ASSIGNMENTS, ("label_space", "kmeans-6")),
-    "cluster tables": ("clusters/whole-6", "clusters.parquet", CLUSTER_TABLES, ("label_space", "kmeans-6")),
-    "labels": ("label_spaces/random-5", "labels.parquet", LABELS, ("pretrain", "")),
-    "classes": ("label_spaces/random-5", "classes.parquet", CLASSES, ("pretrain", "")),
-    "properties": ("label_spaces/random-5", "properties.json", PROPERTIES, ("pretrain", "")),
-    "runs": ("pretrain/all", "runs.parquet", RUNS, ("finetune", "")),
-    "results": ("finetune/all", "runs.parquet", RESULTS, ("report", "")),
-    "probes": ("probe/all", "runs.parquet", RESULTS, ("report", "")),
+    "clusters": ("cluster/whole-6", "assignment.parquet", ASSIGNMENTS, ("hierarchy", "kmeans-6")),
+    "cluster tables": ("cluster/whole-6", "clusters.parquet", CLUSTER_TABLES, ("hierarchy", "kmeans-6")),
+    "labels": ("hierarchy/random-5", "labels.parquet", LABELS, ("pretrain", "")),
+    "classes": ("hierarchy/random-5", "classes.parquet", CLASSES, ("pretrain", "")),
+    "properties": ("hierarchy/random-5", "properties.json", PROPERTIES, ("pretrain", "")),
+    "runs": ("pretrain/resnet18/all", "runs.parquet", RUNS, ("finetune", "")),
+    "checkpoints": ("pretrain/resnet18/all", "checkpoints.parquet", CHECKPOINTS, ("measure", "")),
+    "pretrained classes": ("pretrain/resnet18/all", "classes.parquet", PRETRAINED_CLASSES, ("measure", "")),
+    "results": ("finetune/target/resnet18/all", "runs.parquet", RESULTS, ("report", "")),
+    "measured runs": ("measure/probe/resnet18/all", "runs.parquet", MEASURED_RUNS, ("report", "")),
+    "measured values": ("measure/probe/resnet18/all", "values.parquet", VALUES, ("report", "")),
 }
 
 
