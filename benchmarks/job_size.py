@@ -24,13 +24,13 @@ def main() -> None:
         config = {
             "name": name,
             "conditions": [{"train_size": 300, "spaces": ["manual-digit"]}],
-            "jobs": {"pretrain": level, "finetune": level, "probe": "condition"},
+            "jobs": {"pretrain": level, "finetune": level, "measure": "condition"},
         }
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             json.dump(config, file)
             file.flush()
             command = ["--quiet", "all", "--configfile", file.name]
-            subprocess.run(["snakemake", "hierarchies", *command], check=True, capture_output=True)
+            subprocess.run(["snakemake", "hierarchy", *command], check=True, capture_output=True)
             started = time.perf_counter()
             subprocess.run(["snakemake", "finetune", *command], check=True, capture_output=True)
             seconds[level] = time.perf_counter() - started

@@ -1,10 +1,10 @@
-"""What a job needs: memory and time of every stage on two sizes of a data set, and so what an image adds.
+"""Memory and time of every stage on two sizes of a data set, and so what an image adds to what a job needs.
 
     python benchmarks/resources.py [SMALL LARGE]
 
 Pictures are 32 x 32 colour noise, the embedding has 768 dimensions, the network is the default's. Each stage is a
-process of its own, as in a job; its memory is the `peak_memory_mb` of the manifest. `workflow/granularity/resources.py`
-holds these numbers rounded up. Takes about ten minutes and 2 GB of memory with 20,000 and 100,000 images.
+process of its own, as in a job; its memory is the `peak_memory_mb` of the manifest. The stages' records hold these
+numbers rounded up (`needs`). Takes about ten minutes and 2 GB of memory with 20,000 and 100,000 images.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from granularity.stages import STAGES
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 
@@ -49,9 +50,7 @@ def data_set(folder: Path, images: int) -> None:
 
 def embedding(folder: Path, samples: Path, images: int) -> None:
     vectors = np.random.default_rng(0).standard_normal((images, DIMENSION), dtype=np.float32)
-    with artifacts.create(
-        folder, "embedding", "granularity.stages.embed.stage", {"samples": Artifact.open(samples)}, {}
-    ) as out:
+    with artifacts.create(folder, "embed", [STAGES["embed"].module], {"samples": Artifact.open(samples)}, {}) as out:
         out.array("embedding.npy", vectors)
 
 
@@ -69,28 +68,25 @@ def measure(folder: Path, images: int) -> dict[str, tuple[float, float]]:
     apart(data_set, folder / "data", images)
     source = {"source": "parquet", "root": str(folder / "data"), "ranks": ["coarse", "fine"], "target": "coarse"}
 
-    def run(stage: str, output: str, *options: str) -> None:
-        command = [sys.executable, "-m", "granularity", stage, *options, "--output", str(folder / output)]
+    def run(stage: str, options: dict, *inputs: str) -> None:
+        given = [word for name in inputs for word in (f"--{name}", str(folder / name))]
+        device = ["--device", "cpu"] if STAGES[stage].needs.gpu else []
+        command = [sys.executable, "-m", "granularity", stage, *given, "--options", json.dumps(options), *device]
+        command += ["--output", str(folder / stage)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    samples, pixels, space = (str(folder / name) for name in ("samples", "pixels", "kmeans"))
-    given = ["--samples", samples]
-    run("samples", "samples", "--params", json.dumps(source))
-    run("pixels", "pixels", *given, "--params", json.dumps({"size": 32, "mode": "RGB"}))
-    apart(embedding, folder / "embedding", folder / "samples", images)
-    vectors = ["--embedding", str(folder / "embedding")]
-    once = ["--params", json.dumps({"iterations": 2, "restarts": 1})]
-    run("cluster", "clusters", *given, *vectors, "--clustering", "whole-100", *once)
-    clustered = ["--clusters", str(folder / "clusters"), "--params", json.dumps({"clusterings": ["whole-100"]})]
-    run("hierarchy", "kmeans", *given, *clustered, "--space", "kmeans-100", "--family", "kmeans")
-    trained = [*given, "--pixels", pixels]
-    recipe = ["--recipe", json.dumps(RECIPE), "--device", "cpu"]
-    run("pretrain", "pretrain", *trained, "--label-space", space, "--runs", "kmeans-100-p0-00000000", *recipe)
-    backbone = ["--pretrain", str(folder / "pretrain")]
-    run("finetune", "finetune", *trained, *backbone, "--runs", "kmeans-100-p0-f0-00000000", *recipe)
-    options = ["--params", json.dumps({"l2": [1.0]}), "--runs", "kmeans-100-p0-00000000", "--device", "cpu"]
-    run("probe", "probe", *trained, *vectors, *backbone, *options)
-    stages = ("samples", "pixels", "clusters", "kmeans", "pretrain", "finetune", "probe")
+    run("samples", source)
+    run("pixels", {"size": 32, "mode": "RGB"}, "samples")
+    apart(embedding, folder / "embed", folder / "samples", images)
+    run("cluster", {"clustering": "whole-100", "iterations": 2, "restarts": 1}, "samples", "embed")
+    space = {"space": "kmeans-100", "family": "kmeans", "params": {"clusterings": ["whole-100"]}}
+    run("hierarchy", space, "samples", "cluster", "embed")
+    once, again = ["kmeans-100-p0-00000000"], ["kmeans-100-p0-f0-00000000"]
+    run("pretrain", {"recipe": RECIPE, "runs": once}, "samples", "pixels", "hierarchy")
+    run("finetune", {"recipe": RECIPE, "runs": again}, "samples", "pixels", "pretrain")
+    probe = {"name": "probe", "options": {"l2": [1.0]}, "runs": once}
+    run("measure", probe, "samples", "pixels", "embed", "pretrain")
+    stages = ("samples", "pixels", "cluster", "hierarchy", "pretrain", "finetune", "measure")
     costs = {stage: Artifact.peek(folder / stage).manifest["cost"] for stage in stages}
     return {stage: (cost["peak_memory_mb"], cost["wall_seconds"]) for stage, cost in costs.items()}
 

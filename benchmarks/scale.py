@@ -3,8 +3,8 @@
     python benchmarks/scale.py                    # 12,845,721 images in 21,843 archives; 7 GB of disk, about 10 minutes
     python benchmarks/scale.py --images 200000    # a quick look
 
-Makes one tar a synset, of the 21,843 labels that timm lists, with empty members (image bytes play no part), and runs on
-them what the workflow would: the sample table from the archives, with WordNet, then WordNet levels and random IDs.
+Makes one tar per synset, of the 21,843 labels that timm lists, with empty members (image bytes play no part), and runs
+on them what the workflow would: the sample table from the archives, with WordNet, then WordNet levels and random IDs.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> None:
         for synset, size in zip(synsets, sizes, strict=True):
             write_archive(folder / "tars" / f"{synset}.tar", synset, size)
         print(f"{sizes.sum():,} images in {len(synsets):,} archives; {arguments.threads} threads")
-        params = {
+        options = {
             "source": "imagenet21k",
             "root": str(folder / "tars"),
             "ranks": ["living_thing", "synset"],
@@ -83,14 +83,15 @@ def main() -> None:
         }
         samples = str(folder / "samples")
         threads = str(arguments.threads)
-        command = ["granularity", "samples", "--params", json.dumps(params), "--threads", threads, "-o", samples]
+        command = ["granularity", "samples", "--options", json.dumps(options), "--threads", threads, "-o", samples]
         total = run("sample table", *command)
         spaces = [(f"wordnet-{k}", "wordnet", {"level": k}) for k in (0, 1, 2, 4, 6, 9)]
         spaces += [(f"random-{g}", "random", {"classes": g}) for g in (22, 5632)]
         spaces += [("target", "manual", {"rank": "living_thing"})]
         for space, family, definition in spaces:
-            command = ["granularity", "hierarchy", "--samples", samples, "--space", space, "--family", family]
-            total += run(space, *command, "--params", json.dumps(definition), "-o", str(folder / space))
+            options = {"space": space, "family": family, "params": definition}
+            command = ["granularity", "hierarchy", "--samples", samples, "--options", json.dumps(options)]
+            total += run(space, *command, "-o", str(folder / space))
         print(f"{'all':16s} {total:8.1f} s")
 
 

@@ -34,7 +34,8 @@ TESTS = ROOT / "tests"
 sys.path.insert(0, str(TESTS))
 
 from granularity.config import files as config_files  # noqa: E402
-from granularity.plan import jobs as plan  # noqa: E402
+from granularity.plan.graph import Plan  # noqa: E402
+from granularity.stages import STAGES  # noqa: E402
 from support.checkout import Checkout  # noqa: E402
 
 EXPERIMENTS = ("inat2021_resnet34", "imagenet1k_resnet50", "imagenet21k_vit_b16")
@@ -45,8 +46,7 @@ CORES = str(len(os.sched_getaffinity(0)))
 STUB = """#!/bin/sh
 while [ $# -gt 0 ]; do
   case $1 in
-  --output) output=${2%/manifest.json} ;;
-  --page) echo page >"$2" ;;
+  --output) output=$2 ;;
   esac
   shift
 done
@@ -54,9 +54,11 @@ mkdir -p "$output" && cp -r "prepared/$output/." "$output/"
 """
 # In a process of its own: the code of the copy makes them, whatever is edited here meanwhile.
 WRITE = """
-import sys, minimal_results
-from granularity import config_files
-minimal_results.write(config_files.load("config/config.yaml", *sys.argv[1:]))
+import sys
+from granularity.config import files
+from granularity.plan.graph import Plan
+from support import minimal_results
+minimal_results.write(Plan(files.load("config/config.yaml", *sys.argv[1:])))
 """
 
 
@@ -86,7 +88,7 @@ def main() -> None:
         print(f"load average {os.getloadavg()[0]:.1f} on {CORES} cores\ndry run (`snakemake -n`)")
         jobs = {"as it is": {name: dry_run(checkout, name, missed) for name in EXPERIMENTS}[LARGEST]}
         for level in ("run", "space", "family"):
-            over = {"jobs": dict.fromkeys(("pretrain", "finetune", "probe"), level)}
+            over = {"jobs": dict.fromkeys(("pretrain", "finetune", "measure"), level)}
             jobs[level] = dry_run(checkout, LARGEST, [], f"... in jobs of one {level}", over)
         sizes = [{"train_size": 50_000 * number} for number in range(1, 11)]
         dry_run(checkout, LARGEST, [], "... at ten training-set sizes", {"conditions": sizes})
@@ -136,9 +138,9 @@ def dry_run(
 
 
 def finished_run(checkout: Checkout, name: str, missed: list) -> None:
-    config = config_files.load("config/config.yaml", *files_of(name))
+    root = Plan(config_files.load("config/config.yaml", *files_of(name))).root
     checkout.run("env", f"PYTHONPATH={TESTS}{os.pathsep}workflow", sys.executable, "-c", WRITE, *files_of(name))
-    results, prepared = Path(plan.root(config)), Path("prepared", plan.root(config))
+    results, prepared = Path(root), Path("prepared", root)
     prepared.parent.mkdir(parents=True, exist_ok=True)
     results.rename(prepared)
     stub = Path("bin/granularity")
@@ -182,32 +184,21 @@ def finished_run(checkout: Checkout, name: str, missed: list) -> None:
 
 def start_up(checkout: Checkout, jobs: dict[str, Counter]) -> None:
     """What a stage's process costs before it does anything, where that goes, and what it comes to for a whole run."""
-    rules = {
-        "make_samples": "samples",
-        "make_pixels": "pixels",
-        "make_embedding": "embedding",
-        "make_clusters": "clusters",
-        "make_label_space": "label_space",
-        "make_pretraining": "pretrain",
-        "make_finetuning": "finetune",
-        "make_probes": "probe",
-        "make_report": "report",
-    }
     print(f"start-up of a job's process\n  {'bare python':12s} {best(checkout, sys.executable, '-c', 'pass')}")
     cpu = {}
-    for rule, kind in rules.items():
-        statement = f"import granularity.cli, {plan.MODULES[kind]}"
+    for name, stage in STAGES.items():
+        statement = f"import granularity.cli, {stage.module}"
         took = best(checkout, sys.executable, "-c", statement)
         listing = checkout.run(sys.executable, "-X", "importtime", "-c", statement)
-        found = [(int(us) // 1000, name) for us, name in re.findall(r"\| +(\d+) \| +(\w+)$", listing, re.MULTILINE)]
+        found = [(int(us) // 1000, module) for us, module in re.findall(r"\| +(\d+) \| +(\w+)$", listing, re.MULTILINE)]
         largest = sorted((one for one in found if one[0] >= 50 and one[1] != "granularity"), reverse=True)[:4]
-        print(f"  {kind:12s} {took}  {', '.join(f'{name} {ms} ms' for ms, name in largest)}")
-        cpu[rule] = took.cpu
+        print(f"  {name:12s} {took}  {', '.join(f'{module} {ms} ms' for ms, module in largest)}")
+        cpu[name] = took.cpu
     print(f"start-up of all jobs of {LARGEST}, processor time")
     for level, counts in jobs.items():
-        total = {rules[rule]: counts[rule] * seconds for rule, seconds in cpu.items()}
+        total = {stage: counts[f"make_{stage}"] * seconds for stage, seconds in cpu.items()}
         most = sorted(total, key=total.get, reverse=True)[:3]
-        named = ", ".join(f"{kind} {total[kind]:.0f} s" for kind in most)
+        named = ", ".join(f"{stage} {total[stage]:.0f} s" for stage in most)
         print(f"  jobs: {level:10s} {counts.total():4d} jobs {sum(total.values()):7.0f} s   ({named})")
 
 
