@@ -10,13 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlparse
 
+import open_clip
+import torch
+
 from granularity.base.errors import GranularityError
 from granularity.learning.clip_options import Encoder
-from granularity.machine.torchvision_compat import define_missing_operators
-
-define_missing_operators()  # before open_clip, which imports torchvision
-import open_clip  # noqa: E402
-import torch  # noqa: E402
 
 WEIGHTS = "open_clip_model.safetensors"
 CONFIG = "open_clip_config.json"

@@ -8,9 +8,7 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.learning.networks import timm as timm_networks
 from granularity.learning.options import Model
-from granularity.machine.torchvision_compat import define_missing_operators
 
-define_missing_operators()  # before timm, which imports torchvision
 METHODS = ("forward_features", "forward_head", "get_classifier", "reset_classifier")
 
 

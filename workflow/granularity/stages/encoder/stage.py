@@ -8,6 +8,11 @@ All images are held in memory: this is for data sets of thousands of images, not
 
 from __future__ import annotations
 
+import numpy as np
+import open_clip
+import pandas as pd
+import torch
+
 from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
 from granularity.data.images import Images
@@ -16,11 +21,6 @@ from granularity.learning.clip_options import Encoder
 from granularity.learning.loop import Batches, minimise
 from granularity.machine.device import cpu_threads, torch_device
 from granularity.store.task import Task
-
-import numpy as np  # isort: skip
-import open_clip  # isort: skip
-import pandas as pd  # isort: skip
-import torch  # isort: skip
 
 
 def run(task: Task) -> None:
