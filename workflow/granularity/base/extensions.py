@@ -7,6 +7,7 @@ Each is one file: in its folder of the package, or a file of the user's own that
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import pkgutil
@@ -49,10 +50,15 @@ def load(files: Iterable[str | Path]) -> None:
 
 def names(room: str) -> list[str]:
     """Names of all that a room has: as its package's `ORDER` says, then alphabetically, then the user's own."""
+    return [*_packaged(room), *_own[room]]
+
+
+@functools.cache
+def _packaged(room: str) -> tuple[str, ...]:
     package = importlib.import_module(ROOMS[room])
     found = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
     first = [name for name in getattr(package, "ORDER", ()) if name in found]
-    return [*first, *(name for name in found if name not in first), *_own[room]]
+    return (*first, *(name for name in found if name not in first))
 
 
 def find(room: str, name: str) -> ModuleType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -24,6 +25,7 @@ PACKAGES = (
 PACKAGES += ("numpy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow")
 
 
+@functools.cache
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide results, where installed."""
     versions = {"python": platform.python_version()}
