@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from granularity.stages import STAGES
 from granularity.store.artifacts import Artifact
 from support.checkout import Checkout
 
@@ -40,7 +41,7 @@ def planned(output):
 
 
 def test_it_ends_in_a_report_and_sound_artifacts(finished):
-    page = finished.path(f"{RESULTS}/report.html").read_text()
+    page = finished.path(f"{RESULTS}/report/report.html").read_text()
     assert "<html" in page
     assert "all sound" in finished.run("granularity", "verify", "results")
 
@@ -59,31 +60,30 @@ def test_status_calls_every_job_of_it_done(finished):
 
 
 def test_every_named_target_exists(finished):
-    early = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchies")
-    for target in (*early, "pretrain", "finetune", "probe", "report"):
+    for target in set(STAGES) - {"theory"}:
         assert "Nothing to be done" in finished.snakemake("-n", target, *SMOKE), target
 
 
 def test_an_edit_to_clustering_makes_clusters_and_what_follows_again(finished):
-    file = finished.path("workflow/granularity/cluster.py")
+    file = finished.path("workflow/granularity/stages/cluster/stage.py")
     original = file.read_text()
     try:
-        file.write_text(original.replace('"""Stage `clusters`', '# a comment\n"""Stage `clusters`, said otherwise'))
+        file.write_text(original.replace('"""', '# a comment\n"""Said otherwise: ', 1))
         assert "Nothing to be done" in finished.snakemake("-n", *SMOKE)
         file.write_text(original.replace("niter=1,", "niter=2,"))
         rules = planned(finished.snakemake("-n", *SMOKE))
     finally:
         file.write_text(original)
-    assert rules["make_clusters"] == 3  # whole-6, superclass-2 and superclass-3
-    assert rules["make_label_space"] == 3  # the two k-means spaces and the rebalanced one; no human or random one
-    assert {"make_pretraining", "make_finetuning", "make_probes", "make_report"} <= set(rules)
-    assert not {"make_samples", "make_pixels", "make_encoder", "make_embedding"} & set(rules)
+    assert rules["make_cluster"] == 3  # whole-6, superclass-2 and superclass-3
+    assert rules["make_hierarchy"] == 3  # the two k-means spaces and the rebalanced one; no human or random one
+    assert {"make_pretrain", "make_finetune", "make_measure", "make_report"} <= set(rules)
+    assert not {"make_samples", "make_pixels", "make_encoder", "make_embed"} & set(rules)
 
 
 def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(finished, tmp_path_factory):
     """Both are wrong in Snakemake's own cache."""
     cache = tmp_path_factory.mktemp("cache")
-    target = f"{CHAIN}/label_spaces/kmeans-6/manifest.json"
+    target = f"{CHAIN}/hierarchy/kmeans-6/manifest.json"
 
     def served(name: str, edit=lambda checkout: None) -> dict[str, bool]:
         """What a user with a checkout of one's own is given from the cache."""
@@ -94,7 +94,7 @@ def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(fini
         edit(checkout)
         checkout.snakemake(target, "--cache", *SMOKE)
         found = {}
-        for made in ("embedding", "clusters/whole-6", "label_spaces/kmeans-6"):
+        for made in ("embed", "cluster/whole-6", "hierarchy/kmeans-6"):
             one, original = (Artifact.open(where.path(f"{CHAIN}/{made}")) for where in (checkout, finished))
             found[made] = "cached" in one.manifest
             assert one.digest == original.digest
@@ -102,22 +102,22 @@ def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(fini
         return found
 
     def edit_clustering(checkout):
-        file = checkout.path("workflow/granularity/cluster.py")
+        file = checkout.path("workflow/granularity/stages/cluster/stage.py")
         file.write_text(file.read_text() + "\n\nEDITED = True\n")
 
     def spoil_embedding(checkout):
-        (entry,) = (cache / "embedding").iterdir()
+        (entry,) = (cache / "embed").iterdir()
         data = bytearray((entry / "embedding.npy").read_bytes())
         data[-3] ^= 4
         (entry / "embedding.npy").write_bytes(data)
 
-    all_of_them = {"embedding": True, "clusters/whole-6": True, "label_spaces/kmeans-6": True}
+    all_of_them = {"embed": True, "cluster/whole-6": True, "hierarchy/kmeans-6": True}
     assert served("first") == dict.fromkeys(all_of_them, False)
     assert served("second") == all_of_them
-    assert served("editor", edit_clustering) == all_of_them | {"clusters/whole-6": False}
-    assert served("spoiled", spoil_embedding) == all_of_them | {"embedding": False}
+    assert served("editor", edit_clustering) == all_of_them | {"cluster/whole-6": False}
+    assert served("spoiled", spoil_embedding) == all_of_them | {"embed": False}
     assert served("mended") == all_of_them
-    output = finished.snakemake(target, *SMOKE, "--cache", "make_embedding", code=1)
+    output = finished.snakemake(target, *SMOKE, "--cache", "make_embed", code=1)
     assert "--cache takes no names of rules here" in output
 
 
@@ -136,7 +136,7 @@ def test_a_mistake_in_the_configuration_stops_it_before_any_job(finished, tmp_pa
 
 
 def test_the_commands_of_rules_run_alone(finished):
-    for target in ("clusters/whole-6", "label_spaces/kmeans-6"):
+    for target in ("cluster/whole-6", "hierarchy/kmeans-6"):
         before = Artifact.open(finished.path(f"{CHAIN}/{target}")).digest
         command = finished.command_of(f"{CHAIN}/{target}/manifest.json", *SMOKE)
         finished.run("bash", "-c", command)
@@ -146,14 +146,14 @@ def test_the_commands_of_rules_run_alone(finished):
 @pytest.mark.parametrize(
     ("kind", "file", "consumer"),
     [
-        ("pixels", "pixels.npy", "pretrain/kmeans"),
-        ("embedding", "embedding.npy", "clusters/whole-6"),
-        ("label_spaces/kmeans-6", "labels.parquet", "pretrain/kmeans"),
-        ("encoder", "open_clip_model.safetensors", "embedding"),
+        ("pixels", "pixels.npy", "pretrain/resnet18/kmeans"),
+        ("embed", "embedding.npy", "cluster/whole-6"),
+        ("hierarchy/kmeans-6", "labels.parquet", "pretrain/resnet18/kmeans"),
+        ("encoder", "open_clip_model.safetensors", "embed"),
     ],
 )
 def test_a_flipped_byte_is_reported_by_verify_and_by_the_next_stage(finished, kind, file, consumer):
-    command = finished.command_of(f"{CHAIN}/{consumer}/manifest.json", *SMOKE).split(" > ")[0]
+    command = finished.command_of(f"{CHAIN}/{consumer}/manifest.json", *SMOKE)
     damaged = finished.path(f"{CHAIN}/{kind}/{file}")
     if file == "open_clip_model.safetensors":
         assert damaged.stat().st_size > 2**20
@@ -184,16 +184,17 @@ def kill_when(checkout, command, appears, **environment):
 @pytest.mark.parametrize(
     ("target", "appears", "more"),
     [
-        ("pretrain/random", ".killed.work-*/*.running", ["--recipe", '{"batch_size": 20, "epochs": 40}']),
-        ("pretrain/random", ".killed.work-*/*.done", []),
-        ("finetune/random", ".killed.work-*/*.done", []),
-        ("embedding", ".killed.work-*/embedding.npy.*-*", ["--chunk", "64"]),
-        ("encoder", ".killed.work-*/encoder.safetensors", []),
+        ("pretrain/resnet18/random", ".killed.work-*/*.running", {"recipe": {"batch_size": 20, "epochs": 40}}),
+        ("pretrain/resnet18/random", ".killed.work-*/*.done", {}),
+        ("finetune/target/resnet18/random", ".killed.work-*/*.done", {}),
+        ("embed", ".killed.work-*/embedding.npy.*-*", {}),
+        ("encoder", ".killed.work-*/encoder.safetensors", {}),
     ],
     ids=["in-a-training", "between-trainings", "finetuning", "embedding", "encoder"],
 )
 def test_a_killed_stage_ends_in_the_same_digest(finished, target, appears, more):
-    words = shlex.split(finished.command_of(f"{CHAIN}/{target}/manifest.json", *SMOKE).split(" > ")[0]) + more
+    words = shlex.split(finished.command_of(f"{CHAIN}/{target}/manifest.json", *SMOKE))
+    words[words.index("--options") + 1] = json.dumps(json.loads(words[words.index("--options") + 1]) | more)
     place = words.index("--output") + 1
     folder = str(Path(CHAIN, target).parent)
     words[place] = f"{folder}/undisturbed"
@@ -211,17 +212,17 @@ def test_a_killed_stage_ends_in_the_same_digest(finished, target, appears, more)
 
 
 def test_a_killed_job_of_the_workflow_is_taken_up_again(finished):
-    folder = finished.path(f"{CHAIN}/finetune/manual")
+    folder = finished.path(f"{CHAIN}/finetune/target/resnet18/manual")
     before = Artifact.open(folder).digest
     shutil.rmtree(folder)
     process = finished.start("snakemake", "finetune", *SMOKE)
-    pattern = f"{CHAIN}/finetune/.manual.work-*/*.done"
+    pattern = f"{CHAIN}/finetune/target/resnet18/.manual.work-*/*.done"
     deadline = time.monotonic() + 120
     while not list(finished.folder.glob(pattern)):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     for found in subprocess.run(
-        ["pgrep", "-f", f"{CHAIN}/finetune/manual"], capture_output=True, text=True
+        ["pgrep", "-f", f"{CHAIN}/finetune/target/resnet18/manual"], capture_output=True, text=True
     ).stdout.split():
         os.kill(int(found), signal.SIGKILL)
     output, _ = process.communicate(timeout=120)
@@ -233,9 +234,9 @@ def test_a_killed_job_of_the_workflow_is_taken_up_again(finished):
 
 def test_theory_is_planned_in_parts_and_simulates_one_setting(finished):
     rules = planned(finished.snakemake("-n", "theory", *SMOKE, "--config", "theory={'parts': 3}"))
-    assert rules == {"make_theory_runs": 15, "make_theory": 5, "theory": 1}
+    assert rules == {"make_theory": 15, "make_verdicts": 5, "theory": 1}
     rules = planned(finished.snakemake("-n", "theory_label_granularity", *SMOKE))
-    assert rules == {"make_theory_runs": 2, "make_theory": 1, "theory_label_granularity": 1}
+    assert rules == {"make_theory": 2, "make_verdicts": 1, "theory_label_granularity": 1}
     small = ["--set", "d=24", "--set", "k=4", "--set", "steps=3"]
     assert "loss" in finished.run("granularity", "simulate", "label_granularity", *small)
     for words, message in {
@@ -254,12 +255,12 @@ def test_snakemakes_own_report(finished):
 
 
 def test_inspect_follows_the_lineage_to_the_raw_images(finished):
-    text = finished.run("granularity", "inspect", f"{CHAIN}/finetune/kmeans")
-    for word in ("pretrain/kmeans", "label_spaces/kmeans-6", "clusters/whole-6", "embedding", "raw images: digits"):
+    text = finished.run("granularity", "inspect", f"{CHAIN}/finetune/target/resnet18/kmeans")
+    for word in ("pretrain/resnet18/kmeans", "hierarchy/kmeans-6", "cluster/whole-6", "embed", "raw images: digits"):
         assert word in text
     assert json.loads(finished.run("granularity", "inspect", "--json", CHAIN))[0]["digest"]
 
 
 def test_snakemake_lint_and_format_are_clean(finished):
     assert "good condition" in finished.snakemake("--lint")
-    finished.run("snakefmt", "--check", "Snakefile", "rules")
+    finished.run("snakefmt", "--check", "Snakefile", "workflow/Snakefile", "rules")
