@@ -45,7 +45,7 @@ class Condition:
     encoder: Any
     spaces: tuple[Space, ...] = ()
 
-    @property
+    @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """The identity of its images, in ids of runs."""
         return {"samples": of_source(self.samples), "train_size": self.train_size, "seed": self.seed}
