@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -29,13 +30,16 @@ from granularity.base import progress
 from granularity.base.errors import GranularityError
 from granularity.config import files
 from granularity.look import inspection
-from granularity.plan import jobs
+from granularity.plan import commands
+from granularity.plan.graph import Plan
+from granularity.plan.rules import Rules
+from granularity.stages import STAGES
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from support import tiny_chain
 from support.checkout import Checkout
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "workflow" / "granularity"
 CHAIN = Path("results/tiny/train-60")
 
@@ -108,36 +112,43 @@ examples = settings(derandomize=True, database=None, deadline=None, max_examples
 @examples
 @given(st.lists(RANK, min_size=1, max_size=4, unique=True), st.text("ab.-_9", min_size=1, max_size=20))
 def test_names_that_are_accepted_are_words_of_a_shell_and_names_of_folders(ranks, name):
-    values = {"name": name, "conditions": [{"train_size": 300}], "jobs": dict.fromkeys(("pretrain", "finetune"), "run")}
+    units = dict.fromkeys(("pretrain", "finetune", "measure"), "run")
+    values = {"name": name, "conditions": [{"train_size": 300}], "jobs": units}
     values["samples"] = {"source": "folder", "root": "/", "ranks": ranks, "target": ranks[0]}
     try:
         config = files.validate(values)
     except GranularityError:
         return
-    condition = config.conditions[0]
-    names = [jobs.root(config), jobs.page(config), *(space.name for space in jobs.spaces(config, condition))]
-    for stage in ("pretrain", "finetune", "probe"):
-        for unit, runs in jobs.units(config, condition, stage).items():
-            names += [unit, *(run.name for run in runs)]
+    plan = Plan(config)
+    names = [plan.root, plan.page]
+    for job in (job for stage in STAGES for job in plan.jobs(stage)):
+        names += [str(plan.folder(job)), *job.values.values(), *job.options.get("runs", ())]
     for one in names:
         assert shlex.split(one) == [one] and not set(one) & set("{}*?[]$`'\"\\;&|<>()!#~ \t\n"), one
         assert len(os.fsencode(Path(one).name)) < 256 - len(".new-0123456789abcdef-old.safetensors")
         assert not Path(one).name.startswith((".", "-")) and ".." not in Path(one).parts
 
 
-def test_rules_quote_whatever_is_free_text():
-    """Options are free text, and quoted. All else is made of checked names, numbers and words of the configuration."""
-    for file in sorted((ROOT / "rules").glob("*.smk")):
-        text = file.read_text()
-        for command in re.findall(r"shell:\n((?:\s+f?\".*\"\n)+)", text):
-            for place in re.findall(r"\{([^{}]+)\}", command):
-                quoted = place.endswith(":q")
-                free = any(word in place for word in ("options", "recipe", "model", "augment", "config"))
-                assert quoted == free, f"{file.name}: {place}"
+def test_rules_quote_every_word_of_a_command(monkeypatch):
+    """Whatever options hold, a shell splits the command into the words that it was made of."""
+    monkeypatch.chdir(ROOT)
+    title = "$(touch pwned) `touch pwned`; 'x' \"y\" > pwned & \\ # ~ * {x} {input} é"
+    values = {"report": {"title": title}, "encoder": {"captions": {"template": title.replace("{x} {input}", "{}")}}}
+    rules = Rules(Plan(files.validate(values)))
+    for stage in STAGES:
+        for job in rules.plan.jobs(stage):
+            inputs = {role: [rules.plan.manifest(one) for one in of] for role, of in job.inputs.items()}
+            output = SimpleNamespace(manifest=rules.plan.manifest(job))
+            text = rules.command(stage)(job.values, SimpleNamespace(**inputs), output)
+            assert shlex.split(text) == commands.words(rules.plan, job)
+    shells = [re.findall(r"shell:\n((?:\s+f?\".*\"\n)+)", file.read_text()) for file in (ROOT / "rules").glob("*.smk")]
+    places = {place for found in shells for text in found for place in re.findall(r"\{([^{}]+)\}", text)}
+    # What rules add are paths, made of names that the test above is about, and a number.
+    assert {place.split(".")[0] for place in places - {"params.command"}} == {"input", "output", "log", "threads"}
 
 
 def test_a_digest_in_a_manifest_is_no_command(tmp_path, monkeypatch):
-    """The rules put the digest of a theory's results into a command line."""
+    """The report's options hold the digests of the theory's results."""
     monkeypatch.chdir(tmp_path)
     with artifacts.create("thing", "thing", ("granularity.base.seeds",), {}, {}) as out:
         out.json("x.json", {})
@@ -216,11 +227,11 @@ FILE_LIMIT = """
 import resource, signal, sys
 sys.path[:0] = {path!r}
 from support import tiny_chain
-from granularity import config_files
-from granularity.errors import GranularityError
-steps = tiny_chain.steps(config_files.validate(tiny_chain.TINY))
+from granularity.base.errors import GranularityError
+from granularity.config import files
+steps = tiny_chain.steps(files.validate(tiny_chain.TINY))
 for step in steps:
-    if step.kind in ("samples", "pixels", "pretrain", "probe"):
+    if step.kind in ("samples", "pixels", "pretrain", "measure"):
         for limit in {limits}:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
             try:
@@ -315,7 +326,7 @@ def test_images_that_may_not_be_read(shared_folder):
     (shared_folder / "out").mkdir(mode=0o777)
     (shared_folder / "out").chmod(0o777)
     options = f'{{"source": "folder", "root": "{root}", "ranks": ["c"], "target": "c", "validation": 2}}'
-    words = ["samples", "--params", options, "--output", str(shared_folder / "out" / "samples")]
+    words = ["samples", "--options", options, "--output", str(shared_folder / "out" / "samples")]
     for bad in (root / "c1" / "3.png", root / "c1", root):
         bad.chmod(0)
         with as_nobody(), pytest.raises(GranularityError) as caught:
@@ -360,7 +371,7 @@ def test_checkpoints_go_by_a_clock_that_only_goes_forwards(monkeypatch):
     monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(time, "time", lambda: -1e9)
     assert checkpoints.Clock().due()
-    source = (PACKAGE / "state.py").read_text() + (PACKAGE / "claim.py").read_text()
+    source = (PACKAGE / "store/checkpoints.py").read_text() + (PACKAGE / "store/claim.py").read_text()
     assert "time.monotonic()" in source and "datetime" not in source
 
 
@@ -437,11 +448,11 @@ def test_a_cache_that_is_none_costs_no_result(chain, cache, tmp_path, monkeypatc
         place.write_text("")
     elif cache == "unwritable":
         place = Path("/proc/no/such/place")
-    step = next(step for step in chain if step.kind == "label_space")
+    step = next(step for step in chain if step.kind == "hierarchy")
     monkeypatch.setenv("GRANULARITY_CACHE", str(place))
     step.run(tmp_path / "out")
     if cache == "full of other things":
-        (entry,) = (place / "label_space").iterdir()
+        (entry,) = (place / "hierarchy").iterdir()
         for file in entry.iterdir():
             file.write_bytes(b"other things")
         shutil.rmtree(tmp_path / "out")
@@ -519,7 +530,7 @@ def test_a_data_set_whose_names_are_programs_is_nothing_but_a_data_set(tmp_path_
         assert not (place / "pwned").exists()
     assert not [path for path in checkout.folder.rglob("*pwned*") if path.is_file()]
     assert "all sound" in checkout.run("granularity", "verify", "results")
-    page = checkout.path("results/hostile/report.html").read_text()
+    page = checkout.path("results/hostile/report/report.html").read_text()
     found = Tags(page)
     assert not found.tags & {"script", "iframe", "object", "embed", "b", "base", "form"}
     assert found.handlers == [] and "&lt;script&gt;" in page
@@ -529,6 +540,6 @@ def test_a_data_set_whose_names_are_programs_is_nothing_but_a_data_set(tmp_path_
     samples = Artifact.open(checkout.path("results/hostile/train-60/samples"))
     names = set(samples.table("samples.parquet")["Überart"].astype(str))
     assert names == {name.replace("/", "∕") for name in CLASSES}
-    listed = checkout.run("granularity", "inspect", "results/hostile/train-60/label_spaces/manual-Überart")
+    listed = checkout.run("granularity", "inspect", "results/hostile/train-60/hierarchy/manual-Überart")
     assert all(c.isprintable() or c == "\n" for c in listed)
     assert "Nothing to be done" in checkout.snakemake("-n", "--configfile", str(file))
