@@ -16,7 +16,7 @@ from granularity.base.section import Section
 
 @dataclass(frozen=True)
 class Needs:
-    """What the first attempt of a job asks of a machine.
+    """Needs of a job's first attempt: what it asks of a machine.
 
     Attributes:
         memory_mb: what any job of the stage takes: Python with its libraries; on a cluster, two Snakemakes around it.

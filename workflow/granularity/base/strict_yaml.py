@@ -34,7 +34,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read(file: str | Path) -> Any:
-    """What a file says; None where it is empty.
+    """Read a file; None where it is empty.
 
     Raises:
         GranularityError: it cannot be read, or see :func:`parse`.
@@ -55,7 +55,7 @@ def read(file: str | Path) -> Any:
 
 
 def parse(text: str, where: str) -> Any:
-    """What a text says: JSON if it is JSON, or else YAML, as Snakemake takes it.
+    """Parse a text: as JSON if it is JSON, or else as YAML, like Snakemake.
 
     Args:
         where: what messages call the text.
@@ -106,7 +106,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _size(node: yaml.Node, known: dict[int, int | None], depth: int) -> int:
-    """How many values a node stands for once its aliases are expanded; None in `known`: it is being counted."""
+    """Number of values that a node stands for once its aliases are expanded; None in `known`: it is being counted."""
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode):
         return 1

@@ -69,7 +69,7 @@ class Claim:
 
     @property
     def why(self) -> str:
-        """Why it was not tested; empty where it was."""
+        """The reason why it was not tested; empty where it was."""
         return self.untested or ("" if len(self.values) else NOT_RUN)
 
     @property

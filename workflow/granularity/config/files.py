@@ -60,7 +60,7 @@ def _validate(values: dict, found: Found) -> Config:
 
 
 def _disagreements(config: Config) -> Iterator[tuple[list, str]]:
-    """What sections disagree about: where, and what is wrong."""
+    """Disagreements of sections: pairs of a place and what is wrong there."""
     complaints = []
     try:
         complaints += options.complaints(config)

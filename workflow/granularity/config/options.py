@@ -107,7 +107,7 @@ class Experiment(Section):
 
 
 def complaints(config: Any) -> Iterator[str]:
-    """What the sections of a configuration disagree about, each as "key: what"."""
+    """Disagreements of a configuration's sections, each as "key: what"."""
     if config.name == "theory":
         yield "name: results/theory is the place of the theory simulations; choose another name"
     sizes = [condition.train_size for condition in config.conditions]

@@ -74,7 +74,7 @@ class Backbones:
         return found
 
     def about(self, row: pd.Series, epoch: int | None = None) -> dict[str, Any]:
-        """What a backbone's file says of itself: `model`, `outputs`, `channels`, `side`, `mean`, `std`, `crop`, ..."""
+        """The record in a backbone's file: `model`, `outputs`, `channels`, `side`, `mean`, `std`, `crop`, ..."""
         from safetensors import safe_open
 
         file = self._sources[row["source"]].path / self._file(row, epoch)

@@ -126,7 +126,7 @@ class Data:
         return torch.from_numpy(self.target[self.train]).to(self.device)
 
     def labels_of(self, space: Artifact, classes: int) -> torch.Tensor | LabelSets:
-        """The training images' labels in a label space of so many classes.
+        """The training images' labels in a label space with `classes` classes.
 
         Returns:
             int64 [number of training images] on the device, or sets of labels, on the CPU.

@@ -61,11 +61,11 @@ def minimise(
         model: the network that is trained and saved.
         checkpoint: the file of the last checkpoint, which stays until the caller has saved what came out.
         optimizer: the `lr` of its groups is the peak.
-        loss_at: the loss on the batch of a step; of several processes, each one's share of that mean.
+        loss_at: the loss on the batch of a step; with several processes, each one's share of that mean.
         seed: what dropout draws from, at every step anew, so that a resumed run draws what an undisturbed one does.
-        after_epoch: more columns for the history, given the number of the epoch, from 1. Before the checkpoint of its
-            last step, so what it writes is never missing in a run that goes on from there.
-        schedule: share of the peak learning rate at a step, of so many, after so many of warm-up.
+        after_epoch: more columns for the history, given the number of the epoch, from 1. It is called before the
+            checkpoint of the epoch's last step, so what it writes is never missing in a run that goes on from there.
+        schedule: share of the peak learning rate, given the step, the number of steps, and those of warm-up.
         clip_norm: the largest norm of the whole gradient.
 
     Returns:

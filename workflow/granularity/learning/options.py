@@ -117,7 +117,7 @@ class Recipe(Section):
 
 
 class Objective(Section):
-    """What a pretraining minimises; a name alone stands for one with its own defaults."""
+    """The objective of a pretraining: what it minimises; a name alone stands for an objective with its defaults."""
 
     name: Name = Field("labels", description="A file in learning/objectives/, or one of your own.")
     options: dict[str, JsonValue] = Field({}, description="The objective's own options; its file says which.")

@@ -21,7 +21,7 @@ def tensors_of(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
 
 
 def pack(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
-    """What `state_dict()` of an optimiser gives, as JSON; its tensors go to `arrays`, under names that start so.
+    """Pack the `state_dict()` of an optimiser as JSON; its tensors go to `arrays`, under names that start with `name`.
 
     What is neither tensor, number, text nor a collection of them is left out: such options of an optimiser do not
     change while it runs.

@@ -54,7 +54,7 @@ def level_checks(counts: pd.DataFrame) -> list[Check]:
 
 
 def checks(samples: Artifact, spaces: list[Artifact]) -> list[Check]:
-    """What can be checked of the label spaces of one condition."""
+    """All checks of the label spaces of one condition."""
     found = [*_of_samples(samples)]
     for space in spaces:
         name = space.params["family"]

@@ -59,7 +59,7 @@ def cpu_threads(device: torch.device) -> int | None:
 
 
 def faiss_gpus(device: Device) -> int:
-    """How many GPUs FAISS is to use, all of them leased: GRANULARITY_GPUS, by default 1; 0 is the CPU.
+    """The number of GPUs that FAISS is to use, all of them leased: GRANULARITY_GPUS, by default 1; 0 is the CPU.
 
     Raises:
         GranularityError: `cuda` was asked for and FAISS sees no GPU; FAISS itself would silently use the CPU.

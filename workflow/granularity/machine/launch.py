@@ -24,7 +24,7 @@ SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
 
 
 def launch(processes: int, command: list[str]) -> int:
-    """Run `granularity` with these words in so many processes; returns the exit status.
+    """Run `granularity` with these words in several processes; returns the exit status.
 
     Raises:
         GranularityError: a process was killed, so that it could not say anything itself.

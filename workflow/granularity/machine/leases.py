@@ -114,7 +114,7 @@ def enough(count: int) -> list[str]:
 
 
 def free(count: int) -> list[str]:
-    """Wait until so many devices are free; call it, and lease them, within :func:`queue`."""
+    """Wait until enough devices are free; call it, and lease them, within :func:`queue`."""
     known = enough(count)
 
     def found() -> list[str] | None:

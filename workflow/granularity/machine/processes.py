@@ -195,7 +195,7 @@ def _others_may_be_gone() -> Iterator[None]:
 
 
 def size() -> int:
-    """How many processes train together. A parameter of a training: sums over them decide its last bits."""
+    """The number of processes that train together. A parameter of a training: sums over them decide its last bits."""
     return 1 if _group is None else _group.size
 
 

@@ -92,7 +92,7 @@ class Plan:
         return self._jobs[stage][_key(values)]
 
     def default_jobs(self) -> list[Job]:
-        """What the default run ends in: the report, and all it is made from."""
+        """The jobs that the default run ends in: the report."""
         return self.jobs("report")
 
     def code(self, job: Job) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ class Plan:
 
     @staticmethod
     def holding(jobs: Iterable[Job], runs: Iterable[Run]) -> list[Job]:
-        """Those of some pretraining jobs that hold the backbones of some runs."""
+        """Choose the pretraining jobs that hold the backbones of some runs."""
         needed = {(run.space, run.pretrain_seed) for run in runs}
 
         def backbones(job: Job) -> set[tuple[str, int]]:

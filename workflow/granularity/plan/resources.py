@@ -45,12 +45,12 @@ def uses_gpu(plan: Plan, job: Job) -> bool:
 
 
 def gpus(plan: Plan, job: Job) -> int:
-    """How many GPUs a job holds: one per process."""
+    """The number of GPUs that a job holds: one per process."""
     return job.processes if uses_gpu(plan, job) else 0
 
 
 def images(plan: Plan, job: Job) -> int:
-    """How many images a job reads: as counted in the sample table; before it is made, as the source says."""
+    """The number of images that a job reads: as counted in the sample table; before it is made, as the source says."""
     if job.stage in ("theory", "verdicts"):
         return 0
     names = [job.values["condition"]] if "condition" in job.values else [one.name for one in plan.conditions]

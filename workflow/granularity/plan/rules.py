@@ -35,7 +35,7 @@ class Rules:
         return [self.plan.manifest(job) for job in self.plan.jobs(stage, **values)]
 
     def targets(self) -> dict[str, list[str]]:
-        """What one may ask for by name: every stage, and each world of the theory, to its verdicts."""
+        """Named targets: every stage, and each world of the theory up to its verdicts."""
         found = {stage: self.results(stage) for stage in STAGES if stage not in ("report", "verdicts", "theory")}
         found["verdicts"] = self.results("verdicts", name=self.plan.config.name)
         found["theory"] = self.results("verdicts", name="theory")
@@ -57,7 +57,7 @@ class Rules:
         return of_job
 
     def command(self, stage: str) -> Callable:
-        """What the shell runs: with the paths that Snakemake gives, which a module's prefix may have moved."""
+        """The command for the shell, with the paths that Snakemake gives, which a module's prefix may have moved."""
 
         def of_job(wildcards: Any, input: Any, output: Any) -> str:
             job = self._job(stage, wildcards)

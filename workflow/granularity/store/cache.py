@@ -20,7 +20,7 @@ from granularity.store.provenance import versions_digest
 
 
 def entry(kind: str, key: str) -> Path | None:
-    """Where the cache has an artifact, or would have it; None without a cache."""
+    """The place of an artifact in the cache; None without a cache."""
     cache = os.environ.get("GRANULARITY_CACHE")
     if not cache:
         return None

@@ -47,7 +47,7 @@ def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]
 
 
 def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """What :func:`write_state` wrote, or None where there is nothing, or nothing sound: then the work is done again."""
+    """Read what :func:`write_state` wrote; None where there is nothing sound: then the work is done again."""
     if not path.exists():
         return None
     try:

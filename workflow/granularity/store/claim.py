@@ -65,7 +65,7 @@ class Claim:
             raise GranularityError(self.lost())
 
     def lost(self) -> str:
-        """Who has the claim now, for people."""
+        """A sentence that says who has the claim now."""
         found = read_claim(self.output) or {}
         who = f"process {found['pid']} on {found['host']}" if found else "another process"
         return f"{self.output}: {who} has taken over this artifact; this one stops and publishes nothing"

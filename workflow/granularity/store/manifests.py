@@ -55,7 +55,7 @@ class Cost(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What every manifest holds; more is allowed."""
+    """The keys that every manifest holds; more are allowed."""
 
     kind: str
     schema_version: int
@@ -74,7 +74,7 @@ class Manifest(BaseModel):
 
 
 def parse(text: str, file: Path, schema_version: int) -> dict[str, Any]:
-    """What a manifest says, without its seal.
+    """Check the text of a manifest, and return what it says, without its seal.
 
     Args:
         schema_version: the one that this program reads.

@@ -36,7 +36,7 @@ def package_versions() -> dict[str, str]:
 
 
 def versions_digest() -> str:
-    """What tells these versions from others, in names of folders."""
+    """A short digest of these versions, for names of folders."""
     return hashlib.sha256(repr(sorted(package_versions().items())).encode()).hexdigest()[:8]
 
 

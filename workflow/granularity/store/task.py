@@ -15,7 +15,7 @@ from granularity.store.artifacts import Artifact, Writer
 
 @dataclass(frozen=True)
 class Task:
-    """What a stage's `run` takes.
+    """One job, as a stage's `run` takes it.
 
     Attributes:
         stage: the stage's record.

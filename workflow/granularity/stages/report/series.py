@@ -1,7 +1,7 @@
 """The series that tables and figures show: a family of label spaces as it says of itself, and what stands beside them.
 
-A family is one series, or several where it says so. What is not known here, such as a file of the user's that this
-command was not given, is drawn all the same: under its own name, in :data:`DEFAULT`.
+A family is one series, or several where it says so. A family that is not known here, such as a user's file that this
+command was not given, is drawn nevertheless: under its own name, in :data:`DEFAULT`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT = ("#6b7785", "H")
 
 
 class Series(NamedTuple):
-    """What the report says of a series: `style` is a colour and a marker of matplotlib."""
+    """A series as the report shows it: `style` is a colour and a marker of matplotlib."""
 
     words: str
     style: tuple[str, str]
@@ -37,7 +37,7 @@ def series_of(space: Any) -> str:
 
 
 def describe(series: str) -> Series:
-    """What is known of a series; an objective without labels is one of its own."""
+    """The words and style of a series; an objective without labels is a series of its own."""
     if series in known():
         return known()[series]
     objective = series in extensions.names("objective")
@@ -57,13 +57,13 @@ def colour(series: str) -> str:
 
 
 def place(series: str) -> int:
-    """For sorting: series as families are listed; what is not known comes last."""
+    """The place of a series in sorting: as families are listed; unknown ones come last."""
     order = list(known())
     return order.index(series) if series in order else len(order)
 
 
 def sort(found: Iterable[str]) -> list[str]:
-    """Different series, as families are listed."""
+    """Sort series as families are listed, each once."""
     return sorted(dict.fromkeys(found), key=place)
 
 

@@ -260,5 +260,5 @@ def properties(conditions: list[ConditionResults]) -> pd.DataFrame:
 
 
 def cost(artifacts: Iterable[Artifact]) -> pd.DataFrame:
-    """What each stage cost: the columns of :func:`granularity.store.cost.by_stage`."""
+    """Costs of each stage: the columns of :func:`granularity.store.cost.by_stage`."""
     return pd.DataFrame(by_stage(artifacts))

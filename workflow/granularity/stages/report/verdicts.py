@@ -16,7 +16,7 @@ from granularity.store.artifacts import Artifact
 
 @dataclass(frozen=True)
 class StudyResult:
-    """What was judged of one study.
+    """The verdicts on one study.
 
     Attributes:
         name: the study's name, in words.

@@ -94,7 +94,7 @@ def _by_condition(rows: pd.DataFrame) -> str:
 
 
 def findings(table: pd.DataFrame) -> list[str]:
-    """What the rows that share a baseline show, a sentence or two per outcome."""
+    """Findings from the rows that share a baseline, a sentence or two per outcome."""
     arms = table[table["role"] == "arm"]
     baselines = table[table["role"] == "baseline"]
     if baselines.empty:
@@ -163,7 +163,7 @@ TALLIED = {
 
 
 def tally(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Which kinds of labels help: for every kind and baseline, how many label spaces have which verdict."""
+    """Count, for every kind of labels and baseline, the label spaces with each verdict."""
     arms = results[results["role"] == "arm"]
     labels = list(results["label"].unique())
     rows = []
@@ -180,7 +180,7 @@ def tally(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, list[str]]]
 
 
 def caveats(conditions: list[ConditionResults], results: pd.DataFrame, encoder: Encoder | None) -> list[str]:
-    """What the numbers cannot show."""
+    """Caveats: what the numbers cannot show."""
     said = [_comparisons(results), _few_backbones(results)]
     images = listing(dict.fromkeys(f"{condition.images('val'):,}" for condition in conditions))
     point = 100 / max(1, conditions[0].images("val"))

@@ -23,7 +23,7 @@ ORIENTATION = 0x0112  # EXIF
 
 
 class Looked(NamedTuple):
-    """What was found of an image: `findings` are pairs of a name, see :mod:`.checks`, and details."""
+    """Findings on one image: `findings` are pairs of a name, see :mod:`.checks`, and details."""
 
     size: int
     sha256: bytes

@@ -166,7 +166,7 @@ def stage_section() -> type[Samples]:
 
 
 def complaints(samples: Samples, conditions: Sequence[Condition] = ()) -> Iterator[str]:
-    """What the chosen source cannot do, each as "key: what is wrong with it".
+    """Complaints about what the chosen source cannot do, each as "key: what is wrong with it".
 
     Keys are those of the section `samples`; or `conditions`, where these are given. What it has to say of the section
     alone, a valid section has passed already.

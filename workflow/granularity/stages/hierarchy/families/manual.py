@@ -40,7 +40,7 @@ def labels(training: Training, rank: str) -> Labels:
 
 
 def elsewhere(training: Training, others: pd.DataFrame, rank: str) -> Labels:
-    """The same classes; none for an image whose class no training image has."""
+    """Classes of other images; none for an image whose class no training image has."""
     _, names = training.coded(rank)
     number = {name: i for i, name in enumerate(names)}
     column = others[rank].cat

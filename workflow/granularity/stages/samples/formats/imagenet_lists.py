@@ -47,7 +47,7 @@ def relabel(codes: np.ndarray, names: list[str], ids: pd.Series, file: Path) -> 
 
 
 def listed(ids: pd.Series, file: Path) -> np.ndarray:
-    """Which images are in a list: one bool per image.
+    """Whether each image is in a list: one bool per image.
 
     Raises:
         GranularityError: the file is missing or empty, or lists an image twice, or one that there is not.

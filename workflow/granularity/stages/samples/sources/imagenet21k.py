@@ -154,7 +154,7 @@ def _categories(codes: np.ndarray, names: list[str]) -> pd.Categorical:
 
 
 def _smallest(ids: pd.Series, params: Samples) -> np.ndarray:
-    """Which images have the smallest SHA-256 (of the sample_id in UTF-8): one bool per image."""
+    """Whether each image is among those with the smallest SHA-256 (of the sample_id in UTF-8): one bool per image."""
     import numpy as np
 
     count = int(params.validation if params.validation >= 1 else round(params.validation * len(ids)))

@@ -38,7 +38,7 @@ def draw(cfg: Any, count: int, generator: torch.Generator) -> tuple[Tensor, Tens
 
 
 def coverage(w: Tensor, corners: Tensor) -> dict[str, Tensor]:
-    """How neurons (B, m, d) cover the centres (2^k, d)."""
+    """Coverage of the centres (2^k, d) by neurons (B, m, d)."""
     unit = torch.nn.functional.normalize(w, dim=2)
     cos = unit @ torch.nn.functional.normalize(corners, dim=1).T
     best = cos.amax(1)

@@ -28,7 +28,7 @@ class Split:
 
 @dataclass
 class Data:
-    """What a group of runs learns from. `u` (B, p): the unit direction of the truth.
+    """The data that a group of runs learns from. `u` (B, p): the unit direction of the truth.
 
     `basis` (B, d, d): the dictionary in its first D columns, completed; only in input coordinates.
     `parity` (C,) +-1: the rule's class of each label. `facts`: measures (B,) of the training inputs.

@@ -36,7 +36,7 @@ RANDOM = "random"
 
 @draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Those whose arms are in the table."""
+    """Draw the figures whose arms are in the table."""
     there = set(table["setting"])
     scale = "main" if {"main", f"main, {PLAIN}"} <= there else "small"
     if {scale, f"{scale}, {PLAIN}"} <= there:

@@ -34,7 +34,7 @@ def correct(g: Tensor, y: Tensor, parity: Tensor) -> Tensor:
 
 
 def accuracy(net: State, split: Split, parity: Tensor) -> Tensor:
-    """Of the network itself, neuron noise off."""
+    """Accuracy (percent) of the network itself, neuron noise off."""
     g = nets.two_layer(split.x, net["w"], net["a"], nets.TRUNCATED_RELU, net["b"])[0]
     return correct(g, split.y, parity)
 

@@ -58,8 +58,8 @@ def draw_samples(
     Args:
         generator: decides everything, and where (its device) the samples lie.
         hard: common patches become noise patches.
-        sigma_z: instead of the setting's (disturbed test sets).
-        distractors: so many noise patches show half of the opposite common feature instead.
+        sigma_z: noise instead of the setting's (disturbed test sets).
+        distractors: number of noise patches that show half of the opposite common feature instead.
 
     Returns:
         Patches (N, P, d) float32, and which feature each shows (N, P) int64, -1 for noise.
@@ -176,7 +176,7 @@ def weight_step(fires: Tensor, residual: Tensor, x: Tensor, cls: Tensor, eta: Te
 
 
 def bias_step(dw: Tensor, beta: Tensor, x_next: Tensor | None = None, clip: Tensor | None = None) -> Tensor:
-    """What is taken off each bias (B, R): beta ||dw||, for fine labels bounded by the next batch."""
+    """The step that is taken off each bias (B, R): beta ||dw||, for fine labels bounded by the next batch."""
     off = beta * dw.norm(dim=2)
     if x_next is None:
         return off

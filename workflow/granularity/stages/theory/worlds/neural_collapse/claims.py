@@ -222,7 +222,7 @@ def similarity(table: pd.DataFrame, measure: str, labels: int) -> dict[float, np
 
 
 def crossing(x: Sequence[float], difference: Sequence[float]) -> float:
-    """Where a difference first turns from negative to positive, linear between points; NaN if it does not."""
+    """The point where a difference first turns positive, linear between points; NaN if there is none."""
     for a, b, left, right in zip(x[:-1], x[1:], difference[:-1], difference[1:], strict=True):
         if left < 0 <= right:
             return float(a + (b - a) * left / (left - right))
