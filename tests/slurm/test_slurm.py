@@ -7,6 +7,7 @@ happens at once, in checkouts of its own, as most of it is waiting for Slurm; th
 from __future__ import annotations
 
 import os
+import json
 import re
 import shlex
 import shutil
@@ -22,6 +23,7 @@ from slurm_cluster import CPU_NODES, Cluster, free_ports
 from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, Site
 
 from granularity.config import files
+from granularity.plan.graph import Plan
 from granularity.plan.resources import memory_mb, minutes
 from granularity.store.artifacts import Artifact
 
@@ -51,7 +53,7 @@ class Sites:
         self.cluster, self.folder = cluster, folder
         (folder / "undisturbed").mkdir()
         self.undisturbed = Site(folder / "undisturbed", cluster)
-        self.undisturbed.snakemake("finetune", "probe", "--configfile", EXPERIMENT)
+        self.undisturbed.snakemake("finetune", "measure", "--configfile", EXPERIMENT)
 
     def new(self, name: str) -> Site:
         """One in which nothing is made."""
@@ -97,16 +99,16 @@ def the_whole_workflow(sites: Sites) -> None:
     assert len(jobs) == 11 and {job.state for job in jobs} == {"COMPLETED"}, jobs
     assert {job.partition for job in jobs} == {"cpu"} and {job.node for job in jobs} <= set(CPU_NODES)
     assert all(re.fullmatch(r"granularity_[-0-9a-f]{36}", job.name) for job in jobs)
-    config = files.load(site.path("config/config.yaml"), site.path(EXPERIMENT))
-    for rule, kind in (("make_samples_", "samples"), ("make_pixels_", "pixels")):
-        (job,) = (job for job in jobs if job.rule.startswith(f"rule_{rule}"))
-        values = {"condition": "train-60"}
-        asked = memory_mb(config, kind, values), minutes(config, kind, values)
-        assert (job.memory, job.limit) == (f"{asked[0]}M", f"{asked[1]}:00"), rule
+    plan = Plan(files.load(site.path("config/config.yaml"), site.path(EXPERIMENT)))
+    for stage in ("samples", "pixels"):
+        (job,) = (job for job in jobs if job.rule.startswith(f"rule_make_{stage}_"))
+        (planned,) = plan.jobs(stage)
+        asked = memory_mb(plan, planned), minutes(plan, planned)
+        assert (job.memory, job.limit) == (f"{asked[0]}M", f"{asked[1]}:00"), stage
     sites.assert_undisturbed(site)
-    assert "<html" in site.path(f"{RESULTS}/report.html").read_text()
+    assert "<html" in site.path(f"{RESULTS}/report/report.html").read_text()
     assert len(list(site.folder.glob(".snakemake/slurm_logs/**/*.log"))) == 11  # kept, one a job
-    assert {kind.name for kind in cache.iterdir()} == {"embedding", "clusters", "label_space"}
+    assert {kind.name for kind in cache.iterdir()} == {"embed", "cluster", "hierarchy"}
 
 
 def gpus_for_those_who_ask(sites: Sites) -> None:
@@ -124,18 +126,21 @@ def stages_with_cuda(sites: Sites) -> None:
     """Those that use GPUs go where they are, and fail in one line, since there are none."""
     site = sites.new("cuda")
     site.edit_profile(lambda profile: profile.update(retries=0))
-    targets = ("embed", f"{CHAIN}/label_spaces/target/manifest.json")
+    targets = ("embed", f"{CHAIN}/hierarchy/target/manifest.json")
     output = site.finish(site.submit(*targets, "--config", "device=cuda"), code=1)
     places = {job.rule.partition("_wildcards")[0].removeprefix("rule_"): job.partition for job in site.jobs()}
-    assert places == {"make_samples": "cpu", "make_label_space": "cpu", "make_encoder": "gpu"}
+    assert places == {"make_samples": "cpu", "make_hierarchy": "cpu", "make_encoder": "gpu"}
     assert "error: device = cuda: torch sees no GPU" in output
 
 
 def one_network_on_two_nodes(sites: Sites) -> None:
     """With the script of docs/recipes.md: each node has a torchrun, and the result is that of two processes on one."""
     site = sites.before_training("two_nodes")
-    words = shlex.split(site.command_of(TARGET, "--configfile", EXPERIMENT).split(" > ")[0])[1:]
-    words += ["--recipe", '{"batch_size": 20, "epochs": 5}', "--output"]
+    words = shlex.split(site.command_of(TARGET, "--configfile", EXPERIMENT))[1:]
+    options = json.loads(words[words.index("--options") + 1])
+    options |= {"recipe": {"batch_size": 20, "epochs": 5}, "processes": 2}
+    words[words.index("--options") + 1] = json.dumps(options)
+    words += ["--output"]
     one, two = (f"{CHAIN}/pretrain/{name}" for name in ("one_node", "two_nodes"))
     site.run(sys.executable, "-m", "granularity.machine.launch", "2", *words, one)
     here = {  # of virtual nodes, which have no addresses of their own, and no GPUs
