@@ -60,7 +60,7 @@ def test_status_calls_every_job_of_it_done(finished):
 
 
 def test_every_named_target_exists(finished):
-    for target in set(STAGES) - {"theory"}:
+    for target in set(STAGES) - {"theory", "verdicts"}:  # the one makes them anew, the other has no studies here
         assert "Nothing to be done" in finished.snakemake("-n", target, *SMOKE), target
 
 
