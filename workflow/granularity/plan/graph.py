@@ -91,10 +91,6 @@ class Plan:
         """One job of a stage, by all its wildcards."""
         return self._jobs[stage][_key(values)]
 
-    def default_jobs(self) -> list[Job]:
-        """The jobs that the default run ends in: the report."""
-        return self.jobs("report")
-
     def code(self, job: Job) -> tuple[str, ...]:
         """The code that makes a job's result: dotted modules, and paths of the user's files."""
         stage = STAGES[job.stage]

@@ -69,7 +69,10 @@ def networks(config: Any) -> list[Network]:
         return [Network(name, name, "pretrain", config.model, config.pretrain, Objective(), Init(), None, [])]
     found = []
     for i, entry in enumerate(config.networks):
-        model = merged(config.model, entry.model, f"networks.{i}.model")
+        base = config.model
+        if entry.model.get("name", base.name) != base.name:
+            base = base.model_copy(update={"args": None})  # they are of another architecture
+        model = merged(base, entry.model, f"networks.{i}.model")
         base = merged(config.pretrain, entry.recipe, f"networks.{i}.recipe")
         for suffix, recipe in _grid(base, entry.grid, f"networks.{i}.grid"):
             where = f"networks.{i}.recipe" if entry.recipe or entry.grid else "pretrain"
