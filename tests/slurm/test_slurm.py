@@ -6,8 +6,8 @@ happens at once, in checkouts of its own, as most of it is waiting for Slurm; th
 
 from __future__ import annotations
 
-import os
 import json
+import os
 import re
 import shlex
 import shutil
