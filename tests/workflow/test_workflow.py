@@ -127,6 +127,32 @@ def test_results_that_move_are_sound(finished, tmp_path):
     assert "all sound" in finished.run("granularity", "verify", str(tmp_path / "elsewhere"))
 
 
+def test_a_checkout_that_moves_has_nothing_to_do(finished, tmp_path):
+    """With its results, and Snakemake's records of them: the user's files are the same wherever they lie."""
+    elsewhere = Checkout(tmp_path)
+    for folder in ("results", ".snakemake"):
+        shutil.copytree(finished.path(folder), elsewhere.path(folder))
+    assert "Nothing to be done" in elsewhere.snakemake("-n", *SMOKE)
+
+
+def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(finished):
+    """The prefix is for results: the encoder's description lies where the configuration says."""
+    module = finished.path("module.smk")
+    module.write_text(
+        'configfile: "config/config.yaml"\n'
+        "module granularity:\n"
+        '    snakefile: "Snakefile"\n'
+        "    config: config\n"
+        '    prefix: "below"\n'
+        "use rule * from granularity as of_*\n"
+    )
+    target = f"below/{CHAIN}/embed/manifest.json"
+    output = finished.snakemake("-n", "-p", "--snakefile", "module.smk", target, *SMOKE)
+    module.unlink()
+    assert planned(output) == {"of_make_samples": 1, "of_make_encoder": 1, "of_make_embed": 1}
+    assert f"--samples below/{CHAIN}/samples " in output and f"--output below/{CHAIN}/embed " in output
+
+
 def test_a_mistake_in_the_configuration_stops_it_before_any_job(finished, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("cluster: {iteratons: 3}\n")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Callable
 from typing import Any
+
+from snakemake.io import local
 
 from granularity.base.stage import Job
 from granularity.plan import commands, resources
@@ -50,8 +51,8 @@ class Rules:
             job = self._job(stage, wildcards)
             found = {role: [self.plan.manifest(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
             own = commands.own_files(self.plan, job)
-            # Absolute, or a module's prefix would be put in front.
-            files = [os.path.abspath(file) for file in (*job.files, *own)]
+            # A module's prefix is for results. (An absolute path would be another input wherever the checkout moves.)
+            files = [local(file) for file in (*job.files, *own)]
             return found | ({"user_files": files} if files else {})
 
         return of_job
