@@ -84,10 +84,10 @@ class Site(Checkout):
         edit(profile)
         file.write_text(yaml.safe_dump(profile))
 
-    def edit_needs(self, kind: str, old: str, new: str) -> None:
-        """Change what jobs ask for."""
-        file = self.folder / "workflow" / "granularity" / "resources.py"
-        line = next(line for line in file.read_text().splitlines() if line.strip().startswith(f'"{kind}": Needs('))
+    def edit_needs(self, stage: str, old: str, new: str) -> None:
+        """Change what the jobs of a stage ask for."""
+        file = self.folder / "workflow" / "granularity" / "stages" / stage / "__init__.py"
+        (line,) = (line for line in file.read_text().splitlines() if line.strip().startswith("needs=Needs("))
         assert old in line
         file.write_text(file.read_text().replace(line, line.replace(old, new)))
 

@@ -70,7 +70,8 @@ class Sites:
     def assert_undisturbed(self, site: Site) -> None:
         assert site.digests() == self.undisturbed.digests()
         assert "all sound" in site.run("granularity", "verify", "results")
-        assert not list(site.folder.glob("results/**/.*"))  # no claims, no work folders, no leftovers
+        # No claims, no work folders, no leftovers; Snakemake notes the time in folders that a rule makes.
+        assert {path.name for path in site.folder.glob("results/**/.*")} <= {".snakemake_timestamp"}
 
 
 @pytest.fixture(scope="module")
