@@ -458,7 +458,7 @@ def launcher(tmp_path):
 )
 def test_the_launcher_ends_as_its_processes_do(tmp_path, launcher, what, status, said):
     process = launcher(what)
-    assert process.communicate(timeout=60)[1] == said
+    assert process.communicate(timeout=300)[1] == said
     assert process.returncode == status
     assert (tmp_path / "signal-0").exists() == (what != "well")  # the other one was asked to stop
 
@@ -470,7 +470,7 @@ def test_the_launcher_passes_signals_on(tmp_path, launcher, number):
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(number)
-    assert process.communicate(timeout=60)[1] == ""  # the processes say it
+    assert process.communicate(timeout=300)[1] == ""  # the processes say it
     assert process.returncode == 128 + number
     assert [(tmp_path / f"signal-{rank}").read_text() for rank in (0, 1)] == [str(int(number))] * 2
 

@@ -37,7 +37,7 @@ class Checkout:
 
     def run(self, *command, code=0):
         process = self.start(*command)
-        output, _ = process.communicate(timeout=600)
+        output, _ = process.communicate(timeout=1800)
         assert process.returncode == code, output[-4000:]
         return output
 
