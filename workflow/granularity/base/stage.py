@@ -45,6 +45,7 @@ class Job:
         options: what decides its bytes beside its inputs and the base seed, as JSON values of the stage's options.
         inputs: the jobs it is made from, by role.
         files: the user's files that it reads; a change to one makes the result again.
+        folders: the user's folders whose entries decide the result: an image that is added or removed makes it again.
         passes: how often it looks at each image of its condition.
         memory: bytes of main memory beyond what the stage's `Needs` say, given the number of images.
         processes: how many share the work.
@@ -58,6 +59,7 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
     inputs: Mapping[str, tuple[Job, ...]] = field(default_factory=dict, repr=False)
     files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     passes: float = 1.0
     memory: Callable[[int], float] = lambda images: 0.0
     processes: int = 1
@@ -86,6 +88,8 @@ class Stage:
         seeded: whether it takes the base seed.
         chosen: the extensions that options choose, each as a room of :mod:`granularity.base.extensions` and a name;
             their code counts in the digest of the result.
+        outside: what the options read that is no result: digests by the path or name of what is read, which tell when
+            the same options give another result. May walk a whole data set: for the job itself, not for planning.
         gathers: whether its options hold a whole `configuration`, from which its command finds its many inputs.
     """
 
@@ -101,6 +105,7 @@ class Stage:
     more_files: tuple[str, ...] = ()
     seeded: bool = False
     chosen: Callable[[Any], Iterable[tuple[str, str]]] = lambda options: ()
+    outside: Callable[[Any], Mapping[str, str]] = lambda options: {}
     gathers: bool = False
 
     @property
