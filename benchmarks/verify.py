@@ -2,12 +2,14 @@
 
     python benchmarks/verify.py FOLDER --gb 20
 
-Makes files of that many GB (10^9 bytes) in a new folder below FOLDER, which is removed afterwards: two fifths in one file
-(8 GB of 20), a twentieth in files of 100 kB, the rest in files of 100 MB. Both sides get the largest files first and as
-many workers as there are CPUs, and must find the same digests. Before a `cold` round the page cache lets go of these
-files, so they come from the disk; before a `warm` one all have been read, which is left out where they do not fit into
-half of the memory that is free. The best of all rounds counts. Prints a table, and one JSON object a row: `work`, `ours`
-and `peer` (seconds), `ratio` and `goal` (what the ratio should not exceed; null for peers that are shown for comparison).
+Makes files of that many GB (10^9 bytes) in a new folder below FOLDER, which is removed afterwards: two fifths in one
+file (8 GB of 20), a twentieth in files of 100 kB, the rest in files of 100 MB. Both sides get the largest files first
+and as many workers as there are CPUs, and must find the same digests. Before a `cold` round the page cache lets go of
+these files, so they come from the disk; before a `warm` one all have been read, which is left out where they do not fit
+into half of the memory that is free. The best of all rounds counts.
+
+Prints a table, and one JSON object a row: `work`, `ours` and `peer` (seconds), `ratio` and `goal` (what the ratio should
+not exceed; null for peers that are shown for comparison).
 """
 
 import argparse
