@@ -8,8 +8,8 @@ and as many workers as there are CPUs, and must find the same digests. Before a 
 these files, so they come from the disk; before a `warm` one all have been read, which is left out where they do not fit
 into half of the memory that is free. The best of all rounds counts.
 
-Prints a table, and one JSON object a row: `work`, `ours` and `peer` (seconds), `ratio` and `goal` (what the ratio should
-not exceed; null for peers that are shown for comparison).
+Prints a table, and one JSON object a row: `work`, `ours` and `peer` (seconds), `ratio` and `goal` (what the ratio
+should not exceed; null for peers that are shown for comparison).
 """
 
 import argparse
