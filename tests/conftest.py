@@ -13,6 +13,7 @@ from granularity.config.options import Config
 from granularity.store import artifacts, checkpoints
 from granularity.store.artifacts import Artifact
 from support import tallies, tasks
+from support.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 
 def pytest_terminal_summary(terminalreporter):

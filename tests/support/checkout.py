@@ -2,11 +2,18 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+# What a command may take, counted in seconds that the machine had for it: while three others want each CPU, a second
+# counts a quarter. However busy the machine, no command gets longer than MOST_TIMES as long.
+SECONDS, MOST_TIMES = 900.0, 4.0
+SECONDS_BETWEEN_LOOKS = 5.0
+TAIL = 4000  # characters of the output that a failure shows
 
 
 class Checkout:
@@ -35,10 +42,16 @@ class Checkout:
             start_new_session=True,
         )
 
-    def run(self, *command, code=0):
+    def run(self, *command, code=0, seconds=SECONDS):
+        """Run a command to its end, and return what it printed.
+
+        Raises:
+            AssertionError: another exit status than `code`, or no end in time; it shows the end of the output.
+        """
         process = self.start(*command)
-        output, _ = process.communicate(timeout=1800)
-        assert process.returncode == code, output[-4000:]
+        output, ended = wait(process, seconds)
+        assert ended, f"{command} has not ended in {seconds:g} seconds of its own, and was killed:\n{output[-TAIL:]}"
+        assert process.returncode == code, output[-TAIL:]
         return output
 
     def snakemake(self, *arguments, code=0):
@@ -54,3 +67,31 @@ class Checkout:
 
     def path(self, name):
         return self.folder / name
+
+
+def wait(process, seconds):
+    """Wait for a process that leads its own session; kill its process group when its time is up.
+
+    Args:
+        seconds: its time, as SECONDS counts it.
+
+    Returns:
+        What it printed, and whether it ended by itself.
+    """
+    left, looked = seconds, time.monotonic()
+    while left > 0:
+        try:
+            return process.communicate(timeout=min(SECONDS_BETWEEN_LOOKS, left))[0], True
+        except subprocess.TimeoutExpired:
+            now = time.monotonic()
+            left, looked = left - (now - looked) / slowness(), now
+    os.killpg(process.pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=SECONDS_BETWEEN_LOOKS)[0], False
+    except subprocess.TimeoutExpired as error:  # a child in a session of its own holds on to the output
+        return (error.output or b"").decode(errors="replace"), False
+
+
+def slowness():
+    """How many times longer work takes here now than on an idle machine: the load per CPU, from 1 to MOST_TIMES."""
+    return min(max(os.getloadavg()[0] / len(os.sched_getaffinity(0)), 1.0), MOST_TIMES)
