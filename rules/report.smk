@@ -4,10 +4,12 @@
 rule show_report:
     input:
         RULES.results("report"),
-        page=report(
-            RULES.plan.page, caption="../report/captions/page.rst", category="Page"
-        ),
     output:
+        page=report(
+            f"{RULES.plan.root}/shown/report.html",
+            caption="../report/captions/page.rst",
+            category="Page",
+        ),
         figures=report(
             directory(f"{RULES.plan.root}/shown/figures"),
             patterns=["{figure}.svg"],
@@ -24,12 +26,14 @@ rule show_report:
         ),
     log:
         f"{RULES.plan.root}/shown/copying.log",
+    params:
+        page=lambda wildcards, input: f"{input[0].removesuffix('.stamp')}/report.html",
     localrule: True
     conda:
         ENV
     message:
         "Figures and tables for Snakemake's report"
     shell:
-        "(made=$(dirname {input.page}) && mkdir -p {output}"
+        "(made=$(dirname {params.page})/ && mkdir -p {output.figures} {output.tables} && cp {params.page} {output.page}"
         " && find $made -name '*.svg' -exec cp -t {output.figures} {{}} +"
         " && find $made -name '*.csv' -exec cp -t {output.tables} {{}} +) > {log} 2>&1"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from granularity.base.section import Section
+from granularity.machine.device import machine
 from granularity.stages import STAGES
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
@@ -32,5 +33,6 @@ def run(
         options = record.model.model_validate(options.model_dump() if isinstance(options, Section) else options or {})
     given = {role: paths if isinstance(paths, list) else [paths] for role, paths in inputs.items() if paths is not None}
     paths = {role: tuple(map(Path, several)) for role, several in given.items()}
-    importlib.import_module(record.module).run(Task(record, output, options, paths, seed, device, threads))
+    task = Task(record, output, options, paths, seed, device, threads, machine(device, threads))
+    importlib.import_module(record.module).run(task)
     return Artifact.open(output, stage)

@@ -44,6 +44,13 @@ def request(reason: str, status: int = 1) -> None:
     _reason, _status = reason, status
 
 
+def withdraw(reason: str) -> None:
+    """Take a request back, unless there has been another one since."""
+    global _reason
+    if _reason == reason:
+        _reason = None
+
+
 def requested() -> bool:
     """Whether a checkpoint is due because the process is to stop."""
     return _reason is not None

@@ -91,6 +91,9 @@ class Stage:
         outside: what the options read that is no result: digests by the path or name of what is read, which tell when
             the same options give another result. May walk a whole data set: for the job itself, not for planning.
         gathers: whether its options hold a whole `configuration`, from which its command finds its many inputs.
+        exact: whether its bytes are the same on any processor, with any number of threads.
+        shared: whether a cache that several people use may serve it.
+        shows_names: whether the names of its inputs are part of its result, as conditions are of a report.
     """
 
     name: str
@@ -107,6 +110,9 @@ class Stage:
     chosen: Callable[[Any], Iterable[tuple[str, str]]] = lambda options: ()
     outside: Callable[[Any], Mapping[str, str]] = lambda options: {}
     gathers: bool = False
+    exact: bool = False
+    shared: bool = False
+    shows_names: bool = False
 
     @property
     def model(self) -> type[Section]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 from pathlib import Path
@@ -15,10 +14,11 @@ from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Stage
 from granularity.config import files
-from granularity.plan.graph import MANIFEST, Plan
+from granularity.machine.device import machine
+from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store.code import code_digest
-from granularity.store.task import Task
+from granularity.store.generations import folder_of
+from granularity.store.task import Task, make
 
 PANEL = "Stages, as the data flows"
 NOTHING = inspect.Parameter.empty
@@ -36,15 +36,16 @@ def _command(stage: Stage) -> Any:
         options = parse(stage.model, given["options"], "--options")
         task = Task(
             stage,
-            given["output"],
+            folder_of(given["output"]),
             options,
-            _gathered(stage, options, given["output"]) if stage.gathers else _given(stage, given),
+            _gathered(stage, options, folder_of(given["output"])) if stage.gathers else _given(stage, given),
             given.get("seed", 0),
             device(given.get("device", "cpu")),
             given["threads"],
+            machine(given.get("device", "cpu"), given["threads"]),
         )
-        code_digest(*task.code)  # before the stage is imported: it may be edited while the job waits for a GPU
-        importlib.import_module(stage.module).run(task)
+        assert task.key  # now: the code may be edited while the job waits
+        make(task)
 
     run.__doc__ = f"{stage.does}\n\n{_described(stage)}"
     run.__signature__ = inspect.Signature([*_parameters(stage)])
@@ -59,7 +60,7 @@ def _parameters(stage: Stage):
             name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
         )
 
-    yield parameter("output", Path, NOTHING, "Folder of the artifact to make.", "-o")
+    yield parameter("output", Path, NOTHING, "Name of the artifact to make: a link, with its stamp beside it.", "-o")
     for role, kind in stage.inputs.items() if not stage.gathers else ():
         name, number = kind.rstrip("?*"), kind[-1]
         if number == "*":
@@ -104,7 +105,7 @@ def _gathered(stage: Stage, options: Any, output: Path) -> dict[str, tuple[Path,
     """The inputs of a stage that finds them by the configuration in its options."""
     plan = Plan(files.validate(options.configuration))
     (job,) = plan.jobs(stage.name)
-    folder = str(output).removesuffix(f"/{MANIFEST}")
+    folder = str(output)
     planned = str(plan.folder(job))
     prefix = folder.removesuffix(planned) if folder.endswith(planned) else ""  # of a Snakemake module
     return {role: tuple(Path(f"{prefix}{plan.folder(one)}") for one in jobs) for role, jobs in job.inputs.items()}

@@ -33,7 +33,7 @@ class Images:
         where = samples.path / "samples.parquet"
         if not len(self.table) or any((self.table[name].dropna() < 0).any() for name in PLACE[1:]):
             raise GranularityError(f"{where}: has no rows, or a row, offset or size below zero")
-        self.reader = Reader(Path(samples.params["root"] or samples.path))
+        self.reader = Reader(Path(samples.params["root"] or samples.folder))
 
     def __len__(self) -> int:
         return len(self.table)

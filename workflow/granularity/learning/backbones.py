@@ -39,7 +39,7 @@ class Backbones:
     def __init__(self, paths: Iterable[Path], kind: str = "pretrain"):
         self._sources = [verified(path, kind) for path in paths]
         for source in self._sources if kind == "finetune" else ():
-            if not source.params["keep"]:
+            if not source.facts["keep"]:
                 raise GranularityError(f"{source.path}: its networks were not kept; write keep: true in transfers")
         names = [source.path.name for source in self._sources]
         self.inputs = {
@@ -77,7 +77,7 @@ class Backbones:
         """The record in a backbone's file: `model`, `outputs`, `channels`, `side`, `mean`, `std`, `crop`, ..."""
         from safetensors import safe_open
 
-        file = self._sources[row["source"]].path / self._file(row, epoch)
+        file = self._sources[row["source"]].folder / self._file(row, epoch)
         with readable(file, "the weights of a network"), safe_open(file, "numpy") as weights:
             return json.loads(weights.metadata()["granularity"])
 
@@ -114,7 +114,7 @@ class Backbones:
         """
         if 0 in self.epochs(row):
             return self.load(row, channels, epoch=0)
-        params = self._sources[row["source"]].params
+        params = self._sources[row["source"]].facts
         if params["init"] != "scratch":
             raise GranularityError(f"{row['run_id']}: did not start from scratch; write keep: [0] to keep its start")
         seed = seed_of(params["seed"], "pretrain", int(row["pretrain_seed"]))

@@ -66,7 +66,7 @@ class Data:
     """
 
     def __init__(self, samples: Artifact, pixels: Artifact, device: torch.device):
-        name = samples.params["target"]
+        name = samples.facts["target"]
         self.table = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", name], "text"))
         self.train, self.val = self.rows("train"), self.rows("val")
         self.target_names = np.unique(self.table[name].to_numpy(dtype=str)[self.train])

@@ -9,7 +9,8 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.learning.network import head_weights
-from granularity.store.artifacts import Artifact, hash_file, readable
+from granularity.store.artifacts import Artifact, readable
+from granularity.store.hashing import digest_of
 
 
 def weights_of_file(file: Path) -> tuple[dict[str, torch.Tensor], str]:
@@ -23,7 +24,7 @@ def weights_of_file(file: Path) -> tuple[dict[str, torch.Tensor], str]:
     if not file.is_file():
         raise GranularityError(f"init.timm: {file}: there is no such file")
     with readable(file, "a safetensors file"):
-        return load_file(file), hash_file(file)
+        return load_file(file), digest_of(file)
 
 
 def copy_backbone(network: torch.nn.Module, weights: dict[str, torch.Tensor], where: str) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.store import artifacts
+from granularity.store import artifacts, generations
 from granularity.store.artifacts import Artifact
-from granularity.store.code import code_digest
+from granularity.store.code import code_digest, packages
 
 PREVIEW_ROWS = 5
 
@@ -26,14 +27,17 @@ def describe(path: Path) -> str:
     made_now = "" if is_current(artifact) else " (the code has changed since)"
     sections = [
         f"{artifact.path}",
+        f"  lies in   {os.path.relpath(artifact.folder)}",
         f"  kind      {artifact.kind}",
         f"  digest    {artifact.digest}",
-        f"  state     {'; '.join(artifact.problems()) or 'verified'}",
+        f"  state     {'; '.join(artifact.corrupt()) or 'verified'}",
         f"  code      {' '.join(code['modules'])} {code['digest']}{made_now}",
         f"  made      {cost['started']}, {cost['wall_seconds']:.1f} s wall, {cost['cpu_seconds']:.1f} s CPU, "
         f"{cost['peak_memory_mb']:.0f} MB peak",
         f"  hardware  {', '.join(f'{key} {value}' for key, value in manifest['hardware'].items())}",
         f"  packages  {', '.join(f'{key} {value}' for key, value in manifest['packages'].items())}",
+        f"  machine   {', '.join(f'{key} {value}' for key, value in manifest['machine'].items()) or 'any'}",
+        *_adoption(manifest),
         f"  command   {shlex.join(manifest['command'])}",
         "files",
         *(f"  {name}  {_file_line(entry)}" for name, entry in manifest["files"].items()),
@@ -55,32 +59,42 @@ def as_json(path: Path) -> str:
 
 
 def verify(root: Path) -> dict[str, Any]:
-    """Hash every artifact at or below a folder.
+    """Hash every artifact at or below a folder anew, those that no name leads to any more included.
 
     Returns:
-        `artifacts` and `bytes` checked, `problems` (corrupt, missing or stale, one line each), and `other_code`:
-        folders of sound artifacts that other code made than is installed here (Snakemake would make them again).
+        `artifacts` and `bytes` checked; `problems` (corrupt or missing files, stamps of other results; one line each);
+        `other_code`: names of sound artifacts that other code or other versions of packages made than are installed
+        here (Snakemake would make them again); `unnamed`, the number of those that no name leads to.
     """
-    problems, other_code, size = [], [], 0
-    found = artifacts.find(root)
-    if not found:
+    named = artifacts.find(root)
+    real = {os.path.realpath(path) for path in named}
+    store = root / generations.STORE
+    unnamed = [path for path in generations.all_of(store) if os.path.realpath(path) not in real]
+    if not named and not unnamed:
         raise GranularityError(f"{root}: there are no artifacts at or below this folder")
-    for folder in found:
+    problems, other_code, size, seen = [], [], 0, set()
+    for path in (*named, *unnamed):
         try:
-            artifact = Artifact.peek(folder)
+            artifact = Artifact.peek(path)
         except GranularityError as error:
             problems.append(str(error))
             continue
-        problems += artifact.problems()
-        size += sum(entry["bytes"] for entry in artifact.manifest["files"].values())
-        if not is_current(artifact):
-            other_code.append(str(folder))
-    # One changed artifact makes everything after it stale: name each once, in the order found.
+        stamp = generations.stamp_of(path)
+        if path.is_symlink() and stamp.exists() and (wrong := artifact.unlike(stamp)):
+            problems.append(wrong)
+        if artifact.folder in seen:  # two names lead to it
+            continue
+        seen.add(artifact.folder)
+        problems += artifact.corrupt(anew=True)
+        size += artifact.size
+        if path not in unnamed and not is_current(artifact):
+            other_code.append(str(path))
     return {
-        "artifacts": len(found),
+        "artifacts": len(seen),
         "bytes": size,
-        "problems": list(dict.fromkeys(problems)),
+        "problems": problems,
         "other_code": other_code,
+        "unnamed": len(unnamed),
     }
 
 
@@ -88,11 +102,12 @@ def describe_verification(result: dict[str, Any]) -> str:
     other = [f"{folder}: sound, but made by other code than is here now" for folder in result["other_code"]]
     lines = [*result["problems"], *other]
     verdict = f"{len(result['problems'])} problems" if result["problems"] else "all sound"
-    return "\n".join([*lines, f"{result['artifacts']} artifacts, {_size(result['bytes'])}: {verdict}"])
+    unnamed = f", {result['unnamed']} of them without a name" if result["unnamed"] else ""
+    return "\n".join([*lines, f"{result['artifacts']} artifacts, {_size(result['bytes'])}{unnamed}: {verdict}"])
 
 
 def _is_artifact(path: Path) -> bool:
-    return path.name == artifacts.MANIFEST or (path / artifacts.MANIFEST).exists()
+    return (generations.folder_of(path) / generations.MANIFEST).exists()
 
 
 def _found(path: Path) -> list[Path]:
@@ -103,28 +118,41 @@ def _found(path: Path) -> list[Path]:
 
 
 def is_current(artifact: Artifact) -> bool:
-    """Whether the code that made an artifact is the code that is installed here."""
+    """Whether the code and the packages that made an artifact are those that are installed here."""
     code = artifact.manifest["code"]
     own = set(extensions.own_files())
     # Of files of the user's only those that the configuration names are read: a manifest may name anything.
     if any(name.endswith(".py") and name not in own for name in code["modules"]):
         return not own
     try:
-        return code_digest(*code["modules"]) == code["digest"]
+        same = code_digest(*code["modules"]) == code["digest"]
+        return same and packages(*code["modules"]) == artifact.manifest["packages"]
     except FileNotFoundError:  # the module has been renamed
         return False
 
 
 def _line(artifact: Artifact) -> str:
-    size = sum(entry["bytes"] for entry in artifact.manifest["files"].values())
     wall = artifact.manifest["cost"]["wall_seconds"]
-    return f"{artifact.path}  {artifact.kind}  {artifact.digest[:12]}  {_size(size)}  {wall:.1f} s"
+    return f"{artifact.path}  {artifact.kind}  {artifact.digest[:12]}  {_size(artifact.size)}  {wall:.1f} s"
 
 
 def _as_dict(artifact: Artifact) -> dict[str, Any]:
-    lineage = {role: str(source.path.resolve()) for role, source in artifact.lineage().items()}
-    own = {"path": str(artifact.path), "problems": list(artifact.problems()), "lineage": lineage}
+    lineage = {role: str(source.folder) for role, source in artifact.lineage().items()}
+    own = {
+        "path": str(artifact.path),
+        "folder": str(artifact.folder),
+        "problems": list(artifact.corrupt()),
+        "lineage": lineage,
+    }
     return {**own, **artifact.manifest}
+
+
+def _adoption(manifest: dict[str, Any]) -> list[str]:
+    """On what evidence a result of other code was accepted, by whom and when; nothing where it was not."""
+    found = manifest.get("adopted")
+    if not found:
+        return []
+    return [f"  adopted   by {found['by']}, {found['at']}: {found['evidence']} was made again and is equal"]
 
 
 def _file_line(entry: dict[str, Any]) -> str:
@@ -162,11 +190,9 @@ def _lineage(artifact: Artifact, indent: str) -> list[str]:
     lines = []
     found = artifact.lineage()
     for role, entry in artifact.manifest["inputs"].items():
-        source = found.get(role)
-        where = str((artifact.path / entry["path"]).resolve()) if source is None else str(source.path.resolve())
-        state = " (no longer there)" if source is None else ""
-        lines.append(f"{indent}{role} <- {where} ({entry['kind']} {entry['digest'][:12]}){state}")
-        lines += _lineage(source, indent + "  ") if source is not None else []
+        state = "" if role in found else " (no longer there)"
+        lines.append(f"{indent}{role} <- {entry['name']} ({entry['kind']} {entry['digest'][:12]}){state}")
+        lines += _lineage(found[role], indent + "  ") if role in found else []
     if not artifact.manifest["inputs"]:
         source = artifact.params.get("root") or artifact.params.get("source")
         lines.append(f"{indent}raw images: {source}")

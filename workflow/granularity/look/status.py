@@ -7,6 +7,7 @@ no trace yet and counts as waiting.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from typing import Any
 
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job as PlannedJob
-from granularity.plan import commands
 from granularity.plan.graph import Plan, beside
 from granularity.stages import STAGES
-from granularity.store import claim
-from granularity.store.artifacts import MANIFEST, Artifact
+from granularity.store import claim, generations
+from granularity.store.artifacts import Artifact
+from granularity.store.code import code_digest, packages
 from granularity.store.manifests import OtherVersionError
 
 STATES = {
@@ -27,7 +28,7 @@ STATES = {
     "running": "its process is alive, or on another host has touched its claim within a minute",
     "failed": "no result, and an error in its log; or a result that cannot be read",
     "interrupted": "killed without a word in its log",
-    "outdated": "a result of other code, inputs or parameters, which Snakemake makes again",
+    "outdated": "a result of other code, packages, inputs or parameters, which Snakemake makes again",
     "waiting": "nothing of this",
 }
 TAIL_BYTES = 16_384
@@ -54,7 +55,11 @@ class Job:
 
 def look(plan: Plan) -> list[Job]:
     """Every job of a configuration as it is now, without the worlds of the theory that have left no trace."""
-    jobs = [_job(plan, planned) for stage in STAGES for planned in plan.jobs(stage)]
+    planned = [job for stage in STAGES for job in plan.jobs(stage)]
+    # Claims first: a job that ends meanwhile is then seen to run, and never as if it had been lost.
+    stores = {generations.store_of(plan.folder(job)) for job in planned}
+    claims = {output: found for store in stores for output, found in claim.all_claims(store).items()}
+    jobs = [_job(plan, job, claims.get(os.path.abspath(plan.folder(job)))) for job in planned]
     traces = {_world(job) for job in jobs if job.state != "waiting"}
     return [job for job in jobs if _world(job) in {None, *traces}]
 
@@ -65,22 +70,20 @@ def _world(job: Job) -> str | None:
     return job.wildcards.get("world", job.wildcards["study"] if of_theory else None)
 
 
-def _job(plan: Plan, planned: PlannedJob) -> Job:
+def _job(plan: Plan, planned: PlannedJob, claimed: dict[str, Any] | None) -> Job:
     stage = STAGES[planned.stage]
     folder = plan.folder(planned)
     log = Path(beside(stage, plan.root, "logs").format(**planned.values))
-    job = Job(stage.name, dict(planned.values), folder, log)
-    # The claim first: a job that ends meanwhile is then seen to run, and never as if it had been lost.
-    job.claim = claim.read_claim(folder)
-    live = job.claim is not None and claim.is_live(job.claim)
+    job = Job(stage.name, dict(planned.values), folder, log, claim=claimed)
+    stamp = generations.stamp_of(folder)
     try:
-        there = (folder / MANIFEST).exists()
+        there = stamp.exists()
+        if there:
+            job.state, job.detail, job.artifact = _result(plan, planned, folder, stamp)
     except OSError as error:
         job.state, job.detail, job.claim = "failed", (f"{error.filename}: {error.strerror}",), None
         return job
-    if there:
-        job.state, job.detail, job.artifact = _result(plan, planned, folder)
-    if live:
+    if claimed is not None and claim.is_live(claimed):
         job.state, job.detail = "running", tuple(_tail(log)[-1:])
     elif not there:
         job.state, job.detail = _remains(job)
@@ -89,14 +92,14 @@ def _job(plan: Plan, planned: PlannedJob) -> Job:
     return job
 
 
-def _result(plan: Plan, planned: PlannedJob, folder: Path) -> tuple[str, tuple[str, ...], Artifact | None]:
-    """State, detail and artifact where there is a manifest."""
+def _result(plan: Plan, planned: PlannedJob, folder: Path, stamp: Path) -> tuple[str, tuple[str, ...], Artifact | None]:
+    """State, detail and artifact where there is a stamp."""
     try:
         artifact = Artifact.peek(folder)
-        damage = next(artifact.corrupt(hashed=False), None)
+        damage = next(artifact.corrupt(hashed=False), None) or artifact.unlike(stamp)
     except OtherVersionError:
         return "outdated", ("written by another version of this program",), None
-    except (GranularityError, OSError) as error:
+    except GranularityError as error:
         return "failed", (str(error),), None
     if damage is not None:
         return "failed", (damage,), artifact
@@ -106,28 +109,38 @@ def _result(plan: Plan, planned: PlannedJob, folder: Path) -> tuple[str, tuple[s
 
 def _outdated(artifact: Artifact, plan: Plan, planned: PlannedJob) -> str | None:
     """Why Snakemake would make a whole result again, in words."""
-    if any(artifact.stale()):
+    made_with, code = artifact.manifest, plan.code(planned)
+    now: dict[str, list[str]] = {}
+    for role, jobs in planned.inputs.items():
+        with contextlib.suppress(GranularityError):
+            now[role] = [Artifact.peek(plan.folder(job)).digest for job in jobs]
+    digests = {
+        role: [entry[-1] if isinstance(entry, list) else entry for entry in entries]
+        for role, entries in made_with["made_from"].items()
+    }
+    if any(digests.get(role, []) != found for role, found in now.items()):
         return "made from other inputs"
-    if artifact.manifest["code"]["digest"] != commands.digest(plan, planned):
+    if made_with["code"]["digest"] != code_digest(*code):
         return "made by other code"
-    made_with, seed = artifact.manifest["options"], plan.config.seeds.base
-    same = all(key in made_with and made_with[key] == value for key, value in planned.options.items())
-    same = same and artifact.params.get("seed", seed) == seed
-    return None if same else "made with other parameters"
+    if made_with["packages"] != packages(*code):
+        return "made with other versions of packages"
+    options, seed = made_with["options"], plan.config.seeds.base
+    same = all(key in options and options[key] == value for key, value in planned.options.items())
+    return None if same and made_with["seed"] in (None, seed) else "made with other parameters"
 
 
 def _remains(job: Job) -> tuple[str, tuple[str, ...]]:
-    """State and detail of a job that has no result, from what its last attempt left."""
+    """State and detail of a job that has no stamp, from what its last attempt left."""
     tail = _tail(job.log)
     error = max((number for number, line in enumerate(tail) if ERROR.match(line)), default=None)
     if error is not None:
         return "failed", tuple(tail[max(error, len(tail) - TAIL_LINES) :])
-    parent, name = job.folder.parent, job.folder.name
-    if any(parent.glob(f".{name}.work-*")):
+    if job.claim is None:
+        return "waiting", ()
+    store = generations.store_of(job.folder)
+    if generations.work_folder(store, job.stage, job.claim["key"]).exists():
         return "interrupted", (*tail[-1:], "what was finished is kept, and the next run goes on from there")
-    if job.claim is not None or any(parent.glob(f".{name}.new-*")):
-        return "interrupted", tuple(tail[-1:])
-    return "waiting", ()
+    return "interrupted", tuple(tail[-1:])
 
 
 def _tail(log: Path) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from granularity.base.errors import GranularityError
 from granularity.base.section import Device
 from granularity.machine import leases
+from granularity.machine.processor import instruction_set
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +57,17 @@ def cpu_threads(device: torch.device) -> int | None:
     import torch
 
     return torch.get_num_threads() if device.type == "cpu" else None
+
+
+def machine(device: Device, threads: int) -> dict[str, Any]:
+    """What of this machine decides last bits: a part of the key of a result that is made here.
+
+    On a CPU its instruction set and the number of threads, over which sums are split; on a GPU its model. Imports no
+    torch where there is no GPU.
+    """
+    if device != "cpu" and leases.candidates():
+        return {"gpu": leases.models()}
+    return {"cpu": instruction_set(), "threads": threads}
 
 
 def faiss_gpus(device: Device) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,14 @@ def verified(path: Path, kind: str) -> Artifact:
 
 @contextlib.contextmanager
 def create(
-    task: Task, inputs: Mapping[str, Artifact], params: Mapping[str, Any], resumable: bool = False
+    task: Task,
+    inputs: Mapping[str, Artifact],
+    params: Mapping[str, Any],
+    facts: Sequence[str] = (),
+    resumable: bool = False,
 ) -> Iterator[Any]:
     """:meth:`Task.create`; in all processes but the first, the writer writes nothing."""
-    with task.create(inputs, params, resumable) if first() else _onlooker() as out:
+    with task.create(inputs, params, facts, resumable) if first() else _onlooker() as out:
         yield out
 
 

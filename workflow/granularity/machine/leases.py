@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -26,6 +27,7 @@ from pathlib import Path
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 
+INFORMATION = Path("/proc/driver/nvidia/gpus")
 SECONDS_BETWEEN_LOOKS = 0.1
 SECONDS_OF_SILENCE = 1.0  # a queue that moves on is not worth a line
 
@@ -50,6 +52,14 @@ def machine_gpus() -> int:
     if shutil.which("nvidia-smi") is None:
         return len(list(Path("/dev").glob("nvidia[0-9]*")))
     return len(_gpus())
+
+
+def models() -> list[str]:
+    """The models of the machine's GPUs, each once, as its driver names them."""
+    named = (
+        re.search(r"^Model:\s*(.+)$", file.read_text(), re.MULTILINE) for file in INFORMATION.glob("*/information")
+    )
+    return sorted({found[1].strip() for found in named if found}) or ["unknown"]
 
 
 @functools.cache

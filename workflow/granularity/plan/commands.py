@@ -9,7 +9,7 @@ from granularity.base import extensions
 from granularity.base.stage import Job
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store.code import code_digest
+from granularity.store.code import code_digest, packages
 
 
 def words(
@@ -40,8 +40,9 @@ def words(
 
 
 def digest(plan: Plan, job: Job) -> str:
-    """The digest of the code that makes a job's result."""
-    return code_digest(*plan.code(job))
+    """The digest of the code that makes a job's result, and the versions of the packages that it computes with."""
+    code = plan.code(job)
+    return " ".join([code_digest(*code), *(f"{name}-{version}" for name, version in packages(*code).items())])
 
 
 def own_files(plan: Plan, job: Job) -> list[str]:

@@ -22,7 +22,8 @@ from granularity.plan.trainings import Network, Transfer
 from granularity.stages import STAGES
 from granularity.stages.hierarchy.space import Space, clusterings, spaces
 from granularity.stages.samples.options import of_source
-from granularity.store.artifacts import MANIFEST, Artifact
+from granularity.store.artifacts import Artifact
+from granularity.store.generations import stamp_of
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,12 @@ class Plan:
         return stage.code(stage.model.model_validate(job.options))
 
     def folder(self, job: Job) -> Path:
-        """The folder of a job's result."""
+        """The name of a job's result: a path that leads to its folder."""
         return Path(job.at or pattern(STAGES[job.stage], self.root).format(**job.values))
 
-    def manifest(self, job: Job) -> str:
+    def stamp(self, job: Job) -> str:
         """The file that stands for a job's result."""
-        return f"{self.folder(job)}/{MANIFEST}"
+        return str(stamp_of(self.folder(job)))
 
     @property
     def page(self) -> str:

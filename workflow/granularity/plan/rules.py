@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from snakemake.io import local
+from snakemake.ioflags import update
 
 from granularity.base.stage import Job
 from granularity.plan import commands, resources
-from granularity.plan.graph import MANIFEST, Plan, beside, pattern
+from granularity.plan.graph import Plan, beside, pattern
 from granularity.stages import STAGES
+from granularity.store.generations import STAMP
 
 
 class Rules:
@@ -21,9 +23,11 @@ class Rules:
         self.plan = plan
 
     def output(self, stage: str) -> dict[str, Any]:
-        """The manifest and files of every result, with open wildcards; the manifest stands for the whole result."""
-        place = pattern(STAGES[stage], self.plan.root)
-        return {"manifest": f"{place}/{MANIFEST}", "files": [f"{place}/{name}" for name in STAGES[stage].files]}
+        """The stamp of every result, with open wildcards.
+
+        It is an update, so that Snakemake deletes none before a job, and brings back the old one if the job fails.
+        """
+        return {"stamp": update(pattern(STAGES[stage], self.plan.root) + STAMP)}
 
     def log(self, stage: str) -> str:
         return beside(STAGES[stage], self.plan.root, "logs")
@@ -32,8 +36,8 @@ class Rules:
         return beside(STAGES[stage], self.plan.root, "benchmarks")
 
     def results(self, stage: str, **values: str) -> list[str]:
-        """The manifests of all results of a stage, or of those with some values."""
-        return [self.plan.manifest(job) for job in self.plan.jobs(stage, **values)]
+        """The stamps of all results of a stage, or of those with some values."""
+        return [self.plan.stamp(job) for job in self.plan.jobs(stage, **values)]
 
     def targets(self) -> dict[str, list[str]]:
         """Named targets: every stage, and each world of the theory up to its verdicts."""
@@ -41,15 +45,15 @@ class Rules:
         found["verdicts"] = self.results("verdicts", name=self.plan.config.name)
         found["theory"] = self.results("verdicts", name="theory")
         for job in self.plan.jobs("verdicts", name="theory"):
-            found[f"theory_{job.values['study']}"] = [self.plan.manifest(job)]
+            found[f"theory_{job.values['study']}"] = [self.plan.stamp(job)]
         return found
 
     def inputs(self, stage: str) -> Callable:
-        """The manifests that a job reads, by role, and the user's files."""
+        """The stamps of what a job reads, by role, and the user's files."""
 
         def of_job(wildcards: Any) -> dict[str, list[str]]:
             job = self._job(stage, wildcards)
-            found = {role: [self.plan.manifest(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
+            found = {role: [self.plan.stamp(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
             own = commands.own_files(self.plan, job)
             # A module's prefix is for results. (An absolute path would be another input wherever the checkout moves.)
             files = [local(file) for file in (*job.files, *own)]
@@ -63,7 +67,7 @@ class Rules:
         def of_job(wildcards: Any, input: Any, output: Any) -> str:
             job = self._job(stage, wildcards)
             inputs = {role: map(_folder, getattr(input, role, ())) for role in job.inputs}
-            return shlex.join(commands.words(self.plan, job, inputs, _folder(output.manifest)))
+            return shlex.join(commands.words(self.plan, job, inputs, _folder(output.stamp)))
 
         return of_job
 
@@ -86,5 +90,5 @@ class Rules:
         return self.plan.job(stage, dict(wildcards.items()))
 
 
-def _folder(manifest: str) -> str:
-    return str(manifest).removesuffix(f"/{MANIFEST}")
+def _folder(stamp: str) -> str:
+    return str(stamp).removesuffix(STAMP)

@@ -3,40 +3,31 @@
 An artifact is a folder of data files with one `manifest.json` that says what they are, how they were made and what
 they hash to. Tables are Parquet, arrays .npy, weights safetensors, everything else JSON; nothing is pickled.
 
-A writer works in a private folder beside the target and publishes it with one rename, so a reader sees the old
-artifact or the whole new one. A reader hashes every file and compares the inputs that the manifest names with those
-that lie there now: a flipped byte, a truncated file or a stale input is an error that names the file.
+A reader hashes every file, once per machine: a flipped byte or a truncated file is an error that names the file.
+Where artifacts lie is :mod:`granularity.store.generations`; how they are written, :mod:`granularity.store.writer`.
 
 All that is against accidents. Seal, key and digest are hashes without a secret: who rewrites an artifact and makes
-them anew has written another artifact, and only what follows from it, made from the old one, shows it.
+them anew has written another artifact.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import json
 import os
-import resource
-import secrets
-import shutil
 import stat
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from granularity.base import interrupt
+from granularity.base import regular
 from granularity.base.errors import GranularityError
-from granularity.store import cache, manifests
-from granularity.store.claim import Claim
-from granularity.store.code import RESULT_VERSION, code_digest
+from granularity.store import generations, hashing, manifests
+from granularity.store.code import RESULT_VERSION
+from granularity.store.generations import MANIFEST
 from granularity.store.manifests import canonical_json
-from granularity.store.provenance import gpu_memory, hardware, package_versions, versions_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,53 +35,57 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import torch
 
-MANIFEST = "manifest.json"
 
-
-# ---------------------------------------------------------------- reading
+LARGEST = 2**28  # bytes of a manifest
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A verified artifact: `path` is its folder, `manifest` what `manifest.json` says."""
+    """A verified artifact.
+
+    Attributes:
+        path: the name that it was asked for by, for people and messages.
+        manifest: what `manifest.json` says.
+        folder: the folder that the name led to, for reading: the name may lead elsewhere a moment later.
+    """
 
     path: Path
     manifest: dict[str, Any]
+    folder: Path
 
     @classmethod
     def open(cls, path: str | Path, kind: str | None = None) -> Artifact:
         """Verify an artifact and open it.
 
         Args:
-            path: its folder, or the manifest in it.
+            path: its folder, its name, or the manifest or the stamp of it.
             kind: the kind it must have.
 
         Raises:
-            GranularityError: missing, of another kind, corrupt, truncated, or stale against its own inputs.
+            GranularityError: missing, of another kind, corrupt or truncated.
         """
         artifact = cls.peek(path)
         if kind is not None and artifact.kind != kind:
             raise GranularityError(f"{artifact.path}: is a '{artifact.kind}' artifact where '{kind}' is needed")
-        for problem in artifact.problems():
-            raise GranularityError(f"{problem}; make it again (snakemake does when the folder is deleted)")
+        for problem in artifact.corrupt():
+            raise GranularityError(
+                f"{problem}; delete {generations.stamp_of(artifact.path)}, and snakemake makes it again"
+            )
         return artifact
 
     @classmethod
     def peek(cls, path: str | Path) -> Artifact:
         """Read the manifest alone, without verifying the data; for listings."""
-        folder = Path(path)
-        folder = folder.parent if folder.name == MANIFEST else folder
-        file = folder / MANIFEST
+        name = generations.folder_of(path)
+        folder = Path(os.path.realpath(name))
+        file = name / MANIFEST
         try:
-            with open(file, encoding="utf-8", newline="") as stream:
-                text = stream.read()
-        except FileNotFoundError:
-            raise GranularityError(f"{folder}: there is no artifact here (no {MANIFEST})") from None
-        except OSError as error:
-            raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-        except ValueError:
+            text = regular.read_regular(folder / MANIFEST, LARGEST).decode()
+        except regular.MissingError:
+            raise GranularityError(f"{name}: there is no artifact here (no {MANIFEST})") from None
+        except UnicodeDecodeError:
             raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
-        return cls(folder, manifests.parse(text, file, RESULT_VERSION))
+        return cls(name, manifests.parse(text, file, RESULT_VERSION), folder)
 
     @property
     def kind(self) -> str:
@@ -98,73 +93,100 @@ class Artifact:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the kind and the contents of all data files; not over times, versions or hardware."""
+        """SHA-256 over the kind, the contents of all data files and the facts; not over times, versions or hardware."""
         return self.manifest["digest"]
 
     @property
+    def place(self) -> Path:
+        """Where its name lies, absolute."""
+        return Path(os.path.abspath(self.path))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Those parameters that what is made from it may read: they count in the digest, as files do."""
+        return {name: self.params[name] for name in self.manifest["facts"]}
+
+    @property
     def params(self) -> dict[str, Any]:
+        """All resolved parameters, for people; a stage reads an input's :attr:`facts`."""
         return self.manifest["params"]
 
     @property
     def summary(self) -> dict[str, Any]:
         return self.manifest["summary"]
 
-    def problems(self) -> Iterator[str]:
-        """All that is wrong, one line each: corrupt or missing files, files nobody listed, stale inputs."""
-        yield from self.corrupt()
-        yield from self.stale()
+    @property
+    def size(self) -> int:
+        """Bytes of all data files."""
+        return sum(entry["bytes"] for entry in self.manifest["files"].values())
 
-    def corrupt(self, hashed: bool = True) -> Iterator[str]:
-        """All that is wrong with its own files; unless `hashed`, as far as their sizes show it, which is quick."""
+    def corrupt(self, hashed: bool = True, anew: bool = False) -> Iterator[str]:
+        """All that is wrong, one line each: corrupt or missing files, files nobody listed.
+
+        Args:
+            hashed: whether contents count; if not, only what sizes show, which is quick.
+            anew: hash even what this machine has hashed before and finds unchanged.
+        """
         files = self.manifest["files"]
-        if _content_digest(self.kind, files) != self.digest:
-            yield f"{self.path / MANIFEST}: corrupt (its digest does not match the files it lists)"
-        made_from = {role: entry["digest"] for role, entry in self.manifest["inputs"].items()}
-        key = self.manifest.get("key")
-        if key is not None and key != _key(self.kind, self.params, self.manifest["code"]["digest"], made_from):
-            yield f"{self.path / MANIFEST}: corrupt (its key does not match its parameters, code and inputs)"
-        if (self.path / MANIFEST).is_symlink():
+        if content_digest(self.manifest) != self.digest:
+            yield f"{self.path / MANIFEST}: corrupt (its digest does not match what it lists)"
+        if key_of(self.manifest) != self.manifest["key"]:
+            yield f"{self.path / MANIFEST}: corrupt (its key does not match what it was made from)"
+        if (self.folder / MANIFEST).is_symlink():
             yield f"{self.path / MANIFEST}: a link where a file should be"
+        sound = []
         for name, entry in files.items():
             file = self.path / name
             try:
-                there = file.lstat()
+                there = (self.folder / name).lstat()
                 if stat.S_ISLNK(there.st_mode):
                     yield f"{file}: a link where a file should be"
                 elif not stat.S_ISREG(there.st_mode):
                     yield f"{file}: no regular file"
                 elif there.st_size != entry["bytes"]:
                     yield f"{file}: corrupt ({there.st_size} bytes, the manifest says {entry['bytes']})"
-                elif hashed and hash_file(file) != entry["sha256"]:
-                    yield f"{file}: corrupt (its SHA-256 is not the manifest's)"
+                else:
+                    sound.append(name)
             except (FileNotFoundError, NotADirectoryError):
                 yield f"{file}: missing"
             except OSError as error:
                 yield f"{file}: cannot be read ({error.strerror or error})"
-        for file in sorted(self.path.rglob("*")):
-            name = file.relative_to(self.path).as_posix()
-            folder = file.is_dir() and not file.is_symlink()
-            if not folder and name not in files and name != MANIFEST and not file.name.startswith("."):
-                yield f"{file}: not listed in the manifest"
+        if hashed:
+            yield from self._altered(sound, anew)
+        for file in sorted(self.folder.rglob("*")):
+            name = file.relative_to(self.folder).as_posix()
+            is_folder = file.is_dir() and not file.is_symlink()
+            if not is_folder and name not in files and name != MANIFEST and not file.name.startswith("."):
+                yield f"{self.path / name}: not listed in the manifest"
 
-    def stale(self, _seen: set[Path] | None = None) -> Iterator[str]:
-        """Inputs that have changed since this artifact was made, however far up; inputs that are gone do not count."""
-        seen = set() if _seen is None else _seen
-        seen.add(self.path.resolve())
-        for role, entry in self.manifest["inputs"].items():
-            with contextlib.suppress(GranularityError):
-                source = Artifact.peek(self.path / entry["path"])
-                if source.digest != entry["digest"]:
-                    yield f"{self.path}: stale (made from another '{role}' than {source.path.resolve()} holds now)"
-                if source.path.resolve() not in seen:
-                    yield from source.stale(seen)
+    def unlike(self, stamp: Path) -> str | None:
+        """What is wrong if a stamp is not that of this artifact."""
+        try:
+            text = regular.read_regular(stamp, LARGEST)
+        except GranularityError as error:
+            return str(error)
+        if text == generations.stamp_text(self.kind, self.digest).encode():
+            return None
+        return f"{stamp}: is the stamp of another result than {self.path} leads to; delete it and run snakemake"
+
+    def _altered(self, names: list[str], anew: bool) -> Iterator[str]:
+        try:
+            found = hashing.hashes(self.folder, names, anew)
+        except GranularityError as error:
+            yield str(error)
+            return
+        for name, digest in found.items():
+            if digest != self.manifest["files"][name]["sha256"]:
+                yield f"{self.path / name}: corrupt (its SHA-256 is not the manifest's)"
 
     def lineage(self) -> dict[str, Artifact]:
-        """The inputs that lie where the manifest says, by role."""
+        """The generations that it was made from, by role; those that are gone are left out."""
         found = {}
         for role, entry in self.manifest["inputs"].items():
             with contextlib.suppress(GranularityError):
-                found[role] = Artifact.peek(self.path / entry["path"])
+                source = Artifact.peek(self.folder / entry["path"])
+                if source.digest == entry["digest"]:
+                    found[role] = source
         return found
 
     def table(self, name: str, columns: list[str] | dict[str, str] | None = None) -> pd.DataFrame:
@@ -179,11 +201,11 @@ class Artifact:
         import pyarrow.parquet as pq
 
         with readable(self.path / name, "a Parquet table"):
-            schema = pq.read_schema(self.path / name)
+            schema = pq.read_schema(self.folder / name)
             missing = [column for column in columns or [] if column not in schema.names]
             if missing:
                 raise GranularityError(f"{self.path / name}: has no column {missing}; it has {schema.names}")
-            table = pq.ParquetFile(self.path / name).read(columns=list(columns) if columns is not None else None)
+            table = pq.ParquetFile(self.folder / name).read(columns=list(columns) if columns is not None else None)
         for column, kind in columns.items() if isinstance(columns, dict) else ():
             if not _is_kind(table[column], kind):
                 wanted = KINDS[kind.rstrip("?")] + ("" if kind.endswith("?") else ", none of them null")
@@ -204,7 +226,7 @@ class Artifact:
         import numpy as np
 
         with readable(self.path / name, "an array"):
-            values = np.load(self.path / name, mmap_mode="c", allow_pickle=False)
+            values = np.load(self.folder / name, mmap_mode="c", allow_pickle=False)
         if (dtype is not None and values.dtype != dtype) or (shape is not None and not _fits(values.shape, shape)):
             wanted = f"{np.dtype(dtype) if dtype else 'numbers'} of ({', '.join(str(n or 'any') for n in shape or ())})"
             raise GranularityError(f"{self.path / name}: is {values.dtype} of {values.shape}, and must be {wanted}")
@@ -215,12 +237,12 @@ class Artifact:
         from safetensors.torch import load_file
 
         with readable(self.path / name, "a safetensors file"):
-            return load_file(self.path / name)
+            return load_file(self.folder / name)
 
     def json(self, name: str, *keys: str) -> Any:
         """A JSON file; with keys, a mapping that has them."""
         with readable(self.path / name, "a JSON file"):
-            value = json.loads((self.path / name).read_text(encoding="utf-8"))
+            value = json.loads((self.folder / name).read_text(encoding="utf-8"))
         if keys and not (isinstance(value, dict) and value.keys() >= {*keys}):
             raise GranularityError(f"{self.path / name}: must be a mapping with the keys {', '.join(keys)}")
         return value
@@ -261,327 +283,32 @@ def readable(file: Path, what: str) -> Iterator[None]:
         raise GranularityError(f"{file}: cannot be read as {what} ({reason})") from None
 
 
-def hash_file(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _content_digest(kind: str, files: dict[str, dict]) -> str:
+def content_digest(manifest: dict[str, Any]) -> str:
+    """The digest of an artifact, from its manifest."""
     content = {
-        "kind": kind,
-        "schema": RESULT_VERSION,
-        "files": {name: files[name]["sha256"] for name in files},
+        "kind": manifest["kind"],
+        "schema": manifest["schema_version"],
+        "files": {name: entry["sha256"] for name, entry in manifest["files"].items()},
+        "facts": {name: manifest["params"].get(name) for name in manifest["facts"]},
     }
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
-def _key(kind: str, params: dict[str, Any], code: str, inputs: dict[str, str]) -> str:
-    return hashlib.sha256(canonical_json([kind, params, code, inputs]).encode()).hexdigest()[:16]
+# What decides the bytes of a result: the key is over these, whose meanings are in :func:`granularity.store.task.origin`.
+ORIGIN = ("kind", "schema_version", "options", "made_from", "seed", "outside", "machine", "packages")
 
 
-# ---------------------------------------------------------------- writing
-
-
-@dataclass
-class Writer:
-    """Writes one artifact; use :func:`create`. Every method takes a file name relative to the artifact."""
-
-    folder: Path
-    work: Path
-    summary: dict[str, Any] = field(default_factory=dict)
-    described: dict[str, dict] = field(default_factory=dict)
-    cached: dict[str, Any] | None = None  # the manifest of a shared result, which is already in the folder
-
-    def table(self, name: str, frame: pd.DataFrame | pa.Table) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
-        table = table.replace_schema_metadata()
-        pq.write_table(table, self.path(name), compression="zstd")
-        columns = {column.name: str(column.type) for column in table.schema}
-        self.described[name] = {"rows": table.num_rows, "columns": columns}
-
-    def array(self, name: str, values: np.ndarray) -> None:
-        import numpy as np
-
-        np.save(self.path(name), np.ascontiguousarray(values), allow_pickle=False)
-        self.describe_array(name, values)
-
-    def describe_array(self, name: str, values: np.ndarray) -> None:
-        self.described[name] = {"shape": list(values.shape), "dtype": str(values.dtype)}
-
-    def tensors(self, name: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
-
-        try:
-            save_file({key: value.contiguous() for key, value in tensors.items()}, self.path(name), metadata)
-        except SafetensorError as error:  # a full disk, most likely
-            raise OSError(str(error)) from None
-        self.described[name] = {
-            "tensors": len(tensors),
-            "parameters": sum(value.numel() for value in tensors.values()),
-        }
-
-    def json(self, name: str, value: Any) -> None:
-        self.path(name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-    def text(self, name: str, value: str) -> None:
-        self.path(name).write_text(value, encoding="utf-8")
-
-    def path(self, name: str) -> Path:
-        """The path of a file in the artifact, for a stage that writes it itself; its folder is made."""
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file
-
-
-@contextlib.contextmanager
-def create(
-    output: str | Path,
-    kind: str,
-    code: Sequence[str],
-    inputs: dict[str, Artifact],
-    params: dict[str, Any],
-    resumable: bool = False,
-    shared: bool = False,
-    files: Sequence[str] = ("*",),
-    options: dict[str, Any] | None = None,
-) -> Iterator[Writer]:
-    """Write an artifact and publish it whole, or leave what was there untouched.
-
-    Args:
-        output: its folder, or the manifest in it.
-        kind: what it is.
-        code: the stage's module, and the modules or files of the user's that its options chose; their digest is
-            recorded, see :func:`granularity.store.code.code_digest`.
-        inputs: verified artifacts it is made from, by role.
-        params: resolved parameters, seeds included: everything but the inputs and the code that decides its bytes.
-        resumable: keep `writer.work`, a private folder keyed by all that decides bytes, when the work dies;
-            the next writer with the same key finds it and continues, one with another key starts clean.
-        shared: look into the cache of :mod:`.cache`, if there is one. Where `writer.cached` is set, the
-            result is there already and nothing is to be written.
-        files: names or patterns of the files that such an artifact may hold; others are not deleted with it.
-        options: what the stage was asked for, recorded beside `params`, what it made of that.
-
-    Raises:
-        GranularityError: the disk is full, or the folder cannot be written.
-    """
-    output = Path(output)
-    output = output.parent if output.name == MANIFEST else output
-    started, clock, cpu_started = time.time(), time.monotonic(), time.process_time()
-    digest_of_code = code_digest(*code)
-    _refuse_other_lineage(inputs)
-    key = _key(kind, params, digest_of_code, {role: source.digest for role, source in inputs.items()})
-    work = output.parent / f".{output.name}.work-{key}-{versions_digest()}"
-    before, claim, folder = _seal_of(output), None, None
-    try:
-        _refuse_to_replace(output, kind, inputs, files)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        claim = Claim(output, key)
-        folder = output.parent / f".{output.name}.new-{claim.token}"
-        _remove_leftovers(output, keep=work if resumable else None)
-        folder.mkdir()
-        if resumable:
-            work.mkdir(exist_ok=True)
-            for torn in work.glob(".*"):  # checkpoints that a kill left half written
-                torn.unlink(missing_ok=True)
-        place = cache.entry(kind, key) if shared else None
-        writer = Writer(folder, work, cached=_from_cache(place, folder, kind, key) if place else None)
-        with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
-            yield writer
-        described = writer.cached["files"] if writer.cached else _describe_files(writer)
-        manifest = {
-            "kind": kind,
-            "schema_version": RESULT_VERSION,
-            "digest": _content_digest(kind, described),
-            "key": key,
-            "files": described,
-            "inputs": {
-                role: {
-                    "path": os.path.relpath(source.path.resolve(), output.resolve()),
-                    "kind": source.kind,
-                    "digest": source.digest,
-                }
-                for role, source in inputs.items()
-            },
-            "options": options or {},
-            "params": params,
-            "summary": writer.cached["summary"] if writer.cached else writer.summary,
-            "code": {"modules": list(code), "digest": digest_of_code},
-            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-            "packages": package_versions(),
-            "hardware": hardware(),
-            "cost": {
-                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-                "wall_seconds": round(time.monotonic() - clock, 3),
-                "cpu_seconds": round(time.process_time() - cpu_started, 3),
-                "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-                **gpu_memory(),
-            },
-        }
-        if writer.cached:
-            manifest |= {name: writer.cached[name] for name in ("packages", "hardware", "cost")} | {
-                "cached": str(place)
-            }
-        writer.text(MANIFEST, manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
-        claim.check()
-        _refuse_another_result(output, before, key, manifest["digest"])
-        with interrupt.resumable():  # a job that has made its result has not failed, whatever it is told now
-            _publish(folder, output)
-            if claim.held():  # or else its new owner may work there
-                _remove(work, output)
-            if place:
-                cache.store(output, place)
-    except OSError as error:
-        if claim is not None:
-            claim.check()  # its new owner has cleaned up: that is why a file is gone
-        where = Path(error.filename or output)
-        if not where.absolute().is_relative_to(output.parent.absolute()):  # something the stage reads
-            raise GranularityError(f"{where}: cannot be read ({error.strerror or error})") from error
-        raise GranularityError(
-            f"{where}: cannot be written ({error.strerror or error}); nothing was published. "
-            "Free space or fix the permission, and run again"
-        ) from error
-    finally:
-        if claim is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-            if claim.held():  # or else its new owner may be about to write there
-                with contextlib.suppress(OSError):
-                    work.rmdir()  # where nothing was finished, there is nothing to keep
-            claim.release()
-
-
-def _refuse_other_lineage(inputs: dict[str, Artifact]) -> None:
-    """Refuse inputs that were made from others than those they are used with."""
-    for source in inputs.values():
-        if source.kind == "encoder":  # weights serve any images
-            continue
-        for role, entry in source.manifest["inputs"].items():
-            if role in inputs and inputs[role].digest != entry["digest"]:
-                raise GranularityError(
-                    f"{source.path}: was made from another '{role}' than {inputs[role].path}; make it again "
-                    "(snakemake does when the folder is deleted)"
-                )
-
-
-def _refuse_to_replace(output: Path, kind: str, inputs: dict[str, Artifact], files: Sequence[str]) -> None:
-    """Refuse to replace anything but a result of this kind, or what is left of one."""
-    for role, source in inputs.items():
-        if source.path.resolve().is_relative_to(output.resolve()):
-            raise GranularityError(f"{output}: the input '{role}' lies there; choose another --output")
-    for file in output.rglob("*") if output.is_dir() else ():
-        name = file.relative_to(output).as_posix()
-        known = any(fnmatchcase(name, pattern) for pattern in (MANIFEST, *files))
-        if not file.is_dir() and not name.startswith(".") and not known:
-            raise GranularityError(
-                f"{file}: is no part of a '{kind}' artifact, and would be deleted with {output}; choose another "
-                "--output, or delete it yourself"
-            )
-
-
-def _from_cache(place: Path, folder: Path, kind: str, key: str) -> dict[str, Any] | None:
-    """Copy a shared result into a writer's folder, verify the copy, and return its manifest."""
-    if not cache.copy_in(place, folder):
-        return None
-    try:
-        copy = Artifact.peek(folder)
-        wrong = next(copy.corrupt(), None)
-        if copy.kind != kind or copy.manifest.get("key") != key:
-            wrong = f"{place}: is another artifact than its name says"
-    except GranularityError as error:
-        wrong = str(error)
-    if wrong is not None:
-        cache.discard(place, folder, wrong.replace(str(folder), str(place)))
-        return None
-    return copy.manifest
-
-
-def _seal_of(output: Path) -> str | None:
-    """What tells one published artifact from the next at the same place."""
-    try:
-        return json.loads((output / MANIFEST).read_text(encoding="utf-8"))["seal"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _refuse_another_result(output: Path, before: str | None, key: str, digest: str) -> None:
-    """Refuse to replace a different result that another writer published meanwhile from the same inputs."""
-    if _seal_of(output) in (None, before):
-        return
-    other = Artifact.peek(output)
-    if other.manifest.get("key") == key and other.digest != digest:
-        raise GranularityError(
-            f"{output}: another process published a different result of the same inputs, parameters and code meanwhile "
-            f"({other.digest[:12]}, this one {digest[:12]}); it stays as it is, and this one is not published. Delete "
-            "the folder and run again"
-        )
-
-
-def _describe_files(writer: Writer) -> dict[str, dict]:
-    files = {}
-    for file in sorted(path for path in writer.folder.rglob("*") if path.is_file()):
-        name = file.relative_to(writer.folder).as_posix()
-        files[name] = {
-            "sha256": hash_file(file),
-            "bytes": file.stat().st_size,
-            **writer.described.get(name, {}),
-        }
-    return files
-
-
-def _publish(folder: Path, output: Path) -> None:
-    for file in (path for path in folder.rglob("*") if path.is_file()):
-        with file.open("rb") as stream:
-            os.fsync(stream.fileno())
-    old = folder.with_name(folder.name + "-old")
-    if output.exists() and any(output.iterdir()):
-        output.rename(old)
-    try:
-        folder.rename(output)  # onto a missing or empty folder: atomic
-    except BaseException:
-        if old.exists():
-            old.rename(output)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _remove_leftovers(output: Path, keep: Path | None) -> None:
-    """Delete what earlier writers of this artifact left: dead, or about to stop because they have lost their claim."""
-    name = glob.escape(output.name)
-    for pattern in (f".{name}.work-*", f".{name}.new-*"):
-        for path in output.parent.glob(pattern):
-            if path != keep:
-                _remove(path, output)
-
-
-def _remove(folder: Path, output: Path) -> None:
-    """Delete a folder that an orphan may still write in; moved away first, or it might add to it meanwhile."""
-    aside = output.with_name(f".{output.name}.new-{secrets.token_hex(8)}")
-    with contextlib.suppress(OSError):
-        folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write one file so that a reader, or a process killed at any moment, never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # two nodes may have the same process id
-    try:
-        with temporary.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def key_of(manifest: dict[str, Any]) -> str:
+    """The key of a result, from its manifest or from the first lines of one that is yet to be made."""
+    origin = {name: manifest[name] for name in ORIGIN} | {"code": manifest["code"]["digest"]}
+    return hashlib.sha256(canonical_json(origin).encode()).hexdigest()[:32]
 
 
 # ---------------------------------------------------------------- a whole folder of them
 
 
 def find(root: str | Path) -> list[Path]:
-    """Folders of all artifacts at or below a folder, sorted."""
+    """Names of all artifacts at or below a folder, sorted; two of them may lead to one artifact."""
     root = Path(root)
     if not root.exists():
         raise GranularityError(f"{root}: there is no such folder")
@@ -593,9 +320,10 @@ def find(root: str | Path) -> list[Path]:
     for folder, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
         there = os.stat(folder)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        if (there.st_dev, there.st_ino) in seen:  # a link to a folder above, or to another one
-            folders[:] = []
-        elif MANIFEST in {*files, *folders}:
+        if MANIFEST in {*files, *folders}:
             found.append(Path(folder))
+            folders[:] = []
+        elif (there.st_dev, there.st_ino) in seen:  # a link to a folder above, or to another one
+            folders[:] = []
         seen.add((there.st_dev, there.st_ino))
     return sorted(found)

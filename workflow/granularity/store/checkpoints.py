@@ -16,7 +16,7 @@ from safetensors.numpy import save
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
-from granularity.store.artifacts import write_atomically
+from granularity.store.generations import write_atomically
 
 # At most about this much work is lost to a kill; results do not depend on it.
 try:

@@ -14,8 +14,8 @@ import numpy as np
 
 from granularity.base import interrupt
 from granularity.base.progress import track
-from granularity.store.artifacts import Writer
 from granularity.store.checkpoints import Clock, read_state, write_state
+from granularity.store.writer import Writer
 
 
 def write_rows(

@@ -1,8 +1,8 @@
-"""Who may publish an artifact: the writer that claimed it last.
+"""Who makes a result: the writer that has claimed its key.
 
-After a driver is killed its jobs go on, and the rerun starts the same jobs beside them. Each writer therefore works
-under a name of its own and first writes its claim beside the output; the latest claim is the one that counts. A writer
-that has lost its claim stops at its next checkpoint and publishes nothing, whatever the scheduler believes.
+After a driver is killed its jobs go on, and the rerun starts the same jobs beside them; two drivers may ask for the same
+result. Whoever finds a live claim waits, and takes the result that the other one makes. A claim whose writer has died
+or fallen silent is taken over; should it wake, it stops at its next checkpoint and takes the other one's result.
 """
 
 from __future__ import annotations
@@ -21,28 +21,44 @@ from typing import Any
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+from granularity.store.generations import CLAIMS
 
 HEARTBEAT_SECONDS = 10.0
 READS, SECONDS_BETWEEN_READS = 4, 0.5
+SECONDS_BETWEEN_LOOKS = 0.5
 SILENT_SECONDS = 60.0  # a writer on another host that has not touched its claim for so long counts as dead
+LARGEST = 65536  # bytes of a claim
+
+
+class LostError(GranularityError):
+    """Another writer makes this result."""
 
 
 class Claim:
-    """A claim on an output folder: `.NAME.claim` beside it, touched while its writer lives."""
+    """A claim on a key, `.store/.claims/KIND-KEY.json`, touched while its writer lives.
 
-    def __init__(self, output: Path, key: str):
+    Raises:
+        LostError: a live writer has it.
+    """
+
+    def __init__(self, store: Path, kind: str, key: str, output: Path):
+        self.file = claim_file(store, kind, key)
         self.output = output
         self.token = secrets.token_hex(8)
-        self.file = claim_file(output)
+        if (found := read_claim(self.file)) is not None and is_live(found):
+            raise LostError(self.lost())
         about = {
             "token": self.token,
             "key": key,
+            "output": os.path.abspath(output),
             "host": host(),
             "pid": os.getpid(),
             "job": os.environ.get("SLURM_JOB_ID"),
             "started": time.time(),
         }
-        temporary = self.file.with_name(f"{self.file.name}-{self.token}")
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.file.with_name(f".{self.file.name}-{self.token}")
         try:
             temporary.write_text(json.dumps(about), encoding="utf-8")
             temporary.replace(self.file)
@@ -52,7 +68,7 @@ class Claim:
     def held(self) -> bool:
         """Whether nobody has claimed the output since."""
         for _ in range(READS):
-            if (found := read_claim(self.output)) is not None:
+            if (found := read_claim(self.file)) is not None:
                 return found["token"] == self.token
             if not os.path.lexists(self.file):
                 return False
@@ -60,15 +76,13 @@ class Claim:
         return False
 
     def check(self) -> None:
-        """Raise a GranularityError if the claim is lost."""
+        """Raise a LostError if the claim is lost."""
         if not self.held():
-            raise GranularityError(self.lost())
+            raise LostError(self.lost())
 
     def lost(self) -> str:
         """A sentence that says who has the claim now."""
-        found = read_claim(self.output) or {}
-        who = f"process {found['pid']} on {found['host']}" if found else "another process"
-        return f"{self.output}: {who} has taken over this artifact; this one stops and publishes nothing"
+        return f"{self.output}: {_who(read_claim(self.file))} makes this result"
 
     @contextlib.contextmanager
     def heartbeat(self) -> Iterator[None]:
@@ -95,7 +109,7 @@ class Claim:
         """Take the claim away, if it is still ours."""
         if not self.held():
             return
-        aside = self.file.with_name(f"{self.file.name}-{self.token}")
+        aside = self.file.with_name(f".{self.file.name}-{self.token}")
         with contextlib.suppress(OSError, ValueError):
             self.file.rename(aside)
             if json.loads(aside.read_text(encoding="utf-8"))["token"] != self.token:  # somebody's, of this moment
@@ -109,29 +123,73 @@ def host() -> str:
     return os.environ.get("SLURMD_NODENAME", platform.node())
 
 
-def claim_file(output: Path) -> Path:
-    return output.parent / f".{output.name}.claim"
+def wait(store: Path, kind: str, key: str, output: Path) -> None:
+    """Wait while a live writer, other than this process, makes a result.
+
+    A writer on another host is silent once its claim has not been touched for SILENT_SECONDS of this process's own
+    clock: clocks of hosts differ.
+    """
+    file, said, last, since = claim_file(store, kind, key), False, None, time.monotonic()
+    while (found := read_claim(file)) is not None and is_live(found, clock=False):
+        if last != (found["token"], found["beat"]):
+            last, since = (found["token"], found["beat"]), time.monotonic()
+        if found["host"] != host() and time.monotonic() - since > SILENT_SECONDS:
+            with contextlib.suppress(FileNotFoundError):
+                file.unlink()
+            return
+        if not said:
+            say(f"{output}: {_who(found)} makes this result; waiting for it")
+            said = True
+        interrupt.stop_if_requested()
+        time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def read_claim(output: Path) -> dict[str, Any] | None:
-    """The claim on an output, with `beat`, when it was last touched (seconds since the epoch); None without one."""
-    file = claim_file(output)
+def _who(found: dict[str, Any] | None) -> str:
+    return f"process {found['pid']} on {found['host']}" if found else "another process"
+
+
+def claim_file(store: Path, kind: str, key: str) -> Path:
+    return store / CLAIMS / f"{kind}-{key}.json"
+
+
+def all_claims(store: Path) -> dict[str, dict[str, Any]]:
+    """The claims in a store, by the absolute path of the output that each is for."""
+    found = filter(None, map(read_claim, sorted((store / CLAIMS).glob("*.json"))))
+    return {claim["output"]: claim for claim in found}
+
+
+FIELDS = {"token": str, "key": str, "output": str, "host": str, "pid": int, "job": (str, type(None))}
+FIELDS |= {"started": (int, float)}
+
+
+def read_claim(file: Path) -> dict[str, Any] | None:
+    """A claim, with `beat`, when it was last touched (seconds since the epoch); None without a sound one."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        beat = file.stat().st_mtime
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+            found = json.loads(stream.read(LARGEST))
+            beat = os.fstat(stream.fileno()).st_mtime
     except (OSError, ValueError, RecursionError):
         return None
-    whole = isinstance(found, dict) and found.keys() >= {"token", "key", "host", "pid", "job", "started"}
-    return {**found, "beat": beat} if whole else None
+    if not isinstance(found, dict) or not all(isinstance(found.get(key), kind) for key, kind in FIELDS.items()):
+        return None
+    if found["pid"] < 2:  # no writer's, and signals to it would go to many
+        return None
+    return {**found, "beat": beat}
 
 
-def is_live(found: dict[str, Any]) -> bool:
-    """Whether the writer of a claim still works: by its process on this host, by the last touch on another one."""
+def is_live(found: dict[str, Any], clock: bool = True) -> bool:
+    """Whether the writer of a claim still works.
+
+    On this host its process must live and not be suspended. On another one it must have touched its claim lately, by
+    this host's clock, unless `clock` is false: then it counts as live.
+    """
     if found["host"] != host():
-        return time.time() - found["beat"] < SILENT_SECONDS
+        return not clock or time.time() - found["beat"] < SILENT_SECONDS
+    if found["pid"] == os.getpid():  # what an earlier job in this process has left
+        return False
     try:
         os.kill(found["pid"], 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # somebody else's
         pass
@@ -142,4 +200,4 @@ def is_live(found: dict[str, Any]) -> bool:
         return not Path("/proc/stat").exists()
     # Process numbers are used again: one that began after the claim was made is another process.
     began = float(boot[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return fields[0] not in "ZX" and began < found["started"] + 2
+    return fields[0] not in "ZXTt" and began < found["started"] + 2

@@ -1,4 +1,4 @@
-"""The digest of the code that makes a result.
+"""The digest of the code that makes a result, and the packages that count for it.
 
 Snakemake does not see an edit to an imported module. Each rule therefore carries, as a parameter, the digest of the
 science behind its stage: the import closure of the stage's module, and of what its options chose by name (one source,
@@ -7,6 +7,9 @@ one family, ...), within this package. Editing `cluster/stage.py` reruns cluster
 Only science counts. How results are stored, where they are computed, what is planned and how it is looked at does not
 decide a result's bytes; where that ever changes them, :data:`RESULT_VERSION` is raised by hand. Neither do the records
 of stages: options reach a stage as parameters, which Snakemake and every manifest compare.
+
+Packages count by one rule: those that this code imports, and those that these compute with (:data:`PACKAGES`), with
+their versions, and Python's. A new version of one is as an edit of the code: Snakemake makes the results again.
 """
 
 from __future__ import annotations
@@ -14,14 +17,63 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+import importlib.metadata
+import platform
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 PACKAGE = "granularity"
 ROOT = Path(__file__).parents[1]
 # Raise it when a change below base/, store/, machine/ or data formats changes the bytes of results.
-RESULT_VERSION = 3
+RESULT_VERSION = 4
 SCIENCE = ("stages", "learning", "data", "claims")  # rooms that decide bytes
 OPTIONS = ("options", "clip_options", "cost")  # files in them that only plan and check
+
+
+# Imported name -> packages whose versions decide what it computes. A test holds that none is missing.
+PACKAGES = {
+    "PIL": ("pillow",),
+    "faiss": ("faiss-cpu", "faiss-gpu", "numpy"),
+    "matplotlib": ("matplotlib",),
+    "numpy": ("numpy",),
+    "open_clip": ("open_clip_torch", "torch", "timm"),
+    "pandas": ("pandas", "numpy"),
+    "pyarrow": ("pyarrow",),
+    "safetensors": ("safetensors",),
+    "scipy": ("scipy", "numpy"),
+    "sklearn": ("scikit-learn", "scipy", "numpy"),
+    "timm": ("timm", "torch"),
+    "torch": ("torch",),
+    "torchvision": ("torchvision", "torch"),
+}
+# Imported by the science, and without a say in a result's numbers.
+SILENT = ("pydantic", "tqdm", "yaml")
+
+
+@functools.cache
+def packages(*names: str) -> dict[str, str]:
+    """Versions of what some modules or files compute with: Python, and the packages installed here that they import."""
+    imported = {other.split(".")[0] for name in import_closure(*names) for other in _read(_path(name)).imports}
+    wanted = set()
+    for name in imported - {PACKAGE, *SILENT} - sys.stdlib_module_names:
+        wanted |= set(PACKAGES.get(name) or _distributions().get(name, ()))
+    found = {name: version for name in sorted(wanted) if (version := _version(name)) is not None}
+    return {"python": ".".join(platform.python_version_tuple()[:2]), **found}
+
+
+@functools.cache
+def _distributions() -> dict[str, list[str]]:
+    """Packages by the name that they are imported by; asked only for what a file of the user's imports."""
+    return dict(importlib.metadata.packages_distributions())
+
+
+@functools.cache
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 @functools.cache
@@ -41,7 +93,7 @@ def code_digest(*names: str) -> str:
     for name in sorted(import_closure(*names)):
         path = _path(name)
         # A file of the user's counts by its content, wherever it lies.
-        digest.update(f"{name if _is_ours(name) else path.name}\n{_read(path)[1]}\n".encode())
+        digest.update(f"{name if _is_ours(name) else path.name}\n{_read(path).code}\n".encode())
         if name.endswith(".stage"):
             for data in sorted(path.parent.iterdir()):
                 if data.is_file() and data.suffix != ".py":
@@ -57,7 +109,7 @@ def import_closure(*names: str) -> set[str]:
         if name in found:
             continue
         found.add(name)
-        todo += [other for other in _read(_path(name))[0] if is_science(other)]
+        todo += [other for other in _read(_path(name)).imports if is_science(other)]
     return found
 
 
@@ -83,12 +135,14 @@ def _path(name: str) -> Path:
     return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
 
 
-@functools.cache
-def _read(path: Path) -> tuple[list[str], str]:
-    """What a file imports from this package, modules or names in them, and its code in canonical form.
+class _Source(NamedTuple):
+    imports: list[str]  # modules, or names in them
+    code: str  # in canonical form
 
-    Cached, because most files are in the closure of most stages, and parsing is what a digest costs.
-    """
+
+@functools.cache
+def _read(path: Path) -> _Source:
+    """A file of Python. Cached, because most files are in the closure of most stages, and parsing is what it costs."""
     tree = ast.parse(path.read_bytes())
     names = []
     for node in ast.walk(tree):
@@ -104,4 +158,4 @@ def _read(path: Path) -> tuple[list[str], str]:
             and isinstance(node.body[0].value.value, str)
         ):
             node.body[0] = ast.Pass()
-    return [name for name in names if name.split(".")[0] == PACKAGE], ast.unparse(tree)
+    return _Source(names, ast.unparse(tree))

@@ -53,6 +53,11 @@ def digests(paths: Sequence[Path]) -> list[str]:
             raise
 
 
+def digest_of(path: Path) -> str:
+    """SHA-256 of one file, or of the file that a link leads to."""
+    return _digest(Path(os.path.realpath(path)))
+
+
 def hashes(folder: Path, files: Iterable[str], anew: bool = False) -> dict[str, str]:
     """SHA-256 of files of a folder, by name: from the record where it has them, and else hashed and recorded.
 

@@ -37,6 +37,7 @@ class File(BaseModel):
 
 
 class Input(BaseModel):
+    name: str
     path: Annotated[str, Field(pattern=r"^[^\x00]*$", max_length=4096)]
     kind: str
     digest: Sha256
@@ -44,7 +45,7 @@ class Input(BaseModel):
 
 class Code(BaseModel):
     modules: list[Annotated[str, Field(pattern=r"^[^\x00]+$", max_length=4096)]]
-    digest: str
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 
 class Cost(BaseModel):
@@ -60,15 +61,21 @@ class Manifest(BaseModel):
     kind: str
     schema_version: int
     digest: Sha256
-    key: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # early manifests have none
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    options: dict[str, Any]
+    made_from: dict[str, list[Any]]
+    seed: int | None
+    outside: dict[str, str]
+    machine: dict[str, Any]
+    code: Code
+    packages: dict[str, str]
     files: dict[Name, File]
     inputs: dict[str, Input]
-    options: dict[str, Any] = {}
     params: dict[str, Any]
+    facts: list[str]
     summary: dict[str, Any]
-    code: Code
     command: list[str]
-    packages: dict[str, Any]
+    all_packages: dict[str, Any]
     hardware: dict[str, Any]
     cost: Cost
 
@@ -95,8 +102,8 @@ def parse(text: str, file: Path, schema_version: int) -> dict[str, Any]:
         version = manifest.get("schema_version")
         if version != schema_version:
             raise OtherVersionError(
-                f"{file}: schema_version {version}, but this version reads {schema_version}; delete "
-                "the folder, and snakemake makes it again"
+                f"{file}: schema_version {version}, but this version reads {schema_version}; move the "
+                "folder away, and snakemake makes it again"
             )
         if digest not in _sound:
             Manifest.model_validate(manifest, strict=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.metadata
 import os
 import platform
@@ -22,22 +21,17 @@ PACKAGES = (
     "faiss-cpu",
     "faiss-gpu",
 )
-PACKAGES += ("numpy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow")
+PACKAGES += ("numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow", "matplotlib")
 
 
 @functools.cache
 def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide results, where installed."""
+    """Versions of Python and of the packages that this project uses, where installed."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
-
-
-def versions_digest() -> str:
-    """A short digest of these versions, for names of folders."""
-    return hashlib.sha256(repr(sorted(package_versions().items())).encode()).hexdigest()[:8]
 
 
 def hardware() -> dict[str, Any]:

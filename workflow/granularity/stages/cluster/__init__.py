@@ -38,4 +38,5 @@ STAGE = Stage(
     message="k-means {wildcards.clustering} of {wildcards.condition}",
     inputs={"samples": "samples", "embed": "embed"},
     seeded=True,
+    shared=True,
 )

@@ -45,7 +45,7 @@ def run(task: Task) -> None:
     gpus = faiss_gpus(task.device)
     faiss.omp_set_num_threads(task.threads)
     inputs = {role: task.open(role) for role in ("samples", "embed")}
-    ranks = {"superclass": inputs["samples"].params["target"], "class": inputs["samples"].params["ranks"][-1]}
+    ranks = {"superclass": inputs["samples"].facts["target"], "class": inputs["samples"].facts["ranks"][-1]}
     within = ranks.get(scope)
     columns = ["sample_id", "split", *([within] if within is not None else [])]
     frame = inputs["samples"].table("samples.parquet", dict.fromkeys(columns, "text"))
@@ -57,11 +57,8 @@ def run(task: Task) -> None:
     groups = [(None, np.arange(len(frame)))]
     if within is not None:
         groups = list(frame.groupby(frame[within].astype("str")).indices.items())
-    # The digest of the samples says what their columns hold, and not which of them is the target.
     resolved = {**options.model_dump(), "within": within, "seed": seed, "gpu": gpus > 0}
-    with task.create(inputs, resolved, resumable=True, shared=True) as out:
-        if out.cached:
-            return
+    with task.create(inputs, resolved, facts=("clustering", "within"), resumable=True) as out:
         vectors = np.asarray(embedded[rows])
         if not np.isfinite(vectors).all():
             bad = frame["sample_id"][int(np.argmin(np.isfinite(vectors).all(1)))]

@@ -39,4 +39,5 @@ STAGE = Stage(
     needs=NEEDS,
     message="Embedding the images of {wildcards.condition}",
     inputs={"samples": "samples", "encoder": "encoder?"},
+    shared=True,
 )

@@ -31,17 +31,12 @@ def run(task: Task) -> None:
     place = torch_device(task.device, task.threads)
     inputs = {role: task.open(role) for role in ("samples", "encoder") if task.path(role) is not None}
     resolved = {"model": options.model, "pretrained": options.pretrained, "batch_size": options.batch_size}
-    model, transform = clip.load(options, inputs["encoder"].path if "encoder" in inputs else None, place)
+    model, transform = clip.load(options, inputs["encoder"].folder if "encoder" in inputs else None, place)
     # Paths do not say what lies there today.
     resolved |= {"architecture": clip.configuration(options.model), "weights_sha256": clip.weights_digest(model)}
     # On a CPU, sums over threads decide the last bits; and another device has others.
     resolved |= {"threads": cpu_threads(place), "device": place.type}
-    unhashed = inputs["samples"].params.get("checksums") == "size"
-    if unhashed:  # then the samples tell images of the same names and sizes apart by where they lie alone
-        resolved["root"] = inputs["samples"].params.get("root")
-    with task.create(inputs, resolved, resumable=True, shared=not unhashed) as out:
-        if out.cached:
-            return
+    with task.create(inputs, resolved, resumable=True) as out:
         images = Images(inputs["samples"])
         size = options.batch_size
 

@@ -40,8 +40,8 @@ def run(task: Task) -> None:
     name = clip.architecture(params.model)
     resolved = {"seed": task.seed, "model": params.model, **options.model_dump(), "threads": cpu_threads(place)}
     resolved["architecture"] = clip.configuration(params.model)
-    ranks = table.params["ranks"]
-    rank = ranks[-1] if options.granularity == "fine" else table.params["target"]
+    ranks = table.facts["ranks"]
+    rank = ranks[-1] if options.granularity == "fine" else table.facts["target"]
     resolved["caption_rank"] = rank
     with task.create({"samples": table}, resolved, resumable=True) as out:
         torch.manual_seed(seed_of(task.seed, "encoder", "init"))

@@ -43,14 +43,16 @@ def run(task: Task) -> None:
     table, images = open(task, "samples"), open(task, "pixels")
     backbones = Backbones(task.paths("pretrain"))
     resolved = options.model_dump(mode="json") | {
-        "target": table.params["target"],
+        "target": table.facts["target"],
         "seed": task.seed,
         "threads": cpu_threads(place),
     }
     parents = backbones.inputs
     if options.other_data:
         parents = {role: without_lineage(parent) for role, parent in parents.items()}
-    with create(task, {"samples": table, "pixels": images, **parents}, resolved, resumable=True) as out:
+    with create(
+        task, {"samples": table, "pixels": images, **parents}, resolved, facts=("keep",), resumable=True
+    ) as out:
         data = Data(table, images, place)
         trainings = []
         for name in options.runs:

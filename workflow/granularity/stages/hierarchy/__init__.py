@@ -39,4 +39,5 @@ STAGE = Stage(
     inputs={"samples": "samples", "cluster": "cluster*", "embed": "embed?"},
     seeded=True,
     chosen=lambda options: [("family", options.family)],
+    shared=True,
 )

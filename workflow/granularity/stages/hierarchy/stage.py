@@ -39,7 +39,7 @@ def run(task: Task) -> None:
     """
     name, params = task.options.space, task.options.params
     family = extensions.find("family", task.options.family)
-    samples, clusters = task.open("samples"), {one.params["clustering"]: one for one in task.open_all("cluster")}
+    samples, clusters = task.open("samples"), {one.facts["clustering"]: one for one in task.open_all("cluster")}
     if lacking := [one for one in params.get("clusterings", ()) if one not in clusters]:
         given = ", ".join(map(str, task.paths("cluster")))
         raise GranularityError(
@@ -50,11 +50,9 @@ def run(task: Task) -> None:
     training, others = _images(samples, task.seed)
     training.clusterings = {key: _clustering(one, training.frame) for key, one in clusters.items()}
     resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
-    with task.create(inputs, resolved, shared=True) as out:
-        if out.cached:
-            return
+    with task.create(inputs, resolved, facts=tuple(resolved)) as out:
         labels = family.labels(training, **params)
-        ranks = {rank: training.coded(rank) for rank in samples.params["ranks"]}
+        ranks = {rank: training.coded(rank) for rank in samples.facts["ranks"]}
         classes = class_table(labels, ranks[training.target])
         measured = properties(labels, classes, ranks)
         out.table("labels.parquet", labels.table(training.frame["sample_id"]))
@@ -79,14 +77,14 @@ def _images(samples: Artifact, seed: int) -> tuple[Training, pd.DataFrame]:
 
     The index of the others is their row in the sample table, and so in the embedding.
     """
-    ranks = samples.params["ranks"]
+    ranks = samples.facts["ranks"]
     frame = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", *ranks], "text"))
     training = Training(
         frame.loc[frame["split"] == "train", ["sample_id", *ranks]].reset_index(drop=True),
-        samples.params["target"],
+        samples.facts["target"],
         seed,
         order=samples.table("taxonomy.parquet", [ranks[-1]])[ranks[-1]].drop_duplicates().tolist(),
-        graph=WordNet.from_frame(samples.table("wordnet.parquet")) if samples.params.get("wordnet") else None,
+        graph=WordNet.from_frame(samples.table("wordnet.parquet")) if samples.facts["wordnet"] else None,
     )
     return training, frame.loc[frame["split"] != "train", ["sample_id", "split", *ranks]]
 
@@ -102,7 +100,7 @@ def _clustering(source: Artifact, frame: pd.DataFrame) -> Clustering:
     ):
         raise GranularityError(f"{source.path}: its assignment and its clusters.parquet are not of the same clusters")
     centroids = source.array("centroids.npy", (len(clusters), None), np.float32)
-    return Clustering(found, clusters, centroids, source.params["within"])
+    return Clustering(found, clusters, centroids, source.facts["within"])
 
 
 def _find_clusters(training: Training, others: pd.DataFrame, embedding: Artifact) -> None:

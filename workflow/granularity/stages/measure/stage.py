@@ -15,8 +15,9 @@ from granularity.learning.dataset import Data
 from granularity.machine.device import torch_device
 from granularity.stages.measure.networks import ABOUT, Networks
 from granularity.stages.measure.view import View
-from granularity.store.artifacts import Artifact, hash_file
+from granularity.store.artifacts import Artifact
 from granularity.store.checkpoints import read_state, write_state
+from granularity.store.hashing import digest_of
 from granularity.store.task import Task
 
 WHOLE = ["granularity", "pretrain_seed", "finetune_seed"]
@@ -41,13 +42,13 @@ def run(task: Task) -> None:
     embedding = task.open("embed") if task.path("embed") is not None else None
     networks = Networks(task.paths("pretrain"), task.paths("finetune"))
     found = networks.chosen(options.runs, options.of, embedding is not None)
-    ranks = options.ranks or samples.params["ranks"]
+    ranks = options.ranks or samples.facts["ranks"]
     resolved = options.model_dump(mode="json") | {"measure": options.file, "options": own.model_dump(mode="json")}
     resolved |= {"seed": task.seed, "ranks": ranks, "threads": task.threads, "device": place.type}
-    resolved["files"] = {str(file): hash_file(Path(file)) for file in options.files()}
+    resolved["files"] = {str(file): digest_of(Path(file)) for file in options.files()}
     inputs = {"samples": samples, "pixels": pixels, "embed": embedding, **networks.inputs}
     inputs = {role: source for role, source in inputs.items() if source is not None}
-    with task.create(inputs, resolved, resumable=True) as out:
+    with task.create(inputs, resolved, facts=("measure",), resumable=True) as out:
         data = Data(samples, pixels, place)
         labels = functools.cache(lambda rank: samples.table("samples.parquet", [rank])[rank])
         vectors = None if embedding is None else _vectors(embedding, len(data.table))

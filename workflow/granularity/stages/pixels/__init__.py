@@ -33,4 +33,5 @@ STAGE = Stage(
     needs=Needs(1000, 1, 15, 20.0, threads=8),
     message="Decoding the images of {wildcards.condition}",
     inputs={"samples": "samples"},
+    exact=True,
 )

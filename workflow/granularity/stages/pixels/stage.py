@@ -28,9 +28,6 @@ def run(task: Task) -> None:
 
     options, table = task.options, task.open("samples")
     images = Images(table)
-    resolved = options.model_dump()
-    if table.params.get("checksums") == "size":  # images of the same names and sizes: told apart by where they lie
-        resolved["root"] = table.params.get("root")
     side = (options.size, options.size)
 
     def decode(index: int) -> np.ndarray:
@@ -39,7 +36,10 @@ def run(task: Task) -> None:
             image = ImageOps.fit(image, side, Image.Resampling.BICUBIC)
         return np.asarray(image, dtype=np.uint8).reshape(*side, -1)
 
-    with task.create({"samples": table}, resolved, resumable=True) as out, ThreadPoolExecutor(task.threads) as pool:
+    with (
+        task.create({"samples": table}, options.model_dump(), resumable=True) as out,
+        ThreadPoolExecutor(task.threads) as pool,
+    ):
         write_rows(
             out,
             "pixels.npy",

@@ -51,11 +51,11 @@ def run(task: Task) -> None:
     inputs = {"samples": table, "pixels": images, **_by_role(sources, objective.NEEDS), **extra}
     resolved = options.model_dump(mode="json") | {
         "init": identity,
-        "target": table.params["target"],
+        "target": table.facts["target"],
         "seed": task.seed,
         "threads": cpu_threads(place),
     }
-    with create(task, inputs, resolved, resumable=True) as out:
+    with create(task, inputs, resolved, facts=("init", "recipe", "seed"), resumable=True) as out:
         data = Data(table, images, place)
         made: dict[str, object] = {}  # the objective of one space at a time: labels of all would fill the memory
 
@@ -101,7 +101,7 @@ def _sources(task: Task, needs: str, runs: list[Run]) -> dict[str, Artifact]:
         if not task.paths(needs):
             raise GranularityError(f"pretrain: the objective needs --{needs}, which is not given")
         return dict.fromkeys((run.space for run in runs), open(task, needs))
-    spaces = {space.params["space"]: space for space in open_all(task, needs)}
+    spaces = {space.facts["space"]: space for space in open_all(task, needs)}
     missing = sorted({run.space for run in runs} - set(spaces))
     if missing:
         raise GranularityError(f"pretrain: runs on the label spaces {missing}, but only {sorted(spaces)} are given")

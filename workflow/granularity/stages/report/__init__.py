@@ -50,4 +50,6 @@ STAGE = Stage(
     inputs={stage: f"{stage}*" for stage in (*READS, "verdicts")},
     chosen=lambda options: [("family", name) for name in options.families],
     gathers=True,
+    exact=True,
+    shows_names=True,
 )

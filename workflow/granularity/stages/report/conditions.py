@@ -67,11 +67,11 @@ class ConditionResults:
 
     @property
     def ranks(self) -> list[str]:
-        return self.samples.params["ranks"]
+        return self.samples.facts["ranks"]
 
     @property
     def target(self) -> str:
-        return self.samples.params["target"]
+        return self.samples.facts["target"]
 
     @property
     def shown_ranks(self) -> list[str]:
@@ -90,13 +90,13 @@ def read(task: Task) -> list[ConditionResults]:
     """Open all inputs of the report but the verdicts, and sort them by condition.
 
     Raises:
-        GranularityError: an artifact is missing, corrupt or stale, or lacks runs that it was asked for.
+        GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for.
     """
     opened = {role: task.open_all(role) for role in OWN}
-    folders = {samples.path.resolve().parent: samples for samples in opened["samples"]}
+    folders = {samples.place.parent: samples for samples in opened["samples"]}
     held: dict[Path, list[Artifact]] = {folder: [] for folder in folders}
     for artifact in (one for found in opened.values() for one in found):
-        folder = next((one for one in artifact.path.resolve().parents if one in folders), None)
+        folder = next((one for one in artifact.place.parents if one in folders), None)
         if folder is None:
             raise GranularityError(f"{artifact.path}: lies beside no sample table that the report is given")
         held[folder].append(artifact)
@@ -104,7 +104,7 @@ def read(task: Task) -> list[ConditionResults]:
 
 
 def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
-    named = {artifact.path.resolve().relative_to(folder.parent).as_posix(): artifact for artifact in artifacts}
+    named = {artifact.place.relative_to(folder.parent).as_posix(): artifact for artifact in artifacts}
 
     def of(stage: str) -> list[Artifact]:
         return [artifact for artifact in artifacts if artifact.kind == stage]
@@ -157,7 +157,7 @@ def _values(measured: Iterable[Artifact], pretrained: Iterable[Artifact]) -> pd.
         _check_measured(job, values["run"], runs["run"])
         table = values.merge(runs, on="run", how="left", validate="many_to_one")
         states = [_state(*row, last) for row in zip(table["run"], table["epoch"], table["transfer"], strict=True)]
-        tables.append(table.assign(file=job.params["measure"], state=states))
+        tables.append(table.assign(file=job.facts["measure"], state=states))
     if not tables:
         return pd.DataFrame(columns=[*VALUES, *MEASURED, "file", "state"])
     return pd.concat(tables, ignore_index=True)

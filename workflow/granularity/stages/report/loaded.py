@@ -62,7 +62,7 @@ def load(task: Task) -> Loaded:
     """Open everything that a report is given, and make its tables.
 
     Raises:
-        GranularityError: an artifact is missing, corrupt or stale, or lacks runs that it was asked for.
+        GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for.
     """
     configuration = task.options.configuration
     every = conditions.read(task)

@@ -19,7 +19,7 @@ def run(task: Task) -> None:
             configuration, by role.
 
     Raises:
-        GranularityError: an artifact is missing, corrupt or stale, or lacks runs that it was asked for.
+        GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for.
     """
     loaded = load(task)
     parts = {section: section.build(loaded) for section in SECTIONS if section.applies(loaded)}

@@ -53,13 +53,13 @@ def _read(artifact: Artifact) -> StudyResult:
     verdicts, identities = (artifact.summary[kind] for kind in ("verdicts", "identities"))
     checks = pd.DataFrame(columns=["id", "claim", "source", "kind"])
     if verdicts or identities:  # or else the file has no columns
-        checks = pd.read_csv(artifact.path / "checks.csv", keep_default_na=False)
+        checks = pd.read_csv(artifact.folder / "checks.csv", keep_default_na=False)
     claims = checks.drop_duplicates(["id", "kind"])[["id", "claim", "source", "kind"]].to_dict("records")
     figures = sorted(name for name in artifact.manifest["files"] if name.endswith(".svg"))
     simulated = "runs" in artifact.summary
-    size = f"Size “{artifact.params['size']}”, {count(artifact.summary['runs'], 'run')}." if simulated else ""
+    size = f"Size “{artifact.facts['size']}”, {count(artifact.summary['runs'], 'run')}." if simulated else ""
     return StudyResult(
-        name=artifact.params["study"].replace("_", " "),
+        name=artifact.facts["study"].replace("_", " "),
         simulated=simulated,
         about=size,
         verdicts=dict(Counter(verdicts.values())),
@@ -81,5 +81,5 @@ def _found(row: dict[str, Any]) -> str:
 
 
 def _uri(artifact: Artifact, name: str) -> str:
-    data = base64.b64encode((artifact.path / name).read_bytes()).decode()
+    data = base64.b64encode((artifact.folder / name).read_bytes()).decode()
     return f"data:image/svg+xml;base64,{data}"

@@ -32,4 +32,5 @@ STAGE = Stage(
     message="Sample table of {wildcards.condition}",
     seeded=True,
     chosen=lambda chosen: [("source", chosen.source)],
+    exact=True,
 )

@@ -15,8 +15,8 @@ from granularity.base.progress import track
 from granularity.data.images import Reader
 from granularity.stages.samples import checks, ranks, source, split
 from granularity.stages.samples.options import of_source
-from granularity.store.artifacts import Writer
 from granularity.store.task import Task
+from granularity.store.writer import Writer
 
 CHUNK = 16384
 CONTAINED = "images.parquet"
@@ -55,7 +55,9 @@ def run(task: Task) -> None:
         "seed": task.seed,
         "root": None if found.images is not None else str(root),
     }
-    with task.create({}, resolved) as out:
+    # Images without checksums are told apart by where they lie.
+    facts = ("source", "target", "ranks", "wordnet", "checksums", *(("root",) if options.checksums == "size" else ()))
+    with task.create({}, resolved, facts) as out:
         if found.images is not None:
             frame = _store(found, frame, out)
         frame = frame.reset_index(drop=True)

@@ -38,7 +38,7 @@ def run(task: Task) -> None:
     digest = hashlib.sha256(canonical_json(resolved).encode()).hexdigest()[:16]
     params = options.model_dump(mode="json") | {"settings": digest}
     params |= {"device": where, "threads": task.threads if where == "cpu" else None}
-    with task.create({}, params, resumable=True) as writer:
+    with task.create({}, params, facts=("world", "size", "settings", "part", "parts"), resumable=True) as writer:
         table = engine.run_table(world, settings, task.device, options.part, options.parts, writer.work)
         writer.table("runs.parquet", table)
         writer.json("settings.json", resolved)

@@ -37,4 +37,5 @@ STAGE = Stage(
     message="Judging the claims of {wildcards.study}",
     inputs={"theory": "theory*", **{stage: f"{stage}*" for stage in READS}},
     chosen=lambda options: [(room_of(options.study), options.study)],
+    shows_names=True,
 )

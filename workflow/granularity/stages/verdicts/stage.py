@@ -13,7 +13,8 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.claims import claim, published
 from granularity.stages.verdicts.options import room_of
-from granularity.store.artifacts import Artifact, hash_file
+from granularity.store.artifacts import Artifact
+from granularity.store.hashing import digest_of
 from granularity.store.task import Task
 
 
@@ -51,7 +52,7 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
     found = list(world.judge(rows))
     params = task.options.model_dump(mode="json") | shared
-    with task.create({f"part {part.params['part']}": part for part in parts}, params) as writer:
+    with task.create({f"part {part.facts['part']}": part for part in parts}, params, facts=("study", "size")) as writer:
         writer.table("runs.parquet", rows)
         writer.json("settings.json", settings)
         _write(writer, found)
@@ -68,13 +69,13 @@ def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
     """
     if not parts:
         raise GranularityError(f"verdicts: the world '{world}' is judged from its trainings, but none are given")
-    first = parts[0].params
+    first = parts[0].facts
     wanted = {"world": world, **{key: first[key] for key in ("size", "settings", "parts")}}
     for part in parts:
-        if {key: part.params[key] for key in wanted} != wanted:
-            raise GranularityError(f"{part.path}: is of {part.params}, and does not belong to {wanted}")
-    if sorted(part.params["part"] for part in parts) != list(range(first["parts"])):
-        given = [part.params["part"] for part in parts]
+        if {key: part.facts[key] for key in wanted} != wanted:
+            raise GranularityError(f"{part.path}: is of {part.facts}, and does not belong to {wanted}")
+    if sorted(part.facts["part"] for part in parts) != list(range(first["parts"])):
+        given = [part.facts["part"] for part in parts]
         raise GranularityError(f"verdicts: {world} was trained in {first['parts']} parts, but those given are {given}")
     return {key: first[key] for key in ("size", "settings")}
 
@@ -86,11 +87,11 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
     tables = _tables(study.READS, sources)
     found = list(study.judge(tables))
     every = [source for opened in sources.values() for source in opened]
-    above = os.path.commonpath([source.path.resolve().parent for source in every])
-    inputs = {os.path.relpath(source.path.resolve(), above): source for source in every}
+    above = os.path.commonpath([source.place.parent for source in every])
+    inputs = {os.path.relpath(source.place, above): source for source in every}
     params = task.options.model_dump(mode="json")
-    params["published"] = {name: hash_file(published.file_of(name)) for name in study.PUBLISHED}
-    with task.create(inputs, params) as writer:
+    params["published"] = {name: digest_of(published.file_of(name)) for name in study.PUBLISHED}
+    with task.create(inputs, params, facts=("study",)) as writer:
         _write(writer, found)
         if hasattr(study, "figures"):
             study.figures(tables, writer.path("figures/x").parent)
@@ -98,7 +99,7 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
 
 def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> dict[str, pd.DataFrame]:
     """The tables that a study is given, see :mod:`granularity.stages.verdicts.studies`."""
-    conditions = {source.digest: source.path.resolve().parent.name for source in sources["samples"]}
+    conditions = {source.digest: source.place.parent.name for source in sources["samples"]}
 
     def of_condition(source: Artifact, file: str) -> pd.DataFrame:
         whole = file.endswith(".json")
@@ -109,9 +110,9 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> 
     about = [
         {
             "condition": conditions[source.digest],
-            "source": source.params["source"],
-            "target": source.params["target"],
-            "classes": source.summary["classes"][source.params["target"]],
+            "source": source.facts["source"],
+            "target": source.facts["target"],
+            "classes": source.summary["classes"][source.facts["target"]],
             "train_images": source.summary["images"]["train"],
         }
         for source in sources["samples"]

@@ -24,7 +24,7 @@ def applies(loaded: Loaded) -> bool:
 
 def _fits(condition: ConditionResults) -> bool:
     samples = condition.samples
-    return samples.params.get("source") == "inaturalist" and samples.summary["classes"][condition.target] == 11
+    return samples.facts["source"] == "inaturalist" and samples.summary["classes"][condition.target] == 11
 
 
 def build(loaded: Loaded) -> Part:

@@ -1,0 +1,5 @@
+"""What of the processor decides last bits."""
+
+
+def instruction_set() -> str:
+    return "todo"

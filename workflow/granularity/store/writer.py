@@ -1,0 +1,249 @@
+"""Writing artifacts: in a private folder, published whole as a generation that never changes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+from granularity.store import generations, hashing, manifests
+from granularity.store.artifacts import MANIFEST, Artifact, content_digest, key_of
+from granularity.store.claim import Claim, LostError
+from granularity.store.provenance import gpu_memory, hardware, package_versions
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    import torch
+
+
+@dataclass
+class Writer:
+    """Writes one artifact; use :func:`create`. Every method takes a file name relative to the artifact."""
+
+    folder: Path
+    work: Path
+    summary: dict[str, Any] = field(default_factory=dict)
+    described: dict[str, dict] = field(default_factory=dict)
+
+    def table(self, name: str, frame: pd.DataFrame | pa.Table) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+        table = table.replace_schema_metadata()
+        pq.write_table(table, self.path(name), compression="zstd")
+        columns = {column.name: str(column.type) for column in table.schema}
+        self.described[name] = {"rows": table.num_rows, "columns": columns}
+
+    def array(self, name: str, values: np.ndarray) -> None:
+        import numpy as np
+
+        np.save(self.path(name), np.ascontiguousarray(values), allow_pickle=False)
+        self.describe_array(name, values)
+
+    def describe_array(self, name: str, values: np.ndarray) -> None:
+        self.described[name] = {"shape": list(values.shape), "dtype": str(values.dtype)}
+
+    def tensors(self, name: str, tensors: dict[str, torch.Tensor], metadata: dict[str, str] | None = None) -> None:
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file
+
+        try:
+            save_file({key: value.contiguous() for key, value in tensors.items()}, self.path(name), metadata)
+        except SafetensorError as error:  # a full disk, most likely
+            raise OSError(str(error)) from None
+        self.described[name] = {
+            "tensors": len(tensors),
+            "parameters": sum(value.numel() for value in tensors.values()),
+        }
+
+    def json(self, name: str, value: Any) -> None:
+        self.path(name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def text(self, name: str, value: str) -> None:
+        self.path(name).write_text(value, encoding="utf-8")
+
+    def path(self, name: str) -> Path:
+        """The path of a file in the artifact, for a stage that writes it itself; its folder is made."""
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+
+@contextlib.contextmanager
+def create(
+    output: Path,
+    origin: Mapping[str, Any],
+    inputs: Mapping[str, Artifact],
+    params: Mapping[str, Any],
+    facts: Sequence[str] = (),
+    resumable: bool = False,
+    files: Sequence[str] = ("*",),
+) -> Iterator[Writer]:
+    """Write an artifact and publish it whole, or leave everything as it was.
+
+    Args:
+        output: the name that is to lead to it.
+        origin: what decides its bytes, see :func:`granularity.store.task.origin`.
+        inputs: verified artifacts it is made from, by role.
+        params: resolved parameters.
+        facts: names of those parameters that others may read of it; they count in its digest.
+        resumable: `writer.work`, a folder of the result's key, holds what an earlier job had saved when it died.
+        files: names or patterns of the files that it may hold.
+
+    Raises:
+        GranularityError: the disk is full, the folder cannot be written, or inputs do not belong together.
+        LostError: another writer makes this result.
+    """
+    started, clock, cpu_started = time.time(), time.monotonic(), time.process_time()
+    _refuse_other_lineage(inputs)
+    kind, key = origin["kind"], key_of(origin)
+    store = generations.store_of(output)
+    folder = store / generations.NEW / secrets.token_hex(8)
+    work = generations.work_folder(store, kind, key)
+    claim = None
+    try:
+        generations.refuse_to_hide(output)
+        claim = Claim(store, kind, key, output)
+        folder.mkdir(parents=True)
+        if resumable:
+            work.mkdir(parents=True, exist_ok=True)
+            for torn in work.glob(".*"):  # checkpoints that a kill left half written
+                torn.unlink(missing_ok=True)
+        writer = Writer(folder, work)
+        with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
+            yield writer
+        described = _describe_files(writer, kind, files)
+        manifest = {
+            **origin,
+            "key": key,
+            "files": described,
+            "inputs": {
+                role: {
+                    "path": os.path.relpath(source.folder, generations.generation(store, kind, key).resolve()),
+                    "name": str(source.path),
+                    "kind": source.kind,
+                    "digest": source.digest,
+                }
+                for role, source in inputs.items()
+            },
+            "params": dict(params),
+            "facts": list(facts),
+            "summary": writer.summary,
+            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+            "all_packages": package_versions(),
+            "hardware": hardware(),
+            "cost": {
+                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+                "wall_seconds": round(time.monotonic() - clock, 3),
+                "cpu_seconds": round(time.process_time() - cpu_started, 3),
+                "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+                **gpu_memory(),
+            },
+        }
+        manifest["digest"] = content_digest(manifest)
+        writer.text(MANIFEST, manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
+        with interrupt.resumable():  # a job that has made its result has not failed, whatever it is told now
+            target = publish(folder, store, manifest)
+            generations.point(output, target.folder, kind, target.digest)
+            if claim.held():  # or else its new owner may work there
+                generations.remove(work)
+    except interrupt.Stopped as stopped:
+        if claim is not None and not claim.held():
+            raise LostError(stopped.reason) from None
+        raise
+    except OSError as error:
+        where = Path(error.filename or output)
+        above = (store.absolute().parent, output.absolute().parent)
+        if not any(where.absolute().is_relative_to(place) for place in above):  # something the stage reads
+            raise GranularityError(f"{where}: cannot be read ({error.strerror or error})") from error
+        raise GranularityError(
+            f"{where}: cannot be written ({error.strerror or error}); nothing was published. "
+            "Free space or fix the permission, and run again"
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if claim is not None:
+            interrupt.withdraw(claim.lost())
+            if claim.held():  # or else its new owner may be about to write there
+                with contextlib.suppress(OSError):
+                    work.rmdir()  # where nothing was finished, there is nothing to keep
+            claim.release()
+
+
+def publish(folder: Path, store: Path, manifest: Mapping[str, Any]) -> Artifact:
+    """Move a whole artifact to its place in the store; what a sound one of the same key already holds stays.
+
+    Returns:
+        the artifact that lies there now.
+    """
+    target = generations.generation(store, manifest["kind"], manifest["key"])
+    while not generations.publish(folder, target):
+        found = sound(store, manifest["kind"], manifest["key"])
+        if found is None:  # it was damaged, and lies aside now
+            continue
+        if found.digest != manifest["digest"]:
+            say(
+                f"{target}: another writer published a different result of the same inputs, options and code "
+                f"({found.digest[:12]}, this one {manifest['digest'][:12]}); it stays, and this one is dropped"
+            )
+        return found
+    hashing.remember(target, {name: entry["sha256"] for name, entry in manifest["files"].items()})
+    return Artifact.peek(target)
+
+
+def sound(store: Path, kind: str, key: str) -> Artifact | None:
+    """The generation of a key, verified; None where there is none. A damaged one is put aside."""
+    folder = generations.generation(store, kind, key)
+    if not os.path.lexists(folder):
+        return None
+    try:
+        found = Artifact.peek(folder)
+        wrong = next(found.corrupt(), None)
+        if wrong is None and (found.kind, found.manifest["key"]) != (kind, key):
+            wrong = f"{folder}: is another result than its place says"
+    except GranularityError as error:
+        wrong = str(error)
+    if wrong is not None:
+        generations.put_aside(folder, wrong)
+        return None
+    return found
+
+
+def _refuse_other_lineage(inputs: Mapping[str, Artifact]) -> None:
+    """Refuse inputs that were made from others than those they are used with."""
+    for source in inputs.values():
+        if source.kind == "encoder":  # weights serve any images
+            continue
+        for role, entry in source.manifest["inputs"].items():
+            if role in inputs and inputs[role].digest != entry["digest"]:
+                raise GranularityError(
+                    f"{source.path}: was made from another '{role}' than {inputs[role].path}; delete "
+                    f"{generations.stamp_of(source.path)}, and snakemake makes it again"
+                )
+
+
+def _describe_files(writer: Writer, kind: str, patterns: Sequence[str]) -> dict[str, dict]:
+    paths = sorted(path for path in writer.folder.rglob("*") if path.is_file())
+    files = {}
+    for path, digest in zip(paths, hashing.digests(paths), strict=True):
+        name = path.relative_to(writer.folder).as_posix()
+        if not any(fnmatchcase(name, pattern) for pattern in patterns):
+            raise GranularityError(f"{name}: is none of the files that stage '{kind}' declares: {', '.join(patterns)}")
+        files[name] = {"sha256": digest, "bytes": path.stat().st_size, **writer.described.get(name, {})}
+    return files
