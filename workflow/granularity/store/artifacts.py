@@ -294,7 +294,7 @@ def content_digest(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
-# What decides the bytes of a result: the key is over these, whose meanings are in :func:`granularity.store.task.origin`.
+# What decides the bytes of a result, and so its key: see :attr:`granularity.store.task.Task.origin`.
 ORIGIN = ("kind", "schema_version", "options", "made_from", "seed", "outside", "machine", "packages")
 
 

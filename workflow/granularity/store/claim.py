@@ -1,8 +1,8 @@
 """Who makes a result: the writer that has claimed its key.
 
-After a driver is killed its jobs go on, and the rerun starts the same jobs beside them; two drivers may ask for the same
-result. Whoever finds a live claim waits, and takes the result that the other one makes. A claim whose writer has died
-or fallen silent is taken over; should it wake, it stops at its next checkpoint and takes the other one's result.
+After a driver is killed its jobs go on, and the rerun starts the same jobs beside them; two drivers may ask for the
+same result. Whoever finds a live claim waits, and takes the result that the other one makes. A claim whose writer has
+died or fallen silent is taken over; should it wake, it stops at its next checkpoint and takes the other one's result.
 """
 
 from __future__ import annotations
