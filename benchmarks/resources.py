@@ -50,7 +50,7 @@ def data_set(folder: Path, images: int) -> None:
 
 def embedding(folder: Path, samples: Path, images: int) -> None:
     vectors = np.random.default_rng(0).standard_normal((images, DIMENSION), dtype=np.float32)
-    with artifacts.create(folder, "embed", [STAGES["embed"].module], {"samples": Artifact.open(samples)}, {}) as out:
+    with writing.create(folder, "embed", [STAGES["embed"].module], {"samples": Artifact.open(samples)}, {}) as out:
         out.array("embedding.npy", vectors)
 
 

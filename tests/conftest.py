@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from granularity.config.options import Config
-from granularity.store import artifacts, checkpoints
+from granularity.store import checkpoints
 from granularity.store.artifacts import Artifact
-from support import tallies, tasks
+from support import tallies, tasks, writing
 from support.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 
@@ -64,8 +64,9 @@ def make_samples():
     def make(folder: Path, split: list[str], ranks: dict[str, list[str]], target: str, **over) -> Path:
         frame = pd.DataFrame({"sample_id": [f"image {i}" for i in range(len(split))], "split": split, **ranks})
         frame = frame.assign(**over.pop("columns", {})).astype(dict.fromkeys(ranks, "category"))
-        params = {"target": target, "ranks": list(ranks), "root": None, **over}
-        with artifacts.create(folder, "samples", ("granularity.stages.samples.stage",), {}, params) as out:
+        params = {"source": "table", "wordnet": None, "checksums": "content"}
+        params |= {"target": target, "ranks": list(ranks), "root": None, **over}
+        with writing.create(folder, "samples", ("granularity.stages.samples.stage",), {}, params) as out:
             out.table("samples.parquet", frame)
             out.table("taxonomy.parquet", taxonomy(frame, list(ranks)))
         return folder
@@ -80,7 +81,7 @@ def make_array():
     def make(folder: Path, kind: str, of: Path, values: np.ndarray) -> Path:
         file = {"pixels": "pixels.npy", "embed": "embedding.npy"}[kind]
         code = (f"granularity.stages.{kind}.stage",)
-        with artifacts.create(folder, kind, code, {"samples": Artifact.open(of)}, {}) as out:
+        with writing.create(folder, kind, code, {"samples": Artifact.open(of)}, {}) as out:
             out.array(file, values)
         return folder
 

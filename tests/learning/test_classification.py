@@ -12,9 +12,8 @@ from granularity.learning.classification import cross_entropy
 from granularity.learning.dataset import Data, LabelSets
 from granularity.learning.evaluation import predict
 from granularity.learning.network import build
-from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
-from support import tasks
+from support import tasks, writing
 from support.trainings import CPU, MODEL, equal, finetuning, label_space, pretraining, recipe, weights_of
 
 SETS = [[0, 2], [1], [0, 1, 2, 4], [3], [2, 3]]  # of five images, among five classes
@@ -144,7 +143,7 @@ def test_labels_in_another_order_or_without_a_column_are_refused(tmp_path, make_
         data.labels_of(Artifact.open(space), 3)
     good = Artifact.open(label_space(tmp_path / "good", samples, SIX, ["a", "b", "c"]))
     assert torch.equal(data.labels_of(good, 3).multi_hot(torch.arange(6), 3, CPU), explicit(SIX, 3))
-    with artifacts.create(tmp_path / "bare", "hierarchy", ("granularity.stages.hierarchy.stage",), {}, {}) as out:
+    with writing.create(tmp_path / "bare", "hierarchy", ("granularity.stages.hierarchy.stage",), {}, {}) as out:
         out.table("labels.parquet", pd.DataFrame({"sample_id": swapped}))
     with pytest.raises(GranularityError, match=r"has no column \['label'\]; it has \['sample_id'\]"):
         data.labels_of(Artifact.open(tmp_path / "bare"), 3)

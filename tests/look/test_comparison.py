@@ -20,9 +20,8 @@ from granularity.learning.options import Model
 from granularity.look import label_checks
 from granularity.look import spaces as comparison
 from granularity.stages.pixels.options import Pixels
-from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
-from support import tasks
+from support import tasks, writing
 from support.small_wordnet import SMALL
 
 GRID = ["superclass-2", "superclass-4"]
@@ -141,7 +140,7 @@ def spoilt(condition: Path, tmp_path: Path, name: str, labels: np.ndarray, **pro
     """A label space with other labels than it was made with."""
     good = Artifact.open(condition / "hierarchy" / name)
     place = condition / "hierarchy" / f"spoilt-{tmp_path.name}"
-    with artifacts.create(place, "hierarchy", ("granularity.base.seeds",), good.lineage(), good.params) as out:
+    with writing.create(place, "hierarchy", ("granularity.base.seeds",), good.lineage(), good.params) as out:
         ids = good.table("labels.parquet")["sample_id"]
         out.table("labels.parquet", pd.DataFrame({"sample_id": ids, "label": labels}))
         out.json("properties.json", {**good.json("properties.json"), **properties})

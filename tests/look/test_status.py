@@ -24,7 +24,7 @@ from granularity.stages import STAGES
 from granularity.store import artifacts, claim, manifests, provenance
 from granularity.store.artifacts import Artifact
 from granularity.store.cost import by_stage
-from support import minimal_results
+from support import minimal_results, writing
 
 SMALL = {
     "name": "small",
@@ -123,7 +123,7 @@ def test_another_input_makes_what_follows_outdated(finished):
     source = Artifact.peek(CHAIN / "samples")
     code = (STAGES["cluster"].module,)
     options = made.manifest["options"]
-    with artifacts.create(made.path, "cluster", code, {"": source}, made.params, options=options) as out:
+    with writing.create(made.path, "cluster", code, {"": source}, made.params, options=options) as out:
         out.text("assignment.parquet", "another clustering")
     outdated = {str(job.folder) for job in look(finished) if job.state == "outdated"}
     assert outdated == {
@@ -266,7 +266,7 @@ from granularity.base.progress import say
 from granularity.store import artifacts
 
 def work():
-    with artifacts.create(sys.argv[1], "pretrain", (), {}, {}, resumable=True) as out:
+    with writing.create(sys.argv[1], "pretrain", (), {}, {}, resumable=True) as out:
         say("pretraining: 3 of 6 runs, 50 %, about 10 s left")
         print("ready", flush=True)
         while True:

@@ -121,7 +121,7 @@ def test_a_backbone_of_another_configuration_is_an_input(tmp_path, monkeypatch):
     (folder / f"backbones/{run}.safetensors").touch()
     plan = planned({"networks": [{"name": "continued", "init": init}], "encoder": TAGGED})
     (source,) = plan.jobs("pretrain")[0].inputs["init"]
-    assert plan.manifest(source) == "results/other/train-300/pretrain/resnet18/kmeans/manifest.json"
+    assert plan.stamp(source) == "results/other/train-300/pretrain/resnet18/kmeans.stamp"
     assert "--init" in commands.words(plan, plan.jobs("pretrain")[0])
 
 

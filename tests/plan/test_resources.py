@@ -12,7 +12,7 @@ from granularity.plan import resources
 from granularity.plan.graph import Plan
 from granularity.plan.resources import memory_mb, minutes, threads, uses_gpu
 from granularity.stages import STAGES
-from granularity.store import artifacts
+from support import writing
 
 PHOTOS = {"source": "imagenet", "root": "photos", "ranks": ["synset"], "target": "synset"}
 IMAGES = 1_331_167
@@ -34,7 +34,7 @@ def job_of(plan: Plan, stage: str, **values):
 
 def counted(folder: Path, **summary) -> None:
     """A sample table that says how many images there are."""
-    with artifacts.create(folder, "samples", ("granularity.stages.samples.stage",), {}, {}) as out:
+    with writing.create(folder, "samples", ("granularity.stages.samples.stage",), {}, {}) as out:
         out.summary |= summary
 
 

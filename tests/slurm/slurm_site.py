@@ -24,7 +24,7 @@ EXPERIMENT = "config/disturbed.yaml"
 RESULTS = "results/disturbed"
 CHAIN = f"{RESULTS}/train-60"
 PRETRAINING = f"{CHAIN}/pretrain/resnet18/all"
-TARGET = f"{PRETRAINING}/manifest.json"
+TARGET = f"{PRETRAINING}.stamp"
 STEPS = 600  # of each of its trainings
 MINUTES = 60
 # What a site edits, and patience that suits a test.

@@ -127,7 +127,7 @@ def stages_with_cuda(sites: Sites) -> None:
     """Those that use GPUs go where they are, and fail in one line, since there are none."""
     site = sites.new("cuda")
     site.edit_profile(lambda profile: profile.update(retries=0))
-    targets = ("embed", f"{CHAIN}/hierarchy/target/manifest.json")
+    targets = ("embed", f"{CHAIN}/hierarchy/target.stamp")
     output = site.finish(site.submit(*targets, "--config", "device=cuda"), code=1)
     places = {job.rule.partition("_wildcards")[0].removeprefix("rule_"): job.partition for job in site.jobs()}
     assert places == {"make_samples": "cpu", "make_hierarchy": "cpu", "make_encoder": "gpu"}

@@ -14,9 +14,9 @@ import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.look import inspection
-from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.code import RESULT_VERSION, code_digest
+from support import writing
 
 MODULE = ("granularity.base.seeds",)
 
@@ -24,7 +24,7 @@ MODULE = ("granularity.base.seeds",)
 def make(path, inputs=None, values=None, params=None):
     """A small artifact of several formats; `values` decides its bytes."""
     values = np.arange(6.0) if values is None else values
-    with artifacts.create(path, "thing", MODULE, inputs or {}, params or {}, options={"asked": [1]}) as out:
+    with writing.create(path, "thing", MODULE, inputs or {}, params or {}, options={"asked": [1]}) as out:
         out.array("a/values.npy", values)
         out.table("rows.parquet", pd.DataFrame({"x": values}))
         out.json("notes.json", {"n": len(values)})
@@ -59,7 +59,7 @@ def test_round_trip_and_manifest(tmp_path):
 def test_a_wrong_output_destroys_nothing(tmp_path):
     """A folder of somebody's, one of results, an artifact of another kind, or the input itself."""
     samples = tmp_path / "results" / "samples"
-    with artifacts.create(samples, "samples", MODULE, {}, {}, files=("samples.parquet",)) as out:
+    with writing.create(samples, "samples", MODULE, {}, {}, files=("samples.parquet",)) as out:
         out.table("samples.parquet", pd.DataFrame({"x": [1]}))
     photos = tmp_path / "photos"
     photos.mkdir()
@@ -73,12 +73,12 @@ def test_a_wrong_output_destroys_nothing(tmp_path):
     }.items():
         with (
             pytest.raises(GranularityError, match=words),
-            artifacts.create(output, "pixels", MODULE, inputs, {}, files=("pixels.npy",)),
+            writing.create(output, "pixels", MODULE, inputs, {}, files=("pixels.npy",)),
         ):
             raise AssertionError("nothing may be computed")
     with (
         pytest.raises(GranularityError, match=r"samples\.parquet: is no part of a 'pixels' artifact"),
-        artifacts.create(samples, "pixels", MODULE, {}, {}, files=("pixels.npy",)),
+        writing.create(samples, "pixels", MODULE, {}, {}, files=("pixels.npy",)),
     ):
         raise AssertionError("nothing may be computed")
     assert (photos / "cat.jpg").read_bytes() == b"a cat" and Artifact.open(samples)
@@ -89,7 +89,7 @@ def test_what_is_left_of_a_result_is_replaced(tmp_path, left):
     """Snakemake removes the files that it knows of."""
     files = ("samples.parquet", "word*.parquet")
     for _ in range(2):
-        with artifacts.create(tmp_path / "samples", "samples", MODULE, {}, {}, files=files) as out:
+        with writing.create(tmp_path / "samples", "samples", MODULE, {}, {}, files=files) as out:
             for name in ("samples.parquet", "wordnet.parquet"):
                 out.table(name, pd.DataFrame({"x": [1]}))
         assert Artifact.open(tmp_path / "samples")
@@ -182,7 +182,7 @@ def test_pickled_arrays_are_refused(tmp_path):
     with pytest.raises(ValueError, match="Object arrays"):
         make(tmp_path / "thing", values=np.array([{}], dtype=object))
     assert not (tmp_path / "thing").exists()
-    with artifacts.create(tmp_path / "thing", "thing", MODULE, {}, {}) as out:
+    with writing.create(tmp_path / "thing", "thing", MODULE, {}, {}) as out:
         np.save(out.path("evil.npy"), np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(GranularityError, match=r"evil\.npy: cannot be read as an array"):
         Artifact.open(tmp_path / "thing").array("evil.npy")
@@ -190,7 +190,7 @@ def test_pickled_arrays_are_refused(tmp_path):
 
 def test_a_failed_writer_leaves_the_old_artifact_and_nothing_else(tmp_path):
     old = make(tmp_path / "thing")
-    with pytest.raises(RuntimeError), artifacts.create(tmp_path / "thing", "thing", MODULE, {}, {}) as out:
+    with pytest.raises(RuntimeError), writing.create(tmp_path / "thing", "thing", MODULE, {}, {}) as out:
         out.array("a/values.npy", np.zeros(3))
         raise RuntimeError
     assert Artifact.open(tmp_path / "thing").digest == old.digest
@@ -215,7 +215,7 @@ import os, sys, time
 import numpy as np
 from granularity.store import artifacts
 code = ("granularity.base.seeds",)
-with artifacts.create(sys.argv[1], "thing", code, {}, {"key": sys.argv[2]}, resumable=True) as out:
+with writing.create(sys.argv[1], "thing", code, {}, {"key": sys.argv[2]}, resumable=True) as out:
     out.array("values.npy", np.arange(5))
     done = out.work / "done"
     print("continued" if done.exists() else "started", flush=True)

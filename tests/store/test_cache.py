@@ -16,7 +16,7 @@ from granularity.stages.cluster import stage as cluster
 from granularity.stages.hierarchy.families import kmeans
 from granularity.store import artifacts, provenance
 from granularity.store.artifacts import Artifact
-from support import tasks
+from support import tasks, writing
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ MADE: list[str] = []
 def make(
     output: Path, value: int = 7, param: int = 1, code: tuple[str, ...] = ("granularity.base.seeds",), inputs=None
 ) -> Artifact:
-    with artifacts.create(output, "cluster", code, inputs or {}, {"param": param}, shared=True) as out:
+    with writing.create(output, "cluster", code, inputs or {}, {"param": param}, shared=True) as out:
         if not out.cached:
             MADE.append(str(output))
             out.array("values.npy", np.full(1000, value))

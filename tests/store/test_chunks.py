@@ -12,9 +12,9 @@ import pytest
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
-from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.chunks import write_rows
+from support import writing
 
 ROWS = np.random.default_rng(0).random((60, 3), dtype=np.float32)
 
@@ -29,7 +29,7 @@ def make(output: Path, batch: int = 8, chunk: int = 1024, compute=None, rows: np
             compute(start)
         return rows[start:stop]
 
-    with artifacts.create(output, "thing", ("granularity.store.chunks",), {}, {}, resumable=True) as out:
+    with writing.create(output, "thing", ("granularity.store.chunks",), {}, {}, resumable=True) as out:
         array = write_rows(out, "rows.npy", len(rows), computed, batch, chunk, "making")
         np.testing.assert_array_equal(array, rows)
     return ranges

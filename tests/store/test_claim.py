@@ -16,6 +16,7 @@ from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.store import artifacts, claim, provenance
 from granularity.store.artifacts import Artifact
+from support import writing
 
 # Writes an artifact in steps, and waits for a file before it goes on. `value` is what it computes: two writers
 # of one key should agree, and here may be told not to.
@@ -32,7 +33,7 @@ output, key, value, gate = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Pat
 
 
 def work():
-    with artifacts.create(output, "thing", ("granularity.base.seeds",), {}, {"key": key}, resumable=True) as out:
+    with writing.create(output, "thing", ("granularity.base.seeds",), {}, {"key": key}, resumable=True) as out:
         state = read_state(out.work / "state")
         step = state[1]["step"] if state else 0
         print(f"from step {step}", flush=True)
@@ -90,7 +91,7 @@ def test_an_orphan_that_finishes_late_publishes_nothing(place, monkeypatch):
     """Even one that never looks: its claim is compared once more before it publishes."""
     output, _, second = place
     with pytest.raises(GranularityError, match="has taken over this artifact"):  # noqa: SIM117
-        with artifacts.create(output, "thing", ("granularity.base.seeds",), {}, {"key": "old"}) as out:
+        with writing.create(output, "thing", ("granularity.base.seeds",), {}, {"key": "old"}) as out:
             out.json("values.json", 1)
             rerun = Writer(output, "new", 2, second)
             second.touch()
@@ -102,7 +103,7 @@ def test_an_orphan_that_ends_leaves_the_folder_that_its_rerun_is_about_to_work_i
     output, *_ = place
 
     def writing():
-        return artifacts.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True)
+        return writing.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True)
 
     rerun = writing()
     with pytest.raises(GranularityError, match="has taken over this artifact"), writing():  # the orphan
@@ -117,7 +118,7 @@ def test_an_orphan_that_ends_leaves_the_folder_that_its_rerun_is_about_to_work_i
 def test_what_an_orphan_writes_while_its_rerun_tidies_up_is_not_left_behind(place, monkeypatch, left):
     output, *_ = place
     rmdir = os.rmdir
-    with artifacts.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
+    with writing.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
         folder = out.work if left == "work" else output.with_name(f".{output.name}.new-0123456789abcdef")
 
         def late(*args, **kwargs):
@@ -185,7 +186,7 @@ def test_a_signal_when_the_result_is_made_is_no_failure(place, monkeypatch):
     monkeypatch.setattr(Path, "rename", warned)
     try:
         for value in (1, 2):  # nothing there before, and something
-            with artifacts.create(
+            with writing.create(
                 output, "thing", ("granularity.base.seeds",), {}, {"value": value}, resumable=True
             ) as out:
                 out.json("values.json", value)
@@ -199,7 +200,7 @@ def test_work_of_other_package_versions_is_not_continued(place, monkeypatch):
     output, *_ = place
 
     def work() -> Path:
-        with artifacts.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
+        with writing.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
             (out.work / "x.done").touch()
             (out.work / ".torn.0123").touch()
             raise KeyboardInterrupt
@@ -211,7 +212,7 @@ def test_work_of_other_package_versions_is_not_continued(place, monkeypatch):
             work()
         found += output.parent.glob(".thing.work-*")
     assert len(found) == len(set(found)) == 2  # the first is gone when the second is there
-    with artifacts.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
+    with writing.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
         assert [path.name for path in out.work.iterdir()] == ["x.done"]  # and no half a file
         out.json("values.json", 1)
 
@@ -221,7 +222,7 @@ def test_a_different_result_of_the_same_inputs_is_refused(place):
     output, first, _ = place
     first.touch()
     with pytest.raises(GranularityError, match="published a different result of the same inputs"):  # noqa: SIM117
-        with artifacts.create(output, "thing", ("granularity.base.seeds",), {}, {"key": "same"}) as out:
+        with writing.create(output, "thing", ("granularity.base.seeds",), {}, {"key": "same"}) as out:
             out.json("values.json", 1)
             mine = claim.claim_file(output).read_text()
             assert Writer(output, "same", 2, first).end()[0] == 0
@@ -259,7 +260,7 @@ def test_a_warning_signal_saves_and_the_next_writer_continues(place, number):
 def test_a_claim_beats_while_its_writer_lives(place, monkeypatch):
     output, *_ = place
     monkeypatch.setattr(claim, "HEARTBEAT_SECONDS", 0.01)
-    with artifacts.create(output, "thing", ("granularity.base.seeds",), {}, {}) as out:
+    with writing.create(output, "thing", ("granularity.base.seeds",), {}, {}) as out:
         os.utime(claim.claim_file(output), (0, 0))
         while claim.read_claim(output)["beat"] == 0:
             pass

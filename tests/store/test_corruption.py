@@ -25,7 +25,7 @@ from granularity.stages.pixels import stage as pixels
 from granularity.store import artifacts
 from granularity.store.artifacts import MANIFEST, Artifact
 from granularity.store.claim import read_claim
-from support import tiny_chain
+from support import tiny_chain, writing
 from support.tallies import tallies
 from support.tiny_chain import harmed, rewrite
 
@@ -427,7 +427,7 @@ def test_a_claim_that_is_none(tmp_path, claim):
     """A file of another origin in its place: nobody's, and the next writer takes it over."""
     (tmp_path / ".thing.claim").write_text(claim)
     assert read_claim(tmp_path / "thing") is None
-    with artifacts.create(tmp_path / "thing", "thing", ("granularity.base.seeds",), {}, {}) as out:
+    with writing.create(tmp_path / "thing", "thing", ("granularity.base.seeds",), {}, {}) as out:
         out.json("x.json", {})
     assert [path.name for path in tmp_path.iterdir()] == ["thing"]
 

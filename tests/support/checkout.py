@@ -59,8 +59,8 @@ class Checkout:
 
     def command_of(self, target, *arguments):
         """The shell command that the workflow runs for a result, as `snakemake -np` prints it, without its log."""
-        folder = str(target).removesuffix("/manifest.json")
-        output = self.snakemake("-np", "--force", f"{folder}/manifest.json", *arguments)
+        folder = str(target).removesuffix(".stamp")
+        output = self.snakemake("-np", "--force", f"{folder}.stamp", *arguments)
         mark = "Shell command: "
         commands = [line.removeprefix(mark) for line in output.splitlines() if line.startswith(mark)]
         return next(command for command in commands if f"--output {folder} " in command).split(" > ")[0]

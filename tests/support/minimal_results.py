@@ -15,12 +15,12 @@ from granularity.store.task import Task
 
 
 def write(plan: Plan) -> dict[str, Artifact]:
-    """Write them below the working directory, without the theory; returns them by their manifests."""
+    """Write them below the working directory, without the theory; returns them by their stamps."""
     made: dict[str, Artifact] = {}
     for stage in STAGES:
         for job in plan.jobs(stage):
             if stage != "theory" and job.values.get("name") != "theory":
-                made[plan.manifest(job)] = create(plan, job, made)
+                made[plan.stamp(job)] = create(plan, job, made)
     return made
 
 
@@ -28,9 +28,10 @@ def create(plan: Plan, job: Job, made: Mapping[str, Artifact]) -> Artifact:
     """Write the artifact of one job, from those made before."""
     stage = STAGES[job.stage]
     options = stage.model.model_validate(job.options)
-    inputs = [plan.manifest(source) for sources in job.inputs.values() for source in sources]
+    inputs = [plan.stamp(source) for sources in job.inputs.values() for source in sources]
     task = Task(stage, plan.folder(job), options, seed=plan.config.seeds.base)
-    with task.create({name: made[name] for name in inputs}, {"seed": task.seed}) as out:
+    facts = {"seed": task.seed, **options.model_dump(mode="json")}
+    with task.create({name: made[name] for name in inputs}, facts, tuple(facts)) as out:
         for name in stage.files:
             out.text(name, f"{task.output}\n")
         if job.stage == "samples":  # what rules ask, for a job's resources

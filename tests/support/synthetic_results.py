@@ -66,15 +66,15 @@ def _create(plan: Plan, job: Job, made: dict[str, Artifact], condition: _Conditi
     stage = STAGES[job.stage]
     task = Task(stage, plan.folder(job), stage.model.model_validate(job.options), seed=plan.config.seeds.base)
     sources = [source for role in job.inputs.values() for source in role]
-    inputs = {str(plan.folder(source)): made[plan.manifest(source)] for source in sources}
+    inputs = {str(plan.folder(source)): made[plan.stamp(source)] for source in sources}
     options = task.options.model_dump(mode="json")
     params = options | (condition.params if job.stage == "samples" else {})
-    with task.create(inputs, params | {"seed": 0}) as out:
+    with task.create(inputs, params | {"seed": 0}, tuple(params)) as out:
         getattr(condition, job.stage)(out, options)
         for name in stage.files:
             if not out.path(name).exists():
                 out.text(name, "what the report does not read\n")
-    made[plan.manifest(job)] = Artifact.peek(task.output)
+    made[plan.stamp(job)] = Artifact.peek(task.output)
 
 
 class _Condition:

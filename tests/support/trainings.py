@@ -10,9 +10,8 @@ import torch
 
 from granularity.learning.options import Model, Recipe
 from granularity.learning.runs import Run
-from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
-from support import tasks
+from support import tasks, writing
 
 TINY = {"layers": [1, 1, 1, 1], "channels": [4, 8, 8, 8]}
 MODEL = Model(args=TINY)
@@ -43,7 +42,7 @@ def label_space(
     properties = {"space": folder.name, "family": "wordnet", "granularity": len(parents)}
     properties |= {} if multi_label is None else {"multi_label": multi_label}
     code = ("granularity.stages.hierarchy.stage",)
-    with artifacts.create(folder, "hierarchy", code, {"samples": table}, {"space": folder.name}) as out:
+    with writing.create(folder, "hierarchy", code, {"samples": table}, {"space": folder.name}) as out:
         out.table("labels.parquet", pd.DataFrame(made))
         names = [f"class {i}" for i in range(len(parents))]
         out.table("classes.parquet", pd.DataFrame({"label": range(len(parents)), "name": names, "parent": parents}))

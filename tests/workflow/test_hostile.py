@@ -34,9 +34,8 @@ from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.plan.rules import Rules
 from granularity.stages import STAGES
-from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
-from support import tiny_chain
+from support import tiny_chain, writing
 from support.checkout import Checkout
 
 ROOT = Path(__file__).parents[2]
@@ -150,7 +149,7 @@ def test_rules_quote_every_word_of_a_command(monkeypatch):
 def test_a_digest_in_a_manifest_is_no_command(tmp_path, monkeypatch):
     """The report's options hold the digests of the theory's results."""
     monkeypatch.chdir(tmp_path)
-    with artifacts.create("thing", "thing", ("granularity.base.seeds",), {}, {}) as out:
+    with writing.create("thing", "thing", ("granularity.base.seeds",), {}, {}) as out:
         out.json("x.json", {})
     for digest in ("$(touch pwned)", "a; touch pwned", "'", "0" * 63 + "\n"):
         tiny_chain.rewrite(Path("thing"), lambda manifest, digest=digest: manifest.update(digest=digest))
@@ -284,7 +283,7 @@ def shared_folder():
 def test_missing_permissions_are_named(shared_folder):
     """To read a configuration, a manifest, a file or a folder of an artifact; to write a result."""
     folder = shared_folder
-    with artifacts.create(folder / "results" / "thing", "thing", ("granularity.base.seeds",), {}, {}) as out:
+    with writing.create(folder / "results" / "thing", "thing", ("granularity.base.seeds",), {}, {}) as out:
         out.json("x.json", {"x": 3})
     (folder / "c.yaml").write_text("name: a\n")
     for file, act in {
@@ -310,7 +309,7 @@ def test_missing_permissions_are_named(shared_folder):
     with (
         as_nobody(),
         refused,
-        artifacts.create(folder / "results/new", "thing", ("granularity.base.seeds",), {}, {}) as out,
+        writing.create(folder / "results/new", "thing", ("granularity.base.seeds",), {}, {}) as out,
     ):
         out.json("x.json", {})
     assert [path.name for path in (folder / "results").iterdir()] == ["thing"]
@@ -430,7 +429,7 @@ def test_a_log_that_cannot_be_written_costs_no_result(chain, stream, tmp_path, m
 
 def test_what_a_terminal_would_obey_is_shown_and_not_obeyed(tmp_path):
     params = {"evil": "\x1b[2J\x1b]0;title\x07"}
-    with artifacts.create(tmp_path / "thing", "thing", ("granularity.base.seeds",), {}, params) as out:
+    with writing.create(tmp_path / "thing", "thing", ("granularity.base.seeds",), {}, params) as out:
         out.json("x.json", {"\x1b[31m": "\x9b31m"})
     ended = shell(f"granularity inspect {tmp_path / 'thing'}")
     assert ended.returncode == 0 and "\\x1b[2J" in ended.stdout

@@ -83,7 +83,7 @@ def test_an_edit_to_clustering_makes_clusters_and_what_follows_again(finished):
 def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(finished, tmp_path_factory):
     """Both are wrong in Snakemake's own cache."""
     cache = tmp_path_factory.mktemp("cache")
-    target = f"{CHAIN}/hierarchy/kmeans-6/manifest.json"
+    target = f"{CHAIN}/hierarchy/kmeans-6.stamp"
 
     def served(name: str, edit=lambda checkout: None) -> dict[str, bool]:
         """What a user with a checkout of one's own is given from the cache."""
@@ -146,7 +146,7 @@ def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(finis
         '    prefix: "below"\n'
         "use rule * from granularity as of_*\n"
     )
-    target = f"below/{CHAIN}/embed/manifest.json"
+    target = f"below/{CHAIN}/embed.stamp"
     output = finished.snakemake("-n", "-p", "--snakefile", "module.smk", target, *SMOKE)
     module.unlink()
     assert planned(output) == {"of_make_samples": 1, "of_make_encoder": 1, "of_make_embed": 1}
@@ -164,7 +164,7 @@ def test_a_mistake_in_the_configuration_stops_it_before_any_job(finished, tmp_pa
 def test_the_commands_of_rules_run_alone(finished):
     for target in ("cluster/whole-6", "hierarchy/kmeans-6"):
         before = Artifact.open(finished.path(f"{CHAIN}/{target}")).digest
-        command = finished.command_of(f"{CHAIN}/{target}/manifest.json", *SMOKE)
+        command = finished.command_of(f"{CHAIN}/{target}.stamp", *SMOKE)
         finished.run("bash", "-c", command)
         assert Artifact.open(finished.path(f"{CHAIN}/{target}")).digest == before
 
@@ -179,7 +179,7 @@ def test_the_commands_of_rules_run_alone(finished):
     ],
 )
 def test_a_flipped_byte_is_reported_by_verify_and_by_the_next_stage(finished, kind, file, consumer):
-    command = finished.command_of(f"{CHAIN}/{consumer}/manifest.json", *SMOKE)
+    command = finished.command_of(f"{CHAIN}/{consumer}.stamp", *SMOKE)
     damaged = finished.path(f"{CHAIN}/{kind}/{file}")
     if file == "open_clip_model.safetensors":
         assert damaged.stat().st_size > 2**20
@@ -219,7 +219,7 @@ def kill_when(checkout, command, appears, **environment):
     ids=["in-a-training", "between-trainings", "finetuning", "embedding", "encoder"],
 )
 def test_a_killed_stage_ends_in_the_same_digest(finished, target, appears, more):
-    words = shlex.split(finished.command_of(f"{CHAIN}/{target}/manifest.json", *SMOKE))
+    words = shlex.split(finished.command_of(f"{CHAIN}/{target}.stamp", *SMOKE))
     words[words.index("--options") + 1] = json.dumps(json.loads(words[words.index("--options") + 1]) | more)
     place = words.index("--output") + 1
     folder = str(Path(CHAIN, target).parent)

@@ -10,9 +10,9 @@ from granularity.base.errors import GranularityError
 from granularity.stages import verdicts
 from granularity.stages.theory.worlds import neural_collapse
 from granularity.stages.verdicts import stage
-from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
+from support import writing
 from support.worlds import judge, train
 
 CODE = ("granularity.stages.samples.stage",)
@@ -78,7 +78,7 @@ def test_a_part_without_runs_changes_nothing(trained, tmp_path, monkeypatch):
 
 def sample_table(folder: Path, train: int) -> Path:
     params = {"source": "digits", "target": "loops"}
-    with artifacts.create(folder / "samples", "samples", CODE, {}, params) as out:
+    with writing.create(folder / "samples", "samples", CODE, {}, params) as out:
         out.table("samples.parquet", pd.DataFrame({"sample_id": [f"{i}" for i in range(train)]}))
         out.summary |= {"images": {"train": train}, "classes": {"loops": 3}}
     return folder / "samples"
@@ -86,9 +86,9 @@ def sample_table(folder: Path, train: int) -> Path:
 
 def finetuned(folder: Path, errors: list[float]) -> dict[str, tuple[Path, ...]]:
     samples = Artifact.open(sample_table(folder, 20 + len(errors)))
-    with artifacts.create(folder / "finetune" / "all", "finetune", CODE, {"samples": samples}, {}) as out:
+    with writing.create(folder / "finetune" / "all", "finetune", CODE, {"samples": samples}, {}) as out:
         out.table("runs.parquet", pd.DataFrame({"space": "target", "val_error": errors}))
-    with artifacts.create(folder / "hierarchy" / "target", "hierarchy", CODE, {"samples": samples}, {}) as out:
+    with writing.create(folder / "hierarchy" / "target", "hierarchy", CODE, {"samples": samples}, {}) as out:
         out.json("properties.json", {"space": "target", "purity": {"loops": 1.0}})
     return {
         "samples": samples.path,

@@ -1,0 +1,62 @@
+"""Artifacts of any content, written as stages write theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from granularity.store import writer
+from granularity.store.artifacts import Artifact, key_of
+from granularity.store.code import RESULT_VERSION, code_digest, packages
+from granularity.store.writer import Writer
+
+THIS = ("granularity.base.seeds",)
+
+
+def origin(
+    kind: str,
+    params: Mapping[str, Any],
+    code: Sequence[str] = THIS,
+    inputs: Mapping[str, Artifact] | None = None,
+    **over,
+) -> dict[str, Any]:
+    """What decides the bytes of an artifact whose options are its parameters."""
+    return {
+        "kind": kind,
+        "schema_version": RESULT_VERSION,
+        "options": dict(params),
+        "made_from": {role: [source.digest] for role, source in (inputs or {}).items()},
+        "seed": None,
+        "outside": {},
+        "machine": {},
+        "code": {"modules": list(code), "digest": code_digest(*code)},
+        "packages": packages(*code),
+        **over,
+    }
+
+
+def key(kind: str, params: Mapping[str, Any]) -> str:
+    """The key of what `create(output, kind, params=params)` writes."""
+    return key_of(origin(kind, params))
+
+
+def create(
+    output: str | Path,
+    kind: str = "thing",
+    code: Sequence[str] = THIS,
+    inputs: Mapping[str, Artifact] | None = None,
+    params: Mapping[str, Any] | None = None,
+    resumable: bool = False,
+    files: Sequence[str] = ("*",),
+    **over,
+) -> AbstractContextManager[Writer]:
+    """Write an artifact; all its parameters are facts.
+
+    Args:
+        over: parts of its origin, over what they are.
+    """
+    params, inputs = dict(params or {}), dict(inputs or {})
+    made_from = origin(kind, params, code, inputs, **over)
+    return writer.create(Path(output), made_from, inputs, params, tuple(params), resumable, files)
