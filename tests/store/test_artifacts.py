@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.look import inspection
+from granularity.store import writer
 from granularity.store.artifacts import Artifact
 from granularity.store.code import RESULT_VERSION, code_digest
 from support import writing
@@ -24,16 +26,26 @@ MODULE = ("granularity.base.seeds",)
 def make(path, inputs=None, values=None, params=None):
     """A small artifact of several formats; `values` decides its bytes."""
     values = np.arange(6.0) if values is None else values
-    with writing.create(path, "thing", MODULE, inputs or {}, params or {}, options={"asked": [1]}) as out:
+    origin = writing.origin(
+        "thing", {}, MODULE, inputs, options={"asked": [1], **(params or {}), "values": list(values)}
+    )
+    with writer.create(path, origin, inputs or {}, params or {}) as out:
         out.array("a/values.npy", values)
         out.table("rows.parquet", pd.DataFrame({"x": values}))
         out.json("notes.json", {"n": len(values)})
     return Artifact.open(path)
 
 
+def names(folder):
+    """What people see; and no writer's folder or claim is left."""
+    assert not [*(folder / ".store/.new").iterdir(), *(folder / ".store/.claims").iterdir()]
+    return sorted(path.name for path in folder.iterdir() if path.name != ".store")
+
+
 def flip(file, offset):
     data = bytearray(file.read_bytes())
     data[offset] ^= 1
+    file.chmod(0o644)
     file.write_bytes(data)
 
 
@@ -50,52 +62,71 @@ def test_round_trip_and_manifest(tmp_path):
         "sha256": 0,
         "bytes": 0,
     }
-    assert (manifest["options"], manifest["params"]) == ({"asked": [1]}, {"seed": 3})
+    assert manifest["options"]["asked"] == [1] and manifest["params"] == {"seed": 3}
     assert manifest["schema_version"] == RESULT_VERSION
     assert manifest["code"] == {"modules": [*MODULE], "digest": code_digest(*MODULE)}
     assert {"started", "wall_seconds", "cpu_seconds", "peak_memory_mb"} == set(manifest["cost"])
 
 
 def test_a_wrong_output_destroys_nothing(tmp_path):
-    """A folder of somebody's, one of results, an artifact of another kind, or the input itself."""
-    samples = tmp_path / "results" / "samples"
-    with writing.create(samples, "samples", MODULE, {}, {}, files=("samples.parquet",)) as out:
-        out.table("samples.parquet", pd.DataFrame({"x": [1]}))
+    """A folder of somebody's, one of results, a file, or a link of somebody's own."""
+    make(tmp_path / "results" / "thing")
     photos = tmp_path / "photos"
     photos.mkdir()
     (photos / "cat.jpg").write_bytes(b"a cat")
-    inputs = {"samples": Artifact.open(samples)}
-    for output, words in {
-        photos: "photos/cat.jpg: is no part of a 'pixels' artifact",
-        tmp_path / "results": "the input 'samples' lies there",
-        samples: "the input 'samples' lies there",
-        tmp_path: "the input 'samples' lies there",
-    }.items():
+    (tmp_path / "mine").symlink_to(photos)
+    for output in (photos, tmp_path / "results", photos / "cat.jpg", tmp_path / "mine"):
         with (
-            pytest.raises(GranularityError, match=words),
-            writing.create(output, "pixels", MODULE, inputs, {}, files=("pixels.npy",)),
+            pytest.raises(
+                GranularityError, match=f"{output.name}: something lies where the name of a result should be"
+            ),
+            writing.create(output),
         ):
             raise AssertionError("nothing may be computed")
+    assert (photos / "cat.jpg").read_bytes() == b"a cat" and Artifact.open(tmp_path / "results" / "thing")
+
+
+def test_a_file_that_a_stage_does_not_declare_is_refused(tmp_path):
     with (
-        pytest.raises(GranularityError, match=r"samples\.parquet: is no part of a 'pixels' artifact"),
-        writing.create(samples, "pixels", MODULE, {}, {}, files=("pixels.npy",)),
+        pytest.raises(GranularityError, match=r"b\.txt: is none of the files that stage 'thing' declares: a\*"),
+        writing.create(tmp_path / "thing", files=("a*",)) as out,
     ):
-        raise AssertionError("nothing may be computed")
-    assert (photos / "cat.jpg").read_bytes() == b"a cat" and Artifact.open(samples)
+        out.text("b.txt", "b")
+    assert not (tmp_path / "thing").exists()
 
 
-@pytest.mark.parametrize("left", ["manifest.json", "samples.parquet", "wordnet.parquet"])
-def test_what_is_left_of_a_result_is_replaced(tmp_path, left):
-    """Snakemake removes the files that it knows of."""
-    files = ("samples.parquet", "word*.parquet")
-    for _ in range(2):
-        with writing.create(tmp_path / "samples", "samples", MODULE, {}, {}, files=files) as out:
-            for name in ("samples.parquet", "wordnet.parquet"):
-                out.table(name, pd.DataFrame({"x": [1]}))
-        assert Artifact.open(tmp_path / "samples")
-        for file in (tmp_path / "samples").iterdir():
-            if file.name != left:
-                file.unlink()
+def test_a_name_leads_to_the_latest_result_and_none_is_lost(tmp_path):
+    first = make(tmp_path / "thing", params={"seed": 1})
+    second = make(tmp_path / "thing", values=np.arange(3.0), params={"seed": 2})
+    assert first.folder != second.folder and Artifact.open(first.folder).digest == first.digest
+    assert Artifact.open(tmp_path / "thing").digest == second.digest
+    assert (tmp_path / "thing.stamp").read_text() == f"thing {second.digest}\n"
+    assert first.array("a/values.npy").tolist() == list(range(6))  # who had opened it reads on
+
+
+def test_what_is_opened_by_its_stamp_or_its_manifest_is_the_same(tmp_path):
+    made = make(tmp_path / "thing")
+    for name in ("thing.stamp", "thing/manifest.json"):
+        assert Artifact.open(tmp_path / name).folder == made.folder
+
+
+def test_a_damaged_result_is_put_aside_and_made_again(tmp_path, capsys):
+    made = make(tmp_path / "thing")
+    (made.folder / "notes.json").chmod(0o644)
+    flip(made.folder / "notes.json", 2)
+    assert make(tmp_path / "thing").digest == made.digest
+    assert "notes.json: corrupt" in capsys.readouterr().err
+    (aside,) = (tmp_path / ".store/.aside").iterdir()
+    assert (aside / "rows.parquet").exists()
+
+
+def test_a_fact_is_part_of_the_digest_and_another_parameter_is_not(tmp_path):
+    with writing.create(tmp_path / "one", params={"target": "a"}) as out:
+        out.json("notes.json", 1)
+    with writing.create(tmp_path / "two", params={"target": "b"}) as out:
+        out.json("notes.json", 1)
+    one, two = (Artifact.open(tmp_path / name) for name in ("one", "two"))
+    assert one.digest != two.digest and one.facts == {"target": "a"}
 
 
 def test_digest_is_of_the_contents_alone(tmp_path):
@@ -133,7 +164,9 @@ def test_truncated_missing_added_and_swapped_files_are_found(tmp_path):
         "added": lambda folder: (folder / "more.json").write_text("{}"),
         "swapped": lambda folder: (folder / "notes.json").write_bytes((folder / "rows.parquet").read_bytes()),
     }.items():
-        make(tmp_path / name)
+        made = make(tmp_path / name, params={"seed": name})
+        for file in made.folder.iterdir():
+            file.chmod(0o755)
         harm(tmp_path / name)
         with pytest.raises(GranularityError):
             Artifact.open(tmp_path / name)
@@ -142,30 +175,36 @@ def test_truncated_missing_added_and_swapped_files_are_found(tmp_path):
 def test_a_hand_edited_manifest_is_found(tmp_path):
     make(tmp_path / "thing", params={"seed": 3})
     file = tmp_path / "thing/manifest.json"
+    file.chmod(0o644)
     file.write_text(file.read_text().replace('"seed": 3', '"seed": 4'))
     with pytest.raises(GranularityError, match="seal"):
         Artifact.open(tmp_path / "thing")
 
 
-def test_stale_against_any_ancestor_even_after_moving_the_whole_tree(tmp_path):
-    tree = tmp_path / "tree"
+def test_a_tree_may_be_moved_as_a_whole(tmp_path):
+    tree = tmp_path / "tree" / "results"
     first = make(tree / "first")
-    second = make(tree / "second", {"first": first}, np.arange(3.0))
+    second = make(tree / "deep/second", {"first": first}, np.arange(3.0))
     make(tree / "third", {"second": second}, np.arange(2.0))
-    tree.rename(tmp_path / "moved")
-    moved = tmp_path / "moved"
-    assert Artifact.open(moved / "third") and not inspection.verify(moved)["problems"]
-    make(moved / "first", values=np.arange(9.0))
-    with pytest.raises(GranularityError, match="second: stale"):
-        Artifact.open(moved / "third")
-    assert [p for p in inspection.verify(moved)["problems"] if "stale" in p]
+    tree.parent.rename(tmp_path / "moved")
+    moved = tmp_path / "moved" / "results"
+    assert Artifact.open(moved / "third").lineage()["second"].lineage()["first"].digest == first.digest
+    assert not inspection.verify(moved)["problems"]
 
 
-def test_remaking_the_same_bytes_leaves_descendants_fresh(tmp_path):
-    first = make(tmp_path / "first")
-    make(tmp_path / "second", {"first": first}, np.arange(3.0))
-    make(tmp_path / "first")
-    assert Artifact.open(tmp_path / "second")
+def test_a_stamp_of_another_result_is_a_problem(tmp_path):
+    one, two = make(tmp_path / "one"), make(tmp_path / "two", values=np.arange(3.0))
+    (tmp_path / "two").unlink()
+    (tmp_path / "two").symlink_to(one.folder)
+    (problem,) = inspection.verify(tmp_path)["problems"]
+    assert "two.stamp: is the stamp of another result" in problem and two.digest != one.digest
+
+
+def test_inputs_of_different_lineages_are_refused_together(tmp_path):
+    first, other = make(tmp_path / "first"), make(tmp_path / "other", values=np.arange(9.0))
+    second = make(tmp_path / "second", {"first": first}, np.arange(3.0))
+    with pytest.raises(GranularityError, match=r"second: was made from another 'first' than .*other"):
+        make(tmp_path / "third", {"first": other, "second": second})
 
 
 def test_wrong_kind_and_missing_column_are_named(tmp_path):
@@ -182,7 +221,7 @@ def test_pickled_arrays_are_refused(tmp_path):
     with pytest.raises(ValueError, match="Object arrays"):
         make(tmp_path / "thing", values=np.array([{}], dtype=object))
     assert not (tmp_path / "thing").exists()
-    with writing.create(tmp_path / "thing", "thing", MODULE, {}, {}) as out:
+    with writing.create(tmp_path / "thing") as out:
         np.save(out.path("evil.npy"), np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(GranularityError, match=r"evil\.npy: cannot be read as an array"):
         Artifact.open(tmp_path / "thing").array("evil.npy")
@@ -190,11 +229,11 @@ def test_pickled_arrays_are_refused(tmp_path):
 
 def test_a_failed_writer_leaves_the_old_artifact_and_nothing_else(tmp_path):
     old = make(tmp_path / "thing")
-    with pytest.raises(RuntimeError), writing.create(tmp_path / "thing", "thing", MODULE, {}, {}) as out:
+    with pytest.raises(RuntimeError), writing.create(tmp_path / "thing") as out:
         out.array("a/values.npy", np.zeros(3))
         raise RuntimeError
     assert Artifact.open(tmp_path / "thing").digest == old.digest
-    assert [path.name for path in tmp_path.iterdir()] == ["thing"]
+    assert names(tmp_path) == ["thing", "thing.stamp"]
 
 
 def test_a_full_disk_is_one_clear_error_and_publishes_nothing(tmp_path):
@@ -207,19 +246,19 @@ def test_a_full_disk_is_one_clear_error_and_publishes_nothing(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert Artifact.open(tmp_path / "thing").digest == old.digest
-    assert [path.name for path in tmp_path.iterdir()] == ["thing"]
+    assert names(tmp_path) == ["thing", "thing.stamp"]
 
 
 WRITER = """
 import os, sys, time
 import numpy as np
-from granularity.store import artifacts
-code = ("granularity.base.seeds",)
-with writing.create(sys.argv[1], "thing", code, {}, {"key": sys.argv[2]}, resumable=True) as out:
+from granularity.store import generations
+from support import writing
+with writing.create(sys.argv[1], params={"key": sys.argv[2]}, resumable=True) as out:
     out.array("values.npy", np.arange(5))
     done = out.work / "done"
     print("continued" if done.exists() else "started", flush=True)
-    artifacts.write_atomically(done, b"half of the work")
+    generations.write_atomically(done, b"half of the work")
     if sys.argv[3] == "hang":
         time.sleep(60)
 """
@@ -227,46 +266,49 @@ with writing.create(sys.argv[1], "thing", code, {}, {"key": sys.argv[2]}, resuma
 
 def write(path, key, mode):
     command = [sys.executable, "-c", textwrap.dedent(WRITER), str(path), key, mode]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    tests = os.pathsep.join([str(Path(writing.__file__).parents[1]), *sys.path])
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": tests})
 
 
 def test_a_killed_writer_publishes_nothing_and_its_work_is_continued(tmp_path):
     target = tmp_path / "thing"
     killed = write(target, "same", "hang")
     assert killed.stdout.readline() == "started\n"
-    while not list(tmp_path.glob(".thing.work-*/done")):
+    while not list(tmp_path.glob(".store/.work/*/done")):
         pass
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert not target.exists()
-    leftovers = {path.name.split("-")[0] for path in tmp_path.iterdir()}
-    assert leftovers == {".thing.new", ".thing.work", ".thing.claim"}
     again = write(target, "same", "finish")
     assert again.communicate()[0] == "continued\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["thing"]
+    assert not list(tmp_path.glob(".store/.work/*"))
     assert Artifact.open(target)
 
 
-def test_work_under_another_key_starts_clean(tmp_path):
+def test_work_of_another_key_starts_clean_and_the_first_is_kept(tmp_path):
     target = tmp_path / "thing"
     killed = write(target, "one", "hang")
     assert killed.stdout.readline() == "started\n"
+    while not list(tmp_path.glob(".store/.work/*/done")):
+        pass
     killed.kill()
     killed.wait()
     assert write(target, "two", "finish").communicate()[0] == "started\n"
+    assert write(target, "one", "finish").communicate()[0] == "continued\n"
 
 
 def test_two_writers_at_once_leave_one_whole_artifact(tmp_path):
     target = tmp_path / "thing"
     writers = [write(target, str(i), "finish") for i in range(4)]
-    for writer in writers:
-        writer.wait()
+    for one in writers:
+        one.wait()
     assert Artifact.open(target).array("values.npy").tolist() == list(range(5))
 
 
 def test_verify_counts_and_reports_json(tmp_path):
     make(tmp_path / "one")
-    make(tmp_path / "deep/two")
+    make(tmp_path / "deep/two", params={"seed": 2})
+    make(tmp_path / "deep/the same", params={"seed": 2})
     result = inspection.verify(tmp_path)
     assert (result["artifacts"], result["problems"]) == (2, [])
     with pytest.raises(GranularityError, match="no artifacts"):
@@ -280,5 +322,5 @@ def test_inspect_shows_lineage_and_a_preview(tmp_path):
     text = inspection.describe(tmp_path / "second")
     assert "origin <- " in text and "dial = 7" in text and "first 3 of 3 rows" in text and "verified" in text
     data = json.loads(inspection.as_json(tmp_path / "second"))
-    assert data["lineage"]["origin"] == str(tmp_path / "first") and data["problems"] == []
+    assert data["lineage"]["origin"] == str(first.folder) and data["problems"] == []
     assert len(inspection.describe(tmp_path).splitlines()) == 2

@@ -29,14 +29,16 @@ def make(output: Path, batch: int = 8, chunk: int = 1024, compute=None, rows: np
             compute(start)
         return rows[start:stop]
 
-    with writing.create(output, "thing", ("granularity.store.chunks",), {}, {}, resumable=True) as out:
+    with writing.create(
+        output, "thing", ("granularity.store.chunks",), {}, {"name": output.name}, resumable=True
+    ) as out:
         array = write_rows(out, "rows.npy", len(rows), computed, batch, chunk, "making")
         np.testing.assert_array_equal(array, rows)
     return ranges
 
 
 def saved(output: Path) -> list[str]:
-    pieces = output.parent.glob(f".{output.name}.work-*/rows.npy.*")
+    pieces = writing.work(output).glob("rows.npy.*")
     return sorted(file.name.removeprefix("rows.npy.").replace("0000000000", "") for file in pieces)
 
 
@@ -118,7 +120,7 @@ def test_pieces_of_other_lengths_are_taken_up(tmp_path, checkpoint_always, batch
 def test_pieces_that_are_damaged_overlap_or_do_not_belong_are_done_without(tmp_path, checkpoint_always, capfd):
     with stops_at(48) as compute:
         make(tmp_path / "out", compute=compute)
-    work = next(tmp_path.glob(".out.work-*"))
+    work = writing.work(tmp_path / "out")
     piece = work / "rows.npy.000000000016-000000000024"
     piece.write_bytes(piece.read_bytes()[:-1])
     (work / "rows.npy.000000000002-000000000010").write_bytes(b"")  # nobody comes by there
@@ -134,8 +136,10 @@ def test_the_longest_of_several_pieces_is_taken(tmp_path, checkpoint_always):
     for batch in (4, 12):
         with stops_at(24) as compute:
             make(tmp_path / str(batch), batch, compute=compute)
-    work = next(tmp_path.glob(".4.work-*"))
-    next(tmp_path.glob(".12.work-*/rows.npy.000000000000-*")).rename(work / "rows.npy.000000000000-000000000012")
+    work = writing.work(tmp_path / "4")
+    next(writing.work(tmp_path / "12").glob("rows.npy.000000000000-*")).rename(
+        work / "rows.npy.000000000000-000000000012"
+    )
     for start in (4, 8):
         (work / f"rows.npy.{start:012d}-{start + 4:012d}").unlink()
     assert make(tmp_path / "4", 4)[0] == (24, 28)

@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from granularity.base import interrupt
-from granularity.base.errors import GranularityError
-from granularity.store import artifacts, claim, provenance
+from granularity.store import claim
 from granularity.store.artifacts import Artifact
 from support import writing
 
-# Writes an artifact in steps, and waits for a file before it goes on. `value` is what it computes: two writers
-# of one key should agree, and here may be told not to.
+# Makes a result in steps, as a stage does, and waits for a file before it ends. `value` is what it computes: two
+# writers of one key should agree, and here may be told not to.
 WRITER = """
 import sys, time
 from pathlib import Path
 import numpy as np
 from granularity import cli
-from granularity.store import artifacts, claim
+from granularity.base.progress import say
+from granularity.store import claim, generations, writer
 from granularity.store.checkpoints import Clock, read_state, write_state
+from support import writing
 
 claim.HEARTBEAT_SECONDS = 0.05
 output, key, value, gate = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
 
 
 def work():
-    with writing.create(output, "thing", ("granularity.base.seeds",), {}, {"key": key}, resumable=True) as out:
+    with writing.create(output, params={"key": key}, resumable=True) as out:
         state = read_state(out.work / "state")
         step = state[1]["step"] if state else 0
         print(f"from step {step}", flush=True)
@@ -46,19 +49,42 @@ def work():
         out.array("values.npy", np.full(1000, value))
 
 
-cli.app = work
+def make():
+    store, name = generations.store_of(output), writing.key("thing", {"key": key})
+    while True:
+        claim.wait(store, "thing", name, output)
+        if (found := writer.sound(store, "thing", name)) is not None:
+            return generations.point(output, found.folder, "thing", found.digest)
+        try:
+            work()
+        except claim.LostError as lost:
+            say(str(lost))
+
+
+cli.app = make
 cli.main()
 """
 
 
 class Writer:
+    """A process that makes a result."""
+
     def __init__(self, output: Path, key: str, value: int, gate: Path):
         command = [sys.executable, "-c", WRITER, str(output), key, str(value), str(gate)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.began = self.process.stdout.readline().strip()
+        tests = os.pathsep.join([str(Path(writing.__file__).parents[1]), *sys.path])
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, **pipes, env=os.environ | {"PYTHONPATH": tests})
+
+    def began(self) -> str:
+        """Where it began to compute, once it does."""
+        return self.process.stdout.readline().strip()
+
+    def says(self) -> str:
+        """The next line of its log."""
+        return self.process.stderr.readline().strip()
 
     def end(self) -> tuple[int, str]:
-        _, errors = self.process.communicate(timeout=30)
+        _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, errors
 
 
@@ -71,103 +97,129 @@ def values_of(output: Path) -> set[int]:
     return set(Artifact.open(output).array("values.npy").tolist())
 
 
-@pytest.mark.parametrize("key", ["same", "other"])
-def test_an_orphan_notices_its_rerun_and_stops(place, key):
+def left(output: Path) -> list[Path]:
+    """What writers have left in the store beside generations."""
+    return [path for name in (".new", ".work", ".claims") for path in (output.parent / ".store" / name).glob("*")]
+
+
+def test_who_comes_second_waits_and_takes_the_result(place):
     output, first, second = place
-    orphan = Writer(output, "same", 1, first)
-    rerun = Writer(output, key, 2, second)
-    status, errors = orphan.end()  # it is never let through its gate: it stops by itself
-    assert status == 1
-    assert f"process {rerun.process.pid} on" in errors
-    assert "has taken over this artifact; this one stops and publishes nothing" in errors
-    assert "Traceback" not in errors
+    one = Writer(output, "same", 1, first)
+    assert one.began() == "from step 0"
+    two = Writer(output, "same", 2, second)
+    assert f"process {one.process.pid} on" in two.says()
+    first.touch()
+    assert one.end()[0] == 0 and two.end()[0] == 0  # without its gate: it computed nothing
+    assert values_of(output) == {1} and not left(output)
+
+
+def test_who_waits_goes_on_with_the_work_of_a_writer_that_is_stopped(place):
+    output, first, second = place
+    one = Writer(output, "same", 1, first)
+    assert one.began() == "from step 0"
+    two = Writer(output, "same", 1, second)
+    assert "waiting for it" in two.says()
+    one.process.send_signal(signal.SIGUSR1)  # its work is saved
+    assert one.end()[0] == 128 + signal.SIGUSR1
+    assert int(two.began().split()[-1]) > 0
     second.touch()
-    assert rerun.end()[0] == 0
-    assert values_of(output) == {2}
-    assert not list(output.parent.glob(".*"))
+    assert two.end()[0] == 0 and values_of(output) == {1} and not left(output)
 
 
-def test_an_orphan_that_finishes_late_publishes_nothing(place, monkeypatch):
-    """Even one that never looks: its claim is compared once more before it publishes."""
-    output, _, second = place
-    with pytest.raises(GranularityError, match="has taken over this artifact"):  # noqa: SIM117
-        with writing.create(output, "thing", ("granularity.base.seeds",), {}, {"key": "old"}) as out:
-            out.json("values.json", 1)
-            rerun = Writer(output, "new", 2, second)
-            second.touch()
-            assert rerun.end()[0] == 0
-    assert values_of(output) == {2}
+@pytest.mark.parametrize("published", [True, False])
+def test_a_writer_that_sleeps_loses_its_claim_and_takes_the_result_of_the_other(place, published):
+    output, first, second = place
+    one = Writer(output, "same", 1, first)
+    assert one.began() == "from step 0"
+    one.process.send_signal(signal.SIGSTOP)
+    two = Writer(output, "same", 2, second)
+    assert two.began() == "from step 0"
+    if published:
+        second.touch()
+        assert two.end()[0] == 0
+    one.process.send_signal(signal.SIGCONT)
+    if not published:
+        assert f"process {two.process.pid} on" in one.says()
+        second.touch()
+        assert two.end()[0] == 0
+    assert one.end()[0] == 0  # without its gate
+    assert values_of(output) == {2} and not left(output)
 
 
-def test_an_orphan_that_ends_leaves_the_folder_that_its_rerun_is_about_to_work_in(place):
-    output, *_ = place
-
-    def writing():
-        return writing.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True)
-
-    rerun = writing()
-    with pytest.raises(GranularityError, match="has taken over this artifact"), writing():  # the orphan
-        out = rerun.__enter__()
-    (out.work / "checkpoint").touch()
-    out.json("values.json", 1)
-    rerun.__exit__(None, None, None)
-    assert Artifact.open(output).json("values.json") == 1
+def test_writers_of_other_keys_do_not_disturb_each_other(place):
+    output, first, second = place
+    one, two = Writer(output, "one", 1, first), Writer(output, "two", 2, second)
+    assert one.began() == two.began() == "from step 0"
+    first.touch()
+    assert one.end()[0] == 0 and values_of(output) == {1}
+    second.touch()
+    assert two.end()[0] == 0 and values_of(output) == {2} and not left(output)
 
 
-@pytest.mark.parametrize("left", ["work", "new"])
-def test_what_an_orphan_writes_while_its_rerun_tidies_up_is_not_left_behind(place, monkeypatch, left):
-    output, *_ = place
-    rmdir = os.rmdir
-    with writing.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
-        folder = out.work if left == "work" else output.with_name(f".{output.name}.new-0123456789abcdef")
-
-        def late(*args, **kwargs):
-            with contextlib.suppress(FileNotFoundError):
-                (folder / "late").touch()
-            return rmdir(*args, **kwargs)
-
-        monkeypatch.setattr(os, "rmdir", late)
-        if left == "new":
-            folder.mkdir()
-            artifacts._remove_leftovers(output, keep=out.work)
-            out.folder.mkdir()
-        out.json("values.json", 1)
-    assert not list(output.parent.glob(".*"))
+def claimed(output: Path) -> claim.Claim:
+    return claim.Claim(output.parent / ".store", "thing", "key", output)
 
 
 def test_a_claim_made_while_another_is_released_stays(place, monkeypatch):
     output, *_ = place
-    output.parent.mkdir()
-    first, held = claim.Claim(output, "key"), claim.Claim.held
+    first, held = claimed(output), claim.Claim.held
     others = []
 
     def claimed_meanwhile(self):
         found = held(self)
         if not others:
-            others.append(claim.Claim(output, "key"))
+            others.append(claimed(output))
         return found
 
     monkeypatch.setattr(claim.Claim, "held", claimed_meanwhile)
     first.release()
     assert others[0].held()
     others[0].release()
-    assert not list(output.parent.iterdir())
+    assert not left(output)
 
 
 def test_a_claim_that_cannot_be_read_for_a_moment_is_not_lost(place, monkeypatch):
     output, *_ = place
-    output.parent.mkdir()
-    mine, read = claim.Claim(output, "key"), Path.read_text
+    mine, read = claimed(output), os.open
     failures = iter([OSError(116, "Stale file handle")])
 
-    def read_text(path, **kwargs):
+    def refuse(path, *args, **kwargs):
         for error in failures:
             raise error
-        return read(path, **kwargs)
+        return read(path, *args, **kwargs)
 
     monkeypatch.setattr(claim, "SECONDS_BETWEEN_READS", 0.0)
-    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr(os, "open", refuse)
     assert mine.held()
+
+
+ODD = '{"token": "t", "key": "k", "output": "o", "host": "h", "pid": %s, "job": null, "started": 0'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[" * 100_000,
+        ODD.replace('"t"', "1") % 7 + "}",
+        ODD % -1 + "}",
+        ODD % 1e99 + "}",
+        ODD % 7 + " " * 10**7 + "}",
+        os.mkfifo,
+        os.mkdir,
+        lambda file: file.symlink_to("/dev/zero"),
+    ],
+)
+def test_a_malformed_claim_is_none(place, text):
+    output, first, _ = place
+    first.touch()
+    file = claim.claim_file(output.parent / ".store", "thing", writing.key("thing", {"key": "same"}))
+    file.parent.mkdir(parents=True)
+    file.write_text(text) if isinstance(text, str) else text(file)
+    assert claim.read_claim(file) is None
+    if not file.is_dir():
+        assert Writer(output, "same", 1, first).end()[0] == 0
 
 
 def test_a_signal_when_the_result_is_made_is_no_failure(place, monkeypatch):
@@ -179,16 +231,14 @@ def test_a_signal_when_the_result_is_made_is_no_failure(place, monkeypatch):
     rename = Path.rename
 
     def warned(path, target):
-        if target == output:
+        if Path(target).parent.name == "thing":
             os.kill(os.getpid(), signal.SIGUSR1)
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", warned)
     try:
         for value in (1, 2):  # nothing there before, and something
-            with writing.create(
-                output, "thing", ("granularity.base.seeds",), {}, {"value": value}, resumable=True
-            ) as out:
+            with writing.create(output, params={"value": value}, resumable=True) as out:
                 out.json("values.json", value)
             assert Artifact.open(output).json("values.json") == value
     finally:
@@ -196,53 +246,33 @@ def test_a_signal_when_the_result_is_made_is_no_failure(place, monkeypatch):
             signal.signal(number, handler)
 
 
-def test_work_of_other_package_versions_is_not_continued(place, monkeypatch):
+def test_half_a_file_is_not_gone_on_with(place):
     output, *_ = place
-
-    def work() -> Path:
-        with writing.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
-            (out.work / "x.done").touch()
-            (out.work / ".torn.0123").touch()
-            raise KeyboardInterrupt
-
-    found = []
-    for version in "12":
-        monkeypatch.setattr(provenance, "package_versions", lambda version=version: {"torch": version})
-        with pytest.raises(KeyboardInterrupt):
-            work()
-        found += output.parent.glob(".thing.work-*")
-    assert len(found) == len(set(found)) == 2  # the first is gone when the second is there
-    with writing.create(output, "thing", ("granularity.base.seeds",), {}, {}, resumable=True) as out:
-        assert [path.name for path in out.work.iterdir()] == ["x.done"]  # and no half a file
+    with pytest.raises(KeyboardInterrupt), writing.create(output, resumable=True) as out:
+        (out.work / "x.done").touch()
+        (out.work / ".torn.0123").touch()
+        raise KeyboardInterrupt
+    with writing.create(output, resumable=True) as out:
+        assert [path.name for path in out.work.iterdir()] == ["x.done"]
         out.json("values.json", 1)
 
 
-def test_a_different_result_of_the_same_inputs_is_refused(place):
-    """One that was published meanwhile by a writer that knew nothing of claims, such as an older version."""
+def test_the_first_of_two_different_results_of_one_key_stays(place, capsys):
     output, first, _ = place
     first.touch()
-    with pytest.raises(GranularityError, match="published a different result of the same inputs"):  # noqa: SIM117
-        with writing.create(output, "thing", ("granularity.base.seeds",), {}, {"key": "same"}) as out:
-            out.json("values.json", 1)
-            mine = claim.claim_file(output).read_text()
-            assert Writer(output, "same", 2, first).end()[0] == 0
-            claim.claim_file(output).write_text(mine)
+    with writing.create(output, params={"key": "same"}) as out:
+        out.json("values.json", 1)
+        claim.claim_file(output.parent / ".store", "thing", writing.key("thing", {"key": "same"})).unlink()
+        assert Writer(output, "same", 2, first).end()[0] == 0
     assert values_of(output) == {2}
-
-
-def test_a_result_may_be_made_again(place):
-    output, first, _ = place
-    first.touch()
-    for value in (1, 2):  # such as after `snakemake --forcerun`, or on a GPU that is not deterministic
-        assert Writer(output, "same", value, first).end()[0] == 0
-        assert values_of(output) == {value}
+    assert "another writer published a different result of the same inputs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_warning_signal_saves_and_the_next_writer_continues(place, number):
     output, first, _ = place
     writer = Writer(output, "same", 1, first)
-    assert writer.began == "from step 0"
+    assert writer.began() == "from step 0"
     time.sleep(0.3)
     writer.process.send_signal(number)
     status, errors = writer.end()
@@ -251,22 +281,45 @@ def test_a_warning_signal_saves_and_the_next_writer_continues(place, number):
     assert not output.exists()
     first.touch()
     again = Writer(output, "same", 1, first)
-    assert int(again.began.split()[-1]) > 5  # checkpoints are a minute apart: this one was made for the signal
+    assert int(again.began().split()[-1]) > 5  # checkpoints are a minute apart: this one was made for the signal
     assert again.end()[0] == 0
     assert values_of(output) == {1}
-    assert not list(output.parent.glob(".*"))
+    assert not left(output)
 
 
 def test_a_claim_beats_while_its_writer_lives(place, monkeypatch):
     output, *_ = place
     monkeypatch.setattr(claim, "HEARTBEAT_SECONDS", 0.01)
-    with writing.create(output, "thing", ("granularity.base.seeds",), {}, {}) as out:
-        os.utime(claim.claim_file(output), (0, 0))
-        while claim.read_claim(output)["beat"] == 0:
+    with writing.create(output) as out:
+        file = claim.claim_file(output.parent / ".store", "thing", writing.key("thing", {}))
+        os.utime(file, (0, 0))
+        while claim.read_claim(file)["beat"] == 0:
             pass
-        assert claim.read_claim(output)["pid"] == os.getpid()
+        assert claim.read_claim(file)["pid"] == os.getpid()
         out.json("values.json", 1)
-    assert claim.read_claim(output) is None
+    assert claim.read_claim(file) is None
+
+
+def test_a_writer_on_another_host_is_waited_for_until_it_is_silent(place, monkeypatch, capsys):
+    """Its beats count by this host's own clock: the other one's may be years off."""
+    output, *_ = place
+    file = claimed(output).file
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"host": "elsewhere"}))
+    monkeypatch.setattr(claim, "SILENT_SECONDS", 0.6)
+    monkeypatch.setattr(claim, "SECONDS_BETWEEN_LOOKS", 0.01)
+    began, seconds = time.monotonic(), itertools.count(0, 1_000_000)
+
+    def beat() -> None:
+        while time.monotonic() < began + 0.5:
+            os.utime(file, (next(seconds),) * 2)
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    claim.wait(output.parent / ".store", "thing", "key", output)
+    thread.join()
+    assert time.monotonic() - began > 1.0 and not file.exists()
+    assert "on elsewhere makes this result; waiting for it" in capsys.readouterr().err
 
 
 def test_a_corrupt_checkpoint_is_not_continued_from(tmp_path, capsys):

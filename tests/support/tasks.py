@@ -11,7 +11,7 @@ from granularity.base.section import Section
 from granularity.machine.device import machine
 from granularity.stages import STAGES
 from granularity.store.artifacts import Artifact
-from granularity.store.task import Task
+from granularity.store.task import Task, make
 
 
 def run(
@@ -21,11 +21,13 @@ def run(
     seed: int = 0,
     device: str = "cpu",
     threads: int = 1,
+    anew: bool = True,
     **inputs: Path | list[Path] | None,
 ) -> Artifact:
     """Run a stage and open its result.
 
     Args:
+        anew: compute it, whatever the store has.
         inputs: by role; None for none.
     """
     record = STAGES[stage]
@@ -34,5 +36,7 @@ def run(
     given = {role: paths if isinstance(paths, list) else [paths] for role, paths in inputs.items() if paths is not None}
     paths = {role: tuple(map(Path, several)) for role, several in given.items()}
     task = Task(record, output, options, paths, seed, device, threads, machine(device, threads))
+    if not anew:
+        return make(task)
     importlib.import_module(record.module).run(task)
     return Artifact.open(output, stage)

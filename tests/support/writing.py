@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from granularity.store import writer
+from granularity.store import generations, writer
 from granularity.store.artifacts import Artifact, key_of
 from granularity.store.code import RESULT_VERSION, code_digest, packages
 from granularity.store.writer import Writer
@@ -60,3 +60,11 @@ def create(
     params, inputs = dict(params or {}), dict(inputs or {})
     made_from = origin(kind, params, code, inputs, **over)
     return writer.create(Path(output), made_from, inputs, params, tuple(params), resumable, files)
+
+
+def work(output: Path) -> Path:
+    """The one folder of unfinished work for an output."""
+    store = generations.store_of(output)
+    name = generations.name_in(store, output)
+    (found,) = [folder for folder, of in generations.works_of(store).items() if of == name]
+    return found

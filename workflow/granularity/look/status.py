@@ -58,8 +58,14 @@ def look(plan: Plan) -> list[Job]:
     planned = [job for stage in STAGES for job in plan.jobs(stage)]
     # Claims first: a job that ends meanwhile is then seen to run, and never as if it had been lost.
     stores = {generations.store_of(plan.folder(job)) for job in planned}
-    claims = {output: found for store in stores for output, found in claim.all_claims(store).items()}
-    jobs = [_job(plan, job, claims.get(os.path.abspath(plan.folder(job)))) for job in planned]
+    claims = {(store, name): found for store in stores for name, found in claim.all_claims(store).items()}
+    works = {(store, name) for store in stores for name in generations.works_of(store).values()}
+    jobs = []
+    for job in planned:
+        output = plan.folder(job)
+        store = generations.store_of(output)
+        name = (store, generations.name_in(store, output))
+        jobs.append(_job(plan, job, claims.get(name), name in works))
     traces = {_world(job) for job in jobs if job.state != "waiting"}
     return [job for job in jobs if _world(job) in {None, *traces}]
 
@@ -70,7 +76,7 @@ def _world(job: Job) -> str | None:
     return job.wildcards.get("world", job.wildcards["study"] if of_theory else None)
 
 
-def _job(plan: Plan, planned: PlannedJob, claimed: dict[str, Any] | None) -> Job:
+def _job(plan: Plan, planned: PlannedJob, claimed: dict[str, Any] | None, unfinished: bool) -> Job:
     stage = STAGES[planned.stage]
     folder = plan.folder(planned)
     log = Path(beside(stage, plan.root, "logs").format(**planned.values))
@@ -86,7 +92,7 @@ def _job(plan: Plan, planned: PlannedJob, claimed: dict[str, Any] | None) -> Job
     if claimed is not None and claim.is_live(claimed):
         job.state, job.detail = "running", tuple(_tail(log)[-1:])
     elif not there:
-        job.state, job.detail = _remains(job)
+        job.state, job.detail = _remains(job, unfinished)
     if job.state not in ("running", "interrupted"):
         job.claim = None
     return job
@@ -129,18 +135,15 @@ def _outdated(artifact: Artifact, plan: Plan, planned: PlannedJob) -> str | None
     return None if same and made_with["seed"] in (None, seed) else "made with other parameters"
 
 
-def _remains(job: Job) -> tuple[str, tuple[str, ...]]:
+def _remains(job: Job, unfinished: bool) -> tuple[str, tuple[str, ...]]:
     """State and detail of a job that has no stamp, from what its last attempt left."""
     tail = _tail(job.log)
     error = max((number for number, line in enumerate(tail) if ERROR.match(line)), default=None)
     if error is not None:
         return "failed", tuple(tail[max(error, len(tail) - TAIL_LINES) :])
-    if job.claim is None:
-        return "waiting", ()
-    store = generations.store_of(job.folder)
-    if generations.work_folder(store, job.stage, job.claim["key"]).exists():
+    if unfinished:
         return "interrupted", (*tail[-1:], "what was finished is kept, and the next run goes on from there")
-    return "interrupted", tuple(tail[-1:])
+    return ("interrupted", tuple(tail[-1:])) if job.claim is not None else ("waiting", ())
 
 
 def _tail(log: Path) -> list[str]:

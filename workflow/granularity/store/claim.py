@@ -22,7 +22,7 @@ from typing import Any
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
-from granularity.store.generations import CLAIMS
+from granularity.store.generations import CLAIMS, name_in
 
 HEARTBEAT_SECONDS = 10.0
 READS, SECONDS_BETWEEN_READS = 4, 0.5
@@ -51,7 +51,7 @@ class Claim:
         about = {
             "token": self.token,
             "key": key,
-            "output": os.path.abspath(output),
+            "output": name_in(store, output),
             "host": host(),
             "pid": os.getpid(),
             "job": os.environ.get("SLURM_JOB_ID"),
@@ -153,7 +153,7 @@ def claim_file(store: Path, kind: str, key: str) -> Path:
 
 
 def all_claims(store: Path) -> dict[str, dict[str, Any]]:
-    """The claims in a store, by the absolute path of the output that each is for."""
+    """The claims in a store, by the name of the result that each is for (see :func:`generations.name_in`)."""
     found = filter(None, map(read_claim, sorted((store / CLAIMS).glob("*.json"))))
     return {claim["output"]: claim for claim in found}
 

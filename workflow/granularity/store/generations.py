@@ -58,8 +58,37 @@ def all_of(store: Path) -> Iterator[Path]:
 
 
 def work_folder(store: Path, kind: str, key: str) -> Path:
-    """Where an unfinished job saves its work."""
+    """Where an unfinished job saves its work; beside it a note says what for."""
     return store / WORK / f"{kind}-{key}"
+
+
+def open_work(folder: Path, output: Path) -> None:
+    """Make the folder of a job's work, or take up what an earlier job has left there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _note(folder).write_text(name_in(folder.parents[1], output), encoding="utf-8")
+    for torn in folder.glob(".*"):  # checkpoints that a kill left half written
+        torn.unlink(missing_ok=True)
+
+
+def close_work(folder: Path) -> None:
+    """Delete the work of a job whose result is published."""
+    remove(folder)
+    _note(folder).unlink(missing_ok=True)
+
+
+def works_of(store: Path) -> dict[Path, str]:
+    """The folders of unfinished work, and the name of the result that each is for (see :func:`name_in`)."""
+    folders = [path for path in sorted((store / WORK).glob("*-*")) if path.is_dir()]
+    return {path: _note(path).read_text(encoding="utf-8") if _note(path).exists() else "" for path in folders}
+
+
+def _note(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.for")
+
+
+def name_in(store: Path, output: Path) -> str:
+    """What a store calls the name of a result: its path from the store, the same from every host and checkout."""
+    return os.path.relpath(output.parent.resolve() / output.name, store.resolve())
 
 
 def folder_of(path: str | Path) -> Path:

@@ -122,9 +122,7 @@ def create(
         claim = Claim(store, kind, key, output)
         folder.mkdir(parents=True)
         if resumable:
-            work.mkdir(parents=True, exist_ok=True)
-            for torn in work.glob(".*"):  # checkpoints that a kill left half written
-                torn.unlink(missing_ok=True)
+            generations.open_work(work, output)
         writer = Writer(folder, work)
         with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
             yield writer
@@ -162,12 +160,12 @@ def create(
             target = publish(folder, store, manifest)
             generations.point(output, target.folder, kind, target.digest)
             if claim.held():  # or else its new owner may work there
-                generations.remove(work)
-    except interrupt.Stopped as stopped:
-        if claim is not None and not claim.held():
-            raise LostError(stopped.reason) from None
-        raise
-    except OSError as error:
+                generations.close_work(work)
+    except (interrupt.Stopped, GranularityError, OSError) as error:
+        if claim is not None and not claim.held():  # its new owner has tidied up: that is why a file is gone
+            raise LostError(claim.lost()) from None
+        if not isinstance(error, OSError):
+            raise
         where = Path(error.filename or output)
         above = (store.absolute().parent, output.absolute().parent)
         if not any(where.absolute().is_relative_to(place) for place in above):  # something the stage reads
@@ -183,6 +181,7 @@ def create(
             if claim.held():  # or else its new owner may be about to write there
                 with contextlib.suppress(OSError):
                     work.rmdir()  # where nothing was finished, there is nothing to keep
+                    generations.close_work(work)
             claim.release()
 
 
