@@ -50,16 +50,19 @@ def create(
     params: Mapping[str, Any] | None = None,
     resumable: bool = False,
     files: Sequence[str] = ("*",),
+    facts: Sequence[str] | None = None,
     **over,
 ) -> AbstractContextManager[Writer]:
-    """Write an artifact; all its parameters are facts.
+    """Write an artifact; unless told otherwise, all its parameters are facts.
 
     Args:
         over: parts of its origin, over what they are.
     """
     params, inputs = dict(params or {}), dict(inputs or {})
     made_from = origin(kind, params, code, inputs, **over)
-    return writer.create(Path(output), made_from, inputs, params, tuple(params), resumable, files)
+    return writer.create(
+        Path(output), made_from, inputs, params, tuple(params) if facts is None else facts, resumable, files
+    )
 
 
 def work(output: Path) -> Path:

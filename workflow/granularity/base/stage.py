@@ -90,6 +90,7 @@ class Stage:
             their code counts in the digest of the result.
         outside: what the options read that is no result: digests by the path or name of what is read, which tell when
             the same options give another result. May walk a whole data set: for the job itself, not for planning.
+        asked: the options as they count in the result's key: without those that another choice would have taken.
         gathers: whether its options hold a whole `configuration`, from which its command finds its many inputs.
         exact: whether its bytes are the same on any processor, with any number of threads.
         shared: whether a cache that several people use may serve it.
@@ -109,6 +110,7 @@ class Stage:
     seeded: bool = False
     chosen: Callable[[Any], Iterable[tuple[str, str]]] = lambda options: ()
     outside: Callable[[Any], Mapping[str, str]] = lambda options: {}
+    asked: Callable[[Any], Mapping[str, Any]] = lambda options: options.model_dump(mode="json")
     gathers: bool = False
     exact: bool = False
     shared: bool = False

@@ -53,14 +53,14 @@ class Task:
     def origin(self) -> dict[str, Any]:
         """Everything that decides the bytes of the result: the first lines of its manifest, and what its key is over.
 
-        `options`, as resolved; `made_from`, the digests of the inputs by role (with their names, where the stage shows
+        `options`, as they count; `made_from`, the digests of the inputs by role (with their names, where the stage shows
         those); `outside`, digests of files that the options name; `code`; `packages`, the versions of those that the
         code imports; `machine`, where sums of floating-point numbers decide last bits.
         """
         return {
             "kind": self.stage.name,
             "schema_version": RESULT_VERSION,
-            "options": self.options.model_dump(mode="json"),
+            "options": dict(self.stage.asked(self.options)),
             "made_from": {role: self._made_from(paths) for role, paths in self.inputs.items() if paths},
             "seed": self.seed if self.stage.seeded else None,
             "outside": dict(self.stage.outside(self.options)),

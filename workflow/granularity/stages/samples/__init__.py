@@ -32,5 +32,6 @@ STAGE = Stage(
     message="Sample table of {wildcards.condition}",
     seeded=True,
     chosen=lambda chosen: [("source", chosen.source)],
+    asked=lambda chosen: options.of_source(chosen) | {"train_size": chosen.train_size},
     exact=True,
 )
