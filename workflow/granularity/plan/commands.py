@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from granularity.base import extensions
 from granularity.base.stage import Job
+from granularity.data.listing import names, state
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store.code import code_digest, packages
@@ -43,6 +46,24 @@ def digest(plan: Plan, job: Job) -> str:
     """The digest of the code that makes a job's result, and the versions of the packages that it computes with."""
     code = plan.code(job)
     return " ".join([code_digest(*code), *(f"{name}-{version}" for name, version in packages(*code).items())])
+
+
+def listing(job: Job) -> str | None:
+    """What tells that the user's files and folders that a job reads are not what they were; None where it reads none.
+
+    Snakemake sees a file that is newer than a result, and no folder; this sees one that is older, too. Data sets are
+    listed for the first job that asks, once a process.
+
+    Raises:
+        GranularityError: a folder cannot be read.
+    """
+    found = [*(_names(folder) for folder in job.folders), *(state(file) for file in job.files)]
+    return ",".join(found) or None
+
+
+@functools.cache
+def _names(folder: str) -> str:
+    return names(Path(folder))
 
 
 def own_files(plan: Plan, job: Job) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
+from granularity.data.listing import contents
 from granularity.learning.clip_options import Encoder, files
 
 PUBLISHED_MB, PUBLISHED_MS = 8000, 1000.0  # an encoder of the size of ViT-L/14: its memory; an image on a CPU
@@ -40,4 +41,5 @@ STAGE = Stage(
     message="Embedding the images of {wildcards.condition}",
     inputs={"samples": "samples", "encoder": "encoder?"},
     shared=True,
+    outside=lambda options: contents(files(options)),
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
+from granularity.data.listing import contents
 from granularity.learning.clip_options import Encoder, files
 
 
@@ -47,4 +48,5 @@ STAGE = Stage(
     message="Training the CLIP encoder of {wildcards.condition} on captions",
     inputs={"samples": "samples"},
     seeded=True,
+    outside=lambda options: contents(files(options)),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
+from granularity.data.listing import contents
 from granularity.learning.cost import resident_bytes
 from granularity.learning.options import own_network
 from granularity.learning.runs import Run
@@ -93,5 +94,6 @@ STAGE = Stage(
         "finetune": "finetune*",
     },
     seeded=True,
+    outside=lambda options: contents(options.files()),
     chosen=lambda options: [("measure", options.file), *own_network(options.architecture)],
 )

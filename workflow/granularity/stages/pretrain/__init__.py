@@ -7,6 +7,7 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.stage import Job, Needs, Stage
+from granularity.data.listing import contents
 from granularity.learning.cost import resident_bytes, slower
 from granularity.learning.options import Pretrain, own_network
 
@@ -68,5 +69,6 @@ STAGE = Stage(
         "init": "pretrain?",
     },
     seeded=True,
+    outside=lambda options: contents([] if options.init.timm is None else [options.init.timm]),
     chosen=lambda options: [("objective", options.objective.name), *own_network(options.model.name)],
 )

@@ -17,6 +17,7 @@ def _plan(plan: Any) -> Iterator[Job]:
             {"condition": condition.name},
             chosen,
             files=tuple(options.files(condition.samples)),
+            folders=tuple(options.folders(condition.samples)),
         )
 
 
@@ -34,4 +35,5 @@ STAGE = Stage(
     chosen=lambda chosen: [("source", chosen.source)],
     asked=lambda chosen: options.of_source(chosen) | {"train_size": chosen.train_size},
     exact=True,
+    outside=options.outside,
 )

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Rank, Section, Share
+from granularity.data import listing
 from granularity.data.columns import RESERVED
 
 # `labels`, in the OPTIONS of each source that takes it
@@ -198,6 +199,26 @@ def files(samples: Samples) -> list[str]:
     source = extensions.find("source", samples.source)
     found += [*source.files(samples)] if hasattr(source, "files") else []
     return [str(file) for file in dict.fromkeys(found) if file is not None and os.path.isfile(file)]
+
+
+def folders(samples: Samples) -> list[str]:
+    """The folders whose entries decide a sample table: an image that is added or removed makes it again.
+
+    That is `root`, unless the source says otherwise.
+    """
+    source = extensions.find("source", samples.source)
+    found = source.folders(samples) if hasattr(source, "folders") else [samples.root]
+    return [str(folder) for folder in dict.fromkeys(found) if folder is not None]
+
+
+def outside(samples: Samples) -> dict[str, str]:
+    """Digests of all that a sample table is made from: of what lies below each folder, and of each file of labels.
+
+    Every file below `root` counts with its size and time: the bytes of images are in the table.
+    """
+    root = [] if samples.root is None else [str(samples.root)]
+    walked = {folder: listing.stats(Path(folder)) for folder in dict.fromkeys([*root, *folders(samples)])}
+    return walked | listing.contents(files(samples))
 
 
 def expected_images(samples: Samples) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 from granularity.base import extensions
 from granularity.base.stage import Job, Needs, Stage
 from granularity.claims import published
+from granularity.data.listing import contents
 from granularity.stages.verdicts.options import Options, room_of
 
 READS = ("samples", "hierarchy", "pretrain", "finetune", "measure")
@@ -25,6 +26,13 @@ def _plan(plan: Any) -> Iterator[Job]:
         yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs, papers)
 
 
+def _published(options: Options) -> dict[str, str]:
+    """The digest of each paper's rows, by the paper's name: the path is that of the checkout."""
+    study = extensions.find(room_of(options.study), options.study)
+    files = {str(published.file_of(name)): name for name in getattr(study, "PUBLISHED", ())}
+    return {files[file]: digest for file, digest in contents(files).items()}
+
+
 STAGE = Stage(
     name="verdicts",
     does="Judge every claim of a study or of a world of the theory, and draw its figures.",
@@ -36,6 +44,7 @@ STAGE = Stage(
     needs=Needs(1500, 0, 60),
     message="Judging the claims of {wildcards.study}",
     inputs={"theory": "theory*", **{stage: f"{stage}*" for stage in READS}},
+    outside=_published,
     chosen=lambda options: [(room_of(options.study), options.study)],
     shows_names=True,
 )

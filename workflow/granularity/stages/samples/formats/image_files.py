@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from granularity.base.errors import GranularityError
-
-ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+from granularity.data.endings import ENDINGS
 
 
 def below(folder: Path) -> list[Path]:

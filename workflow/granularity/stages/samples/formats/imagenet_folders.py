@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from granularity.base.errors import GranularityError
-from granularity.stages.samples.formats.image_files import ENDINGS
+from granularity.data.endings import ENDINGS
 
 if TYPE_CHECKING:
     import pandas as pd

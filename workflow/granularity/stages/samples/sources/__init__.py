@@ -17,6 +17,9 @@ libraries (NumPy, pandas, PyArrow, Pillow, ...) are imported inside functions. A
   (see :class:`granularity.stages.samples.options.Condition`) is empty where the section is checked alone.
 * ``files(samples)`` (if there are any): yields the paths of the files of labels that it reads, whether they exist or
   not: an edit to one makes the sample table again.
+* ``folders(samples)`` (if it is not `samples.root` alone): yields the folders whose entries decide which images there
+  are: one that is added or removed makes the sample table again. None where files of labels name every image; then no
+  dry run has to list them.
 """
 
 ORDER = (

@@ -34,6 +34,10 @@ def files(samples: Samples) -> Iterator[Path]:
         yield from _places(samples.root, name)
 
 
+def folders(samples: Samples) -> tuple[Path, ...]:
+    return ()  # the lists name the images
+
+
 def read(params: Samples, threads: int = 1) -> Source:
     """The images in the lists of samples.train, val and extra_splits, in the order of these and of their lines.
 

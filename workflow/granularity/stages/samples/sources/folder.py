@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from granularity.base.errors import GranularityError
+from granularity.data.endings import ENDINGS
 from granularity.stages.samples.formats import image_files
 from granularity.stages.samples.options import Samples
 from granularity.stages.samples.published import VALIDATION, named, wanted
@@ -34,7 +35,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     ranks = _levels(params)
     found = [file.relative_to(params.root).parts for file in image_files.below(params.root)]
     if not found:
-        raise GranularityError(f"{params.root}: holds no images ({', '.join(sorted(image_files.ENDINGS))})")
+        raise GranularityError(f"{params.root}: holds no images ({', '.join(sorted(ENDINGS))})")
     splits = _splits(sorted({parts[0] for parts in found if len(parts) > 1}), params)
     asked = wanted(splits, params)
     depth = len(ranks) + bool(splits)

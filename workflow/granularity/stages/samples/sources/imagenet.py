@@ -60,6 +60,10 @@ def files(samples: Samples) -> Iterator[Path]:
         yield from (folder / "mappings" / name for name in imagenet_shifted.MAPPINGS)
 
 
+def folders(samples: Samples) -> Iterator[Path]:
+    yield from (samples.root, *samples.shifted.values())
+
+
 def read(params: Samples, threads: int = 1) -> Source:
     """The training images, and of the others those that are asked for.
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
 from granularity.data import tars
-from granularity.stages.samples.formats.image_files import ENDINGS
+from granularity.data.endings import ENDINGS
 from granularity.stages.samples.formats.imagenet_folders import WNID, entries, stem
 from granularity.stages.samples.options import LABELS, Samples
 from granularity.stages.samples.source import Source

@@ -47,6 +47,10 @@ def files(samples: Samples) -> Iterator[Path]:
         yield samples.root / samples.labels
 
 
+def folders(samples: Samples) -> tuple[Path, ...]:
+    return ()  # the JSON files name the images
+
+
 def _splits(params: Samples) -> list[str]:
     """The splits that are asked for, or `train` and `val`."""
     val = params.val or ("val" if (params.root / "val.json").exists() else None)  # None: the stage holds some out

@@ -28,6 +28,10 @@ def files(samples: Samples) -> Iterator[Path]:
         yield samples.root / samples.labels
 
 
+def folders(samples: Samples) -> tuple[Path, ...]:
+    return ()  # the table names the images
+
+
 def read(params: Samples, threads: int = 1) -> Source:
     """All images of the table, in its order. `sample_id` is the path.
 

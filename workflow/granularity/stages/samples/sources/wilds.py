@@ -41,6 +41,10 @@ def files(samples: Samples) -> Iterator[Path]:
     yield from (samples.root / METADATA, samples.root / CATEGORIES)
 
 
+def folders(samples: Samples) -> tuple[Path, ...]:
+    return ()  # metadata.csv names the images
+
+
 def read(params: Samples, threads: int = 1) -> Source:
     """All images, in the order of metadata.csv; `sample_id` is the file name.
 

@@ -1,0 +1,201 @@
+"""Digests of folders and files: what changes them, what does not, and folders that are not as they should be."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from granularity.base.errors import GranularityError
+from granularity.data import listing
+from granularity.data.listing import ABSENT, contents, names, state, stats
+
+DIGESTS = pytest.mark.parametrize("digest", [names, stats])
+OLD = 10**18  # a time in 2001, in nanoseconds
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two classes of two images each, an archive and a hidden file."""
+    folder = tmp_path / "root"
+    for name in ("a/1.jpg", "a/2.JPG", "b/c/1.png", "b/c/2.png", "b/more.tar", ".cache/lock", "a/.thumbnail.jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def touch(file, time=OLD):
+    os.utime(file, ns=(time, time))
+
+
+def rename(root):
+    (root / "a/1.jpg").rename(root / "a/3.jpg")
+
+
+CHANGES = {  # whether names() sees it, and stats()
+    "image added": (lambda root: (root / "b/c/3.png").write_text("3"), True, True),
+    "image removed": (lambda root: (root / "a/2.JPG").unlink(), True, True),
+    "image renamed": (rename, True, True),
+    "image in another folder": (lambda root: (root / "a/1.jpg").rename(root / "b/1.jpg"), True, True),
+    "empty folder added": (lambda root: (root / "d").mkdir(), True, True),
+    "folder renamed": (lambda root: (root / "b/c").rename(root / "b/d"), True, True),
+    "image replaced": (lambda root: (root / "a/1.jpg").write_text("longer than before"), False, True),
+    "image touched": (lambda root: touch(root / "a/1.jpg"), False, True),
+    "archive longer": (lambda root: (root / "b/more.tar").write_text("longer than before"), True, True),
+    "archive touched": (lambda root: touch(root / "b/more.tar"), True, True),
+    "hidden file added": (lambda root: (root / "a/.DS_Store").write_text("x"), False, False),
+    "hidden folder changed": (lambda root: (root / ".cache/more").write_text("x"), False, False),
+    "folder touched": (lambda root: touch(root / "a"), False, False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_a_digest(root, change):
+    edit, seen_by_names, seen_by_stats = CHANGES[change]
+    before = names(root), stats(root)
+    assert (names(root), stats(root)) == before
+    edit(root)
+    assert (names(root) != before[0], stats(root) != before[1]) == (seen_by_names, seen_by_stats)
+
+
+@DIGESTS
+def test_a_digest_does_not_depend_on_the_place_or_the_order_of_the_disk(root, tmp_path, digest):
+    before = digest(root)
+    other = tmp_path / "elsewhere"
+    for file in reversed(sorted(file for file in root.rglob("*") if file.is_file())):
+        copy = other / file.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+        touch(copy, file.stat().st_mtime_ns)
+    assert digest(other) == before
+
+
+@DIGESTS
+def test_a_name_is_not_taken_for_two(tmp_path, digest):
+    found = set()
+    for number, files in enumerate((["a/b.png"], ["a\nb.png"], ["a", "b.png"], ["ab.png"], ["a/b/c.png"])):
+        folder = tmp_path / str(number)
+        for name in files:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+            touch(folder / name)
+        found.add(digest(folder))
+    assert len(found) == 5
+
+
+@DIGESTS
+def test_links_are_followed_and_loops_end(root, tmp_path, digest):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "1.png").touch()
+    before = digest(root)
+    (root / "linked").symlink_to(outside)
+    linked = digest(root)
+    (outside / "2.png").touch()
+    assert len({before, linked, digest(root)}) == 3
+    for name, target in {
+        "a/up": root,
+        "b/c/self": root / "b/c",
+        "round": root / "round",
+        "no": root / "no.tar",
+    }.items():
+        (root / name).symlink_to(target)
+    assert digest(root) == digest(root)
+    (root / "again").symlink_to(outside)  # two links to one folder are two classes
+    with_both = digest(root)
+    (root / "again").unlink()
+    assert digest(root) != with_both
+
+
+@DIGESTS
+def test_what_would_block_is_not_opened(root, digest):
+    os.mkfifo(root / "a/pipe.jpg")
+    os.mkfifo(root / "a/pipe.csv")
+    found = []
+    thread = threading.Thread(target=lambda: found.append(digest(root)), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert len(found) == 1
+    assert state(root / "a/pipe.csv") != ABSENT
+    assert [*contents([root / "a/pipe.csv"]).values()] == [ABSENT]
+
+
+@DIGESTS
+def test_names_that_are_no_text(root, digest):
+    before = digest(root)
+    with open(os.fsencode(root) + b"/a/\xff\n.png", "wb"):
+        pass
+    assert digest(root) != before
+
+
+@DIGESTS
+def test_no_folder(tmp_path, digest):
+    assert digest(tmp_path / "nowhere") == ABSENT
+    (tmp_path / "file").touch()
+    with pytest.raises(GranularityError, match=r"file: cannot be read \(Not a directory\)"):
+        digest(tmp_path / "file")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+@DIGESTS
+def test_a_folder_that_cannot_be_read_is_one_line(root, digest):
+    (root / "b").chmod(0o700)
+    for folder in [root, *root.parents]:
+        if folder.stat().st_uid == os.geteuid() and folder.is_relative_to(root.parents[2]):
+            folder.chmod(0o755)
+    script = (
+        "import os; from granularity.data.listing import *; from granularity.base.errors import GranularityError\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        f"try: print({digest.__name__}({str(root)!r}))\n"
+        "except GranularityError as error: print('refused', error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.startswith(f"refused {root}/b: cannot be read (Permission denied)"), done.stdout + done.stderr
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_folder_that_goes_while_it_is_listed_is_none(root, monkeypatch):
+    listed = listing._listed
+
+    def late(folder, every):
+        if folder.endswith(b"/b"):
+            (root / "b").rename(root / ".b")
+        return listed(folder, every)
+
+    monkeypatch.setattr(listing, "_listed", late)
+    assert names(root) != ABSENT and not (root / "b").exists()
+
+
+def test_the_state_of_a_file(tmp_path):
+    file = tmp_path / "labels.csv"
+    assert state(file) == ABSENT
+    file.write_text("a,b\n")
+    before = state(file)
+    touch(file)
+    assert state(file) == before
+    file.write_text("a,c\n")
+    touch(file)  # an older one takes its place
+    assert state(file) != before
+
+
+def test_a_large_file_is_not_read_for_its_state(tmp_path):
+    file = tmp_path / "labels.json"
+    file.write_bytes(bytes(listing.SMALL + 1))
+    touch(file)
+    before = state(file)
+    file.write_bytes(bytes(listing.SMALL) + b"x")
+    touch(file)
+    assert state(file) == before  # which is what not reading it costs
+    touch(file, OLD + 1)
+    assert state(file) != before
+
+
+def test_contents_are_checksums(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"abc")
+    found = contents([file, str(tmp_path / "none")])
+    assert found == {str(file): hashlib.sha256(b"abc").hexdigest(), str(tmp_path / "none"): ABSENT}
