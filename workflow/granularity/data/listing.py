@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import stat
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import MissingError, open_regular
 from granularity.data.endings import ENDINGS
 
 ABSENT = "absent"
@@ -67,35 +67,34 @@ def state(file: Path | str) -> str:
     """What tells at planning that a file has changed: a digest of its content or, of a large one, of size and time.
 
     Returns:
-        16 hexadecimal digits; :data:`ABSENT` where there is no such file, or it cannot be read: the stage says why.
+        16 hexadecimal digits; :data:`ABSENT` where no file can be read: the stage says why.
     """
     try:
-        found = os.stat(file)
-        if stat.S_ISREG(found.st_mode) and found.st_size <= SMALL:
-            return _of_file(file)[:16]
-        return hashlib.sha256(_size_and_time(found)).hexdigest()[:16]
-    except OSError:
+        with open_regular(file) as stream:
+            found = os.fstat(stream.fileno())
+            small = found.st_size <= SMALL
+            digest = hashlib.file_digest(stream, "sha256") if small else hashlib.sha256(_size_and_time(found))
+    except (GranularityError, OSError):
         return ABSENT
+    return digest.hexdigest()[:16]
 
 
 def contents(files: Iterable[Path | str]) -> dict[str, str]:
-    """The SHA-256 of files, by their paths as given; of those that are none, :data:`ABSENT`.
+    """The SHA-256 of files, by their paths as given; :data:`ABSENT` where there is none.
 
     Raises:
-        GranularityError: a file cannot be read.
+        GranularityError: something cannot be read, or is no file.
     """
     found = {}
     for file in map(str, files):
         try:
-            found[file] = _of_file(file) if os.path.isfile(file) else ABSENT
+            with open_regular(file) as stream:
+                found[file] = hashlib.file_digest(stream, "sha256").hexdigest()
+        except MissingError:
+            found[file] = ABSENT
         except OSError as error:
             raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
     return found
-
-
-def _of_file(file: Path | str) -> str:
-    with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _digest(root: Path, every: bool) -> str:
