@@ -23,6 +23,7 @@ for stage in STAGES:
         params:
             command=RULES.command(stage),
             code=RULES.code(stage),
+            listing=RULES.listing(stage),
         message:
             STAGES[stage].message
         shell:

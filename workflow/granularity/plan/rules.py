@@ -74,6 +74,9 @@ class Rules:
     def code(self, stage: str) -> Callable:
         return lambda wildcards: commands.digest(self.plan, self._job(stage, wildcards))
 
+    def listing(self, stage: str) -> Callable:
+        return lambda wildcards: commands.listing(self._job(stage, wildcards))
+
     def threads(self, stage: str) -> Callable:
         return lambda wildcards: resources.threads(self.plan, self._job(stage, wildcards))
 
