@@ -53,9 +53,9 @@ class Task:
     def origin(self) -> dict[str, Any]:
         """Everything that decides the bytes of the result: the first lines of its manifest, and what its key is over.
 
-        `options`, as they count; `made_from`, the digests of the inputs by role (with their names, where the stage shows
-        those); `outside`, digests of files that the options name; `code`; `packages`, the versions of those that the
-        code imports; `machine`, where sums of floating-point numbers decide last bits.
+        `options`, as they count; `made_from`, the digests of the inputs by role (with their names, where the stage
+        shows those); `outside`, digests of files that the options name; `code`; `packages`, the versions of those that
+        the code imports; `machine`, where sums of floating-point numbers decide last bits.
         """
         return {
             "kind": self.stage.name,
