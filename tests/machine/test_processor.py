@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from granularity.store import platform
+from granularity.machine import processor
 
 AVX2 = "fpu sse sse2 sse4_2 avx avx2 fma bmi2"
 AVX512 = f"{AVX2} avx512f avx512dq avx512cd avx512bw avx512vl"
@@ -29,7 +29,7 @@ ARM = "processor\t: 0\nBogoMIPS\t: 2100.00\nFeatures\t: fp asimd {}\nCPU impleme
 
 @pytest.fixture(autouse=True)
 def no_caps(monkeypatch):
-    for name in platform.VARIABLES:
+    for name in processor.VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -39,7 +39,7 @@ def test_vendor_and_the_widest_instructions(tmp_path, expected):
     first = f"processor\t: 0\nvendor_id\t: {vendor}\nmodel name\t: X: Y\nflags\t\t: {flags}\n\n"
     file = tmp_path / "cpuinfo"
     file.write_text(first + first.replace(flags, f"{AVX512} avx512_bf16 sve2").replace(vendor, "Other"))
-    assert platform.instruction_set(file) == expected
+    assert processor.instruction_set(file) == expected
 
 
 def test_arm_has_the_part(tmp_path):
@@ -47,31 +47,30 @@ def test_arm_has_the_part(tmp_path):
     for features, part in (("sve sve2 bf16", "0xd4f"), ("sve", "0xd40"), ("", "0xd0c")):
         file.write_text(ARM.format(features, part))
         widest = {"0xd4f": "sve2", "0xd40": "sve", "0xd0c": "asimd"}[part]
-        assert platform.instruction_set(file) == f"ARM 0x41 {part} {widest}"
+        assert processor.instruction_set(file) == f"ARM 0x41 {part} {widest}"
 
 
 def test_a_machine_that_says_nothing_has_a_name(tmp_path):
     (tmp_path / "odd").write_bytes(b"\xff\xfe\0: :\n\n")
     for name in ("gone", "odd"):
-        assert platform.instruction_set(tmp_path / name).startswith(f"{os.uname().machine} ")
+        assert processor.instruction_set(tmp_path / name).startswith(f"{os.uname().machine} ")
 
 
 def test_caps_are_named_in_one_order(monkeypatch):
-    plain = platform.instruction_set()
+    plain = processor.instruction_set()
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
     monkeypatch.setenv("MKL_CBWR", "")
-    assert platform.instruction_set() == f"{plain} ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell"
+    assert processor.instruction_set() == f"{plain} ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell"
 
 
 def test_it_takes_milliseconds_and_no_library():
-    code = (
-        "import sys, granularity.store.platform as p; p.instruction_set(); print({*sys.modules} & {'torch', 'numpy'})"
-    )
+    code = "import sys; from granularity.machine import processor; processor.instruction_set()\n"
+    code += "print({*sys.modules} & {'torch', 'numpy'})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
     started = time.perf_counter()
     for _ in range(10):
-        platform.instruction_set()
+        processor.instruction_set()
     assert time.perf_counter() - started < 1  # ten of them, on a busy machine
 
 
