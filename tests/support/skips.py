@@ -22,7 +22,7 @@ def _strict(report):
         return report
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     if not reason.startswith(FORGIVEN):
-        report.outcome, report.longrepr = "failed", f"{reason} (and {VARIABLE} is set, so this is a failure)"
+        report.outcome, report.longrepr = "failed", f"{reason}; a failure here, as {VARIABLE} is set"
     return report
 
 
