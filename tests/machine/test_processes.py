@@ -410,7 +410,7 @@ def test_more_processes_than_gpus_is_an_error(tmp_path, processes):
     one_error(ended, "2 GPUs are asked for, but there are only 1")
 
 
-# ---------------------------------------------------------------- torchrun
+# ---------------------------------------------------------------- the launcher
 
 # Stands in for the Python that a launcher starts each process with.
 WORKER = """#!{python}
@@ -478,7 +478,7 @@ def test_the_launcher_passes_signals_on(tmp_path, launcher, number):
 @pytest.mark.parametrize("words", [[], ["two", "pretrain"], ["0", "pretrain"], ["2"]])
 def test_the_launcher_says_how_it_is_used(monkeypatch, words):
     monkeypatch.setattr(sys, "argv", ["launch", *words])
-    with pytest.raises(SystemExit, match=r"usage: python -m granularity.machine.launch PROCESSES STAGE"):
+    with pytest.raises(SystemExit, match=r"usage: python -m granularity.machine.launch .* PROCESSES STAGE"):
         launch.main()
 
 
@@ -487,10 +487,7 @@ def test_the_command_trains_as_the_workflow_starts_it(tmp_path, digits, digits_p
     inputs = ["--samples", digits, "--pixels", digits_pixels, "--hierarchy", target, "--device", "cpu"]
     values = {"recipe": LONG.model_dump(mode="json"), "model": TINY.model_dump(mode="json"), "processes": 2}
     options = ["--options", json.dumps(values | {"runs": [a_run("target").name], "keep": KEEP})]
-    for number, command in (
-        (0, [sys.executable, "-m", "granularity.machine.launch", "2"]),
-        (1, ["torchrun", "--standalone", "--nproc-per-node=2", "-m", "granularity"]),
-    ):
+    for number, command in ((0, [sys.executable, "-m", "granularity.machine.launch", "2"]),):
         output = tmp_path / str(number)
         words = [*command, "pretrain", *inputs, *options, "--threads", "2", "--output", output]
         environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

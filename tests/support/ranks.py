@@ -1,8 +1,8 @@
-"""Runs lines of Python in several processes that train together, as torchrun would start them.
+"""Runs lines of Python in several processes that train together, as the launcher would start them.
 
 A program of its own, so that what is slow to import is imported once; each job is forked from it. Jobs come as lines of
 JSON on standard input; the answers, with every process's exit status and standard error, go to standard output.
-torchrun kills the rest when one process dies; here nobody does, so they must end by themselves.
+The launcher kills the rest when one process dies; here nobody does, so they must end by themselves.
 """
 
 import json
@@ -12,13 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+from granularity.machine.launch import MEETING
 
-def child(job: dict, rank: int, port: int, errors: Path) -> None:
+
+def child(job: dict, rank: int, meeting: Path, errors: Path) -> None:
     signal.alarm(120)  # a test that hangs ends as one that fails
     size = str(job["size"])
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    os.environ |= {"GROUP_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    os.environ |= {"TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_USE_AGENT_STORE": "True", **job["environment"]}
+    os.environ |= {"GROUP_RANK": "0", MEETING: str(meeting), **job["environment"]}
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
     from granularity import cli
 
@@ -36,8 +37,6 @@ def child(job: dict, rank: int, port: int, errors: Path) -> None:
 
 
 def main() -> None:
-    import torch.distributed as dist
-
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from granularity.stages.finetune import stage as finetune  # noqa: F401
     from granularity.stages.pretrain import stage as pretrain  # noqa: F401
@@ -45,17 +44,15 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         job = json.loads(line)
-        store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(folder, str(rank)) for rank in range(job["size"])]
             pids = []
             for rank in range(job["size"]):
                 pids.append(os.fork())
                 if pids[-1] == 0:
-                    child(job, rank, store.port, files[rank])
+                    child(job, rank, Path(folder, "meeting"), files[rank])
             status = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
             print(json.dumps({"status": status, "errors": [file.read_text() for file in files]}), flush=True)
-        del store
 
 
 main()

@@ -1,4 +1,4 @@
-"""One network trained by several processes: torchrun starts them, each computes on a share of every batch.
+"""One network trained by several processes: the launcher starts them, each computes on a share of every batch.
 
 Started by anything else, a stage is one process, and everything here does what the single-process function it is
 named after does. With several, a step is that of one process up to rounding: the loss is the mean over the whole batch,
@@ -8,6 +8,9 @@ inputs and publishes; the others compute, wait for it and keep silent.
 
 All processes stop together: at each step they tell each other whether one was asked to. A process that dies breaks
 the connections of the others, which then end, too.
+
+They meet through a file in a private folder (:mod:`granularity.machine.launch`); on one machine, they listen on its
+loopback interface alone. What they send each other is numbers and text, never a pickle.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ import torch.distributed as dist
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
-from granularity.machine import leases
+from granularity.machine import launch, leases
 
 T = TypeVar("T")
 State = tuple[dict[str, np.ndarray], Any]
@@ -65,11 +68,11 @@ _times = 0  # that this process has joined others: a stage, or several one after
 
 
 def together(stage: Callable[..., T]) -> Callable[..., T]:
-    """Let a stage be run by several processes, where torchrun started them."""
+    """Let a stage be run by several processes, where the launcher started them."""
 
     @functools.wraps(stage)
     def run(*args, **kwargs) -> T:
-        if not started_by_torchrun():
+        if not started_by_launcher():
             return stage(*args, **kwargs)
         with _joined():
             return stage(*args, **kwargs)
@@ -77,9 +80,9 @@ def together(stage: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
-def started_by_torchrun() -> bool:
+def started_by_launcher() -> bool:
     """Whether this is one of several processes."""
-    return dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1
+    return launch.MEETING in os.environ and int(os.environ["WORLD_SIZE"]) > 1
 
 
 @contextlib.contextmanager
@@ -89,9 +92,10 @@ def _joined() -> Iterator[None]:
         int(os.environ[name]) for name in ("WORLD_SIZE", "RANK", "GROUP_RANK", "LOCAL_WORLD_SIZE", "LOCAL_RANK")
     )
     if local_size == size:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    with _others_may_be_gone():
-        store, _, _ = next(dist.rendezvous("env://", timeout=TIMEOUT))
+        os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    os.environ.setdefault("NCCL_RAS_ENABLE", "0")  # a service to be asked about the state of NCCL; it listens, too
+    store = dist.FileStore(os.environ[launch.MEETING])
+    store.set_timeout(TIMEOUT)
     _times += 1
     _group = Group(size, rank, node, local_size, local_rank, dist.PrefixStore(f"{_times}", store))
     silent = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
@@ -112,19 +116,17 @@ def _speaks(error: BaseException) -> bool:
     """Whether this process is the one that reports: the first with something to tell."""
     if isinstance(error, interrupt.Stopped) and error.reason == ELSEWHERE:
         return False
-    if isinstance(error, PeerLost) and "GRANULARITY_LAUNCHER" in os.environ:  # which knows how the other one died
+    here = _group.local_size == _group.size
+    if isinstance(error, PeerLost) and here and launch.LAUNCHER in os.environ:  # which knows how the other one died
         return False
-    try:
-        return _group.store.add("reports", 1) == 1
-    except RuntimeError:  # what kept the store is gone
-        return first()
+    return _group.store.add("reports", 1) == 1
 
 
 def check_joined() -> None:
     """Raise a GranularityError in a stage that is not made for several processes."""
-    if _group is None and started_by_torchrun():
+    if _group is None and started_by_launcher():
         raise GranularityError(
-            "only pretrain and finetune are for several processes; start this stage without torchrun"
+            "only pretrain and finetune are for several processes; start this stage with `granularity`"
         )
 
 
@@ -183,7 +185,7 @@ def _others_may_be_gone() -> Iterator[None]:
         yield
     except RuntimeError as error:  # gloo's, NCCL's and the store's
         with contextlib.suppress(ValueError):  # not the main thread
-            for number in interrupt.SIGNALS:  # torchrun sends one now; it is not why this process ends
+            for number in interrupt.SIGNALS:  # the launcher sends one now; it is not why this process ends
                 signal.signal(number, signal.SIG_IGN)
         why = re.sub(r"^\[[^ ]*\] ", "", str(error)).split(". ")[0][:100]  # without gloo's place in its source
         raise PeerLost(
