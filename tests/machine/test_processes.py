@@ -361,6 +361,26 @@ stage()
     one_error(processes(2, code), "; set the device")
 
 
+@pytest.mark.parametrize("stranger", [0, 1])
+def test_a_stranger_is_noticed(processes, stranger):
+    """One that has taken the place of a process at its connections, but cannot read the file."""
+    code = f"""
+import torch
+from granularity.machine import processes
+exchange = processes.dist.all_to_all_single
+def guess(found, mine):
+    exchange(found, torch.zeros_like(mine))
+    own = slice(rank * processes.BYTES_OF_PROOF, (rank + 1) * processes.BYTES_OF_PROOF)
+    found[own] = mine[own]
+if rank == {stranger}:
+    processes.dist.all_to_all_single = guess
+processes.together(lambda: (processes.meet(torch.device("cpu")), processes.barrier()))()
+"""
+    ended = processes(2, code)
+    assert 0 not in ended.status, ended
+    assert f"as process {stranger} is not of this training" in ended.errors[1 - stranger], ended
+
+
 def test_other_stages_refuse_several_processes(processes):
     code = "from granularity.machine.device import torch_device\ntorch_device('cpu', 1)"
     ended = processes(2, code)

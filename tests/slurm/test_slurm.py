@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from slurm_cluster import CPU_NODES, Cluster, free_ports
+from slurm_cluster import CPU_NODES, Cluster
 from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, Site
 
 from granularity.config import files
@@ -135,7 +135,7 @@ def stages_with_cuda(sites: Sites) -> None:
 
 
 def one_network_on_two_nodes(sites: Sites) -> None:
-    """With the script of docs/recipes.md: each node has a torchrun, and the result is that of two processes on one."""
+    """With the script of docs/recipes.md: each node has a launcher, and the result is that of two processes on one."""
     site = sites.before_training("two_nodes")
     words = shlex.split(site.command_of(TARGET, "--configfile", EXPERIMENT))[1:]
     options = json.loads(words[words.index("--options") + 1])
@@ -145,8 +145,7 @@ def one_network_on_two_nodes(sites: Sites) -> None:
     one, two = (f"{CHAIN}/pretrain/{name}" for name in ("one_node", "two_nodes"))
     site.run(sys.executable, "-m", "granularity.machine.launch", "2", *words, one)
     here = {  # of virtual nodes, which have no addresses of their own, and no GPUs
-        "--nproc-per-node=8": "--nproc-per-node=1",
-        '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -1):29500': f"127.0.0.1:{free_ports(1)[0]}",
+        '"$MEET" 8 "$@"': '"$MEET" 1 "$@"',
         " --gpus-per-node=8 --cpus-per-task=16": "",
         " --cpus-per-task=16": "",
         "pretrain --samples ... --device cuda --threads 16 --output ...": shlex.join([*words, two]),
@@ -160,6 +159,7 @@ def one_network_on_two_nodes(sites: Sites) -> None:
     site.run("sbatch", "--wait", "--time=5", "--mem=4000", f"--output={log}", "two.sh")
     made, expected = (Artifact.open(site.path(path)) for path in (two, one))
     assert made.digest == expected.digest and made.params["processes"] == 2, log.read_text()
+    assert not list(site.folder.glob(".meet-*"))
     (job,) = site.jobs()
     assert job.node in ("c[1-2]", "c[1,3]", "c[2-3]"), job
 

@@ -41,6 +41,7 @@ from granularity.machine import launch, leases
 T = TypeVar("T")
 State = tuple[dict[str, np.ndarray], Any]
 TIMEOUT = timedelta(days=7)  # for a GPU, or for the first process to verify terabytes; the dead are noticed at once
+BYTES_OF_PROOF = 16
 ELSEWHERE = "another process of this training was asked to stop"
 
 
@@ -134,7 +135,7 @@ def meet(device: torch.device) -> None:
     """Connect the processes, once each knows its device.
 
     Raises:
-        GranularityError: one process computes on a CPU and another on a GPU.
+        GranularityError: one process computes on a CPU and another on a GPU; or a stranger was faster.
     """
     if _group is None:
         return
@@ -145,6 +146,25 @@ def meet(device: torch.device) -> None:
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     with _others_may_be_gone():
         dist.init_process_group(backend, store=_group.store, rank=rank(), world_size=size(), timeout=TIMEOUT)
+        _check_peers()
+
+
+def _check_peers() -> None:
+    """Have each process prove to each other one that it can read the file through which they meet.
+
+    Gloo takes whoever connects first for the process it waits for. (NCCL asks for a secret out of that file itself.)
+    """
+    mine = os.urandom(size() * BYTES_OF_PROOF)  # a part for each
+    _group.store.set(f"proofs/{rank()}", mine.hex())
+    found = torch.empty(size() * BYTES_OF_PROOF, dtype=torch.uint8)
+    dist.all_to_all_single(found, torch.frombuffer(bytearray(mine), dtype=torch.uint8))
+    for other, proof in enumerate(found.split(BYTES_OF_PROOF)):
+        known = bytes.fromhex(_told(f"proofs/{other}"))
+        if proof.numpy().tobytes() != known[rank() * BYTES_OF_PROOF :][:BYTES_OF_PROOF]:
+            raise GranularityError(
+                f"what connected to process {rank()} as process {other} is not of this training; somebody who can "
+                "reach its ports disturbs it"
+            )
 
 
 def lease_gpus() -> None:
