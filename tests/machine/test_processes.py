@@ -19,9 +19,10 @@ import torch
 from granularity.learning.augment import augment
 from granularity.learning.options import Augment, Model, Recipe
 from granularity.learning.runs import Run
-from granularity.machine import launch, leases
+from granularity.machine import leases
 from granularity.store.artifacts import Artifact
 from support import tasks
+from support.sockets import listeners
 from support.trainings import made_space
 
 TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
@@ -430,92 +431,82 @@ def test_more_processes_than_gpus_is_an_error(tmp_path, processes):
     one_error(ended, "2 GPUs are asked for, but there are only 1")
 
 
-# ---------------------------------------------------------------- the launcher
-
-# Stands in for the Python that a launcher starts each process with.
-WORKER = """#!{python}
-import os, signal, sys, time
-rank, what = int(os.environ["RANK"]), sys.argv[-1]
-def on_signal(number, frame):
-    open(f"{folder}/signal-{{rank}}", "w").write(str(number))
-    sys.exit(128 + number)
-signal.signal(signal.SIGTERM, on_signal), signal.signal(signal.SIGUSR1, on_signal)
-assert sys.argv[1:4] == ["-m", "granularity.machine.launch", "2"] and "GRANULARITY_LAUNCHER" in os.environ
-open(f"{folder}/ready-{{rank}}", "w").close()
-if what != "well":
-    while not os.path.exists(f"{folder}/ready-{{1 - rank}}"): time.sleep(0.01)
-    if rank == 1 and what == "killed": os.kill(os.getpid(), signal.SIGKILL)
-    if rank == 1 and what == "error": sys.exit("error: one line")
-    time.sleep(60)
-"""
+# ---------------------------------------------------------------- with the launcher
 
 
 @pytest.fixture
-def launcher(tmp_path):
-    """Start two processes that do as told; returns the launcher."""
-    worker = tmp_path / "python"
-    worker.write_text(WORKER.format(python=sys.executable, folder=tmp_path))
-    worker.chmod(0o755)
-    code = f"import sys; from granularity.machine import launch; sys.executable = {str(worker)!r}; launch.main()"
+def command(digits, digits_pixels, target):
+    """The words of a pretraining in two processes, without those of the launcher and the output."""
 
-    def go(what: str) -> subprocess.Popen:
-        return subprocess.Popen([sys.executable, "-c", code, "2", what], stderr=subprocess.PIPE, text=True)
+    def words(options: Recipe) -> list[str]:
+        values = {"recipe": options.model_dump(mode="json"), "model": TINY.model_dump(mode="json"), "processes": 2}
+        values |= {"runs": [a_run("target").name], "keep": KEEP}
+        inputs = ["--samples", digits, "--pixels", digits_pixels, "--hierarchy", target, "--device", "cpu"]
+        return [str(word) for word in ["pretrain", *inputs, "--options", json.dumps(values)]]
 
-    return go
-
-
-@pytest.mark.parametrize(
-    ("what", "status", "said"),
-    [
-        ("well", 0, ""),
-        ("error", 1, "error: one line\n"),
-        (
-            "killed",
-            1,
-            "error: process 1 of 2 was killed by SIGKILL; finished work is kept, and the next run goes on from there\n",
-        ),
-    ],
-)
-def test_the_launcher_ends_as_its_processes_do(tmp_path, launcher, what, status, said):
-    process = launcher(what)
-    assert process.communicate(timeout=300)[1] == said
-    assert process.returncode == status
-    assert (tmp_path / "signal-0").exists() == (what != "well")  # the other one was asked to stop
+    return words
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_the_launcher_passes_signals_on(tmp_path, launcher, number):
-    process = launcher("wait")
-    while len(list(tmp_path.glob("ready-*"))) < 2:
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(number)
-    assert process.communicate(timeout=300)[1] == ""  # the processes say it
-    assert process.returncode == 128 + number
-    assert [(tmp_path / f"signal-{rank}").read_text() for rank in (0, 1)] == [str(int(number))] * 2
-
-
-@pytest.mark.parametrize("words", [[], ["two", "pretrain"], ["0", "pretrain"], ["2"]])
-def test_the_launcher_says_how_it_is_used(monkeypatch, words):
-    monkeypatch.setattr(sys, "argv", ["launch", *words])
-    with pytest.raises(SystemExit, match=r"usage: python -m granularity.machine.launch .* PROCESSES STAGE"):
-        launch.main()
+LAUNCH = [sys.executable, "-m", "granularity.machine.launch"]
 
 
 @pytest.mark.workflow
-def test_the_command_trains_as_the_workflow_starts_it(tmp_path, digits, digits_pixels, target, undisturbed):
-    inputs = ["--samples", digits, "--pixels", digits_pixels, "--hierarchy", target, "--device", "cpu"]
-    values = {"recipe": LONG.model_dump(mode="json"), "model": TINY.model_dump(mode="json"), "processes": 2}
-    options = ["--options", json.dumps(values | {"runs": [a_run("target").name], "keep": KEEP})]
-    for number, command in ((0, [sys.executable, "-m", "granularity.machine.launch", "2"]),):
-        output = tmp_path / str(number)
-        words = [*command, "pretrain", *inputs, *options, "--threads", "2", "--output", output]
-        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr
-        assert Artifact.open(output).digest == undisturbed(2)
+def test_the_command_trains_as_the_workflow_starts_it(tmp_path, command, undisturbed):
+    done = subprocess.run(
+        [*LAUNCH, "2", *command(LONG), "--threads", "2", "--output", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Artifact.open(tmp_path / "out").digest == undisturbed(2)
     # One line from a command line that is wrong, too.
-    words = [sys.executable, "-m", "granularity.machine.launch", "2", "inspect", str(tmp_path / "nowhere")]
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = subprocess.run([*LAUNCH, "2", "inspect", str(tmp_path / "nowhere")], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
+
+
+def machines(meet: Path, words: list[str], output: Path) -> list[subprocess.Popen]:
+    """Start a training on two machines that are one."""
+    meet.mkdir(mode=0o700)
+    options = ["--machines", "2", "--meet", str(meet)]
+    return [
+        subprocess.Popen(
+            [*LAUNCH, *options, "--machine", str(machine), "1", *words, "--threads", "1", "--output", str(output)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for machine in (0, 1)
+    ]
+
+
+@pytest.mark.workflow
+def test_two_machines_learn_what_one_learns(tmp_path, command, undisturbed):
+    both = machines(tmp_path / "meet", command(LONG), tmp_path / "out")
+    said = [one.communicate(timeout=300)[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0], said
+    assert Artifact.open(tmp_path / "out").digest == undisturbed(2)
+
+
+@pytest.mark.workflow
+def test_a_process_that_is_killed_on_one_machine_ends_those_of_the_other(tmp_path, command):
+    both = machines(tmp_path / "meet", command(recipe(epochs=100_000)), tmp_path / "out")
+    (worker,) = wait_for(lambda: connected(both[1].pid))
+    os.kill(worker, signal.SIGKILL)
+    said = [one.communicate(timeout=300)[1] for one in both]
+    assert [one.returncode for one in both] == [1, 1], said
+    assert said[0].startswith("error: another process of this training ended (") and said[0].count("\n") == 1
+    assert said[1].startswith("error: process 1 of 2 was killed by SIGKILL;") and said[1].count("\n") == 1
+
+
+def connected(launcher: int) -> list[int]:
+    """The processes of a launcher that listen, as they do once they have met."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    return [pid for pid in map(int, children) if listeners([pid])]
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 120
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
