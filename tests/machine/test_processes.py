@@ -151,7 +151,13 @@ def test_several_processes_learn_what_one_learns(tmp_path, train, name):
     assert one.table("runs.parquet")["val_error"][0] == several.table("runs.parquet")["val_error"][0]
     assert (one.params["processes"], several.params["processes"]) == (1, size)
     assert several.params["threads"] == 1  # of each, where the job has as many as processes
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".store", "one", "one.stamp", "several", "several.stamp"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".store",
+        "one",
+        "one.stamp",
+        "several",
+        "several.stamp",
+    ]
 
 
 def test_finetuning_in_several_processes(tmp_path, train, processes, digits, digits_pixels):

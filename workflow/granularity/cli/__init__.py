@@ -23,6 +23,7 @@ from granularity.cli import of_stages
 from granularity.config import files as config_files
 from granularity.config import generated
 from granularity.plan.graph import Plan
+from granularity.store.claim import LostError
 
 app = typer.Typer(
     name="granularity",
@@ -212,6 +213,9 @@ def main() -> None:
     except interrupt.Stopped as stopped:
         say(f"stopped: {stopped.reason}; finished work is kept, and the next run goes on from there")
         raise
+    except LostError as lost:
+        say(str(lost))
+        sys.exit(of_stages.LOST)
     except GranularityError as error:
         for line in error.args:
             say(f"error: {line}")

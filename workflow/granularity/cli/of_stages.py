@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,13 +17,15 @@ from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Stage
 from granularity.config import files
+from granularity.machine import launch
 from granularity.machine.device import machine
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store.generations import folder_of
-from granularity.store.task import Task, make
+from granularity.store.task import Task, find, make
 
 PANEL = "Stages, as the data flows"
+LOST = 75  # exit status of a process that found another writer at work (EX_TEMPFAIL of sysexits.h)
 NOTHING = inspect.Parameter.empty
 
 
@@ -45,12 +50,25 @@ def _command(stage: Stage) -> Any:
             machine(given.get("device", "cpu"), given["threads"]),
         )
         assert task.key  # now: the code may be edited while the job waits
-        make(task)
+        _make(task, getattr(options, "processes", 1))
 
     run.__doc__ = f"{stage.does}\n\n{_described(stage)}"
     run.__signature__ = inspect.Signature([*_parameters(stage)])
     run.__annotations__ = {one.name: one.annotation for one in run.__signature__.parameters.values()}
     return run
+
+
+def _make(task: Task, processes: int) -> None:
+    """Find or make a result; by several processes, each of which runs these same words."""
+    if launch.LAUNCHER in os.environ:  # this is one of them
+        importlib.import_module(task.stage.module).run(task)
+    elif processes == 1:
+        make(task)
+    else:
+        while find(task) is None:
+            status = launch.launch(processes, sys.argv[1:])
+            if status not in (0, LOST):
+                raise typer.Exit(status)
 
 
 def _parameters(stage: Stage):

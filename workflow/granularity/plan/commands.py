@@ -25,8 +25,7 @@ def words(
         output: the folder of the result, likewise.
     """
     stage = STAGES[job.stage]
-    start = ["python", "-m", "granularity.machine.launch", str(job.processes)] if job.processes > 1 else ["granularity"]
-    found = [*start, stage.name]
+    found = ["granularity", stage.name]
     if inputs is None:
         inputs = {role: [str(plan.folder(source)) for source in sources] for role, sources in job.inputs.items()}
     for role in () if stage.gathers else stage.inputs:
