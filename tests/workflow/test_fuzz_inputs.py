@@ -1,4 +1,4 @@
-"""Bad input files by the hundred: each costs one line that names the file, and leaves nothing behind.
+"""Bad input files by the hundred: each costs one line that names the file, little time and memory, and leaves nothing.
 
 Data sets in folders, tables and Parquet files; WordNet, taxonomies, encoders and their weights; and artifacts that
 are sound by their manifest, but hold what no stage writes.
@@ -6,10 +6,8 @@ are sound by their manifest, but hold what no stage writes.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import random
 import re
 import shutil
 import struct
@@ -21,78 +19,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from safetensors.numpy import save_file
 
 from granularity import cli
-from granularity.base.errors import GranularityError
 from granularity.store import artifacts
 from support import tiny_chain
-from support.tallies import tallies
+from support.refusals import CHAIN, as_samples, harms, pickled, picture, reader, refused
 from support.tiny_chain import harmed, rewrite
 
-CHAIN = Path("results/tiny/train-60")
-refusals = tallies["bad input files refused"]
-
-
-def listing(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
-
-
-def refused(what: str, words: list, named: object, folder: Path) -> str:
-    """The one line that a command gives; it names something, and leaves the folder of its output as it was."""
-    output = folder / "out" / "made"
-    output.parent.mkdir()
-    with pytest.raises(GranularityError) as caught:
-        cli.app([*map(str, words), "--output", str(output)], standalone_mode=False)
-    message = str(caught.value)
-    assert str(named) in message, message
-    assert len(message.splitlines()) == 1 and message.isprintable(), message
-    assert "Traceback" not in message
-    # What a job had finished of its work before is kept for the next attempt.
-    left = {name for name in listing(output.parent) if not re.fullmatch(r"\.made\.work-[-\w]+(/.*\.done)?", name)}
-    assert left == set(), "something is left behind"
-    assert all(any(folder.iterdir()) for folder in output.parent.glob(".made.work-*"))
-    shutil.rmtree(output.parent)
-    refusals[what] += 1
-    return message
-
-
-def as_samples(**options) -> list:
-    return ["samples", "--options", json.dumps({"validation": 0.4, **options}, default=str)]
-
-
-# ---------------------------------------------------------------- files of bytes
-
-
-def harms(data: bytes, seed: object) -> dict[str, bytes]:
-    """What may become of a file: each of these is not what it was."""
-    rng = random.Random(str(seed))
-    middle = len(data) // 2
-    return {
-        "zero bytes": b"",
-        "truncated": data[: rng.randrange(1, len(data) - 1)],
-        "truncated at the end": data[:-1],
-        "only its head": data[:8],
-        "only its tail": data[-8:],
-        "zeros": bytes(len(data)),
-        "noise": rng.randbytes(len(data)),
-        "text": b"404: Not Found\n",
-        "a web page": b"<!DOCTYPE html><html><body>Sign in</body></html>",
-        "a hole in the middle": data[: middle // 2] + bytes(middle) + data[middle // 2 + middle :],
-    }
-
-
 # ---------------------------------------------------------------- images in folders
-
-
-def picture(shade: int, size: int = 6) -> bytes:
-    import io
-
-    stream = io.BytesIO()
-    pixels = np.random.default_rng(shade).integers(0, 255, (size, size, 3)).astype(np.uint8)
-    Image.fromarray(pixels).save(stream, "PNG")
-    return stream.getvalue()
 
 
 def folder_of_images(root: Path, count: int = 10) -> Path:
@@ -466,13 +401,6 @@ ODD_ENCODERS = {
 del ODD_ENCODERS["truncated at the end"]  # of its last line break
 
 
-@pytest.fixture(scope="module")
-def chain(tiny_results):
-    folder, made = tiny_results
-    with contextlib.chdir(folder):
-        yield made
-
-
 @pytest.mark.parametrize("odd", ODD_ENCODERS)
 def test_odd_architectures(odd, chain, tmp_path):
     file = tmp_path / f"odd-{re.sub('[^a-z]+', '-', odd)}.json"
@@ -481,20 +409,6 @@ def test_odd_architectures(odd, chain, tmp_path):
     options = {"model": str(file), "captions": {"epochs": 1, "batch_size": 20}}
     words = ["--samples", CHAIN / "samples", "--options", json.dumps(options), "--device", "cpu"]
     refused("architectures", ["encoder", *words], file, tmp_path)
-
-
-def pickled(tmp_path: Path) -> bytes:
-    """A checkpoint that touches a file when it is unpickled."""
-    import torch
-
-    class Evil:
-        def __reduce__(self):
-            return os.system, (f"touch {tmp_path}/pwned",)
-
-    torch.save({"state_dict": Evil()}, tmp_path / "evil.pt")
-    data = (tmp_path / "evil.pt").read_bytes()
-    (tmp_path / "evil.pt").unlink()
-    return data
 
 
 def checkpoints(tmp_path: Path) -> dict[str, tuple[str, bytes]]:
@@ -529,10 +443,6 @@ def test_odd_checkpoints(chain, tmp_path):
 
 
 # ---------------------------------------------------------------- artifacts that hold what no stage writes
-
-
-def reader(chain, kind: str, name: str = "") -> list:
-    return next(step.words for step in chain if step.kind == kind and name in str(step.folder))
 
 
 def spoil(folder: Path, name: str, write) -> None:

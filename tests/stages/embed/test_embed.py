@@ -265,7 +265,7 @@ def test_a_broken_local_checkpoint_is_not_blamed_on_the_network(hub, monkeypatch
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     (tmp_path / "broken.safetensors").write_bytes(b"not weights at all")
     message = refused(options(TINY, str(tmp_path / "broken.safetensors")), table)
-    assert "broken.safetensors: open_clip cannot load it" in message
+    assert "broken.safetensors: is truncated or no safetensors file" in message
     assert "network" not in message
 
 

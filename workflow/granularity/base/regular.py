@@ -14,6 +14,8 @@ from typing import BinaryIO
 from granularity.base.errors import GranularityError
 
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+STEP = 1 << 16  # bytes
+LARGEST_TEXT = 64 << 20  # bytes: a list with a line for each of a million images
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a FIFO",
@@ -56,12 +58,31 @@ def read_regular(path: str | Path, most_bytes: int) -> bytes:
     """
     with open_regular(path) as stream:
         try:
-            data = stream.read(most_bytes + 1) if os.fstat(stream.fileno()).st_size <= most_bytes else None
+            size = os.fstat(stream.fileno()).st_size
+            data = stream.read(size + 1) if size <= most_bytes else b""  # Python finds room for all that it is told
+            while data and size < len(data) <= most_bytes and (more := stream.read(STEP)):  # it grows, as in /proc
+                data += more
         except OSError as error:
             raise _unreadable(path, error) from None
-    if data is None or len(data) > most_bytes:
+    if max(size, len(data)) > most_bytes:
         raise GranularityError(f"{path}: is larger than {most_bytes:,} bytes, and no such file should be")
     return data
+
+
+def read_text(path: str | Path, most_bytes: int = LARGEST_TEXT, what: str = "text in UTF-8") -> str:
+    """The text of a regular file, or of a link to one, without a byte order mark.
+
+    Args:
+        what: what the file should hold, in messages.
+
+    Raises:
+        MissingError: there is no such file.
+        GranularityError: see :func:`read_regular`; or it is not UTF-8.
+    """
+    try:
+        return read_regular(path, most_bytes).decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise GranularityError(f"{path}: is no {what}") from None
 
 
 def check_regular(path: str | Path) -> os.stat_result:

@@ -47,7 +47,7 @@ def parse_json(
         where: the file in messages.
         what: what the text should be, in messages.
         keep: called for each object as soon as it is read; what it returns takes the object's place. The size of the
-            data is then not bounded.
+            data is then not bounded, and a number that is not finite is None: publishers write NaN for what is missing.
 
     Raises:
         GranularityError: no JSON in UTF-8, a key twice, a number that is not finite, or nested or repeated beyond
@@ -65,7 +65,11 @@ def parse_json(
         if keep is None and sum(map(text.count, ",:[{")) > MOST:
             raise _Refused(f"it holds more than {MOST:,} values")
         found = json.loads(
-            text, object_pairs_hook=unique, parse_constant=_no_number, parse_float=_finite, parse_int=_whole
+            text,
+            object_pairs_hook=unique,
+            parse_constant=_no_number if keep is None else lambda _: None,
+            parse_float=_finite if keep is None else float,
+            parse_int=_whole,
         )
         if keep is None:
             _check_depth(found)

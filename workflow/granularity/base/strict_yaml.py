@@ -15,13 +15,26 @@ from typing import Any
 import yaml
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import MissingError, read_regular
+from granularity.base.strict_json import DEEPEST, repeated
 
 LARGEST = 1 << 20  # bytes
-DEEPEST = 40  # levels
-MOST = 100_000  # values and keys, those behind an alias each time that it is used
+MOST = 50_000  # values and keys, those behind an alias each time that it is used; PyYAML reads some 20,000 a second
+LONG = 100  # a text counts once more for each so many characters: a long one, too, can be repeated by aliases
 
 
 class _Loader(yaml.SafeLoader):
+    composed = 0
+    aliases = True
+
+    def compose_node(self, parent, index):
+        self.composed += 1
+        if not self.aliases and self.check_event(yaml.AliasEvent):
+            raise GranularityError(f"line {self.line + 1}: has an alias (*); write it out")
+        if self.composed > MOST:
+            raise GranularityError(f"line {self.line + 1}: holds more than {MOST:,} values")
+        return super().compose_node(parent, index)
+
     def construct_object(self, node, deep=False):
         """PyYAML's, whose parsers of dates and numbers raise what they like."""
         try:
@@ -40,25 +53,19 @@ def read(file: str | Path) -> Any:
         GranularityError: it cannot be read, or see :func:`parse`.
     """
     try:
-        with open(file, "rb") as stream:
-            data = stream.read(LARGEST + 1)
-    except FileNotFoundError:
+        return parse(read_regular(file, LARGEST).decode("utf-8"), str(file))
+    except MissingError:
         raise GranularityError(f"{file}: there is no such configuration file") from None
-    except (OSError, ValueError) as error:  # ValueError: a null byte in its name
-        raise GranularityError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    if len(data) > LARGEST:
-        raise GranularityError(f"{file}: is larger than {LARGEST:,} bytes; no configuration is")
-    try:
-        return parse(data.decode("utf-8"), str(file))
     except UnicodeDecodeError as error:
         raise GranularityError(f"{file}: not readable as YAML: byte {error.start} is no UTF-8") from None
 
 
-def parse(text: str, where: str) -> Any:
+def parse(text: str, where: str, aliases: bool = True) -> Any:
     """Parse a text: as JSON if it is JSON, or else as YAML, like Snakemake.
 
     Args:
         where: what messages call the text.
+        aliases: whether it may have any.
 
     Raises:
         GranularityError: neither YAML nor JSON, several documents, a key twice, a tag that stands for an object of
@@ -74,7 +81,10 @@ def parse(text: str, where: str) -> Any:
         raise GranularityError(f"{where}: {error}") from None
     loader = None
     try:
+        if len(text) > LARGEST:
+            raise GranularityError(f"is longer than {LARGEST:,} characters")
         loader = _Loader(text)
+        loader.aliases = aliases
         node = loader.get_single_node()
         if node is None:
             return None
@@ -100,8 +110,7 @@ def parse(text: str, where: str) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise GranularityError(f"the key '{next(name for name in names if names.count(name) > 1)}' is there twice")
+        raise GranularityError(f"the key '{repeated(name for name, _ in pairs)}' is there twice")
     return found
 
 
@@ -109,7 +118,7 @@ def _size(node: yaml.Node, known: dict[int, int | None], depth: int) -> int:
     """Number of values that a node stands for once its aliases are expanded; None in `known`: it is being counted."""
     line = node.start_mark.line + 1
     if isinstance(node, yaml.ScalarNode):
-        return 1
+        return 1 + len(node.value) // LONG
     if id(node) in known:
         if known[id(node)] is None:
             raise GranularityError(f"line {line}: an alias stands within what it is an alias of")
@@ -121,9 +130,9 @@ def _size(node: yaml.Node, known: dict[int, int | None], depth: int) -> int:
     if isinstance(node, yaml.MappingNode):
         keys = [key.value for key, _ in parts if isinstance(key, yaml.ScalarNode)]
         if len(set(keys)) < len(keys):
-            twice = next(key for key, _ in parts if keys.count(key.value) > 1)
-            again = [key for key, _ in parts if key.value == twice.value][1]
-            raise GranularityError(f"line {again.start_mark.line + 1}: the key '{twice.value}' is there twice")
+            twice = repeated(keys)
+            again = [key for key, _ in parts if key.value == twice][1]
+            raise GranularityError(f"line {again.start_mark.line + 1}: the key '{twice}' is there twice")
         parts = [part for pair in parts for part in pair]
     size = 1 + sum(_size(part, known, depth + 1) for part in parts)
     if size > MOST:

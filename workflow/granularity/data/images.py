@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import stat
 import threading
 import warnings
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import check_regular, open_regular, read_regular
 from granularity.data.columns import PLACE
 from granularity.data.decoding import ImageError, decode
 from granularity.store.artifacts import Artifact
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 COLUMNS = {"sample_id": "text", "file": "text", "row": "number?", "offset": "number?", "bytes": "number"}
+LARGEST = 1 << 30  # bytes: more than any image has whose pixels Pillow lets pass
 COLUMNS |= {"sha256": "text?"}  # see granularity.store.artifacts.KINDS
 
 
@@ -82,16 +83,16 @@ class Reader:
         import pyarrow as pa
 
         try:
-            if not stat.S_ISREG(os.stat(self.root / file).st_mode):  # a pipe would never end, nor would a device
-                raise GranularityError(f"{self.root / file}: is no regular file")
             if not pd.isna(row):
+                check_regular(self.root / file)
                 with self._lock:  # or every thread would read a new row group for itself
                     return _parquet_row(self.root / file, int(row))
             if pd.isna(offset):
-                return (self.root / file).read_bytes()
-            with (self.root / file).open("rb") as stream:
+                return read_regular(self.root / file, LARGEST)
+            with open_regular(self.root / file) as stream:
                 stream.seek(int(offset))
-                data = stream.read(int(size))
+                there = os.fstat(stream.fileno()).st_size
+                data = stream.read(int(size)) if size <= there else b""  # Python would find room for all of it first
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a null byte in its name
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
             raise GranularityError(f"{self.root / file}: cannot be read ({reason})") from None
@@ -105,14 +106,7 @@ class Reader:
             return int(size)
         if not pd.isna(row):
             return len(self.read(file, row, offset, size))
-        try:
-            there = os.stat(self.root / file)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise GranularityError(f"{self.root / file}: cannot be read ({reason})") from None
-        if not stat.S_ISREG(there.st_mode):
-            raise GranularityError(f"{self.root / file}: is no regular file")
-        return there.st_size
+        return check_regular(self.root / file).st_size
 
 
 def _parquet_row(file: Path, row: int) -> bytes:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
+from granularity.base.regular import check_regular
 
 LONGEST_HEADER = 1 << 16  # paths have 4,096 bytes at most; extended attributes can be longer
 
@@ -48,9 +49,9 @@ def members(file: Path) -> Members:
             set.)
     """
     found = Members([], [], [])
+    size = check_regular(file).st_size
     try:
         with _Headers(io.FileIO(file)) as stream, tarfile.open(fileobj=stream, mode="r:", encoding="utf-8") as archive:
-            size = file.stat().st_size
             end = -1
             for member in archive:
                 archive.members = []  # or the archive would keep every header in memory

@@ -7,16 +7,19 @@ all paths, the level counts of Hong et al. come out exactly (`granularity wordne
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import read_regular
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SEPARATOR = "|"  # between the synsets of an image that has several
+LARGEST = 64 << 20  # bytes of data.noun, which has 15 MB
 LIVING_THING = "n00004258"
 
 
@@ -43,23 +46,23 @@ class WordNet:
         file = folder / "data.noun"
         parents, names, mentioned = {}, {}, {LIVING_THING}
         try:
-            with file.open(encoding="ascii") as stream:
-                for number, line in enumerate(stream, 1):
-                    if line.startswith("  "):  # the licence
-                        continue
-                    try:
-                        synset, name, above, pointed = _parse(line)
-                    except (IndexError, ValueError):
-                        raise GranularityError(f"{file}: line {number} is not in WordNet's format") from None
-                    parents[synset], names[synset] = above, name
-                    mentioned |= pointed
-        except OSError as error:
+            text = read_regular(file, LARGEST).decode("ascii")
+        except GranularityError as error:
             raise GranularityError(
-                f"samples.wordnet: {file}: cannot be read ({error.strerror}). Debian's package wordnet-base puts it in "
-                "/usr/share/wordnet; WordNet 3.0 ships it in dict/"
+                f"samples.wordnet: {error}. Debian's package wordnet-base puts it in /usr/share/wordnet; WordNet 3.0 "
+                "ships it in dict/"
             ) from None
         except UnicodeDecodeError:
             raise GranularityError(f"{file}: is not WordNet's data.noun") from None
+        for number, line in enumerate(io.StringIO(text, newline=None), 1):
+            if line.startswith("  "):  # the licence
+                continue
+            try:
+                synset, name, above, pointed = _parse(line)
+            except (IndexError, ValueError):
+                raise GranularityError(f"{file}: line {number} is not in WordNet's format") from None
+            parents[synset], names[synset] = above, name
+            mentioned |= pointed
         circle = _in_a_circle(parents)
         if circle is not None:
             raise GranularityError(f"{file}: {circle} lies above itself; this is no WordNet 3.0")

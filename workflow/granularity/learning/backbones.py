@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
+from granularity.base.strict_json import parse_json
 from granularity.learning.dataset import Data
 from granularity.learning.network import build
 from granularity.learning.options import Model
@@ -79,7 +79,7 @@ class Backbones:
 
         file = self._sources[row["source"]].folder / self._file(row, epoch)
         with readable(file, "the weights of a network"), safe_open(file, "numpy") as weights:
-            return json.loads(weights.metadata()["granularity"])
+            return parse_json(weights.metadata()["granularity"], f"{file}: its metadata")
 
     def load(self, row: pd.Series, channels: int | None = None, epoch: int | None = None) -> torch.nn.Module:
         """The network of a row, with its head, in evaluation mode on the CPU.

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
+import pickle
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlparse
 
 import open_clip
 import torch
+from open_clip.pretrained import download_pretrained_from_hf
+from safetensors import SafetensorError
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import check_regular
+from granularity.base.strict_json import read_json, read_safetensors_header
+from granularity.data import hub
 from granularity.learning.clip_options import Encoder
 
 WEIGHTS = "open_clip_model.safetensors"
 CONFIG = "open_clip_config.json"
+FILES_OF_WEIGHTS = {".bin", ".npy", ".npz", ".pt", ".pth", ".safetensors"}
+ADVICE = re.compile("weights_only|trust_remote_code|pickle|PytorchStreamReader|zip", re.IGNORECASE)
 PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}  # of a model configuration
 
 
@@ -32,10 +41,7 @@ def architecture(model: str) -> str:
     name = model
     if model.endswith(".json"):
         name = Path(model).stem
-        try:
-            values = json.loads(Path(model).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise GranularityError(f"{model}: not an open_clip model configuration ({error})") from None
+        values = read_json(model, "open_clip model configuration")
         for key, kind in PARTS.items():  # open_clip would remember a file that is none
             if not isinstance(values, dict) or not isinstance(values.get(key), kind):
                 raise GranularityError(f"{model}: not an open_clip model configuration (it needs {', '.join(PARTS)})")
@@ -55,7 +61,7 @@ def configuration_file(model: str) -> Path | None:
 def configuration(model: str) -> dict | None:
     """The contents of that file; read them after the model, whose loading says what is wrong with them."""
     file = configuration_file(model)
-    return json.loads(file.read_text(encoding="utf-8")) if file is not None and file.is_file() else None
+    return read_json(file) if file is not None and file.is_file() else None
 
 
 def fresh(model: str, device: torch.device) -> tuple[torch.nn.Module, Callable, Callable]:
@@ -72,11 +78,20 @@ def fresh(model: str, device: torch.device) -> tuple[torch.nn.Module, Callable, 
         transform(Image.new("RGB", (8, 8)))  # which is where a size that is none shows
         return network, transform, open_clip.get_tokenizer(name)
     except Exception as error:
-        raise GranularityError(f"encoder.model = {model}: open_clip cannot make it ({error!r})") from error
+        raise GranularityError(f"encoder.model = {model}: open_clip cannot make it ({_reason(error)})") from error
 
 
-def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[torch.nn.Module, Callable]:
-    """A frozen encoder and its evaluation transform (PIL image to float tensor [3, S, S]).
+class Loaded(NamedTuple):
+    """A frozen encoder, its evaluation transform (PIL image to float tensor [3, S, S]), and the commit of the hub that
+    it is of, where it comes from there."""
+
+    model: torch.nn.Module
+    transform: Callable
+    revision: str | None
+
+
+def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded:
+    """A frozen encoder.
 
     Args:
         encoder: the section that names model and weights.
@@ -86,30 +101,94 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[
         GranularityError: an unknown name, unreadable weights, or a hub model that is neither cached nor reachable.
     """
     if trained is not None:
-        name, pretrained, hub = f"local-dir:{trained}", None, False
+        name, pretrained = f"local-dir:{trained}", None
     else:
         name, pretrained = architecture(encoder.model), encoder.pretrained
-        hub = name.startswith("hf-hub:")
-        if pretrained is not None and not Path(pretrained).is_file():
-            tags = open_clip.list_pretrained_tags_by_model(name)
-            if pretrained not in tags:
-                known = tags or "none: not an open_clip architecture with published weights"
-                raise GranularityError(f"encoder.pretrained = {pretrained}: no file, and not a tag of {name} ({known})")
-            hub = True
-    if hub:
-        _offline_if_unreachable()
+    called, revision = f"encoder = {name} {pretrained or ''}", None
+    if name.startswith("hf-hub:"):
+        folder, revision = _downloaded(called, *_pinned(name.removeprefix("hf-hub:")), CONFIG)
+        _downloaded(called, name.removeprefix("hf-hub:").partition("@")[0], revision, None)
+        name = f"local-dir:{folder.parent}"
+    elif pretrained is not None and not Path(pretrained).is_file():
+        pretrained, revision = _tag(called, name, pretrained)
+    _check_files(name, pretrained)
     try:
         model, _, transform = open_clip.create_model_and_transforms(
             name, pretrained=pretrained, device=device, require_pretrained=True
         )
     except Exception as error:
-        if hub and os.environ.get("HF_HUB_OFFLINE") == "1":
+        raise GranularityError(f"{called}: open_clip cannot load it ({_reason(error)})") from error
+    return Loaded(model.eval().requires_grad_(False), transform, revision)
+
+
+def _pinned(name: str) -> tuple[str, str | None]:
+    """NAME@REVISION in its two parts."""
+    name, _, revision = name.partition("@")
+    return name, revision or None
+
+
+def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
+    """A tag of open_clip, TAG or TAG@REVISION: the tag, and the commit of its weights where they come from the hub.
+
+    Then open_clip's own table says where they lie now: it has no place for a revision.
+    """
+    tag, revision = _pinned(pretrained)
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if tag not in tags:
+        known = tags or "none: not an open_clip architecture with published weights"
+        raise GranularityError(f"encoder.pretrained = {pretrained}: no file, and not a tag of {name} ({known})")
+    published = open_clip.get_pretrained_cfg(name, tag)
+    repository, _, file = published.get("hf_hub", "").rpartition("/")
+    if repository:
+        weights, commit = _downloaded(called, repository, revision, file or None)
+        published["file"] = str(weights)
+        return tag, commit
+    if revision is not None:
+        raise GranularityError(f"encoder.pretrained = {pretrained}: these weights have no revision; write {tag}")
+    _offline_if_unreachable()
+    return tag, None
+
+
+def _downloaded(called: str, repository: str, revision: str | None, file: str | None) -> tuple[Path, str]:
+    """A file of the hub (None: its weights) in the local cache, and the commit that it is of.
+
+    Args:
+        revision: a branch, a tag or a commit (None: main).
+    """
+    _offline_if_unreachable()
+    try:
+        path = Path(download_pretrained_from_hf(repository, file, revision))
+        return path, hub.commit(path)
+    except Exception as error:
+        if os.environ.get("HF_HUB_OFFLINE") == "1":
             raise GranularityError(
-                f"encoder = {name} {pretrained or ''}: its weights are not in the local cache and the hub cannot be "
-                "reached (HF_HUB_OFFLINE=1); run once with a network, or name a local file or local-dir:"
+                f"{called}: its weights are not in the local cache and the hub cannot be reached (HF_HUB_OFFLINE=1); "
+                "run once with a network, or name a local file or local-dir:"
             ) from error
-        raise GranularityError(f"encoder = {name} {pretrained or ''}: open_clip cannot load it ({error})") from error
-    return model.eval().requires_grad_(False), transform
+        raise GranularityError(f"{called}: cannot be had from the hub ({_reason(error)})") from error
+
+
+def _check_files(name: str, pretrained: str | None) -> None:
+    """Raise an error for files that open_clip would wait for, or whose reader would advise to load them unsafely."""
+    folder = Path(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else None
+    if folder is not None and (folder / CONFIG).exists():
+        read_json(folder / CONFIG, "open_clip model configuration")
+    found = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
+    for file in (*found, *([Path(pretrained)] if pretrained and Path(pretrained).is_file() else [])):
+        if file.suffix in FILES_OF_WEIGHTS:
+            check_regular(file)
+        if file.suffix == ".safetensors":
+            read_safetensors_header(file)
+
+
+def _reason(error: Exception) -> str:
+    """Why a library failed. Not in its words where these tell to load what is not safe to load."""
+    text = " ".join(str(error).split())[:300]
+    if isinstance(error, SafetensorError | pickle.UnpicklingError | EOFError) or ADVICE.search(text):
+        return "no intact file of tensors, or one that holds more than tensors; get it from its publisher"
+    if "state_dict" in text:
+        return "its tensors are not those of this architecture"
+    return f"{type(error).__name__}: {text}"
 
 
 def weights_digest(model: torch.nn.Module) -> str:

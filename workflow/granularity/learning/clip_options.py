@@ -35,13 +35,14 @@ class Captions(Section):
 class Encoder(Section):
     model: str = Field(
         "config/encoders/digits-tiny.json",
-        description="An open_clip architecture (ViT-L-14), a hub model (hf-hub:ORG/NAME), a folder "
-        "(local-dir:PATH), or an open_clip model configuration file (*.json).",
+        description="An open_clip architecture (ViT-L-14), a hub model (hf-hub:ORG/NAME or hf-hub:ORG/NAME@REVISION), "
+        "a folder (local-dir:PATH), or an open_clip model configuration file (*.json).",
     )
     pretrained: str | None = Field(
         "captions",
         description="Its weights: `captions` (train it here, on captions of the training split), an open_clip tag "
-        "(openai), or a checkpoint file. Null with hf-hub: and local-dir: models, which carry their own.",
+        "(openai, or openai@REVISION), or a checkpoint file. Null with hf-hub: and local-dir: models, which "
+        "carry their own.",
     )
     captions: Captions = Captions()
     batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(

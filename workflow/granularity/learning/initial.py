@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from granularity.base.errors import GranularityError
+from granularity.base.strict_json import read_safetensors_header
 from granularity.learning.network import head_weights
 from granularity.store.artifacts import Artifact, readable
 from granularity.store.hashing import digest_of
@@ -23,6 +24,7 @@ def weights_of_file(file: Path) -> tuple[dict[str, torch.Tensor], str]:
 
     if not file.is_file():
         raise GranularityError(f"init.timm: {file}: there is no such file")
+    read_safetensors_header(file)
     with readable(file, "a safetensors file"):
         return load_file(file), digest_of(file)
 

@@ -32,6 +32,8 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _from_scratch(self):
+        if ":" in self.name:  # timm would go to a hub, for whatever is there today
+            raise ValueError("name: must be the name of an architecture; weights are a file of yours, named in init")
         ours = {"in_chans", "num_classes"}
         weights = {"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path"}
         for key in self.args or ():

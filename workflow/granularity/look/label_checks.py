@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from granularity.base import extensions
-from granularity.base.errors import GranularityError
+from granularity.base.regular import read_text
 from granularity.data.wordnet import WordNet
 from granularity.stages.hierarchy.checks import Check, compare, published
 from granularity.store.artifacts import Artifact
@@ -25,10 +25,7 @@ def imagenet21k_synsets() -> list[str]:
 
 def read_synsets(file: Path) -> list[str]:
     """Synset ids, one per line; what follows an id on its line is ignored."""
-    try:
-        return [line.split()[0] for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise GranularityError(f"{file}: cannot be read as a list of synsets ({error})") from None
+    return [line.split()[0] for line in read_text(file, what="list of synsets").splitlines() if line.strip()]
 
 
 def level_counts(graph: WordNet, labels: list[str], levels: Iterable[int] = range(11)) -> pd.DataFrame:

@@ -214,7 +214,7 @@ def test_labels_that_are_missing_or_no_text_are_refused(flat):
     with pytest.raises(GranularityError, match=r"samples\.labels: .*gone\.txt: cannot be read"):
         run(flat, labels="gone.txt")
     (flat / "labels.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(GranularityError, match=r"labels\.txt: is no text file"):
+    with pytest.raises(GranularityError, match=r"labels\.txt: is no text in UTF-8"):
         run(flat, labels="labels.txt")
 
 

@@ -31,9 +31,11 @@ def run(task: Task) -> None:
     place = torch_device(task.device, task.threads)
     inputs = {role: task.open(role) for role in ("samples", "encoder") if task.path(role) is not None}
     resolved = {"model": options.model, "pretrained": options.pretrained, "batch_size": options.batch_size}
-    model, transform = clip.load(options, inputs["encoder"].folder if "encoder" in inputs else None, place)
+    model, transform, revision = clip.load(options, inputs["encoder"].folder if "encoder" in inputs else None, place)
     # Paths do not say what lies there today.
     resolved |= {"architecture": clip.configuration(options.model), "weights_sha256": clip.weights_digest(model)}
+    if revision is not None:
+        resolved["revision"] = revision
     # On a CPU, sums over threads decide the last bits; and another device has others.
     resolved |= {"threads": cpu_threads(place), "device": place.type}
     with task.create(inputs, resolved, resumable=True) as out:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+from granularity.base.errors import GranularityError
 from granularity.base.stage import Job, Needs, Stage
+from granularity.base.strict_json import read_json
 from granularity.data.listing import contents
 from granularity.learning.clip_options import Encoder, files
 
@@ -32,8 +32,8 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 def _side(encoder: Encoder) -> int:
     try:
-        return json.loads(Path(encoder.model).read_text())["vision_cfg"]["image_size"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_json(encoder.model)["vision_cfg"]["image_size"]
+    except (GranularityError, LookupError, TypeError):
         return 224
 
 

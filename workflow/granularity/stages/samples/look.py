@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import stat
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import MissingError, check_regular
 from granularity.data.decoding import ImageError, image_errors, open_image, upright
-from granularity.data.images import Reader
+from granularity.data.images import LARGEST, Reader
 
 if TYPE_CHECKING:
     from PIL import Image
 
-LARGEST = 1 << 30  # bytes: more than any image has whose pixels Pillow lets pass
 ORIENTATION = 0x0112  # EXIF
 
 
@@ -46,8 +44,8 @@ def look(reader: Reader, file: str, row: int | None, offset: int | None, size: i
                 open_image(data).verify()
         if _has_frames(image):
             found.append(("animated", "the first of its frames is used"))
-    except FileNotFoundError as error:
-        found = [("missing", error.strerror or "")]
+    except MissingError as error:
+        found = [("missing", str(error))]
     except ImageError as error:
         found = [(error.finding, str(error))]
     except (GranularityError, OSError, ValueError, MemoryError, pa.ArrowException) as error:
@@ -57,9 +55,7 @@ def look(reader: Reader, file: str, row: int | None, offset: int | None, size: i
 
 def _refuse_to_read(reader: Reader, file: str, row: int | None, offset: int | None, size: int | None) -> None:
     """Raise for pipes and devices, and for bytes that nobody has the memory for."""
-    there = os.stat(reader.root / file)
-    if not stat.S_ISREG(there.st_mode):
-        raise GranularityError("is no regular file")
+    there = check_regular(reader.root / file)
     if not pd.isna(row):
         return
     if not pd.isna(offset) and int(offset) + int(size) > there.st_size:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import read_regular
 from granularity.data.columns import RESERVED
 from granularity.data.wordnet import SEPARATOR, WordNet
 from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
 SYNSET = "synset"  # the rank whose classes are WordNet ids, such as n02124075
+LARGEST = 16 << 20  # bytes of a taxonomy
 LIVING = "living_thing"
 
 
@@ -58,11 +61,13 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
     The order of its rows is the order of the classes.
     """
     try:
-        rows = pd.read_csv(file, dtype="str", keep_default_na=False, comment="#", header=None)
-    except OSError as error:
-        raise GranularityError(f"samples.taxonomy: {file}: cannot be read ({error.strerror})") from None
-    except (ValueError, UnicodeDecodeError) as error:
-        raise GranularityError(f"samples.taxonomy: {file}: is no CSV file ({error})") from None
+        data = io.BytesIO(read_regular(file, LARGEST))
+    except GranularityError as error:
+        raise GranularityError(f"samples.taxonomy: {error}") from None
+    try:
+        rows = pd.read_csv(data, dtype="str", keep_default_na=False, comment="#", header=None)
+    except ValueError as error:
+        raise GranularityError(f"samples.taxonomy: {file}: is no CSV file ({' '.join(str(error).split())})") from None
     table = rows[1:].set_axis(rows.iloc[0].tolist(), axis=1).reset_index(drop=True)  # pandas would rename equal names
     if len(table.columns) < 2 or not len(table):
         raise GranularityError(f"samples.taxonomy: {file}: needs a column of classes, one per rank to add, and rows")

@@ -12,6 +12,7 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
+from granularity.data import hub
 from granularity.data.images import Reader
 from granularity.stages.samples import checks, ranks, source, split
 from granularity.stages.samples.options import of_source
@@ -55,6 +56,8 @@ def run(task: Task) -> None:
         "seed": task.seed,
         "root": None if found.images is not None else str(root),
     }
+    if found.images is None and (revision := hub.commit(root)) is not None:
+        resolved["revision"] = revision
     # Images without checksums are told apart by where they lie.
     facts = ("source", "target", "ranks", "wordnet", "checksums", *(("root",) if options.checksums == "size" else ()))
     with task.create({}, resolved, facts) as out:

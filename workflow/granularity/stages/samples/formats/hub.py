@@ -10,7 +10,9 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from granularity.base import strict_yaml
 from granularity.base.errors import GranularityError
+from granularity.base.regular import MissingError, read_text
 
 SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{4,})-of-(?P<total>\d{4,})(-[0-9a-f]{16})?")
 README = "README.md"
@@ -27,13 +29,13 @@ class Shard(NamedTuple):
     file: Path
 
 
-def download(hub: str) -> tuple[Path, str]:
+def download(hub: str) -> Path:
     """The Parquet files of a data set, ORG/NAME or ORG/NAME@REVISION, in huggingface_hub's cache.
 
     Of a data set in another format, the hub's own conversion is taken.
 
     Returns:
-        The folder of these files, and the commit that they come from.
+        The folder of these files.
 
     Raises:
         GranularityError: no such data set or revision, no access, no network, or no Parquet files.
@@ -49,7 +51,7 @@ def download(hub: str) -> tuple[Path, str]:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise GranularityError(f"samples.hub: {hub}: cannot be had ({reason[:300]})") from None
         if any(root.rglob("*.parquet")):
-            return root, root.name
+            return root
     raise GranularityError(f"samples.hub: {hub}: holds no Parquet files")
 
 
@@ -102,15 +104,22 @@ def described(root: Path, config: str) -> dict[str, Any]:
 
     They stand in its YAML header, for one data set or for several by their name:
     dataset_info: {features: [{name: label, dtype: {class_label: {names: {'0': cat, '1': dog}}}}]}
-    """
-    import yaml
 
+    Raises:
+        GranularityError: the README.md is no text file, or its header no YAML, or one with aliases, or too large.
+    """
     try:
-        header = re.match(r"---\s*\n(.*?)\n---", (root / README).read_text(encoding="utf-8"), re.DOTALL)
-        info = yaml.safe_load(header[1])["dataset_info"]
+        header = re.match(r"---[^\S\n]*\n(.*?)\n---", read_text(root / README), re.DOTALL)
+    except MissingError:
+        return {}
+    if header is None or "dataset_info" not in header[1]:
+        return {}
+    values = strict_yaml.parse(header[1], str(root / README), aliases=False)
+    try:
+        info = values["dataset_info"]
         if isinstance(info, list):
             info = next(one for one in info if len(info) == 1 or one["config_name"] == config)
         kinds = {one["name"]: one.get("dtype") for one in info["features"]}
         return {name: kind["class_label"]["names"] for name, kind in kinds.items() if isinstance(kind, dict)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration, yaml.YAMLError):
+    except (LookupError, TypeError, AttributeError, StopIteration):
         return {}

@@ -7,11 +7,13 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import check_regular, read_text
 from granularity.stages.samples.formats.imagenet_folders import WNID, stem
 
 DEVKIT, META = Path("ILSVRC2012_devkit_t12", "data"), "meta.mat"
 HEADER = "ImageId,PredictionString"
 PAIR = re.compile(r"([^\s,]+)[\s,]+(n[0-9]{8})(?:\s.*)?")
+LARGEST_META = 4 << 20  # bytes
 CLASSES = 1000  # ids above are inner nodes of the hierarchy
 
 
@@ -77,11 +79,9 @@ def _match(pattern: re.Pattern, file: Path, number: int, line: str) -> re.Match:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
-    except OSError as error:
-        raise GranularityError(f"samples.labels: {file}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise GranularityError(f"samples.labels: {file}: is no text file") from None
+        return [line.strip() for line in read_text(file).splitlines()]
+    except GranularityError as error:
+        raise GranularityError(f"samples.labels: {error}") from None
 
 
 def _wnids(file: Path, root: Path) -> dict[int, str]:
@@ -94,6 +94,8 @@ def _wnids(file: Path, root: Path) -> dict[int, str]:
     meta = next((place for place in places if place.is_file()), None)
     if meta is None:
         raise GranularityError(f"{file}: holds numbers, which meta.mat explains; put it beside, or at {places[1]}")
+    if check_regular(meta).st_size > LARGEST_META:
+        raise GranularityError(f"{meta}: is larger than {LARGEST_META:,} bytes; the development kit's is not")
     try:
         # in a process of its own: SciPy's reader is not safe with broken files, and may take the process with it
         with ProcessPoolExecutor(1) as pool:

@@ -13,10 +13,12 @@ import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import open_regular
 from granularity.data.wordnet import SEPARATOR
 from granularity.stages.samples.formats.imagenet_folders import WNID, stem
 
 LINE = re.compile(r"([^\t,]+)[\t,](.+)")
+LONGEST = 1 << 16  # bytes of a line
 BATCH = 100_000  # lines; as Python strings, those of 12.7 million images would take 1 GB
 
 
@@ -88,10 +90,12 @@ def _places(ids: pd.Series, names: pd.Series, file: Path) -> np.ndarray:
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     try:
-        with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as stream:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    yield number, line.strip()
+        with open_regular(file) as raw, gzip.GzipFile(fileobj=raw) if file.suffix == ".gz" else raw as stream:
+            for number, data in enumerate(iter(lambda: stream.readline(LONGEST), b""), 1):
+                if len(data) == LONGEST:
+                    raise GranularityError(f"{file}: line {number} is longer than any label")
+                if line := data.decode("utf-8").strip():
+                    yield number, line
     except UnicodeDecodeError:
         raise GranularityError(f"{file}: is no text file") from None
     except (OSError, EOFError, zlib.error) as error:

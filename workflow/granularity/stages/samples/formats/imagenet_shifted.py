@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import read_text
+from granularity.base.strict_json import read_json
 from granularity.data.wordnet import SEPARATOR
 from granularity.stages.samples.formats.imagenet_folders import WNID, Part, entries, images
 
@@ -96,13 +97,11 @@ def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str
     folders_file, labels_file, places_file, file = (mappings / name for name in MAPPINGS)
     label_of_folder, names_of_label = _json(folders_file, str), _json(labels_file, str)
     line_of_place = _json(places_file, int)
+    lines = [line.strip() for line in read_text(file).splitlines()]
     try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
         places = {str(place): synset for place, synset in enumerate(known)}
         synset_of_line = {line: places[place] for place, line in line_of_place.items()}
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError):
+    except KeyError:
         raise GranularityError(f"{mappings}: is not that of ObjectNet 1.0; download it again") from None
     times = Counter(lines)
     synset_of_name = {name: synset_of_line.get(line) for line, name in enumerate(lines) if times[name] == 1}
@@ -119,12 +118,7 @@ def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str
 
 
 def _json(file: Path, kind: type) -> dict[str, Any]:
-    try:
-        table = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise GranularityError(f"{file}: is truncated or no JSON file ({error})") from None
+    table = read_json(file)
     if not isinstance(table, dict) or not all(isinstance(value, kind) for value in table.values()):
         raise GranularityError(f"{file}: is no table of ObjectNet's; download it again")
     return table

@@ -19,6 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import open_regular
 from granularity.stages.samples.formats.arrays import MAX_BYTES
 
 CHUNK = 1 << 20
@@ -38,7 +39,7 @@ def load(file: Path) -> dict[str, np.ndarray]:
         GranularityError: it cannot be read, is truncated, corrupt or no MATLAB 5 file, or holds something else.
     """
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             return dict(_arrays(stream))
     except (_Corrupt, zlib.error, MemoryError) as error:
         reason = str(error) or type(error).__name__

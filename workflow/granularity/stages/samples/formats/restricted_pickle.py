@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import read_regular
 
 MAX_BYTES = 512 << 20  # CIFAR-100's training file, the largest that is published, has 155 MB ...
 MAX_INSTRUCTIONS = 2_000_000  # ... and some 200,000; each costs memory, up to 64 times its own length
@@ -65,13 +66,7 @@ def load(file: Path) -> dict[str, Any]:
         GranularityError: it cannot be read, is larger than 512 MB, truncated or no pickle of a dictionary, or names
             a function, class or dtype that plain data has no need of.
     """
-    try:
-        size = file.stat().st_size
-        if size > MAX_BYTES:
-            raise GranularityError(f"{file}: has {size} bytes; pickles of more than {MAX_BYTES} are not read")
-        data = file.read_bytes()
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
+    data = read_regular(file, MAX_BYTES)
     try:
         return _Machine(len(data)).run(data)
     except _Refused as error:

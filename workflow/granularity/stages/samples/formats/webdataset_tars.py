@@ -14,12 +14,14 @@ from array import array
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
+from granularity.base.regular import open_regular
+from granularity.base.strict_json import parse_json
 from granularity.data import tars
 from granularity.data.columns import RESERVED
 
@@ -28,6 +30,7 @@ LABELS = ("cls", "txt", "json")  # the first that a sample has
 MEMBER = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
 META = re.compile(r"__[^/]*__($|/)")
 LABEL = "label"
+LONGEST = 1 << 20  # bytes of a label or of a JSON
 
 
 class Part(NamedTuple):
@@ -61,7 +64,7 @@ def read_one(file: Path) -> Part:
     places: list[tuple[int, int]] = []
     usual = None  # the extension that the labels come from
     columns: dict[str, tuple[array, dict[str, int]]] = {}
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         for key, members in _samples(found, file):
             images = [extension for extension in members if extension in IMAGES]
             if len(images) != 1:
@@ -115,20 +118,24 @@ def _labels(stream: int, key: str, members: dict[str, tuple[int, int]], origin: 
     for extension in (name for name in dict.fromkeys((origin, "json")) if name in members):
         offset, size = members[extension]
         try:
+            if size > LONGEST:
+                raise ValueError(f"{size} bytes are more than any label has")
             data = os.pread(stream, size, offset)
-            labels |= _json(data, origin) if extension == "json" else {LABEL: data.decode().strip()}
+            if extension == "json":
+                labels |= _json(parse_json(data, f"{file}: the .json of {key!r}"), origin)
+            else:
+                labels[LABEL] = data.decode().strip()
         except OSError as error:
             raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise GranularityError(f"{file}: the .{extension} of {key!r} is malformed ({error})") from None
     if not any(labels.values()):
         raise GranularityError(f"{file}: the .{origin} of {key!r} holds no label")
     return labels
 
 
-def _json(data: bytes, origin: str) -> dict[str, str]:
+def _json(content: Any, origin: str) -> dict[str, str]:
     """The ranks in a sample's JSON: text, whole numbers and truth values."""
-    content = json.loads(data)
     if not isinstance(content, dict):
         raise ValueError("not an object of keys and values")
     found = {

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import read_regular, read_text
 from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 IMAGES = 60_000
 PIXELS = 3 * 32 * 32
+LARGEST = 512 << 20  # bytes of a binary file; the largest that is published has 154 MB
 
 
 class Rank(NamedTuple):
@@ -124,13 +126,10 @@ def _names(file: Path, rank: Rank) -> list[str]:
             raise GranularityError(f"{file}: has no list of names '{rank.names}'; get it from its publisher")
         names = [name.decode("latin-1") if isinstance(name, bytes) else name for name in names]
     else:
-        try:
-            lines = file.read_text(encoding="ascii").splitlines()
-        except OSError as error:
-            raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-        except UnicodeDecodeError:
-            raise GranularityError(f"{file}: is no ASCII text; get it from its publisher") from None
-        names = [line.strip() for line in lines if line.strip()]
+        text = read_text(file)
+        if not text.isascii():
+            raise GranularityError(f"{file}: is no ASCII text; get it from its publisher")
+        names = [line.strip() for line in text.splitlines() if line.strip()]
     if len(names) != rank.classes or len(set(names)) != len(names):
         raise GranularityError(
             f"{file}: names {len(set(names))} classes, not {rank.classes}; get it from its publisher"
@@ -159,10 +158,7 @@ def _records(file: Path, ranks: dict[str, Rank]) -> tuple[np.ndarray, dict[str, 
     import numpy as np
 
     length = len(ranks) + PIXELS
-    try:
-        data = np.fromfile(file, dtype=np.uint8)
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
+    data = np.frombuffer(read_regular(file, LARGEST), dtype=np.uint8)
     if not len(data) or len(data) % length:
         raise GranularityError(
             f"{file}: has {len(data)} bytes, which is no whole number of records of {length}; it is truncated or of "

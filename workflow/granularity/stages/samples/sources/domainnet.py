@@ -20,6 +20,7 @@ from pathlib import Path
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
+from granularity.base.regular import read_text
 from granularity.stages.samples.options import Samples
 from granularity.stages.samples.published import named
 from granularity.stages.samples.source import Source
@@ -118,12 +119,7 @@ def _lists(root: Path) -> dict[str, Path]:
 
 def _lines(file: Path, domain: str) -> Iterator[tuple[int, str, str, str]]:
     """Number of the line, class, path and number of the class, for each image."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-    except UnicodeDecodeError:
-        raise GranularityError(f"{file}: is no text in UTF-8") from None
+    lines = read_text(file).splitlines()
     if not lines:
         raise GranularityError(f"{file}: is empty")
     for line, text in enumerate(lines, start=1):

@@ -13,13 +13,15 @@ Source: "Annotation Format" and "Data" in 2017/README.md to 2021/README.md of gi
 
 from __future__ import annotations
 
-import json
+import io
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import MissingError, check_regular, open_regular
+from granularity.base.strict_json import parse_json
 from granularity.stages.samples.options import LABELS, Samples
 from granularity.stages.samples.source import Source
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 IMAGES = 3_286_843
 OPTIONS = {"labels": LABELS}
+LARGEST = 4 << 30  # bytes of an annotation file; the largest that is published has 1.2 GB
 
 
 class _Split(NamedTuple):
@@ -178,16 +181,18 @@ def _checked(file: Path, categories: Any) -> list[dict]:
 
 def _load(file: Path, root: Path, keep: Callable[[dict], dict | None] | None = None) -> Any:
     try:
-        with file.open(encoding="utf-8") as stream:
-            return json.load(stream, object_hook=keep)
-    except FileNotFoundError:
+        with open_regular(file) as data, io.TextIOWrapper(data, "utf-8") as stream:
+            if check_regular(file).st_size > LARGEST:
+                raise GranularityError(f"{file}: is larger than {LARGEST:,} bytes; no annotation file is")
+            start = stream.read(1)
+            text = start + stream.read() if start in ("{", "[") else start
+        return parse_json(text, str(file), "JSON file", keep)
+    except MissingError:
         there = sorted(one.stem for one in root.glob("*.json"))
         raise GranularityError(
             f"{file}: is missing; samples.train and samples.val name annotation files, of which {root} has {there}"
         ) from None
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise GranularityError(f"{file}: is no text in UTF-8") from None
     except (KeyError, TypeError, OverflowError) as error:  # from `keep`
         raise GranularityError(f"{file}: an image or annotation lacks a whole number as its id ({error})") from None
-    except (ValueError, RecursionError) as error:
-        raise GranularityError(f"{file}: is truncated or no JSON file ({error}); download it again") from None

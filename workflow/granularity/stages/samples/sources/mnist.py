@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import open_regular
 from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
@@ -108,7 +109,7 @@ def _idx(file: Path, magic: int) -> np.ndarray:
 
     axes = magic & 0xFF
     try:
-        with file.open("rb") as raw:
+        with open_regular(file) as raw:
             zipped = raw.read(2) == b"\x1f\x8b"  # whatever it is called: browsers unpack and keep the name
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if zipped else raw as stream:

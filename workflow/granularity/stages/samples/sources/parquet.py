@@ -16,7 +16,6 @@ Layout: https://github.com/huggingface/datasets, src/datasets/features/features.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -27,6 +26,8 @@ from pydantic import Field
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
+from granularity.base.regular import check_regular
+from granularity.base.strict_json import parse_json
 from granularity.data.columns import RESERVED
 from granularity.stages.samples.formats import hub
 from granularity.stages.samples.options import Condition, Samples
@@ -81,9 +82,9 @@ def read(params: Samples, threads: int = 1) -> Source:
 
     from granularity.stages.samples.formats.columns import joined, rank_name
 
-    root, notes = params.root, {}
+    root = params.root
     if params.hub is not None:
-        root, notes["hub_revision"] = hub.download(params.hub)
+        root = hub.download(params.hub)
     shards = hub.shards(root)
     asked = wanted({shard.split for shard in shards}, params)
     shards = [shard for shard in shards if shard.split in asked]
@@ -108,7 +109,7 @@ def read(params: Samples, threads: int = 1) -> Source:
             file, row = frame.loc[unlabelled[0], ["file", "row"]]
             raise GranularityError(f"{root / file}: row {row} has no {rank} (it is -1, null or empty text)")
         frame[rank] = labels
-    return Source(frame, root=root, notes=notes)
+    return Source(frame, root=root)
 
 
 def _places(shards: list[hub.Shard], rows: list[int], root: Path) -> pd.DataFrame:
@@ -141,6 +142,7 @@ def _labels(described: dict[str, Any], ranks: list[str], file: Path) -> Part:
     from granularity.data.images import image_column
     from granularity.stages.samples.formats.columns import categorical, is_text
 
+    check_regular(file)
     try:
         meta = pq.read_metadata(file)
         schema = meta.schema.to_arrow_schema()
@@ -176,9 +178,9 @@ def _features(schema, file: Path) -> dict[str, Any]:
     """The class names of each label column according to the metadata of a file."""
     metadata = (schema.metadata or {}).get(b"huggingface", b'{"info": {"features": {}}}')
     try:
-        features = json.loads(metadata)["info"]["features"]
+        features = parse_json(metadata, f"{file}: the metadata 'huggingface' of its schema")["info"]["features"]
         return {name: one["names"] for name, one in features.items() if one.get("_type") == "ClassLabel"}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (LookupError, TypeError, AttributeError):
         raise GranularityError(f"{file}: the metadata 'huggingface' of its schema are malformed") from None
 
 

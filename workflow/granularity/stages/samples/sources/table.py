@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import check_regular
 from granularity.data.columns import RESERVED
 from granularity.stages.samples.options import LABELS, Samples
 from granularity.stages.samples.source import Source
@@ -49,6 +50,7 @@ def read(params: Samples, threads: int = 1) -> Source:
             "samples.labels: source 'table' needs the name of the CSV or Parquet table, relative to samples.root"
         )
     file = params.root / params.labels
+    check_regular(file)
     table = _read_parquet(file) if file.suffix == ".parquet" else _read_csv(file, threads)
     if not table.num_rows:
         raise GranularityError(f"{file}: has no rows")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import read_text
 from granularity.stages.samples.options import LABELS, Samples
 from granularity.stages.samples.published import wanted
 from granularity.stages.samples.source import Source
@@ -131,12 +132,7 @@ def _with_names(labels: pd.Categorical, file: Path, frame: pd.DataFrame) -> pd.C
 
     from granularity.stages.samples.formats.columns import NUMBER
 
-    try:
-        names = file.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-    except UnicodeDecodeError:
-        raise GranularityError(f"{file}: is no text in UTF-8") from None
+    names = read_text(file).splitlines()
     if not all(names) or len({*names}) < len(names):
         raise GranularityError(f"{file}: needs one class name per line, each once; it has an empty line or one twice")
     for text in labels.categories:

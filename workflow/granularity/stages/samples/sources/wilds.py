@@ -14,11 +14,13 @@ dataset_preprocessing/iwildcam/create_split.py (categories.csv: animals that occ
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import read_regular
 from granularity.stages.samples.options import Samples
 from granularity.stages.samples.source import Source
 
@@ -33,6 +35,7 @@ COLUMNS = {
 }
 SPLITS = ("train", "val", "test", "id_val", "id_test")
 SHIFTED = ("val", "test")
+LARGEST = 256 << 20  # bytes of a table; the largest that is published has 60 MB
 UNUSED = "99999"
 VAL_CENTER, TEST_CENTER = "1", "2"
 
@@ -137,10 +140,9 @@ def _read(file: Path) -> pd.DataFrame:
     """Read a CSV table as text; a missing value is empty."""
     import pandas as pd
 
+    data = io.BytesIO(read_regular(file, LARGEST))
     try:
-        table = pd.read_csv(file, dtype="str", keep_default_na=False).fillna("")
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
+        table = pd.read_csv(data, dtype="str", keep_default_na=False).fillna("")
     except ValueError as error:
         raise GranularityError(f"{file}: is no CSV table in UTF-8 ({' '.join(str(error).split())})") from None
     if not len(table):
