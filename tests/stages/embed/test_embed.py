@@ -249,6 +249,53 @@ def test_a_hub_that_cannot_be_reached_is_a_quick_clear_error(
     assert "local-dir:" in message  # and what to do about it
 
 
+@pytest.fixture
+def cached(hub, monkeypatch, trained, tmp_path):
+    """A model of the hub in the local cache, in two revisions: main, and the tag v1."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", True)
+    repository = tmp_path / "cache" / "models--org--tiny"
+    for revision, commit in (("main", "a" * 40), ("v1", "b" * 40)):
+        place = repository / "snapshots" / commit
+        place.mkdir(parents=True)
+        (repository / "refs").mkdir(exist_ok=True)
+        (repository / "refs" / revision).write_text(commit)
+        for name in (clip.CONFIG, clip.WEIGHTS):
+            (place / name).symlink_to(trained / name)
+        if revision == "v1":
+            weights = load_file(trained / clip.WEIGHTS)
+            (place / clip.WEIGHTS).unlink()
+            save_file({key: value * 1.01 for key, value in weights.items()}, place / clip.WEIGHTS)
+    return repository
+
+
+def test_a_revision_of_the_hub_is_loaded_and_recorded(cached, table, tmp_path):
+    """Without one, the commit that main names today."""
+    made = {}
+    for name, revision in (("main", ""), ("tag", "@v1"), ("commit", f"@{'b' * 40}")):
+        artifact = make(options(f"hf-hub:org/tiny{revision}", None), table, None, tmp_path / name)
+        made[name] = artifact.params["revision"], artifact.params["weights_sha256"]
+    assert made["tag"] == made["commit"] != made["main"]
+    assert made["main"][0] == "a" * 40 and made["tag"][0] == "b" * 40
+    message = refused(options("hf-hub:org/tiny@v2", None), table)
+    assert "org/tiny@v2" in message and "not in the local cache" in message
+
+
+def test_weights_of_a_tag_have_a_revision_too(cached, table, tmp_path, monkeypatch):
+    """By open_clip's own table, which names the repository of the hub."""
+    import open_clip
+
+    name = clip.architecture(TINY)
+    monkeypatch.setitem(open_clip.pretrained._PRETRAINED, name, {"published": {"hf_hub": "org/tiny/"}})
+    for tag, commit in (("published", "a"), ("published@v1", "b")):
+        artifact = make(options(TINY, tag), table, None, tmp_path / commit)
+        assert artifact.params["revision"] == commit * 40
+
+
+def test_weights_made_here_have_no_revision(embedding):
+    assert "revision" not in Artifact.open(embedding).params
+
+
 def test_an_unknown_tag_lists_the_known_ones(table):
     message = refused(options("RN50", "laion9b"), table)
     assert "laion9b" in message
