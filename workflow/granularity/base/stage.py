@@ -92,6 +92,7 @@ class Stage:
             the same options give another result. May walk a whole data set: for the job itself, not for planning.
         asked: the options as they count in the result's key: without those that another choice would have taken.
         gathers: whether its options hold a whole `configuration`, from which its command finds its many inputs.
+        volatile: whether it holds measured times, so that it is another one each time it is made.
         exact: whether its bytes are the same on any processor, with any number of threads.
         shared: whether a cache that several people use may serve it.
         shows_names: whether the names of its inputs are part of its result, as conditions are of a report.
@@ -112,6 +113,7 @@ class Stage:
     outside: Callable[[Any], Mapping[str, str]] = lambda options: {}
     asked: Callable[[Any], Mapping[str, Any]] = lambda options: options.model_dump(mode="json")
     gathers: bool = False
+    volatile: bool = False
     exact: bool = False
     shared: bool = False
     shows_names: bool = False

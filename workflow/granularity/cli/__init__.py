@@ -35,7 +35,7 @@ app = typer.Typer(
 )
 of_stages.add_all(app)
 
-LOOK = "Looking at results"
+LOOK, STORE = "Looking at results", "Keeping results"
 Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")]
 DEFAULT_FILES = [Path("config/config.yaml")]
@@ -80,6 +80,43 @@ def verify(
     _show(json.dumps(result, indent=2) if as_json else inspection.describe_verification(result))
     if result["problems"]:
         raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=STORE)
+def gc(
+    path: Annotated[Path, typer.Argument(help="A folder of results.")] = Path("results"),
+    days: Annotated[float, typer.Option("--older-than", help="Days in which nothing was written.", min=0)] = 1.0,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete it; otherwise it is only listed.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+) -> None:
+    """List, or delete, what the store of results can do without: sizes and reasons.
+
+    That is results that no name leads to any more and nothing named was made from, the work of unfinished jobs, and
+    what was found damaged. Nothing else ever deletes any of it. What running jobs work on is kept.
+    """
+    from granularity.look import leftovers
+    from granularity.store import gc as store_gc
+
+    found = store_gc.find(path, days)
+    _show(leftovers.as_json(found) if as_json else leftovers.describe(found, delete))
+    if delete:
+        store_gc.delete(found)
+
+
+@app.command(rich_help_panel=STORE)
+def adopt(files: Files = DEFAULT_FILES) -> None:
+    """Accept results of other code or other versions of packages, where making the cheapest again gives the same.
+
+    For each change the cheapest of the results that it concerns is made again and compared. Where it is equal, all of
+    them are published once more as results of the present code, with the evidence, the person and the time in their
+    manifests; the next run of snakemake then finds them. Exits with status 1 if one differs: nothing of that change is
+    accepted.
+    """
+    from granularity.plan import adoption
+
+    refused = adoption.run(Plan(config_files.load(*files)))
+    if refused:
+        raise GranularityError(*refused)
 
 
 @app.command(rich_help_panel=LOOK)

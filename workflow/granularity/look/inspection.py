@@ -103,7 +103,7 @@ def describe_verification(result: dict[str, Any]) -> str:
     lines = [*result["problems"], *other]
     verdict = f"{len(result['problems'])} problems" if result["problems"] else "all sound"
     unnamed = f", {result['unnamed']} of them without a name" if result["unnamed"] else ""
-    return "\n".join([*lines, f"{result['artifacts']} artifacts, {_size(result['bytes'])}{unnamed}: {verdict}"])
+    return "\n".join([*lines, f"{result['artifacts']} artifacts, {size_text(result['bytes'])}{unnamed}: {verdict}"])
 
 
 def _is_artifact(path: Path) -> bool:
@@ -133,7 +133,7 @@ def is_current(artifact: Artifact) -> bool:
 
 def _line(artifact: Artifact) -> str:
     wall = artifact.manifest["cost"]["wall_seconds"]
-    return f"{artifact.path}  {artifact.kind}  {artifact.digest[:12]}  {_size(artifact.size)}  {wall:.1f} s"
+    return f"{artifact.path}  {artifact.kind}  {artifact.digest[:12]}  {size_text(artifact.size)}  {wall:.1f} s"
 
 
 def _as_dict(artifact: Artifact) -> dict[str, Any]:
@@ -152,11 +152,11 @@ def _adoption(manifest: dict[str, Any]) -> list[str]:
     found = manifest.get("adopted")
     if not found:
         return []
-    return [f"  adopted   by {found['by']}, {found['at']}: {found['evidence']} was made again and is equal"]
+    return [f"  adopted   by {found['by']}, {found['at']}: {found['evidence']['key']} was made again and is equal"]
 
 
 def _file_line(entry: dict[str, Any]) -> str:
-    parts = [_size(entry["bytes"])]
+    parts = [size_text(entry["bytes"])]
     if "shape" in entry:
         parts.append(f"{entry['dtype']} {entry['shape']}")
     if "rows" in entry:
@@ -167,7 +167,7 @@ def _file_line(entry: dict[str, Any]) -> str:
     return "; ".join([*parts, f"sha256 {entry['sha256'][:12]}"])
 
 
-def _size(count: float) -> str:
+def size_text(count: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"

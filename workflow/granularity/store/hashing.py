@@ -99,6 +99,14 @@ def remember(folder: Path, written: Mapping[str, str]) -> None:
     _write(folder, {name: (state, written[name]) for name, state in states.items() if state})
 
 
+def forget(folder: Path) -> None:
+    """Delete the record of a folder."""
+    file = _record(folder)
+    if file is not None:
+        with contextlib.suppress(OSError):
+            file.unlink()
+
+
 def _digest(path: Path) -> str:
     try:
         # A pipe would make an ordinary open wait for ever.

@@ -62,6 +62,7 @@ class Manifest(BaseModel):
     schema_version: int
     digest: Sha256
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    name: str
     options: dict[str, Any]
     made_from: dict[str, list[Any]]
     seed: int | None

@@ -130,6 +130,7 @@ def create(
         manifest = {
             **origin,
             "key": key,
+            "name": str(output),
             "files": described,
             "inputs": {
                 role: {

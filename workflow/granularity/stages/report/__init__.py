@@ -50,6 +50,7 @@ STAGE = Stage(
     inputs={stage: f"{stage}*" for stage in (*READS, "verdicts")},
     chosen=lambda options: [("family", name) for name in options.families],
     gathers=True,
+    volatile=True,
     exact=True,
     shows_names=True,
 )
