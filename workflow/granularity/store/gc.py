@@ -37,7 +37,8 @@ def find(root: Path, days: float) -> list[Found]:
     store = root / generations.STORE
     if not store.is_dir():
         raise GranularityError(f"{root}: has no {generations.STORE}; name a folder of results, such as results")
-    live = {name for name, found in claim.all_claims(store).items() if claim.is_live(found)}
+    claims = {file: claim.read_claim(file) for file in _below(store / generations.CLAIMS)}
+    live = {file.stem for file, about in claims.items() if about is not None and claim.is_live(about)}
     found = [*_unnamed(root, store), *_unfinished(store, live), *_rest(store, live)]
     before = time.time() - days * DAY
     return sorted((one for one in found if _changed(one.path) <= before), key=lambda one: -one.size)
@@ -81,7 +82,7 @@ def _was(folder: Path) -> str:
 
 def _unfinished(store: Path, live: set[str]) -> Iterator[Found]:
     for folder, name in generations.works_of(store).items():
-        if name not in live:
+        if folder.name not in live:
             yield Found(folder, _size(folder), f"saved by an unfinished job of {os.path.normpath(store / name)}")
 
 
@@ -91,8 +92,7 @@ def _rest(store: Path, live: set[str]) -> Iterator[Found]:
     for folder in () if live else _below(store / generations.NEW):
         yield Found(folder, _size(folder), "left by a writer that was killed")
     for file in _below(store / generations.CLAIMS):
-        about = claim.read_claim(file)
-        if about is None or not claim.is_live(about):
+        if file.stem not in live:
             yield Found(file, 0, "claim of a writer that was killed")
 
 

@@ -1,0 +1,131 @@
+"""What a store can do without, and that nothing else is ever deleted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from granularity.base.errors import GranularityError
+from granularity.cli import app
+from granularity.store import gc, generations
+from granularity.store.artifacts import Artifact
+from support import writing
+
+
+def make(output: Path, value: int, inputs=None) -> Artifact:
+    with writing.create(output, params={"value": value}, inputs=inputs) as out:
+        out.text("value.txt", f"{value}" * 1000)
+    return Artifact.open(output)
+
+
+def unfinished(output: Path, value: int) -> None:
+    with pytest.raises(KeyboardInterrupt), writing.create(output, params={"value": value}, resumable=True) as out:
+        (out.work / "half").write_text("of it" * 100)
+        raise KeyboardInterrupt
+
+
+def found(root: Path, days: float = 0) -> dict[Path, str]:
+    return {one.path: one.why for one in gc.find(root, days)}
+
+
+def test_results_with_a_name_and_what_they_were_made_from_are_kept(tmp_path):
+    results = tmp_path / "results"
+    first = make(results / "first", 1)
+    second = make(results / "second", 2, {"first": first})
+    make(results / "first", 3)  # the name leads elsewhere now
+    lost = make(results / "second", 4)
+    make(results / "second", 2, {"first": first})
+    assert list(found(results)) == [results / ".store/thing" / lost.folder.name]
+    assert "no name leads to it any more; made 20" in found(results)[results / ".store/thing" / lost.folder.name]
+    gc.delete(gc.find(results, 0))
+    assert not lost.folder.exists()
+    assert Artifact.open(second.folder).lineage()["first"].digest == first.digest
+
+
+def test_what_is_young_is_kept(tmp_path):
+    results = tmp_path / "results"
+    make(results / "thing", 1)
+    old = make(results / "thing", 2)
+    make(results / "thing", 1)
+    assert found(results, days=1) == {}
+    for path in (*old.folder.iterdir(), old.folder):
+        os.utime(path, (time.time() - 2 * gc.DAY,) * 2)
+    assert [path.name for path in found(results, days=1)] == [old.folder.name]
+
+
+def test_work_is_kept_until_gc_and_of_live_writers_beyond(tmp_path):
+    results = tmp_path / "results"
+    unfinished(results / "thing", 1)
+    unfinished(results / "thing", 2)
+    make(results / "thing", 3)  # of another key: it deletes none of the others' work
+    why = list(found(results).values())
+    assert len(why) == 2 and all(f"saved by an unfinished job of {results / 'thing'}" in one for one in why)
+    with writing.create(results / "thing", params={"value": 1}, resumable=True) as out:
+        others = subprocess.run([sys.executable, "-c", LOOK, str(results)], capture_output=True, text=True, check=True)
+        assert (out.work / "half").exists()
+        out.text("value.txt", "1")
+    assert len(json.loads(others.stdout)) == 1  # the other's work; neither the live one's nor its new folder
+    gc.delete(gc.find(results, 0))
+    assert not list((results / ".store/.work").iterdir())
+
+
+LOOK = """
+import json, sys
+from pathlib import Path
+from granularity.store import gc
+print(json.dumps([one.why for one in gc.find(Path(sys.argv[1]), 0)]))
+"""
+
+HANG = """
+import sys, time
+from support import writing
+with writing.create(sys.argv[1], params={"value": 9}) as out:
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_writer_leaves_goes(tmp_path):
+    results = tmp_path / "results"
+    make(results / "thing", 1)
+    tests = os.pathsep.join([str(Path(writing.__file__).parents[1]), *sys.path])
+    command = [sys.executable, "-c", HANG, str(results / "thing")]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": tests})
+    assert writer.stdout.readline() == "begun\n"
+    assert found(results) == {}
+    writer.send_signal(signal.SIGKILL)
+    writer.wait()
+    assert sorted(found(results).values()) == ["claim of a writer that was killed", "left by a writer that was killed"]
+    gc.delete(gc.find(results, 0))
+    assert found(results) == {} and Artifact.open(results / "thing")
+
+
+def test_what_was_put_aside_goes(tmp_path):
+    results = tmp_path / "results"
+    made = make(results / "thing", 1)
+    (made.folder / "value.txt").unlink()
+    make(results / "thing", 1)
+    assert list(found(results).values()) == ["was found damaged, and put aside"]
+
+
+def test_the_command_deletes_only_when_told(tmp_path):
+    results = tmp_path / "results"
+    lost = make(results / "thing", 1)
+    make(results / "thing", 2)
+    run = CliRunner().invoke
+    listed = run(app, ["gc", str(results), "--older-than", "0"])
+    assert lost.folder.name in listed.output and "1 could go, 2.6" in listed.output
+    assert json.loads(run(app, ["gc", str(results), "--older-than", "0", "--json"]).output)[0]["bytes"] > 1000
+    assert lost.folder.exists()
+    assert "1 deleted" in run(app, ["gc", str(results), "--older-than", "0", "--delete"]).output
+    assert not lost.folder.exists()
+    assert "nothing can go" in run(app, ["gc", str(results), "--older-than", "0"]).output
+    with pytest.raises(GranularityError, match=r"has no \.store"):
+        gc.find(tmp_path / "elsewhere", 0)
+    assert generations.store_of(results / "thing") == results / ".store"
