@@ -113,3 +113,13 @@ def alive(stat: Path) -> bool:
         return stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_signals_are_the_caller_s_again_when_the_processes_have_ended(tmp_path, monkeypatch):
+    worker = tmp_path / "python"
+    worker.write_text("#!/bin/sh\n")
+    worker.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(worker))
+    before = [signal.getsignal(number) for number in launch.SIGNALS]
+    assert launch.launch(2, ["pretrain"]) == 0
+    assert [signal.getsignal(number) for number in launch.SIGNALS] == before

@@ -52,8 +52,7 @@ def launch(processes: int, command: list[str], machines: int = 1, machine: int =
         if machines > 1:
             _wait_for_all(folder, meet, f"of {machines} with {processes} processes", machines, machine)
         asked: list[int] = []
-        for number in SIGNALS:
-            signal.signal(number, lambda number, frame: asked.append(number))
+        handlers = {number: signal.signal(number, lambda number, frame: asked.append(number)) for number in SIGNALS}
         workers: list[subprocess.Popen] = []
         try:
             for local in range(processes):
@@ -76,6 +75,8 @@ def launch(processes: int, command: list[str], machines: int = 1, machine: int =
             for worker in workers:
                 worker.kill()  # where something went wrong here
                 worker.wait()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)  # whoever called this goes on, and is to hear them
 
 
 def _status(workers: list[subprocess.Popen], asked: list[int], first_rank: int, size: int) -> int:
