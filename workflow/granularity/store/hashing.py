@@ -133,7 +133,6 @@ def _digest_of(opened: int) -> str:
     if not hasattr(_buffers, "view"):
         _buffers.view = memoryview(bytearray(BUFFER_BYTES))
     buffer, digest = _buffers.view, hashlib.sha256()
-    os.posix_fadvise(opened, 0, 0, os.POSIX_FADV_SEQUENTIAL)
     while count := os.readv(opened, [buffer]):
         digest.update(buffer[:count])
     return digest.hexdigest()
