@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from granularity.base.errors import GranularityError
+from granularity.store import trust
 
 
 def prepare(workflow: Any) -> None:
@@ -18,7 +19,7 @@ def prepare(workflow: Any) -> None:
         workflow: Snakemake's object of that name.
 
     Raises:
-        GranularityError: `--cache` was given names of rules.
+        GranularityError: `--cache` was given names of rules, or files of keys are not in order.
     """
     # for the report's record of how it was made
     os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
@@ -32,5 +33,8 @@ def prepare(workflow: Any) -> None:
                 "--cache takes no names of rules here: it shares embeddings, clusterings and label spaces"
                 " (a target right behind it is taken for one; put targets first)"
             )
+        # Now, and not in a job hours later: is there something wrong with the files of keys?
+        trust.trusted()
+        trust.sign(b"")
         # Snakemake warns where it names no folder.
         os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))

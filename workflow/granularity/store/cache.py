@@ -79,7 +79,7 @@ def store(artifact: Artifact) -> None:
             (temporary / SIGNATURE).write_bytes(signature)
         _permit(place.parents[1], place.parent, temporary)
         temporary.rename(place)
-    except OSError as error:
+    except (OSError, GranularityError) as error:  # the latter where there is something wrong with one's key
         if not os.path.exists(place):  # or another workflow was quicker
             say(f"{place}: cannot be written ({error}); the result is not shared")
     finally:

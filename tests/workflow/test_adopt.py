@@ -1,0 +1,92 @@
+"""Results of other code are accepted on evidence: an edit that changes nothing, and one that does."""
+
+import json
+
+import pytest
+
+from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
+
+pytestmark = pytest.mark.workflow
+
+CONFIG = {
+    "name": "small",
+    "conditions": [{"train_size": 200}],
+    "label_spaces": {"random": [5, 7], "random_instance": False, "random_superclass": [], "kmeans": []},
+}
+CONFIG["label_spaces"] |= {"kmeans_superclass": [], "rebalanced": {"thresholds": []}}
+SPACES = "results/small/train-200/hierarchy"
+GIVEN = ("--configfile", "small.yaml")
+FILES = ("-f", "config/config.yaml", "-f", "small.yaml")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    checkout = Checkout(tmp_path_factory.mktemp("made"))
+    checkout.path("small.yaml").write_text(json.dumps(CONFIG))
+    checkout.snakemake("hierarchy", *GIVEN)
+    return checkout
+
+
+def edit(checkout, old, new):
+    path = checkout.path("workflow/granularity/stages/hierarchy/families/random.py")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def results(checkout):
+    return {name: Artifact.open(checkout.path(f"{SPACES}/{name}")) for name in ("random-5", "random-7", "target")}
+
+
+def generations(checkout):
+    return {path.name for path in checkout.path("results/.store/hierarchy").iterdir()}
+
+
+def adopt(checkout, code=0):
+    return checkout.run("granularity", "adopt", *FILES, code=code)
+
+
+def status(checkout):
+    jobs = json.loads(checkout.run("granularity", "status", *FILES, "--json"))["jobs"]
+    return {job["space"]: job["state"] for job in jobs if job["stage"] == "hierarchy"}
+
+
+def test_an_edit_that_changes_nothing_is_adopted_on_evidence(made):
+    before = results(made)
+    assert adopt(made) == ""
+    edit(made, "rng", "draws")  # another name, the same labels
+    assert status(made) == {"random-5": "outdated", "random-7": "outdated", "target": "done", "manual-digit": "done"}
+    said = adopt(made)
+    assert "2 results; making" in said and "2 results adopted" in said
+    after = results(made)
+    assert after["target"].folder == before["target"].folder
+    assert {after[name].digest == before[name].digest != after[name].folder for name in before} == {True}
+    (name,) = {name for name, one in after.items() if "adopted" in one.manifest}
+    assert name != "target"  # and of the two others one is the evidence, made by the new code
+    old, new = before[name].manifest, after[name].manifest
+    assert new["adopted"]["from"] == {key: old[key] for key in ("key", "code", "packages")}
+    assert new["adopted"]["evidence"]["key"] in generations(made) and new["adopted"]["by"] and new["adopted"]["at"]
+    assert (after[name].folder / "labels.parquet").samefile(before[name].folder / "labels.parquet")
+    assert f"adopted   by {new['adopted']['by']}" in made.run("granularity", "inspect", f"{SPACES}/{name}")
+    assert "all sound" in made.run("granularity", "verify", "results")
+    assert set(status(made).values()) == {"done"}
+
+    # Snakemake runs the jobs that it planned, and each finds its result.
+    there = generations(made)
+    made.snakemake("hierarchy", *GIVEN)
+    assert generations(made) == there
+    assert "Nothing to be done" in made.snakemake("-n", "hierarchy", *GIVEN)
+
+
+def test_an_edit_that_changes_a_result_is_refused_even_where_it_was_touched(made):
+    made.snakemake("hierarchy", *GIVEN)
+    before = results(made)
+    edit(made, '"random", classes', '"random", classes + 1')
+    made.snakemake("hierarchy", "--touch", *GIVEN)
+    assert "Nothing to be done" in made.snakemake("-n", "hierarchy", *GIVEN)
+    assert status(made)["random-5"] == "outdated"  # nobody knows who accepted what
+    said = adopt(made, code=1)
+    assert "made again it is another" in said and "nothing of this change is adopted" in said
+    assert {name: one.folder for name, one in results(made).items()} == {n: one.folder for n, one in before.items()}
+    assert status(made)["random-5"] == "outdated"
