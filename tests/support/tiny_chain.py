@@ -106,15 +106,14 @@ def rewrite(folder: Path, change: Callable[[dict], object], whole: bool = False)
     del manifest["seal"]
     change(manifest)
     if whole:
-        manifest["digest"] = artifacts._content_digest(manifest["kind"], manifest["files"])
-        inputs = {role: entry["digest"] for role, entry in manifest["inputs"].items()}
-        manifest["key"] = artifacts._key(manifest["kind"], manifest["params"], manifest["code"]["digest"], inputs)
+        manifest["digest"], manifest["key"] = artifacts.content_digest(manifest), artifacts.key_of(manifest)
     file.write_text(manifests.as_text(manifest | {"seal": manifests.seal(manifest)}))
 
 
 @contextlib.contextmanager
 def harmed(folder: Path) -> Iterator[None]:
     """A folder in which one may do as one likes; afterwards it is as it was."""
+    folder = folder.resolve()  # a result's name is a link
     copy = folder.parent / f".copy-{folder.name}"
     shutil.copytree(folder, copy)
     try:

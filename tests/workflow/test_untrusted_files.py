@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 
 from granularity import cli
 from support.bounds import bounded
-from support.refusals import CHAIN, as_samples, pickled, picture, reader, refused
+from support.refusals import CHAIN, UNSAFE, as_samples, pickled, picture, reader, refused
 
 SYNSETS = ("n00000100", "n00000200")
 
@@ -396,7 +396,7 @@ def test_initial_weights(chain, tmp_path):
     command[place] = json.dumps(options | {"init": {"timm": str(file)}})
     for data in weights(tmp_path).values():
         file.write_bytes(data)
-        refused("initial weights", command, file, tmp_path)
+        assert not UNSAFE.search(refused("initial weights", command, file, tmp_path))
     file.unlink()
     for kind, make in KINDS.items():
         make(file)
@@ -413,7 +413,7 @@ def side(width: int, height: int) -> bytes:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("shape", [(10_000, 10_000), (200_000, 1000), (1, 100_000_000)])
+@pytest.mark.parametrize("shape", [(10_000, 10_000), (200_000, 1000)])
 def test_images_of_too_many_pixels(shape, tmp_path):
     root = tmp_path / "data"
     images("cat", "dog")(root)

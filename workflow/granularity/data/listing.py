@@ -25,6 +25,7 @@ from granularity.data.endings import ENDINGS
 ABSENT = "absent"
 THREADS = 8
 SMALL = 1 << 20  # bytes of a file that planning hashes
+LARGEST = 64 << 30  # bytes of a file that a job hashes, such as weights; a hole may be of any size
 SINGLE = frozenset(ending[1:].encode() for ending in ENDINGS)
 DOT = ord(".")
 LEFT_OUT = b"lost+found"  # at the root of a disk, for its administrator alone
@@ -83,12 +84,14 @@ def contents(files: Iterable[Path | str]) -> dict[str, str]:
     """The SHA-256 of files, by their paths as given; :data:`ABSENT` where there is none.
 
     Raises:
-        GranularityError: something cannot be read, or is no file.
+        GranularityError: something cannot be read, is no file, or is absurdly large.
     """
     found = {}
     for file in map(str, files):
         try:
             with open_regular(file) as stream:
+                if os.fstat(stream.fileno()).st_size > LARGEST:
+                    raise GranularityError(f"{file}: is larger than {LARGEST:,} bytes, and no such file should be")
                 found[file] = hashlib.file_digest(stream, "sha256").hexdigest()
         except MissingError:
             found[file] = ABSENT
