@@ -241,7 +241,7 @@ CONTRADICTIONS = [
     ("encoder.model: there is no file", {"encoder": {"model": "long" * 2000 + ".json"}}),
     ("encoder.model: there is no folder", {"encoder": {"model": "local-dir:gone", "pretrained": None}}),
     ("encoder.pretrained: 'ViT-L-14' needs", {"encoder": {"model": "ViT-L-14", "pretrained": None}}),
-    ("model: name: must be the name of an architecture", {"model": {"name": "hf-hub:a/b"}}),
+    ("model.name: must be the name of an architecture", {"model": {"name": "hf-hub:a/b"}}),
     ("encoder.pretrained: 'hf-hub:a/b' carries", {"encoder": {"model": "hf-hub:a/b"}}),
     ("encoder.pretrained: a name with braces", {"encoder": {"pretrained": "/data/{x}.pt"}}),
     ("encoder.captions.template: needs exactly", {"encoder": {"captions": {"template": "{} and {}"}}}),

@@ -5,60 +5,24 @@ Every file that a source, a taxonomy, WordNet or an encoder is read from, times 
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import os
-import socket
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from safetensors.numpy import save_file
 
 from granularity import cli
 from support.bounds import bounded
-from support.refusals import CHAIN, UNSAFE, as_samples, pickled, picture, reader, refused
+from support.odd_files import JSONS, KINDS
+from support.refusals import as_samples, picture, refused
 
 SYNSETS = ("n00000100", "n00000200")
-
-
-# ---------------------------------------------------------------- what a file may turn out to be
-
-
-def a_fifo(file: Path) -> None:
-    os.mkfifo(file)
-
-
-def a_socket(file: Path) -> None:
-    with contextlib.chdir(file.parent), socket.socket(socket.AF_UNIX) as one:  # its address has room for 100 bytes
-        one.bind(file.name)
-
-
-def a_link(target: str) -> Callable[[Path], None]:
-    return lambda file: file.symlink_to(target)
-
-
-def a_hole(file: Path) -> None:
-    with file.open("wb") as stream:
-        stream.truncate(1 << 40)
-
-
-KINDS = {
-    "a FIFO": a_fifo,
-    "a socket": a_socket,
-    "a device": a_link("/dev/zero"),
-    "a terminal": a_link("/dev/ptmx"),
-    "a link to nothing": a_link("nothing"),
-    "a folder": Path.mkdir,
-    "a terabyte": a_hole,
-}
 
 
 # ---------------------------------------------------------------- data sets
@@ -206,21 +170,6 @@ def test_what_is_no_file(what, tmp_path):
 # ---------------------------------------------------------------- JSON and YAML
 
 
-def twice(text: str, key: str = "x") -> str:
-    return f'{{"{key}": {text}, "{key}": {text}}}'
-
-
-JSONS = {
-    "deep": "[" * 60 + "]" * 60,
-    "deeper than Python's stack": '{"a":' * 100_000,
-    "a million lists": "[" + "[]," * 1_500_000 + "[]]",
-    "a key twice": twice("1"),
-    "NaN": '{"x": NaN}',
-    "an infinite number": '{"x": 1e999}',
-    "a number of a million digits": '{"x": ' + "9" * 1_000_000 + "}",
-    "half a text": '{"x": "',
-    "UTF-16": '{"x": 1}'.encode("utf-16").decode("latin-1"),
-}
 LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 9)
 )
@@ -340,68 +289,6 @@ def test_links_to_images_and_folders_are_followed_out_of_the_root(tmp_path):
         cli.app([*as_samples(root=root, **SPECIES), "--output", str(tmp_path / "out")], standalone_mode=False)
     table = pq.read_table(tmp_path / "out" / "samples.parquet").to_pandas()
     assert table["species"].value_counts().to_dict() == {"cat": 6, "lion": 6, "dog": 6}
-
-
-# ---------------------------------------------------------------- encoders and weights
-
-
-@pytest.mark.parametrize("name", ["open_clip_config.json", "open_clip_model.safetensors"])
-def test_a_folder_of_an_encoder_that_holds_no_files(name, chain, tmp_path):
-    folder = tmp_path / "encoder"
-    folder.mkdir()
-    for file in (CHAIN / "encoder").iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
-    (folder / name).unlink()
-    options = {"model": f"local-dir:{folder}", "pretrained": None}
-    command = ["embed", "--samples", CHAIN / "samples", "--options", json.dumps(options), "--device", "cpu"]
-    for kind, make in KINDS.items():
-        make(folder / name)
-        refused("encoders", command, folder, tmp_path)
-        (folder / name).rmdir() if kind == "a folder" else (folder / name).unlink()
-
-
-@pytest.mark.parametrize("bad", JSONS)
-def test_configurations_of_encoders(bad, chain, tmp_path):
-    file = tmp_path / "encoder.json"
-    file.write_text(JSONS[bad], encoding="latin-1")
-    command = ["--samples", CHAIN / "samples", "--device", "cpu", "--options"]
-    refused("encoders", ["encoder", *command, json.dumps({"model": str(file)})], file, tmp_path)
-    file = file.rename(tmp_path / "open_clip_config.json")
-    options = {"model": f"local-dir:{tmp_path}", "pretrained": None}
-    refused("encoders", ["embed", *command, json.dumps(options)], file, tmp_path)
-
-
-def weights(tmp_path: Path) -> dict[str, bytes]:
-    save_file({"x": np.zeros(3, np.float32)}, tmp_path / "other")
-    other = (tmp_path / "other").read_bytes()
-    header = b'{"x":' + b"[" * 5000
-    return {
-        "nothing": b"",
-        "cut off": other[:-4],
-        "of another network": other,
-        "a program": pickled(tmp_path),
-        "an old program": b"cposix\nsystem\n(S'touch pwned'\ntR.",
-        "a deep header": len(header).to_bytes(8, "little") + header,
-        "a header without end": (1 << 60).to_bytes(8, "little") + other,
-        "a picture": picture(1),
-    }
-
-
-def test_initial_weights(chain, tmp_path):
-    """Of a network: those of `init.timm`."""
-    command = [str(word) for word in reader(chain, "pretrain")]
-    place = command.index("--options") + 1
-    options = json.loads(command[place])
-    file = tmp_path / "weights.safetensors"
-    command[place] = json.dumps(options | {"init": {"timm": str(file)}})
-    for data in weights(tmp_path).values():
-        file.write_bytes(data)
-        assert not UNSAFE.search(refused("initial weights", command, file, tmp_path))
-    file.unlink()
-    for kind, make in KINDS.items():
-        make(file)
-        refused("initial weights", command, file, tmp_path)
-        file.rmdir() if kind == "a folder" else file.unlink()
 
 
 # ---------------------------------------------------------------- images
