@@ -21,8 +21,9 @@ from granularity.config.options import Config
 from granularity.look import status, status_table
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store import artifacts, claim, manifests, provenance
-from granularity.store.artifacts import Artifact
+from granularity.store import claim, generations, manifests, provenance
+from granularity.store import writer as store_writer
+from granularity.store.artifacts import ORIGIN, Artifact, content_digest, key_of
 from granularity.store.cost import by_stage
 from support import minimal_results, writing
 
@@ -65,7 +66,7 @@ def made(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def finished(config, made) -> Config:
-    shutil.copytree(made, "results")
+    shutil.copytree(made, "results", symlinks=True)
     return config
 
 
@@ -87,13 +88,19 @@ def reseal(folder: Path, change) -> None:
     manifest = json.loads(file.read_text())
     del manifest["seal"]
     change(manifest)
-    inputs = {role: entry["digest"] for role, entry in manifest["inputs"].items()}
-    manifest["key"] = artifacts._key(manifest["kind"], manifest["params"], manifest["code"]["digest"], inputs)
+    manifest["digest"], manifest["key"] = content_digest(manifest), key_of(manifest)
+    file.chmod(0o644)
     file.write_text(manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
+    generations.stamp_of(folder).write_text(generations.stamp_text(manifest["kind"], manifest["digest"]))
+
+
+def spoil(file: Path, text: str) -> None:
+    file.chmod(0o644)
+    file.write_text(text)
 
 
 def tree() -> dict[str, tuple]:
-    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in Path().rglob("*")}
+    return {str(path): (path.lstat().st_mtime_ns, path.lstat().st_size) for path in Path().rglob("*")}
 
 
 # ---------------------------------------------------------------- results
@@ -120,10 +127,8 @@ def test_a_finished_run_is_done_and_nothing_is_written(finished):
 
 def test_another_input_makes_what_follows_outdated(finished):
     made = Artifact.peek(CHAIN / "cluster/whole-4")
-    source = Artifact.peek(CHAIN / "samples")
-    code = (STAGES["cluster"].module,)
-    options = made.manifest["options"]
-    with writing.create(made.path, "cluster", code, {"": source}, made.params, options=options) as out:
+    origin = {name: made.manifest[name] for name in (*ORIGIN, "code")} | {"machine": {"cpu": "another"}}
+    with store_writer.create(made.path, origin, {}, made.params, made.manifest["facts"]) as out:
         out.text("assignment.parquet", "another clustering")
     outdated = {str(job.folder) for job in look(finished) if job.state == "outdated"}
     assert outdated == {
@@ -134,6 +139,11 @@ def test_another_input_makes_what_follows_outdated(finished):
         "results/small/report",
     }
     assert job_at(finished, CHAIN / "measure/probe/resnet18/all").detail == ("made from other inputs",)
+
+
+def test_other_versions_of_packages_are_outdated(finished):
+    reseal(CHAIN / "pixels", lambda manifest: manifest["packages"].update(pillow="1"))
+    assert job_at(finished, CHAIN / "pixels").detail == ("made with other versions of packages",)
 
 
 def test_other_code_and_other_versions_are_outdated(finished):
@@ -149,13 +159,13 @@ def test_a_folder_that_may_not_be_entered_is_a_failure_of_its_jobs(finished, mon
     exists = Path.exists
 
     def refuse(path):
-        if path.is_relative_to(CHAIN / "samples"):
+        if path == generations.stamp_of(CHAIN / "samples"):
             raise PermissionError(13, "Permission denied", str(path))
         return exists(path)
 
     monkeypatch.setattr(Path, "exists", refuse)
     found = {job.stage: job for job in look(finished) if job.state == "failed"}
-    assert found["samples"].detail == (f"{CHAIN / 'samples' / 'manifest.json'}: Permission denied",)
+    assert found["samples"].detail == (f"{CHAIN / 'samples.stamp'}: Permission denied",)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +199,9 @@ def test_a_data_set_may_lie_elsewhere_than_the_option_says(finished):
 
 
 def test_damage_counts_as_failed(finished):
-    (CHAIN / "pixels/pixels.npy").write_text("")
+    spoil(CHAIN / "pixels/pixels.npy", "")
     (CHAIN / "cluster/whole-4/centroids.npy").unlink()
-    (CHAIN / "measure/probe/resnet18/all/manifest.json").write_text("{")
+    spoil(CHAIN / "measure/probe/resnet18/all/manifest.json", "{")
     assert "0 bytes, the manifest says" in job_at(finished, CHAIN / "pixels").detail[0]
     assert "centroids.npy: missing" in job_at(finished, CHAIN / "cluster/whole-4").detail[0]
     assert "corrupt (not a manifest)" in job_at(finished, CHAIN / "measure/probe/resnet18/all").detail[0]
@@ -263,10 +273,10 @@ from pathlib import Path
 from granularity import cli
 from granularity.base import interrupt
 from granularity.base.progress import say
-from granularity.store import artifacts
+from support import writing
 
 def work():
-    with writing.create(sys.argv[1], "pretrain", (), {}, {}, resumable=True) as out:
+    with writing.create(sys.argv[1], "pretrain", resumable=True) as out:
         say("pretraining: 3 of 6 runs, 50 %, about 10 s left")
         print("ready", flush=True)
         while True:
@@ -285,7 +295,9 @@ def writer(config):
     job.log.parent.mkdir(parents=True)
     with job.log.open("w") as log:
         command = [sys.executable, "-c", WRITER, str(job.folder)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        tests = os.pathsep.join([str(Path(writing.__file__).parents[1]), *sys.path])
+        environment = os.environ | {"PYTHONPATH": tests}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     assert process.stdout.readline() == "ready\n"
     yield process
     process.kill()
@@ -310,7 +322,8 @@ def test_a_running_stage_and_a_killed_one(config, writer):
     assert job.state == "interrupted"
     assert "what was finished is kept" in job.detail[-1]
     assert f"process {writer.pid}" in status_table.describe([job])
-    claim.claim_file(job.folder).unlink()
+    (left,) = Path("results/.store/.claims").iterdir()
+    left.unlink()
     assert job_at(config, CHAIN / "pretrain/resnet18/kmeans").state == "interrupted"  # its work is still there
 
 
@@ -323,10 +336,13 @@ def test_a_stage_that_was_told_to_stop(config, writer):
 
 
 def leave_claim(folder: Path, beat: float, **over) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    about = {"token": "t", "key": "k", "host": claim.host(), "pid": os.getpid(), "job": None, "started": time.time()}
-    claim.claim_file(folder).write_text(json.dumps(about | over))
-    os.utime(claim.claim_file(folder), (beat, beat))
+    store = generations.store_of(folder)
+    about = {"token": "t", "key": "k", "host": claim.host(), "pid": os.getppid(), "job": None, "started": time.time()}
+    about["output"] = generations.name_in(store, folder)
+    file = claim.claim_file(store, "any", "k")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(about | over))
+    os.utime(file, (beat, beat))
 
 
 def test_a_writer_on_another_node_lives_while_it_touches_its_claim(config):
@@ -345,6 +361,16 @@ def test_a_process_of_the_same_number_is_not_the_writer(config):
     assert job_at(config, folder).state == "running"  # suspended, say: this process is older than the claim
     leave_claim(folder, time.time(), started=1.0)
     assert job_at(config, folder).state == "interrupted"
+
+
+def test_a_result_without_its_stamp_or_with_another_is_told(finished):
+    stamp = generations.stamp_of(CHAIN / "pixels")
+    stamp.write_text("pixels " + "0" * 64 + "\n")
+    assert "is the stamp of another result" in job_at(finished, CHAIN / "pixels").detail[0]
+    stamp.unlink()
+    assert job_at(finished, CHAIN / "pixels").state == "waiting"
+    (CHAIN / "samples").unlink()
+    assert "there is no artifact here" in job_at(finished, CHAIN / "samples").detail[0]
 
 
 def test_a_result_is_running_while_it_is_made_again_and_done_after_a_late_kill(finished):
@@ -425,7 +451,7 @@ def test_the_command(finished):
     Path("more.yaml").write_text("name: other")
     other = json.loads(run("--json", "-f", "small.yaml", "-f", "more.yaml").stdout)
     assert other["total"]["waiting"] == len(found["jobs"])
-    (CHAIN / "pixels/manifest.json").write_text("{")
+    spoil(CHAIN / "pixels/manifest.json", "{")
     failed = run("--json", "-f", "small.yaml")
     assert failed.exit_code == 1
     assert json.loads(failed.stdout)["total"]["failed"] == 1

@@ -29,7 +29,11 @@ def create(plan: Plan, job: Job, made: Mapping[str, Artifact]) -> Artifact:
     stage = STAGES[job.stage]
     options = stage.model.model_validate(job.options)
     inputs = [plan.stamp(source) for sources in job.inputs.values() for source in sources]
-    task = Task(stage, plan.folder(job), options, seed=plan.config.seeds.base)
+    given = {
+        role: tuple(plan.folder(source) for source in sources if plan.stamp(source) in made)
+        for role, sources in job.inputs.items()
+    }
+    task = Task(stage, plan.folder(job), options, given, plan.config.seeds.base)
     facts = {"seed": task.seed, **options.model_dump(mode="json")}
     with task.create({name: made[name] for name in inputs}, facts, tuple(facts)) as out:
         for name in stage.files:

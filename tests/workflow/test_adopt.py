@@ -55,7 +55,8 @@ def status(checkout):
 def test_an_edit_that_changes_nothing_is_adopted_on_evidence(made):
     before = results(made)
     assert adopt(made) == ""
-    edit(made, "rng", "draws")  # another name, the same labels
+    edit(made, "rng = ", "draws = ")  # another name, the same labels
+    edit(made, "rng.", "draws.")
     assert status(made) == {"random-5": "outdated", "random-7": "outdated", "target": "done", "manual-digit": "done"}
     said = adopt(made)
     assert "2 results; making" in said and "2 results adopted" in said

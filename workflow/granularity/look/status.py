@@ -31,6 +31,7 @@ STATES = {
     "outdated": "a result of other code, packages, inputs or parameters, which Snakemake makes again",
     "waiting": "nothing of this",
 }
+OTHER_INPUTS = "made from other inputs"
 TAIL_BYTES = 16_384
 TAIL_LINES = 3
 ERROR = re.compile(
@@ -66,8 +67,20 @@ def look(plan: Plan) -> list[Job]:
         store = generations.store_of(output)
         name = (store, generations.name_in(store, output))
         jobs.append(_job(plan, job, claims.get(name), name in works))
+    _pass_on(planned, jobs)
     traces = {_world(job) for job in jobs if job.state != "waiting"}
     return [job for job in jobs if _world(job) in {None, *traces}]
+
+
+def _pass_on(planned: list[PlannedJob], jobs: list[Job]) -> None:
+    """What was made from a result that was made from other inputs is outdated, too; inputs come first in the list."""
+    of_others = set()
+    for plan, job in zip(planned, jobs, strict=True):
+        follows = any(id(source) in of_others for sources in plan.inputs.values() for source in sources)
+        if job.state == "done" and follows:
+            job.state, job.detail = "outdated", (OTHER_INPUTS,)
+        if job.detail == (OTHER_INPUTS,):
+            of_others.add(id(plan))
 
 
 def _world(job: Job) -> str | None:
@@ -125,7 +138,7 @@ def _outdated(artifact: Artifact, plan: Plan, planned: PlannedJob) -> str | None
         for role, entries in made_with["made_from"].items()
     }
     if any(digests.get(role, []) != found for role, found in now.items()):
-        return "made from other inputs"
+        return OTHER_INPUTS
     if made_with["code"]["digest"] != code_digest(*code):
         return "made by other code"
     if made_with["packages"] != packages(*code):

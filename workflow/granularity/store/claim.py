@@ -172,7 +172,7 @@ def read_claim(file: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or not all(isinstance(found.get(key), kind) for key, kind in FIELDS.items()):
         return None
-    if found["pid"] < 2:  # no writer's, and signals to it would go to many
+    if found["pid"] < 1:  # no writer's, and signals to it would go to many
         return None
     return {**found, "beat": beat}
 
