@@ -10,6 +10,7 @@ import yaml
 from granularity.base import extensions
 from granularity.config import files
 from granularity.plan.graph import Plan
+from support import writing
 
 ROOT = Path(__file__).parents[2]
 DOCS = ("docs/recipes.md", "docs/development.md")
@@ -31,10 +32,10 @@ def folder(tmp_path, monkeypatch):
         name = code.split("\n", 1)[0].removeprefix("# ")
         if "/" not in name:
             (tmp_path / name).write_text(code)
-    backbones = "results/digits/train-300/pretrain/resnet18/manual/backbones"
-    for file in ("models/resnet18.safetensors", f"{backbones}/manual-digit-p0-5c0f1d2a.safetensors"):
-        (tmp_path / file).parent.mkdir(parents=True)
-        (tmp_path / file).touch()
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/resnet18.safetensors").touch()
+    with writing.create(tmp_path / "results/digits/train-300/pretrain/resnet18/manual", "pretrain") as out:
+        out.text("backbones/manual-digit-p0-5c0f1d2a.safetensors", "")
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     extensions.load([])

@@ -9,6 +9,7 @@ from granularity.config import files
 from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
+from support import writing
 
 SMALL = {
     "conditions": [{"train_size": 300}],
@@ -117,8 +118,8 @@ def test_a_backbone_of_another_configuration_is_an_input(tmp_path, monkeypatch):
     with pytest.raises(GranularityError, match=r"networks\.0\.init: results/other: holds no backbone of a run"):
         planned({"networks": [{"name": "continued", "init": init}], "encoder": TAGGED})
     folder = tmp_path / "results/other/train-300/pretrain/resnet18/kmeans"
-    (folder / "backbones").mkdir(parents=True)
-    (folder / f"backbones/{run}.safetensors").touch()
+    with writing.create(folder, "pretrain") as out:
+        out.text(f"backbones/{run}.safetensors", "weights")
     plan = planned({"networks": [{"name": "continued", "init": init}], "encoder": TAGGED})
     (source,) = plan.jobs("pretrain")[0].inputs["init"]
     assert plan.stamp(source) == "results/other/train-300/pretrain/resnet18/kmeans.stamp"

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Stage
+from granularity.base.strict_json import parse_json
 from granularity.config import files
 from granularity.machine import launch
 from granularity.machine.device import machine
@@ -157,10 +158,7 @@ def parse(model: type[BaseModel], text: str, option: str) -> Any:
 
 
 def _json(text: str, option: str) -> dict[str, Any]:
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise GranularityError(f"{option}: not JSON: {text[:80]} ({error})") from None
+    values = parse_json(text, option)
     if not isinstance(values, dict):
         raise GranularityError(f"{option}: must be a JSON object, not {text[:80]}")
     for path, what in strict_yaml.odd(values):

@@ -77,8 +77,9 @@ class Backbones:
         """The record in a backbone's file: `model`, `outputs`, `channels`, `side`, `mean`, `std`, `crop`, ..."""
         from safetensors import safe_open
 
-        file = self._sources[row["source"]].folder / self._file(row, epoch)
-        with readable(file, "the weights of a network"), safe_open(file, "numpy") as weights:
+        source, file = self._sources[row["source"]], self._file(row, epoch)
+        known = readable(source.path / file, "the weights of a network")
+        with known, safe_open(source.folder / file, "numpy") as weights:
             return parse_json(weights.metadata()["granularity"], f"{file}: its metadata")
 
     def load(self, row: pd.Series, channels: int | None = None, epoch: int | None = None) -> torch.nn.Module:

@@ -15,6 +15,7 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Few, Name, Natural, Section
 from granularity.learning.runs import Run
+from granularity.store import artifacts
 
 
 class Model(Section):
@@ -176,10 +177,10 @@ class Init(Section):
         if self.results is None:
             raise GranularityError(f"init.run: {self.run}: of which results? (init.results)")
         pattern = f"backbones/*{glob.escape(run)}{at}{glob.escape(epoch)}.safetensors"
-        files = [file.relative_to(self.results) for file in sorted(self.results.rglob(pattern))]
-        hidden = [file for file in files if any(part.startswith(".") for part in file.parts)]  # of running jobs
         found = [
-            self.results / file.parents[1] for file in files if file not in hidden and _is_run(file.stem, self.run)
+            path
+            for path in (artifacts.find(self.results) if self.results.exists() else ())
+            if any(_is_run(file.stem, self.run) for file in path.glob(pattern))
         ]
         if not found:
             raise GranularityError(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from granularity.base import regular
+from granularity.base import regular, strict_json
 from granularity.base.errors import GranularityError
 from granularity.store import generations, hashing, manifests
 from granularity.store.code import RESULT_VERSION
@@ -241,8 +240,7 @@ class Artifact:
 
     def json(self, name: str, *keys: str) -> Any:
         """A JSON file; with keys, a mapping that has them."""
-        with readable(self.path / name, "a JSON file"):
-            value = json.loads((self.folder / name).read_text(encoding="utf-8"))
+        value = strict_json.parse_json(regular.read_regular(self.folder / name, LARGEST), str(self.path / name))
         if keys and not (isinstance(value, dict) and value.keys() >= {*keys}):
             raise GranularityError(f"{self.path / name}: must be a mapping with the keys {', '.join(keys)}")
         return value
@@ -280,6 +278,8 @@ def readable(file: Path, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200] or type(error).__name__
+        if "allow_pickle" in reason or "weights_only" in reason:  # libraries advise to run what a stranger wrote
+            reason = "it holds Python objects, which could run anything"
         raise GranularityError(f"{file}: cannot be read as {what} ({reason})") from None
 
 

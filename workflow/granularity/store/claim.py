@@ -22,6 +22,7 @@ from typing import Any
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
+from granularity.base.strict_json import parse_json
 from granularity.store.generations import CLAIMS, name_in
 
 HEARTBEAT_SECONDS = 10.0
@@ -112,7 +113,7 @@ class Claim:
         aside = self.file.with_name(f".{self.file.name}-{self.token}")
         with contextlib.suppress(OSError, ValueError):
             self.file.rename(aside)
-            if json.loads(aside.read_text(encoding="utf-8"))["token"] != self.token:  # somebody's, of this moment
+            if (read_claim(aside) or {}).get("token") != self.token:  # somebody's, of this moment
                 with contextlib.suppress(FileExistsError):
                     os.link(aside, self.file)
             aside.unlink()
@@ -166,9 +167,9 @@ def read_claim(file: Path) -> dict[str, Any] | None:
     """A claim, with `beat`, when it was last touched (seconds since the epoch); None without a sound one."""
     try:
         with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
-            found = json.loads(stream.read(LARGEST))
+            found = parse_json(stream.read(LARGEST), str(file))
             beat = os.fstat(stream.fileno()).st_mtime
-    except (OSError, ValueError, RecursionError):
+    except (OSError, GranularityError):
         return None
     if not isinstance(found, dict) or not all(isinstance(found.get(key), kind) for key, kind in FIELDS.items()):
         return None

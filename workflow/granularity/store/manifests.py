@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from granularity.base.errors import GranularityError
+from granularity.base.strict_json import parse_json
 
 # SHA-256 of texts that were found sound. Whoever reads many artifacts meets the same manifests thousands of times, as
 # inputs of one after the other.
@@ -92,7 +93,7 @@ def parse(text: str, file: Path, schema_version: int) -> dict[str, Any]:
         OtherVersionError: sound, but of another version.
     """
     try:
-        manifest = json.loads(text)
+        manifest = _plain(text, file)
         if not isinstance(manifest, dict) or "seal" not in manifest:
             raise ValueError
         digest = hashlib.sha256(text.encode()).digest()
@@ -112,9 +113,16 @@ def parse(text: str, file: Path, schema_version: int) -> dict[str, Any]:
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         raise GranularityError(f"{file}: corrupt (not a manifest: {where}); make the artifact again") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
     return manifest
+
+
+def _plain(text: str, file: Path) -> Any:
+    try:
+        return parse_json(text, str(file))
+    except GranularityError:
+        raise ValueError from None
 
 
 def as_text(manifest: dict[str, Any]) -> str:
