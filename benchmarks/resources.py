@@ -22,9 +22,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from granularity.stages import STAGES
-from granularity.store import artifacts
-from granularity.store.artifacts import Artifact
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from granularity.stages import STAGES  # noqa: E402
+from granularity.store.artifacts import Artifact  # noqa: E402
+from support import writing  # noqa: E402
 
 DIMENSION, CLASSES, VALIDATION = 768, 100, 0.1
 RECIPE = {"batch_size": 100, "epochs": 1, "warmup_epochs": 0}

@@ -50,7 +50,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-mkdir -p "$output" && cp -r "prepared/$output/." "$output/"
+mkdir -p "$(dirname "$output")" && cp -P "prepared/$output" "$output" && cp "prepared/$output.stamp" "$output.stamp"
 """
 # In a process of its own: the code of the copy makes them, whatever is edited here meanwhile.
 WRITE = """
