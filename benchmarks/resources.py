@@ -24,9 +24,9 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from granularity.stages import STAGES  # noqa: E402
-from granularity.store.artifacts import Artifact  # noqa: E402
-from support import writing  # noqa: E402
+from granularity.stages import STAGES
+from granularity.store.artifacts import Artifact
+from support import writing
 
 DIMENSION, CLASSES, VALIDATION = 768, 100, 0.1
 RECIPE = {"batch_size": 100, "epochs": 1, "warmup_epochs": 0}

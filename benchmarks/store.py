@@ -5,8 +5,8 @@
 
 Runs Snakemake in a temporary copy of the checkout. In the copy, `granularity` is a script that runs the same command
 with clocks around the functions of the store: the key of the result, looking for it, claims, opening and verifying
-inputs, and all of writing but what the stage does. Then, once everything is there, the same run again with every job forced:
-what going back costs per job.
+inputs, and all of writing but what the stage does. Then, once everything is there, the same run again with every job
+forced: what going back costs per job.
 
 Prints a table, and one JSON object per row: `work, ours, peer, ratio, goal`. `ours` and `peer` are seconds of processor
 time (or of wall clock), of the store and of the commands as a whole, start-up included.

@@ -151,6 +151,7 @@ def point(output: Path, target: Path, kind: str, digest: str) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     write_atomically(stamp_of(output), stamp_text(kind, digest).encode())
+    _to_disk(output.parent)
 
 
 def refuse_to_hide(output: Path) -> None:
