@@ -99,7 +99,7 @@ def verify(root: Path) -> dict[str, Any]:
 
 
 def describe_verification(result: dict[str, Any]) -> str:
-    other = [f"{folder}: sound, but made by other code than is here now" for folder in result["other_code"]]
+    other = [f"{path}: sound, but made by other code or packages than are here now" for path in result["other_code"]]
     lines = [*result["problems"], *other]
     verdict = f"{len(result['problems'])} problems" if result["problems"] else "all sound"
     unnamed = f", {result['unnamed']} of them without a name" if result["unnamed"] else ""

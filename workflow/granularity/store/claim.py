@@ -47,6 +47,7 @@ class Claim:
         self.file = claim_file(store, kind, key)
         self.output = output
         self.token = secrets.token_hex(8)
+        self.asked: str | None = None  # why this process was asked to stop, once the claim was lost
         if (found := read_claim(self.file)) is not None and is_live(found):
             raise LostError(self.lost())
         about = {
@@ -93,7 +94,8 @@ class Claim:
         def beat() -> None:
             while not done.wait(HEARTBEAT_SECONDS):
                 if not self.held():
-                    interrupt.request(self.lost())
+                    self.asked = self.lost()
+                    interrupt.request(self.asked)
                     return
                 with contextlib.suppress(OSError):
                     os.utime(self.file)
@@ -107,7 +109,9 @@ class Claim:
             thread.join()
 
     def release(self) -> None:
-        """Take the claim away, if it is still ours."""
+        """Take the claim away, if it is still ours; if it was lost, this process need not stop for it any more."""
+        if self.asked is not None:
+            interrupt.withdraw(self.asked)
         if not self.held():
             return
         aside = self.file.with_name(f".{self.file.name}-{self.token}")

@@ -136,8 +136,9 @@ def make(task: Task) -> Artifact:
 def find(task: Task) -> Artifact | None:
     """Find a task's result, waiting for whoever is making it, and let its name lead to it; None where there is none."""
     store, kind, key = generations.store_of(task.output), task.stage.name, task.key
-    claim.wait(store, kind, key, task.output)
-    found = writer.sound(store, kind, key)
+    if (found := writer.sound(store, kind, key)) is None:
+        claim.wait(store, kind, key, task.output)
+        found = writer.sound(store, kind, key)
     if found is None and task.stage.shared:
         found = cache.fetch(store, kind, key)
     elif found is not None and task.stage.shared:

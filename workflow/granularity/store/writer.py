@@ -110,7 +110,7 @@ def create(
         GranularityError: the disk is full, the folder cannot be written, or inputs do not belong together.
         LostError: another writer makes this result.
     """
-    started, clock, cpu_started = time.time(), time.monotonic(), time.process_time()
+    began = time.time(), time.monotonic(), time.process_time()
     _refuse_other_lineage(inputs)
     kind, key = origin["kind"], key_of(origin)
     store = generations.store_of(output)
@@ -132,28 +132,14 @@ def create(
             "key": key,
             "name": str(output),
             "files": described,
-            "inputs": {
-                role: {
-                    "path": os.path.relpath(source.folder, generations.generation(store, kind, key).resolve()),
-                    "name": str(source.path),
-                    "kind": source.kind,
-                    "digest": source.digest,
-                }
-                for role, source in inputs.items()
-            },
+            "inputs": _lineage(inputs, generations.generation(store, kind, key).resolve()),
             "params": dict(params),
             "facts": list(facts),
             "summary": writer.summary,
             "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
             "all_packages": package_versions(),
             "hardware": hardware(),
-            "cost": {
-                "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-                "wall_seconds": round(time.monotonic() - clock, 3),
-                "cpu_seconds": round(time.process_time() - cpu_started, 3),
-                "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-                **gpu_memory(),
-            },
+            "cost": _cost(*began),
         }
         manifest["digest"] = content_digest(manifest)
         writer.text(MANIFEST, manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
@@ -178,7 +164,6 @@ def create(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if claim is not None:
-            interrupt.withdraw(claim.lost())
             if claim.held():  # or else its new owner may be about to write there
                 with contextlib.suppress(OSError):
                     work.rmdir()  # where nothing was finished, there is nothing to keep
@@ -223,6 +208,30 @@ def sound(store: Path, kind: str, key: str) -> Artifact | None:
         generations.put_aside(folder, wrong)
         return None
     return found
+
+
+def _lineage(inputs: Mapping[str, Artifact], folder: Path) -> dict[str, dict[str, str]]:
+    """What the manifest of a generation says of its inputs."""
+    return {
+        role: {
+            "path": os.path.relpath(source.folder, folder),
+            "name": str(source.path),
+            "kind": source.kind,
+            "digest": source.digest,
+        }
+        for role, source in inputs.items()
+    }
+
+
+def _cost(started: float, clock: float, cpu: float) -> dict[str, Any]:
+    """What a job has cost so far, since these readings of the three clocks."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "wall_seconds": round(time.monotonic() - clock, 3),
+        "cpu_seconds": round(time.process_time() - cpu, 3),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        **gpu_memory(),
+    }
 
 
 def _refuse_other_lineage(inputs: Mapping[str, Artifact]) -> None:
