@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import re
 import socket
 from collections.abc import Callable
@@ -184,7 +183,8 @@ def _check_files(name: str, pretrained: str | None) -> None:
 def _reason(error: Exception) -> str:
     """Why a library failed. Not in its words where these tell to load what is not safe to load."""
     text = " ".join(str(error).split())[:300]
-    if isinstance(error, SafetensorError | pickle.UnpicklingError | EOFError) or ADVICE.search(text):
+    about_the_file = isinstance(error, SafetensorError | EOFError) or type(error).__name__ == "UnpicklingError"
+    if about_the_file or ADVICE.search(text):
         return "no intact file of tensors, or one that holds more than tensors; get it from its publisher"
     if "state_dict" in text:
         return "its tensors are not those of this architecture"

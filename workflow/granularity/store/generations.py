@@ -39,7 +39,7 @@ def store_of(output: Path) -> Path:
     for parent in parents:
         if parent.name == STORE:
             return parent
-        if parent.name == RESULTS or (parent / STORE).is_dir():
+        if parent.name == RESULTS or os.path.isdir(parent / STORE):
             return parent / STORE
     return parents[0] / STORE
 
