@@ -144,7 +144,7 @@ def point(output: Path, target: Path, kind: str, digest: str) -> None:
     if not (output.is_symlink() and output.resolve() == target.resolve()):
         # From where the name really lies: a folder above may itself be a link.
         towards = os.path.relpath(target.resolve(), output.parent.resolve())
-        temporary = output.with_name(f".{output.name}.{secrets.token_hex(8)}")
+        temporary = _beside(output)
         try:
             temporary.symlink_to(towards)
             temporary.replace(output)
@@ -155,7 +155,9 @@ def point(output: Path, target: Path, kind: str, digest: str) -> None:
 
 
 def refuse_to_hide(output: Path) -> None:
-    """Raise a GranularityError where something else than a name of a result lies."""
+    """Raise a GranularityError where something else than a name of a result lies; an OSError where no name can lie."""
+    with contextlib.suppress(FileNotFoundError):
+        _beside(stamp_of(output)).lstat()  # the longest name that will be written there
     is_name = output.is_symlink() and Path(os.path.abspath(output.parent / output.readlink())).parents[1].name == STORE
     if os.path.lexists(output) and not is_name:
         raise GranularityError(
@@ -165,7 +167,7 @@ def refuse_to_hide(output: Path) -> None:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write one file so that a reader, or a process killed at any moment, never sees half of it."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # two nodes may have the same process id
+    temporary = _beside(path)
     try:
         with temporary.open("wb") as stream:
             stream.write(data)
@@ -174,6 +176,11 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """A name for a file that will take the place of another."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # two nodes may have the same process id
 
 
 def remove(folder: Path) -> None:
