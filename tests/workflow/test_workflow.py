@@ -10,13 +10,13 @@ import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 from granularity.stages import STAGES
 from granularity.store.artifacts import Artifact
 from support.checkout import Checkout
+from support.stores import copied, leftovers, take
 
 pytestmark = pytest.mark.workflow
 
@@ -88,15 +88,15 @@ def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(fini
     def served(name: str, edit=lambda checkout: None) -> dict[str, bool]:
         """What a user with a checkout of one's own is given from the cache."""
         checkout = Checkout(tmp_path_factory.mktemp(name))
-        for made in ("samples", "encoder"):
-            shutil.copytree(finished.path(f"{CHAIN}/{made}"), checkout.path(f"{CHAIN}/{made}"))
+        take(finished, checkout, f"{CHAIN}/samples", f"{CHAIN}/encoder")
         checkout.environment["SNAKEMAKE_OUTPUT_CACHE"] = str(cache)
         edit(checkout)
+        shared = {Artifact.peek(entry).manifest["seal"] for entry in cache.glob("*/*")}
         checkout.snakemake(target, "--cache", *SMOKE)
         found = {}
         for made in ("embed", "cluster/whole-6", "hierarchy/kmeans-6"):
             one, original = (Artifact.open(where.path(f"{CHAIN}/{made}")) for where in (checkout, finished))
-            found[made] = "cached" in one.manifest
+            found[made] = one.manifest["seal"] in shared  # with its date, and what it had cost
             assert one.digest == original.digest
         assert "all sound" in checkout.run("granularity", "verify", "results")
         return found
@@ -107,9 +107,7 @@ def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(fini
 
     def spoil_embedding(checkout):
         (entry,) = (cache / "embed").iterdir()
-        data = bytearray((entry / "embedding.npy").read_bytes())
-        data[-3] ^= 4
-        (entry / "embedding.npy").write_bytes(data)
+        flip(entry / "embedding.npy")
 
     all_of_them = {"embed": True, "cluster/whole-6": True, "hierarchy/kmeans-6": True}
     assert served("first") == dict.fromkeys(all_of_them, False)
@@ -121,17 +119,16 @@ def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(fini
     assert "--cache takes no names of rules here" in output
 
 
-def test_results_that_move_are_sound(finished, tmp_path):
+@pytest.mark.parametrize("links", [True, False], ids=["links stay links", "links become folders"])
+def test_results_that_move_are_sound(finished, links, tmp_path):
     """As after rsync to another machine: at another path, and with other times of the files."""
-    shutil.copytree(finished.path("results"), tmp_path / "elsewhere", copy_function=shutil.copyfile)
+    shutil.copytree(finished.path("results"), tmp_path / "elsewhere", symlinks=links, copy_function=shutil.copyfile)
     assert "all sound" in finished.run("granularity", "verify", str(tmp_path / "elsewhere"))
 
 
 def test_a_checkout_that_moves_has_nothing_to_do(finished, tmp_path):
     """With its results, and Snakemake's records of them: the user's files are the same wherever they lie."""
-    elsewhere = Checkout(tmp_path)
-    for folder in ("results", ".snakemake"):
-        shutil.copytree(finished.path(folder), elsewhere.path(folder))
+    elsewhere = copied(finished, tmp_path)
     assert "Nothing to be done" in elsewhere.snakemake("-n", *SMOKE)
 
 
@@ -161,12 +158,27 @@ def test_a_mistake_in_the_configuration_stops_it_before_any_job(finished, tmp_pa
     assert "Traceback" not in output and "Select jobs" not in output
 
 
-def test_the_commands_of_rules_run_alone(finished):
+def test_the_commands_of_rules_run_alone(finished, tmp_path):
+    """As they are, and what is there already is found; with another output, and it is made there."""
     for target in ("cluster/whole-6", "hierarchy/kmeans-6"):
-        before = Artifact.open(finished.path(f"{CHAIN}/{target}")).digest
+        before = Artifact.open(finished.path(f"{CHAIN}/{target}"))
         command = finished.command_of(f"{CHAIN}/{target}.stamp", *SMOKE)
         finished.run("bash", "-c", command)
-        assert Artifact.open(finished.path(f"{CHAIN}/{target}")).digest == before
+        after = Artifact.open(finished.path(f"{CHAIN}/{target}"))
+        assert (after.folder, after.manifest) == (before.folder, before.manifest)
+        other = tmp_path / target
+        finished.run("bash", "-c", command.replace(f"--output {CHAIN}/{target} ", f"--output {other} "))
+        made = Artifact.open(other)
+        assert made.digest == before.digest and made.manifest["seal"] != before.manifest["seal"]
+
+
+def flip(file):
+    """Another bit in the midst of a file that nobody should write to."""
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 4
+    file.chmod(0o644)
+    file.write_bytes(data)
+    file.chmod(0o444)
 
 
 @pytest.mark.parametrize(
@@ -178,30 +190,32 @@ def test_the_commands_of_rules_run_alone(finished):
         ("encoder", "open_clip_model.safetensors", "embed"),
     ],
 )
-def test_a_flipped_byte_is_reported_by_verify_and_by_the_next_stage(finished, kind, file, consumer):
+def test_a_flipped_byte_is_reported_by_verify_and_by_the_next_stage(finished, kind, file, consumer, tmp_path):
     command = finished.command_of(f"{CHAIN}/{consumer}.stamp", *SMOKE)
+    anew = command.replace(f"--output {CHAIN}/{consumer} ", f"--output {tmp_path}/made ")
+    assert anew != command
     damaged = finished.path(f"{CHAIN}/{kind}/{file}")
     if file == "open_clip_model.safetensors":
         assert damaged.stat().st_size > 2**20
-    original = damaged.read_bytes()
+    flip(damaged)
     try:
-        damaged.write_bytes(original[:-3] + bytes([original[-3] ^ 4]) + original[-2:])
         verdict = finished.run("granularity", "verify", "results", code=1)
-        output = finished.run("bash", "-c", command, code=1)
+        output = finished.run("bash", "-c", anew, code=1)
     finally:
-        damaged.write_bytes(original)
+        flip(damaged)
     assert f"{CHAIN}/{kind}/{file}: corrupt" in verdict
     assert output.strip().splitlines()[-1].startswith("error: ") and f"{file}: corrupt" in output
-    assert "Traceback" not in output
+    assert f"delete {CHAIN}/{kind}.stamp, and snakemake makes it again" in output
+    assert "Traceback" not in output and not (tmp_path / "made").exists()
 
 
 def kill_when(checkout, command, appears, **environment):
-    """Start a stage, and SIGKILL it and its children as soon as a file of the pattern appears."""
+    """Start a stage, and SIGKILL it and its children as soon as something appears."""
     process = checkout.start(*command, **environment)
     deadline = time.monotonic() + 600
-    while not list(checkout.folder.glob(appears)):
+    while not appears():
         assert process.poll() is None, process.communicate()[0][-2000:]
-        assert time.monotonic() < deadline, f"no {appears}"
+        assert time.monotonic() < deadline, command
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -210,52 +224,53 @@ def kill_when(checkout, command, appears, **environment):
 @pytest.mark.parametrize(
     ("target", "appears", "more"),
     [
-        ("pretrain/resnet18/random", ".killed.work-*/*.running", {"recipe": {"batch_size": 20, "epochs": 40}}),
-        ("pretrain/resnet18/random", ".killed.work-*/*.done", {}),
-        ("finetune/target/resnet18/random", ".killed.work-*/*.done", {}),
-        ("embed", ".killed.work-*/embedding.npy.*-*", {}),
-        ("encoder", ".killed.work-*/encoder.safetensors", {}),
+        ("pretrain/resnet18/random", "*.running", {"recipe": {"batch_size": 20, "epochs": 40}}),
+        ("pretrain/resnet18/random", "*.done", {}),
+        ("finetune/target/resnet18/random", "*.done", {}),
+        ("embed", "embedding.npy.*-*", {}),
+        ("encoder", "encoder.safetensors", {}),
     ],
     ids=["in-a-training", "between-trainings", "finetuning", "embedding", "encoder"],
 )
-def test_a_killed_stage_ends_in_the_same_digest(finished, target, appears, more):
+def test_a_killed_stage_ends_in_the_same_digest(finished, target, appears, more, tmp_path):
     words = shlex.split(finished.command_of(f"{CHAIN}/{target}.stamp", *SMOKE))
     words[words.index("--options") + 1] = json.dumps(json.loads(words[words.index("--options") + 1]) | more)
     place = words.index("--output") + 1
-    folder = str(Path(CHAIN, target).parent)
-    words[place] = f"{folder}/undisturbed"
+    undisturbed, killed = (tmp_path / name / "made" for name in ("undisturbed", "killed"))  # each in its own store
+    words[place] = str(undisturbed)
     finished.run(*words)
-    words[place] = f"{folder}/killed"
-    try:
-        kill_when(finished, words, f"{folder}/{appears}", GRANULARITY_CHECKPOINT_SECONDS="0")
-        assert not finished.path(f"{folder}/killed").exists()
-        finished.run(*words)
-        digests = {Artifact.open(finished.path(f"{folder}/{name}")).digest for name in ("undisturbed", "killed")}
-        assert len(digests) == 1
-    finally:
-        for name in ("undisturbed", "killed"):
-            shutil.rmtree(finished.path(f"{folder}/{name}"), ignore_errors=True)
+    words[place] = str(killed)
+    store = killed.parent / ".store"
+    kill_when(finished, words, lambda: list(store.glob(f".work/*/{appears}")), GRANULARITY_CHECKPOINT_SECONDS="0")
+    assert not os.path.lexists(killed) and not list(store.glob("[!.]*"))
+    finished.run(*words)
+    assert Artifact.open(killed).digest == Artifact.open(undisturbed).digest
+    # A killed process cannot tidy up the folder that it wrote its result in; all else is gone.
+    assert {path.parent.name for path in leftovers(killed.parent)} <= {".new"}
 
 
 def test_a_killed_job_of_the_workflow_is_taken_up_again(finished):
-    folder = finished.path(f"{CHAIN}/finetune/target/resnet18/manual")
-    before = Artifact.open(folder).digest
-    shutil.rmtree(folder)
+    name = f"{CHAIN}/finetune/target/resnet18/manual"
+    before = Artifact.open(finished.path(name))
+    shutil.rmtree(before.folder)
+    finished.path(f"{name}.stamp").unlink()
     process = finished.start("snakemake", "finetune", *SMOKE)
-    pattern = f"{CHAIN}/finetune/target/resnet18/.manual.work-*/*.done"
+    work = f"results/.store/.work/finetune-{before.folder.name}"
     deadline = time.monotonic() + 600
-    while not list(finished.folder.glob(pattern)):
+    while not list(finished.folder.glob(f"{work}/*.done")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
-    for found in subprocess.run(
-        ["pgrep", "-f", f"{CHAIN}/finetune/target/resnet18/manual"], capture_output=True, text=True
-    ).stdout.split():
+    job = ["pgrep", "-f", f"finetune .*--output {name}"]
+    for found in subprocess.run(job, capture_output=True, text=True).stdout.split():
         os.kill(int(found), signal.SIGKILL)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 1, output
-    assert not folder.exists() or not list(folder.iterdir())
+    assert not finished.path(f"{name}.stamp").exists() and not before.folder.exists()
+    kept = list(finished.folder.glob(f"{work}/*.done"))
     finished.snakemake("finetune", *SMOKE)
-    assert Artifact.open(folder).digest == before
+    after = Artifact.open(finished.path(name))
+    assert kept and (after.folder, after.digest) == (before.folder, before.digest)
+    assert not finished.path(work).exists()
 
 
 def test_theory_is_planned_in_parts_and_simulates_one_setting(finished):

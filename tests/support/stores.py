@@ -1,0 +1,61 @@
+"""What lies in a store, and results that are carried from one checkout to another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from granularity.store import artifacts, generations
+from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
+
+
+def take(source: Checkout, target: Checkout, *names: str) -> None:
+    """Give a checkout some results of another one: their generations, names and stamps."""
+    for name in names:
+        link, folder = source.path(name), source.path(name).resolve()
+        place = target.folder / folder.relative_to(source.folder.resolve())
+        if not place.exists():
+            shutil.copytree(folder, place)
+        target.path(name).parent.mkdir(parents=True, exist_ok=True)
+        target.path(name).symlink_to(os.readlink(link))
+        shutil.copy2(generations.stamp_of(link), generations.stamp_of(target.path(name)))
+
+
+def copied(source: Checkout, folder: Path) -> Checkout:
+    """A copy of a checkout with all its results, and Snakemake's records of them."""
+    made = Checkout(folder)
+    for name in ("results", ".snakemake"):
+        shutil.copytree(source.path(name), made.path(name), symlinks=True)
+    return made
+
+
+def store_in(folder: Path) -> Path:
+    return folder / generations.STORE
+
+
+def made_in(results: Path) -> dict[str, str]:
+    """The generations in a folder's store, and their digests: KIND/KEY -> digest; all of them verified."""
+    found = generations.all_of(store_in(results))
+    return {f"{one.parent.name}/{one.name}": Artifact.open(one).digest for one in found}
+
+
+def stamps_in(results: Path) -> dict[str, str]:
+    """The stamps below a folder, by name; each fits the sound result that its name leads to."""
+    found = {}
+    for name in artifacts.find(results):
+        stamp = generations.stamp_of(name)
+        assert Artifact.open(name).unlike(stamp) is None, stamp
+        found[str(name.relative_to(results))] = stamp.read_text()
+    return found
+
+
+def leftovers(results: Path) -> list[Path]:
+    """What writers have left in a folder's store beside generations, and beside names and stamps."""
+    store = store_in(results)
+    places = (generations.NEW, generations.WORK, generations.CLAIMS, generations.ASIDE)
+    beside = [path for path in results.rglob(".*") if store not in (path, *path.parents)]
+    return [path for place in places for path in (store / place).glob("*")] + [
+        path for path in beside if not path.name.startswith(".snakemake")
+    ]
