@@ -26,11 +26,11 @@ rule show_report:
         ),
     log:
         f"{RULES.plan.root}/shown/copying.log",
-    params:
-        page=lambda wildcards, input: f"{input[0].removesuffix('.stamp')}/report.html",
     localrule: True
     conda:
         ENV
+    params:
+        page=lambda wildcards, input: f"{input[0].removesuffix('.stamp')}/report.html",
     message:
         "Figures and tables for Snakemake's report"
     shell:
