@@ -2,11 +2,14 @@
 
     python tests/kills.py --kills 100                       # the default workflow, and a world of the theory
     python tests/kills.py --kills 10 --experiment smoke     # a small one
+    python tests/kills.py --kills 100 --replace             # the smallest one, over results of another configuration
 
 Runs it undisturbed, then again and again under fire: a process of it is killed (a stage, or Snakemake itself), and the
 workflow is started again, beside whatever the kill has left running, until it finishes. Every artifact must have the
-digest of the undisturbed run (but for the report, which holds measured costs), and nothing may be left behind. Prints
-the kills of each stage. `--seed` repeats the times to live, though not who lives when.
+digest of the undisturbed run (but for the report, which holds measured costs). What killed writers leave is what
+`granularity gc` takes away, and nothing else is left behind. With `--replace`, a run under fire replaces the results
+of another seed, and another one goes back: nothing may be lost, and going back may compute nothing. Prints the kills
+of each stage. `--seed` repeats the times to live, though not who lives when.
 """
 
 from __future__ import annotations
@@ -27,51 +30,71 @@ import psutil
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from support.checkout import Checkout
+from support.stores import leftovers, made_in, stamps_in
+from support.tiny_chain import configure
 
 OFTEN = {"GRANULARITY_CHECKPOINT_SECONDS": "0.1"}  # so that there is something to continue from
 DRIVER = "snakemake"
 TARGETS = ("report", "theory_mask_reconstruction")
 A_ROUND = 50  # kills, before it is run from the start again
+A_REPLACEMENT = 10  # kills, before the results are replaced again
+OTHER = ("--config", "seeds={'base': 1}")  # all results are others
 FEW = 5  # a stage that was hit less often is killed sooner
 
 
 class Fire:
     """A checkout under fire."""
 
-    def __init__(self, folder: Path, experiment: str | None, targets: tuple[str, ...], seed: int):
+    def __init__(self, folder: Path, what: list[str], seed: int):
         self.checkout = Checkout(folder)
-        self.what = [*targets]
-        if experiment is not None:
-            self.what += ["--configfile", f"config/experiments/{experiment}.yaml"]
+        self.what = what
         self.kills: Counter[str] = Counter()
         self.starts = 0
         self.random = random.Random(seed)
         self.environment = self.checkout.environment | OFTEN
 
-    def start(self) -> subprocess.Popen:
+    def start(self, *more: str) -> subprocess.Popen:
         self.starts += 1
         subprocess.run([DRIVER, *self.what, "--unlock"], **self._quiet(), check=False)
-        return subprocess.Popen([DRIVER, *self.what, "--cores", "2"], **self._quiet(), start_new_session=True)
+        return subprocess.Popen([DRIVER, *self.what, *more, "--cores", "2"], **self._quiet(), start_new_session=True)
 
     def _quiet(self) -> dict:
         log = (self.checkout.path("fire.log")).open("ab")
         return {"cwd": self.checkout.path("."), "env": self.environment, "stdout": log, "stderr": log}
 
+    @property
+    def results(self) -> Path:
+        return self.checkout.path("results")
+
     def digests(self) -> dict[str, str]:
-        found = (Artifact.open(folder) for folder in artifacts.find(self.checkout.path("results")))
+        """By name."""
+        stamps_in(self.results)
+        found = (Artifact.open(folder) for folder in artifacts.find(self.results))
         return {str(one.path): one.digest for one in found if one.kind != "report"}
 
-    def finish_undisturbed(self) -> None:
-        if self.start().wait() != 0:
+    def generations(self) -> dict[str, str]:
+        """By kind and key; of reports, that they are there."""
+        return {key: "" if key.startswith("report/") else digest for key, digest in made_in(self.results).items()}
+
+    def finish_undisturbed(self, *more: str) -> None:
+        if self.start(*more).wait() != 0:
             sys.exit(f"the workflow fails when it is left alone: {self.checkout.path('fire.log').read_text()[-3000:]}")
 
-    def finish_under_fire(self, kills: int, patience: float) -> None:
+    def tidy_up(self) -> None:
+        """Take away what killed writers have left, and what no name leads to; nothing else is left then."""
+        if {path.parent.name for path in leftovers(self.results)} - {".new", ".claims", ".work"}:
+            raise AssertionError(f"left behind: {leftovers(self.results)}")
+        self.checkout.run("granularity", "gc", "results", "--delete", "--older-than", "0")
+        if leftovers(self.results):
+            raise AssertionError(f"left behind after gc: {leftovers(self.results)}")
+
+    def finish_under_fire(self, kills: int, patience: float, *more: str) -> None:
         """Restart until it finishes; at most so many kills. Each process has its own time to live."""
         ends: dict[psutil.Process, float] = {}
         hit: Counter[str] = Counter()
         most = max(2, kills // 6)  # of a stage, or the first ones would have all
         while True:
-            driver = self.start()
+            driver = self.start(*more)
             while driver.poll() is None:
                 for stage, process in self._processes() if hit.total() < kills else ():
                     if hit[stage] == most:
@@ -114,27 +137,53 @@ def _stage(command: list[str]) -> str:
     return DRIVER if DRIVER in names else ""
 
 
-def under_fire(
-    folder: Path, kills: int, patience: float, experiment: str | None = None, targets: tuple[str, ...] = (), seed=0
-) -> Counter[str]:
+def under_fire(folder: Path, kills: int, patience: float, what: list[str], seed: int = 0) -> Fire:
     """Kill so many processes over as many runs as it takes; an AssertionError if a result differs."""
-    fire = Fire(folder, experiment, targets, seed)
+    fire = Fire(folder, what, seed)
     fire.finish_undisturbed()
     expected = fire.digests()
     while (done := fire.kills.total()) < kills:
-        shutil.rmtree(fire.checkout.path("results"))
+        shutil.rmtree(fire.results)
         fire.finish_under_fire(min(kills - done, A_ROUND), patience)
-        found = fire.digests()
-        if found != expected:
-            different = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
-            raise AssertionError(f"after {fire.kills.total()} kills these differ: {different}")
-        leftovers = [
-            path for path in fire.checkout.path("results").rglob(".*") if not path.name.startswith(".snakemake")
-        ]
-        if leftovers:
-            raise AssertionError(f"left behind: {leftovers}")
-        print(f"{fire.kills.total()} kills, {fire.starts} starts, {len(found)} artifacts equal", flush=True)
-    return fire.kills
+        compare(fire, fire.digests(), expected)
+        fire.tidy_up()
+        print(f"{fire.kills.total()} kills, {fire.starts} starts, {len(expected)} artifacts equal", flush=True)
+    return fire
+
+
+def replacing_under_fire(folder: Path, kills: int, patience: float, seed: int = 0) -> Fire:
+    """Kill so many processes while results are replaced by others, and while they come back."""
+    fire = Fire(folder, [], seed)
+    fire.what = configure(fire.checkout)
+    fire.finish_undisturbed()
+    first, names = fire.generations(), fire.digests()
+    fire.finish_undisturbed(*OTHER)
+    both, other_names = fire.generations(), fire.digests()
+    fire.finish_undisturbed()
+    compare(fire, fire.generations(), both)
+    compare(fire, fire.digests(), names)
+    while (done := fire.kills.total()) < kills:
+        fire.tidy_up()
+        compare(fire, fire.generations(), first)  # so the others are computed again
+        there = min(kills - done, A_REPLACEMENT)
+        fire.finish_under_fire(there - there // 3, patience, *OTHER)
+        compare(fire, fire.generations(), both)
+        compare(fire, fire.digests(), other_names)
+        if there // 3:
+            fire.finish_under_fire(there // 3, patience / 3)
+        else:
+            fire.finish_undisturbed()
+        compare(fire, fire.generations(), both)
+        compare(fire, fire.digests(), names)
+        print(f"{fire.kills.total()} kills, {fire.starts} starts, {len(both)} generations equal", flush=True)
+    fire.tidy_up()
+    return fire
+
+
+def compare(fire: Fire, found: dict[str, str], expected: dict[str, str]) -> None:
+    different = sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name))
+    if different:
+        raise AssertionError(f"after {fire.kills.total()} kills these differ: {different}")
 
 
 def main() -> None:
@@ -142,14 +191,19 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--patience", type=float, default=3.0, help="seconds at most that a process lives")
     parser.add_argument("--experiment", help="a name in config/experiments; by default the default configuration")
+    parser.add_argument("--replace", action="store_true", help="replace results, and go back")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     print(f"in {folder}, which is kept if something is wrong", flush=True)
-    targets = () if arguments.experiment else TARGETS
-    kills = under_fire(folder, arguments.kills, arguments.patience, arguments.experiment, targets, arguments.seed)
+    what = [] if arguments.experiment else [*TARGETS]
+    what += ["--configfile", f"config/experiments/{arguments.experiment}.yaml"] if arguments.experiment else []
+    if arguments.replace:
+        fire = replacing_under_fire(folder, arguments.kills, arguments.patience, arguments.seed)
+    else:
+        fire = under_fire(folder, arguments.kills, arguments.patience, what, arguments.seed)
     shutil.rmtree(folder)
-    for stage, count in kills.most_common():
+    for stage, count in fire.kills.most_common():
         print(f"{stage:12s} {count}")
 
 

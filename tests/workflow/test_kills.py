@@ -2,12 +2,20 @@
 
 import pytest
 
-from kills import under_fire
+from kills import replacing_under_fire, under_fire
 from support.tallies import tallies
 
+pytestmark = pytest.mark.workflow
 
-@pytest.mark.workflow
+
 def test_results_do_not_depend_on_who_was_killed_when(tmp_path):
-    kills = under_fire(tmp_path, kills=4, patience=5, experiment="smoke")
-    tallies["processes killed"].update(kills)
-    assert kills.total() == 4
+    what = ["--configfile", "config/experiments/smoke.yaml"]
+    fire = under_fire(tmp_path, kills=4, patience=5, what=what)
+    tallies["processes killed"].update(fire.kills)
+    assert fire.kills.total() == 4
+
+
+def test_kills_while_results_are_replaced_lose_none(tmp_path):
+    fire = replacing_under_fire(tmp_path, kills=6, patience=4)
+    tallies["processes killed while they replaced results"].update(fire.kills)
+    assert fire.kills.total() >= 4
