@@ -18,6 +18,7 @@ from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import artifacts, manifests
 from granularity.store.artifacts import MANIFEST
+from support.checkout import Checkout
 
 WORLD = "label_granularity"
 
@@ -77,6 +78,14 @@ def steps(config: Config, *worlds: str) -> list[Step]:
                     words = [word.replace('"size":"quick"', '"size":"tiny"') for word in words]
                 found.append(Step(stage, plan.folder(job), words))
     return found
+
+
+def configure(checkout: Checkout, **over) -> list[str]:
+    """Write the configuration of a chain of one label space into a checkout; returns what tells Snakemake of it."""
+    values = TINY | {"encoder": TINY["encoder"] | {"model": "config/encoders/digits-tiny.json"}}
+    values["label_spaces"] = TINY["label_spaces"] | {"manual": [], "random": [], "rebalanced": {"thresholds": []}}
+    checkout.path("tiny.yaml").write_text(json.dumps(values | over))
+    return ["--configfile", "tiny.yaml"]
 
 
 @contextlib.contextmanager
