@@ -11,7 +11,7 @@ from granularity.stages import STAGES
 try:
     CONFIG = validate(config, (*workflow.configfiles, *workflow.overwrite_configfiles))
     RULES = Rules(Plan(CONFIG))
-    driver.prepare(workflow)
+    driver.prepare(workflow, RULES.plan)
 except GranularityError as error:
     raise WorkflowError(*error.args) from None
 

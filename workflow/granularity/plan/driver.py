@@ -9,14 +9,17 @@ import sys
 from typing import Any
 
 from granularity.base.errors import GranularityError
-from granularity.store import trust
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
+from granularity.store import mending, trust
 
 
-def prepare(workflow: Any) -> None:
-    """Set the environment of jobs.
+def prepare(workflow: Any, plan: Plan) -> None:
+    """Set the environment of jobs, and see that names and stamps of results belong together.
 
     Args:
         workflow: Snakemake's object of that name.
+        plan: what it is to make.
 
     Raises:
         GranularityError: `--cache` was given names of rules, or files of keys are not in order.
@@ -38,3 +41,5 @@ def prepare(workflow: Any) -> None:
         trust.sign(b"")
         # Snakemake warns where it names no folder.
         os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))
+    if workflow.is_main_process:  # and not one of its jobs on a cluster, while others are at work
+        mending.mend(plan.folder(job) for stage in STAGES for job in plan.jobs(stage))

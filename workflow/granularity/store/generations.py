@@ -139,19 +139,25 @@ def put_aside(folder: Path, why: str) -> None:
 
 def point(output: Path, target: Path, kind: str, digest: str) -> None:
     """Let a name lead to a generation, and stamp it."""
-    refuse_to_hide(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    if not (output.is_symlink() and output.resolve() == target.resolve()):
-        # From where the name really lies: a folder above may itself be a link.
-        towards = os.path.relpath(target.resolve(), output.parent.resolve())
-        temporary = _beside(output)
-        try:
-            temporary.symlink_to(towards)
-            temporary.replace(output)
-        finally:
-            temporary.unlink(missing_ok=True)
+    lead(output, target)
     write_atomically(stamp_of(output), stamp_text(kind, digest).encode())
     _to_disk(output.parent)
+
+
+def lead(output: Path, target: Path) -> None:
+    """Let a name lead to a generation."""
+    refuse_to_hide(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    if output.is_symlink() and output.resolve() == target.resolve():
+        return
+    # From where the name really lies: a folder above may itself be a link.
+    towards = os.path.relpath(target.resolve(), output.parent.resolve())
+    temporary = _beside(output)
+    try:
+        temporary.symlink_to(towards)
+        temporary.replace(output)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def refuse_to_hide(output: Path) -> None:

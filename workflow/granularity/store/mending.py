@@ -1,0 +1,79 @@
+"""Names and stamps that do not belong together: what a kill between the two, or somebody's hand, has left.
+
+A stamp is what Snakemake has taken for the result, so a name follows its stamp. A stamp that tells of no result which
+is there is deleted: then Snakemake makes the result again, which takes a moment if the store has it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+from granularity.base.regular import open_regular, read_regular
+from granularity.store import generations
+from granularity.store.artifacts import Artifact
+from granularity.store.generations import MANIFEST, STORE
+
+SECONDS_TO_STAMP = 2.0  # a job between name and stamp has certainly written the stamp after this
+TAIL_BYTES = 512
+DIGEST = re.compile(rb'^  "digest": "([0-9a-f]{64})",?$', re.MULTILINE)
+
+
+def mend(outputs: Iterable[Path]) -> None:
+    """Let names follow their stamps, and delete stamps without a result; outputs without a stamp are left alone."""
+    wrong = [output for output in outputs if not _fits(output)]
+    if wrong:
+        time.sleep(SECONDS_TO_STAMP)
+    for output in wrong:
+        try:
+            if not _fits(output):
+                _mend(output)
+        except OSError as error:
+            say(f"{error.filename or output}: cannot be mended ({error.strerror or error})")
+
+
+def _mend(output: Path) -> None:
+    stamp, store = generations.stamp_of(output), generations.store_of(output)
+    text = _read(stamp)
+    for folder in generations.all_of(store) if text else ():
+        if _text_of(folder) == text:
+            generations.lead(output, folder)
+            say(f"{output}: led elsewhere than its stamp says; mended")
+            return
+    stamp.unlink()
+    say(f"{stamp}: tells of no result that is here; deleted, so that the result is made again")
+
+
+def _fits(output: Path) -> bool:
+    """Whether a stamp is that of the result which the name leads to; or there is no stamp, or no name but a folder."""
+    stamp = generations.stamp_of(output)
+    if not os.path.lexists(stamp) or (os.path.lexists(output) and not output.is_symlink()):
+        return True
+    text = _read(stamp)
+    return text is not None and text == _text_of(Path(os.path.realpath(output)))
+
+
+def _read(stamp: Path) -> bytes | None:
+    try:
+        return read_regular(stamp, TAIL_BYTES)
+    except GranularityError:
+        return None
+
+
+def _text_of(folder: Path) -> bytes | None:
+    """The stamp of a generation, from the end of its manifest: every dry run waits for it."""
+    if folder.parents[1].name != STORE:
+        return None
+    try:
+        with open_regular(folder / MANIFEST) as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
+            found = DIGEST.search(stream.read())
+        digest = found[1].decode() if found else Artifact.peek(folder).digest
+    except (OSError, GranularityError):
+        return None
+    return generations.stamp_text(folder.parent.name, digest).encode()
