@@ -165,7 +165,8 @@ def refuse_to_hide(output: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         _beside(stamp_of(output)).lstat()  # the longest name that will be written there
     is_name = output.is_symlink() and Path(os.path.abspath(output.parent / output.readlink())).parents[1].name == STORE
-    if os.path.lexists(output) and not is_name:
+    leads_nowhere = output.is_symlink() and not output.exists()
+    if os.path.lexists(output) and not is_name and not leads_nowhere:
         raise GranularityError(
             f"{output}: something lies where the name of a result should be; move it, or choose another --output"
         )
