@@ -25,6 +25,7 @@ def take(source: Checkout, target: Checkout, *names: str) -> None:
 
 def copied(source: Checkout, folder: Path) -> Checkout:
     """A copy of a checkout with all its results, and Snakemake's records of them."""
+    folder.mkdir(exist_ok=True)
     made = Checkout(folder)
     for name in ("results", ".snakemake"):
         shutil.copytree(source.path(name), made.path(name), symlinks=True)

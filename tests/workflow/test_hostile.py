@@ -169,18 +169,6 @@ def chain(tiny_results):
         yield [step for step in made if step.kind != "report"]
 
 
-@pytest.fixture
-def disk(tmp_path):
-    """A small disk."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", place], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("mounting needs root" if os.geteuid() else "this kernel lets nobody mount anything here")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
-
-
 def fill(disk: Path) -> None:
     (disk / "ballast").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize))
 

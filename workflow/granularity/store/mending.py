@@ -24,22 +24,26 @@ TAIL_BYTES = 512
 DIGEST = re.compile(rb'^  "digest": "([0-9a-f]{64})",?$', re.MULTILINE)
 
 
-def mend(outputs: Iterable[Path]) -> None:
-    """Let names follow their stamps, and delete stamps without a result; outputs without a stamp are left alone."""
-    wrong = [output for output in outputs if not _fits(output)]
+def mend(outputs: Iterable[tuple[Path, str]]) -> None:
+    """Let names follow their stamps, and delete stamps without a result; where there is no stamp, nothing is done.
+
+    Args:
+        outputs: names, and the kinds of their results.
+    """
+    wrong = [(output, kind) for output, kind in outputs if not _fits(output, kind)]
     if wrong:
         time.sleep(SECONDS_TO_STAMP)
-    for output in wrong:
+    for output, kind in wrong:
         try:
-            if not _fits(output):
-                _mend(output)
+            if not _fits(output, kind):
+                _mend(output, kind)
         except OSError as error:
             say(f"{error.filename or output}: cannot be mended ({error.strerror or error})")
 
 
-def _mend(output: Path) -> None:
+def _mend(output: Path, kind: str) -> None:
     stamp, store = generations.stamp_of(output), generations.store_of(output)
-    text = _read(stamp)
+    text = _read(stamp, kind)
     for folder in generations.all_of(store) if text else ():
         if _text_of(folder) == text:
             generations.lead(output, folder)
@@ -49,20 +53,22 @@ def _mend(output: Path) -> None:
     say(f"{stamp}: tells of no result that is here; deleted, so that the result is made again")
 
 
-def _fits(output: Path) -> bool:
+def _fits(output: Path, kind: str) -> bool:
     """Whether a stamp is that of the result which the name leads to; or there is no stamp, or no name but a folder."""
     stamp = generations.stamp_of(output)
     if not os.path.lexists(stamp) or (os.path.lexists(output) and not output.is_symlink()):
         return True
-    text = _read(stamp)
+    text = _read(stamp, kind)
     return text is not None and text == _text_of(Path(os.path.realpath(output)))
 
 
-def _read(stamp: Path) -> bytes | None:
+def _read(stamp: Path, kind: str) -> bytes | None:
+    """A stamp, if it is one of a result of that kind."""
     try:
-        return read_regular(stamp, TAIL_BYTES)
+        text = read_regular(stamp, TAIL_BYTES)
     except GranularityError:
         return None
+    return text if text.startswith(f"{kind} ".encode()) else None
 
 
 def _text_of(folder: Path) -> bytes | None:

@@ -1,0 +1,362 @@
+"""What the store promises to those who use Snakemake: nothing is lost, and going back costs nothing.
+
+Each test begins with a copy of one finished run of the smallest chain.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from safetensors import SafetensorError, safe_open
+
+from drivers import side_by_side
+from granularity.store import generations
+from granularity.store.artifacts import Artifact
+from granularity.store.claim import read_claim
+from support import tiny_chain
+from support.checkout import Checkout, slowness, wait
+from support.stores import copied, leftovers, made_in, stamps_in, take
+
+pytestmark = pytest.mark.workflow
+
+CHAIN = "results/tiny/train-60"
+RECIPE = tiny_chain.TINY["pretrain"]
+NOTHING = "Nothing to be done"
+NOBODY = 65534
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    checkout = Checkout(tmp_path_factory.mktemp("finished"))
+    checkout.snakemake(*tiny_chain.configure(checkout))
+    return checkout
+
+
+@pytest.fixture
+def checkout(finished, tmp_path):
+    """A copy of the finished run; its configuration may be written anew."""
+    made = copied(finished, tmp_path / "checkout")
+    tiny_chain.configure(made)
+    return made
+
+
+def snakemake(checkout, *words, **more):
+    return checkout.snakemake(*words, "--configfile", "tiny.yaml", **more)
+
+
+def start(checkout, *words, **environment):
+    return checkout.start("snakemake", *words, "--configfile", "tiny.yaml", **environment)
+
+
+def state(checkout):
+    """Generations with their digests and the times of their folders; names with what they lead to, and stamps."""
+    results = checkout.path("results")
+    made = {key: (digest, (results / ".store" / key).stat().st_ctime_ns) for key, digest in made_in(results).items()}
+    stamps = stamps_in(results)
+    return made, stamps, {name: os.readlink(results / name) for name in stamps}
+
+
+def finish(driver, code=0):
+    output, ended = wait(driver, 300)
+    assert ended and driver.returncode == code, output[-3000:]
+    return output
+
+
+def until(condition, driver):
+    deadline = time.monotonic() + 300
+    while not (found := condition()):
+        assert driver.poll() is None and time.monotonic() < deadline, driver.communicate()[0][-3000:]
+        time.sleep(0.001)
+    return found
+
+
+# ---------------------------------------------------------------- several at work
+
+
+def test_a_job_that_sleeps_after_its_claim_takes_what_another_checkout_has_made(finished, tmp_path):
+    """Two checkouts whose `results` is one folder: the second takes the claim over and publishes, the first wakes."""
+    first, second = (copied(finished, tmp_path / name) for name in ("first", "second"))
+    shutil.rmtree(second.path("results"))
+    second.path("results").symlink_to(first.path("results"))
+    for one in (first, second):
+        tiny_chain.configure(one, pretrain=RECIPE | {"epochs": 2})
+    before, _, _ = state(first)
+    sleeper = start(first, "pretrain")
+    claims = first.path("results/.store/.claims")
+    claim = until(lambda: next(filter(None, map(read_claim, claims.glob("pretrain-*.json"))), None), sleeper)
+    os.kill(claim["pid"], signal.SIGSTOP)
+    place = first.path(f"results/.store/pretrain/{claim['key']}")
+    assert not place.exists()
+    snakemake(second, "pretrain")
+    published = Artifact.open(place).manifest["seal"], place.stat().st_ino
+    os.kill(claim["pid"], signal.SIGCONT)
+    finish(sleeper)
+    assert (Artifact.open(place).manifest["seal"], place.stat().st_ino) == published
+    after, stamps, _ = state(second)
+    assert before.items() <= after.items() and after.keys() - before.keys() == {f"pretrain/{claim['key']}"}
+    assert stamps["tiny/train-60/pretrain/resnet18/all"] == f"pretrain {Artifact.open(place).digest}\n"
+    assert leftovers(first.path("results")) == []
+    for one in (first, second):
+        assert NOTHING in snakemake(one, "-n", "pretrain")
+
+
+def test_two_drivers_on_one_folder_both_succeed(finished, tmp_path):
+    expected = {name: digest for name, digest in made_in(finished.path("results")).items() if "report" not in name}
+    for seed in range(2):
+        side_by_side(tmp_path / str(seed), expected, seed)
+
+
+# ---------------------------------------------------------------- failing, and going back
+
+
+FAILURES = {
+    "make_samples": {"samples": {"validation": 5000}},
+    "make_pretrain": {"pretrain": RECIPE | {"batch_size": 1000}},
+}
+
+
+@pytest.mark.parametrize("rule", FAILURES)
+def test_a_rerun_that_fails_leaves_everything_as_it_was(checkout, rule):
+    before = state(checkout)
+    tiny_chain.configure(checkout, **FAILURES[rule])
+    output = snakemake(checkout, code=1)
+    assert output.count("error: ") == 1 and f"Error in rule {rule}" in output
+    assert state(checkout) == before and leftovers(checkout.path("results")) == []
+    tiny_chain.configure(checkout)
+    assert NOTHING in snakemake(checkout, "-n")
+
+
+def test_what_is_made_again_alike_reruns_nothing(checkout):
+    before = state(checkout)
+    snakemake(checkout, "--forcerun", "make_samples", "--until", "make_samples")
+    assert NOTHING in snakemake(checkout, "-n")
+    assert state(checkout) == before
+
+
+def first_step(work, since=0):
+    """The step of the first training's checkpoint, if it was written after some time (nanoseconds)."""
+    with contextlib.suppress(OSError, SafetensorError, ValueError):
+        (file,) = work.glob("target-*.running")
+        if file.stat().st_mtime_ns > since:
+            with safe_open(file, "numpy") as saved:
+                return json.loads(saved.metadata()["notes"])["step"]
+    return 0
+
+
+def test_going_back_computes_nothing_and_a_trial_leaves_half_trained_networks_alone(checkout):
+    before = state(checkout)
+    long = RECIPE | {"epochs": 100}  # 300 steps
+    tiny_chain.configure(checkout, pretrain=long)
+    driver = start(checkout, "pretrain", GRANULARITY_CHECKPOINT_SECONDS="0")
+    works = checkout.path("results/.store/.work")
+    work = until(lambda: next((one for one in works.glob("pretrain-*") if first_step(one) > 100), None), driver)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    kept = {file.name: file.read_bytes() for file in work.glob("[!.]*")}
+    step = first_step(work)
+    assert step > 100
+    snakemake(checkout, "--unlock")
+    assert state(checkout) == before
+
+    tiny_chain.configure(checkout, pretrain=RECIPE | {"epochs": 3})  # the trial
+    snakemake(checkout, "pretrain")
+    tried, stamps, _ = state(checkout)
+    assert before[0].items() < tried.items() and stamps != before[1]
+    assert {file.name: file.read_bytes() for file in work.glob("[!.]*")} == kept
+
+    tiny_chain.configure(checkout)  # back
+    snakemake(checkout, "pretrain")
+    assert state(checkout) == (tried, *before[1:])
+    assert NOTHING in snakemake(checkout, "-n")
+
+    tiny_chain.configure(checkout, pretrain=long)
+    since = time.time_ns()
+    driver = start(checkout, "pretrain", GRANULARITY_CHECKPOINT_SECONDS="0")
+    assert until(lambda: first_step(work, since), driver) > step
+    finish(driver)
+    assert not work.exists() and NOTHING in snakemake(checkout, "-n", "pretrain")
+
+
+# ---------------------------------------------------------------- what hands and accidents do
+
+
+def test_touch_report_and_deleting_all_output(checkout):
+    before = state(checkout)
+    tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})
+    assert "make_finetune" in snakemake(checkout, "-n")
+    snakemake(checkout, "--touch")  # "as if it were up to date"
+    assert NOTHING in snakemake(checkout, "-n") and state(checkout) == before
+    outdated = [job for job in status(checkout)["jobs"] if job["state"] == "outdated"]
+    assert {job["stage"] for job in outdated} == {"finetune"}
+    tiny_chain.configure(checkout)
+    snakemake(checkout, "--touch")
+    snakemake(checkout, "--report", "report.zip")
+    assert checkout.path("report.zip").stat().st_size > 10_000
+
+    snakemake(checkout, "--delete-all-output")
+    assert not list(checkout.path("results").rglob("*.stamp"))
+    assert state(checkout)[0] == before[0]
+    began = time.monotonic()
+    snakemake(checkout)
+    assert state(checkout) == before
+    assert time.monotonic() - began < 30 * slowness(), "it was made again"
+    assert NOTHING in snakemake(checkout, "-n")
+
+
+def status(checkout):
+    files = ["-f", "config/config.yaml", "-f", "tiny.yaml"]
+    return json.loads(checkout.run("granularity", "status", "--json", *files, code=None))
+
+
+HARMS = {
+    "no stamp": lambda name, stamp, other: stamp.unlink(),
+    "an empty stamp": lambda name, stamp, other: stamp.write_text(""),
+    "half a stamp": lambda name, stamp, other: stamp.write_text(stamp.read_text()[:20]),
+    "a stamp of nothing": lambda name, stamp, other: stamp.write_text(stamp.read_text()[:-9] + "12345678\n"),
+    "a stamp of something else": lambda name, stamp, other: shutil.copy(generations.stamp_of(other), stamp),
+    "no name": lambda name, stamp, other: name.unlink(),
+    "a name that leads nowhere": lambda name, stamp, other: (name.unlink(), name.symlink_to("gone")),
+    "a name of something else": lambda name, stamp, other: (name.unlink(), name.symlink_to(other.resolve())),
+    "nothing": lambda name, stamp, other: (name.unlink(), stamp.unlink()),
+    "no generation": lambda name, stamp, other: shutil.rmtree(name.resolve()),
+}
+
+
+def test_names_and_stamps_that_are_gone_or_wrong_are_mended(checkout):
+    """Every result of the chain, each in another way."""
+    before, computed = state(checkout), set()
+    names = [checkout.path("results") / name for name in before[1] if name != "tiny/report"]
+    assert len(names) == len(HARMS)
+    for harm, name, other in zip(HARMS.values(), names, [*names[1:], names[0]], strict=True):
+        computed |= {str(name.resolve().relative_to(checkout.path("results/.store").resolve()))}
+        harm(name, generations.stamp_of(name), other)
+    (gone,) = computed - set(made_in(checkout.path("results")))
+    assert NOTHING not in snakemake(checkout, "-n")
+    snakemake(checkout)
+    made, stamps, links = state(checkout)
+    assert (stamps, links) == before[1:] and made.pop(gone)[0] == before[0].pop(gone)[0]
+    assert made == before[0] and NOTHING in snakemake(checkout, "-n")
+
+
+def test_a_folder_in_place_of_a_name_is_refused_and_kept(checkout):
+    name = checkout.path(f"{CHAIN}/cluster/whole-6")
+    name.unlink()
+    name.mkdir()
+    (name / "mine.txt").write_text("mine")
+    generations.stamp_of(name).unlink()
+    output = snakemake(checkout, "cluster", code=1)
+    assert "something lies where the name of a result should be" in output
+    assert (name / "mine.txt").read_text() == "mine"
+
+
+# ---------------------------------------------------------------- disks, clocks, neighbours
+
+
+def test_a_full_disk(checkout, disk):
+    results = checkout.path("results")
+    shutil.move(results, disk / "results")
+    results.symlink_to(disk / "results")
+    before = state(checkout)
+    tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})
+    room = 16 * 1024  # for the log, and not for the result
+    (disk / "ballast").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - room))
+    output = snakemake(checkout, "finetune", code=1)
+    assert output.count("error: ") == 1 and "No space left on device" in output, output
+    assert state(checkout) == before
+    (disk / "ballast").unlink()
+    snakemake(checkout, "finetune")
+    after, _, _ = state(checkout)
+    assert before[0].items() < after.items() and leftovers(results) == []
+    assert NOTHING in snakemake(checkout, "-n", "finetune")
+
+
+def test_a_clock_that_is_set_back(checkout):
+    """All that there is, is from a future: an option is changed, and changed back."""
+    ahead = time.time() + 10**6
+    for path in [*checkout.path("results").rglob("*"), *checkout.path(".snakemake").rglob("*")]:
+        os.utime(path, (ahead, ahead), follow_symlinks=False)
+    before = made_in(checkout.path("results")), stamps_in(checkout.path("results"))
+    assert NOTHING in snakemake(checkout, "-n")
+    tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})
+    snakemake(checkout, "finetune")
+    assert NOTHING in snakemake(checkout, "-n", "finetune")
+    tiny_chain.configure(checkout)
+    snakemake(checkout, "finetune")
+    after = made_in(checkout.path("results")), stamps_in(checkout.path("results"))
+    assert len(after[0]) == len(before[0]) + 1 and before[0].items() < after[0].items() and after[1] == before[1]
+    assert NOTHING in snakemake(checkout, "-n")
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+
+
+@needs_root
+def test_a_neighbour_can_read_and_write_nothing(finished):
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are closed to others
+    folder.chmod(0o755)
+
+    def neighbour(command):
+        return subprocess.run(["sh", "-c", command], cwd=folder, user=NOBODY, group=NOBODY, capture_output=True)
+
+    try:
+        made = copied(finished, folder / "checkout")
+        before = state(made)
+        name = made.path(f"{CHAIN}/embed")
+        store = made.path("results/.store")
+        generation = name.resolve()
+        assert neighbour(f"cat {name}/manifest.json {name}.stamp").returncode == 0
+        for command in (
+            f"echo x >> {generation}/embedding.npy",
+            f"echo x > {generation}/more",
+            f"rm -f {generation}/embedding.npy",
+            f"chmod 666 {generation}/manifest.json",
+            f"mv {generation} {generation}-gone",
+            f"mkdir {store}/embed/0123",
+            f"mkdir {store}/more",
+            f"echo x > {name}.stamp",
+            f"rm -f {name}.stamp",
+            f"ln -sfn /tmp {name}",
+            *(f"echo x > {store}/{part}/x" for part in (".claims", ".work", ".new")),
+        ):
+            assert neighbour(command).returncode != 0, command
+        assert state(made) == before
+    finally:
+        shutil.rmtree(folder)
+
+
+@needs_root
+def test_a_neighbours_entry_of_the_cache_is_used_only_if_it_is_signed(finished, tmp_path):
+    cache, key, trust = tmp_path / "cache", tmp_path / "key", tmp_path / "trust"
+    cache.mkdir()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    trust.write_text(f"# colleagues\n{key.with_name('key.pub').read_text()}")
+    name = f"{CHAIN}/embed"
+
+    def get(checkout, **environment):
+        checkout.environment |= {"SNAKEMAKE_OUTPUT_CACHE": str(cache), **environment}
+        checkout.path(f"{name}.stamp").unlink(missing_ok=True)
+        snakemake(checkout, "embed", "--cache")
+        log = checkout.path("results/tiny/logs/train-60/embed.log").read_text()
+        return Artifact.open(checkout.path(name)).manifest, log
+
+    entry, _ = get(copied(finished, tmp_path / "his"), GRANULARITY_SIGN=str(key))
+    for path in [*cache.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    (tmp_path / "mine").mkdir()
+    mine = Checkout(tmp_path / "mine")
+    take(finished, mine, f"{CHAIN}/samples", f"{CHAIN}/encoder")
+    tiny_chain.configure(mine)
+    made, log = get(mine)
+    assert "not believed: it belongs to user nobody, whom no file names" in log and "the key that signed it" in log
+    assert made["cost"] != entry["cost"] and made["digest"] == entry["digest"]
+    shutil.rmtree(mine.path("results/.store/embed"))
+    made, log = get(mine, GRANULARITY_TRUST=str(trust))
+    assert made == entry and "not believed" not in log
