@@ -25,6 +25,7 @@ RESULTS = "results/disturbed"
 CHAIN = f"{RESULTS}/train-60"
 PRETRAINING = f"{CHAIN}/pretrain/resnet18/all"
 TARGET = f"{PRETRAINING}.stamp"
+WORK = "results/.store/.work"
 STEPS = 600  # of each of its trainings
 MINUTES = 60
 # What a site edits, and patience that suits a test.
@@ -129,7 +130,7 @@ class Site(Checkout):
 
     def checkpoint(self) -> Checkpoint | None:
         """The first training's, if it is at work."""
-        for file in self.path(PRETRAINING).parent.glob(".all.work-*/target-*.running"):
+        for file in self.path(WORK).glob("pretrain-*/target-*.running"):
             try:
                 with safe_open(file, "numpy") as state:
                     return Checkpoint(json.loads(state.metadata()["notes"])["step"], file.stat().st_mtime_ns)
@@ -138,7 +139,7 @@ class Site(Checkout):
         return None
 
     def first_is_done(self) -> bool:
-        return bool(list(self.path(PRETRAINING).parent.glob(".all.work-*/target-*.done"))) or self.path(TARGET).exists()
+        return bool(list(self.path(WORK).glob("pretrain-*/target-*.done"))) or self.path(TARGET).exists()
 
     def wait_until(self, condition, what: str, driver: subprocess.Popen | None = None, seconds: float = 5 * MINUTES):
         deadline = time.monotonic() + seconds

@@ -20,12 +20,13 @@ from pathlib import Path
 
 import pytest
 from slurm_cluster import CPU_NODES, Cluster
-from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, Site
+from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, WORK, Site
 
 from granularity.config import files
 from granularity.plan.graph import Plan
 from granularity.plan.resources import memory_mb, minutes
 from granularity.store.artifacts import Artifact
+from support.stores import leftovers
 
 pytestmark = pytest.mark.slurm
 
@@ -64,14 +65,16 @@ class Sites:
         """One in which everything is made, up to the pretraining."""
         (self.folder / name).mkdir()
         site = Site(self.folder / name, self.cluster, self.undisturbed, results=True)
-        shutil.rmtree(site.path(PRETRAINING))
+        shutil.rmtree(site.path(PRETRAINING).resolve())
+        site.path(PRETRAINING).unlink()
+        site.path(TARGET).unlink()
         return site
 
     def assert_undisturbed(self, site: Site) -> None:
         assert site.digests() == self.undisturbed.digests()
         assert "all sound" in site.run("granularity", "verify", "results")
-        # No claims, no work folders, no leftovers; Snakemake notes the time in folders that a rule makes.
-        assert {path.name for path in site.folder.glob("results/**/.*")} <= {".snakemake_timestamp"}
+        # No claims, no work folders; what a killed job was writing in is left for `granularity gc`.
+        assert {path.parent.name for path in leftovers(site.path("results"))} <= {".new"}
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +145,7 @@ def one_network_on_two_nodes(sites: Sites) -> None:
     options |= {"recipe": {"batch_size": 20, "epochs": 5}, "processes": 2}
     words[words.index("--options") + 1] = json.dumps(options)
     words += ["--output"]
-    one, two = (f"{CHAIN}/pretrain/{name}" for name in ("one_node", "two_nodes"))
+    one, two = "apart/one_node", f"{CHAIN}/pretrain/two_nodes"  # or the second would find what the first has made
     site.run(sys.executable, "-m", "granularity.machine.launch", "2", *words, one)
     here = {  # of virtual nodes, which have no addresses of their own, and no GPUs
         '"$MEET" 8 "$@"': '"$MEET" 1 "$@"',
@@ -188,12 +191,12 @@ def warned_before_its_time_limit(sites: Sites) -> None:
     site = sites.before_training("warned_before_its_time_limit")
     site.edit_needs("pretrain", "30, 2.0", "3, 0.0")
     driver = site.submit(TARGET, GRANULARITY_CHECKPOINT_SECONDS="3600")
-    work = site.path(PRETRAINING).parent
-    site.wait_until(lambda: list(work.glob(".all.work-*")), "training", driver)
+    work = site.path(WORK)
+    site.wait_until(lambda: list(work.glob("pretrain-*")), "training", driver)
     (trainer,) = site.wait_until(site.trainers, "training", driver)
     os.kill(trainer, signal.SIGSTOP)  # Slurm wakes it with its warning
     site.wait_until(lambda: trainer not in site.trainers(), "end of the job", driver)
-    saved = list(work.glob(".all.work-*/*"))
+    saved = list(work.glob("pretrain-*/*"))
     output = site.finish(driver)
     assert saved, "nothing was saved"
     assert "stopped: SIGUSR1; finished work is kept" in output

@@ -46,7 +46,8 @@ class Checkout:
         """Run a command to its end, and return what it printed.
 
         Raises:
-            AssertionError: another exit status than `code` (unless it is None), or no end in time; it shows the end of the output.
+            AssertionError: another exit status than `code`, unless that is None; or no end in time. It shows the end
+                of the output.
         """
         process = self.start(*command)
         output, ended = wait(process, seconds)

@@ -91,7 +91,7 @@ def test_a_transfer_is_scored_on_the_other_data(finished):
     there = table(finished, f"{CHAIN}/finetune/elsewhere/plain/all/predictions.parquet")
     assert (len(here), len(there)) == (897, 1500)
     inputs = Artifact.peek(finished.path(f"{CHAIN}/finetune/elsewhere/plain/all")).manifest["inputs"]
-    assert inputs["samples"]["path"].endswith("data-elsewhere/samples")
+    assert inputs["samples"]["name"].endswith("data-elsewhere/samples")
 
 
 def test_a_study_gives_verdicts_or_says_why_not(finished):
