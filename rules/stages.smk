@@ -22,6 +22,7 @@ for stage in STAGES:
             gpu=RULES.gpus(stage),
         params:
             command=RULES.command(stage),
+            asked=RULES.asked(stage),
             code=RULES.code(stage),
             listing=RULES.listing(stage),
         message:

@@ -71,6 +71,12 @@ class Rules:
 
         return of_job
 
+    def asked(self, stage: str) -> Callable:
+        """What Snakemake compares with the last run: options, seed, device. A parameter that is made of the paths of
+        inputs or outputs, as the command is, it does not compare.
+        """
+        return lambda wildcards: shlex.join(commands.words(self.plan, self._job(stage, wildcards)))
+
     def code(self, stage: str) -> Callable:
         return lambda wildcards: commands.digest(self.plan, self._job(stage, wildcards))
 
