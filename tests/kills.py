@@ -159,6 +159,8 @@ def replacing_under_fire(folder: Path, kills: int, patience: float, seed: int = 
     first, names = fire.generations(), fire.digests()
     fire.finish_undisturbed(*OTHER)
     both, other_names = fire.generations(), fire.digests()
+    if len(both) < 2 * len(first) or set(other_names.items()) & set(names.items()):
+        raise AssertionError("the other configuration has not replaced every result")
     fire.finish_undisturbed()
     compare(fire, fire.generations(), both)
     compare(fire, fire.digests(), names)

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.workflow
 
 CHAIN = "results/tiny/train-60"
 RECIPE = tiny_chain.TINY["pretrain"]
+ENCODER = tiny_chain.TINY["encoder"] | {"model": "config/encoders/digits-tiny.json"}
 NOTHING = "Nothing to be done"
 NOBODY = 65534
 
@@ -117,8 +118,8 @@ def test_two_drivers_on_one_folder_both_succeed(finished, tmp_path):
 
 
 FAILURES = {
-    "make_samples": {"samples": {"validation": 5000}},
-    "make_pretrain": {"pretrain": RECIPE | {"batch_size": 1000}},
+    "make_encoder": {"encoder": ENCODER | {"captions": ENCODER["captions"] | {"lr": 1e30}}},
+    "make_pretrain": {"pretrain": RECIPE | {"lr": 1e30}},
 }
 
 
@@ -346,7 +347,9 @@ def test_a_neighbours_entry_of_the_cache_is_used_only_if_it_is_signed(finished, 
         log = checkout.path("results/tiny/logs/train-60/embed.log").read_text()
         return Artifact.open(checkout.path(name)).manifest, log
 
-    entry, _ = get(copied(finished, tmp_path / "his"), GRANULARITY_SIGN=str(key))
+    his = copied(finished, tmp_path / "his")
+    tiny_chain.configure(his)
+    entry, _ = get(his, GRANULARITY_SIGN=str(key))
     for path in [*cache.rglob("*")]:
         os.chown(path, NOBODY, NOBODY)
     (tmp_path / "mine").mkdir()
