@@ -24,6 +24,13 @@ TAIL_BYTES = 512
 DIGEST = re.compile(rb'^  "digest": "([0-9a-f]{64})",?$', re.MULTILINE)
 
 
+def tell(outputs: Iterable[Path]) -> None:
+    """Say what :func:`mend` would mend, and change nothing."""
+    for output in outputs:
+        if not _fits(output):
+            say(f"{output}: does not lead where its stamp says; the next run mends it")
+
+
 def mend(outputs: Iterable[tuple[Path, str]]) -> None:
     """Let names follow their stamps, and delete stamps without a result; where there is no stamp, nothing is done.
 
