@@ -42,4 +42,5 @@ def prepare(workflow: Any, plan: Plan) -> None:
         # Snakemake warns where it names no folder.
         os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))
     if workflow.is_main_process:  # and not one of its jobs on a cluster, while others are at work
-        mending.mend((plan.folder(job), stage) for stage in STAGES for job in plan.jobs(stage))
+        results = [(plan.folder(job), stage) for stage in STAGES for job in plan.jobs(stage)]
+        mending.tell(results) if workflow.dryrun else mending.mend(results)

@@ -24,10 +24,10 @@ TAIL_BYTES = 512
 DIGEST = re.compile(rb'^  "digest": "([0-9a-f]{64})",?$', re.MULTILINE)
 
 
-def tell(outputs: Iterable[Path]) -> None:
+def tell(outputs: Iterable[tuple[Path, str]]) -> None:
     """Say what :func:`mend` would mend, and change nothing."""
-    for output in outputs:
-        if not _fits(output):
+    for output, kind in outputs:
+        if not _fits(output, kind):
             say(f"{output}: does not lead where its stamp says; the next run mends it")
 
 
