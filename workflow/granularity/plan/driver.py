@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -43,4 +44,9 @@ def prepare(workflow: Any, plan: Plan) -> None:
         os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))
     if workflow.is_main_process:  # and not one of its jobs on a cluster, while others are at work
         results = [(plan.folder(job), stage) for stage in STAGES for job in plan.jobs(stage)]
-        mending.tell(results) if workflow.dryrun else mending.mend(results)
+        mending.tell(results) if _is_dry(sys.argv) else mending.mend(results)
+
+
+def _is_dry(words: list[str]) -> bool:
+    """Whether Snakemake is only to plan: `-n`, also among other letters. Its own `workflow.dryrun` is set later."""
+    return any(re.match(r"--dry-?run|-\w*n", word) for word in words)
