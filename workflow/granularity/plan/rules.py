@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from snakemake.io import local
-from snakemake.ioflags import update
 
 from granularity.base.stage import Job
 from granularity.plan import commands, resources
@@ -25,9 +24,10 @@ class Rules:
     def output(self, stage: str) -> dict[str, Any]:
         """The stamp of every result, with open wildcards.
 
-        It is an update, so that Snakemake deletes none before a job, and brings back the old one if the job fails.
+        Snakemake deletes it before a job and after one that failed: what it stands for lies elsewhere. (As an
+        `update()` it would be brought back, and count as up to date whatever the options are by then.)
         """
-        return {"stamp": update(pattern(STAGES[stage], self.plan.root) + STAMP)}
+        return {"stamp": pattern(STAGES[stage], self.plan.root) + STAMP}
 
     def log(self, stage: str) -> str:
         return beside(STAGES[stage], self.plan.root, "logs")
