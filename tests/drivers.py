@@ -22,14 +22,18 @@ from support.checkout import Checkout
 from support.stores import leftovers, made_in, stamps_in
 
 LONGEST_OFFSET = 30.0  # seconds between the two starts, at most
-COMMAND = ("snakemake", "--nolock", "--configfile", "tiny.yaml")
+OPTIONS = ("--nolock", "--configfile", "tiny.yaml")
 
 
-def side_by_side(folder: Path, expected: dict[str, str], seed: int, longest: float = LONGEST_OFFSET) -> float:
+def side_by_side(
+    folder: Path, expected: dict[str, str], seed: int, longest: float = LONGEST_OFFSET, targets: tuple[str, ...] = ()
+) -> float:
     """Run two drivers; returns the seconds between their starts.
 
     Args:
         expected: the generations of a run alone, without reports, which hold measured costs.
+        seed: of the time between the starts, at most `longest` seconds.
+        targets: what both make; the report by default.
 
     Raises:
         AssertionError: one failed, a generation vanished, or something has another digest.
@@ -47,7 +51,9 @@ def side_by_side(folder: Path, expected: dict[str, str], seed: int, longest: flo
             time.sleep(0.05)
         with checkout.path("driver.log").open("w") as log:
             place = {"cwd": checkout.folder, "env": checkout.environment, "start_new_session": True}
-            drivers.append((checkout, subprocess.Popen(COMMAND, stdout=log, stderr=log, **place)))
+            drivers.append(
+                (checkout, subprocess.Popen(["snakemake", *targets, *OPTIONS], stdout=log, stderr=log, **place))
+            )
     while any(driver.poll() is None for _, driver in drivers):
         there = {path: path.stat().st_ino for path in results.glob(".store/[!.]*/*")}
         assert seen.items() <= there.items(), f"vanished or replaced: {sorted(seen.items() - there.items())}"
@@ -56,7 +62,7 @@ def side_by_side(folder: Path, expected: dict[str, str], seed: int, longest: flo
     for checkout, driver in drivers:
         assert driver.returncode == 0, checkout.path("driver.log").read_text()[-3000:]
         assert stamps_in(checkout.path("results"))
-        assert "Nothing to be done" in checkout.snakemake("-n", *COMMAND[1:])
+        assert "Nothing to be done" in checkout.snakemake("-n", *targets, *OPTIONS)
     made = {key: digest for key, digest in made_in(results).items() if not key.startswith("report/")}
     assert made == expected and leftovers(results) == [], leftovers(results)
     return offset
