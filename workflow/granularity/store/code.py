@@ -35,9 +35,11 @@ OPTIONS = ("options", "clip_options", "cost")  # files in them that only plan an
 PACKAGES = {
     "PIL": ("pillow",),
     "faiss": ("faiss-cpu", "faiss-gpu", "numpy"),
+    "jinja2": ("Jinja2", "MarkupSafe"),
+    "markupsafe": ("MarkupSafe",),
     "matplotlib": ("matplotlib",),
     "numpy": ("numpy",),
-    "open_clip": ("open_clip_torch", "torch", "timm"),
+    "open_clip": ("open_clip_torch", "torch", "timm", "torchvision"),  # torchvision resizes and crops
     "pandas": ("pandas", "numpy"),
     "pyarrow": ("pyarrow",),
     "safetensors": ("safetensors",),
@@ -47,8 +49,8 @@ PACKAGES = {
     "torch": ("torch",),
     "torchvision": ("torchvision", "torch"),
 }
-# Imported by the science, and without a say in a result's numbers.
-SILENT = ("pydantic", "tqdm", "yaml")
+# Imported by the science, and without a say in a result's numbers: of what is fetched, the bytes count.
+SILENT = ("huggingface_hub", "pydantic", "pydantic_core", "tqdm", "yaml")
 
 
 @functools.cache
