@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import tarfile
@@ -20,6 +21,7 @@ from granularity.learning.options import Model
 from granularity.look import label_checks
 from granularity.look import spaces as comparison
 from granularity.stages.pixels.options import Pixels
+from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from support import tasks, writing
 from support.small_wordnet import SMALL
@@ -140,7 +142,8 @@ def spoilt(condition: Path, tmp_path: Path, name: str, labels: np.ndarray, **pro
     """A label space with other labels than it was made with."""
     good = Artifact.open(condition / "hierarchy" / name)
     place = condition / "hierarchy" / f"spoilt-{tmp_path.name}"
-    with writing.create(place, "hierarchy", ("granularity.base.seeds",), good.lineage(), good.params) as out:
+    key = {"outside": {"spoilt": hashlib.sha256(f"{np.asarray(labels).tolist()} {properties}".encode()).hexdigest()}}
+    with writing.create(place, "hierarchy", ("granularity.base.seeds",), good.lineage(), good.params, **key) as out:
         ids = good.table("labels.parquet")["sample_id"]
         out.table("labels.parquet", pd.DataFrame({"sample_id": ids, "label": labels}))
         out.json("properties.json", {**good.json("properties.json"), **properties})
@@ -153,7 +156,9 @@ def spoilt(condition: Path, tmp_path: Path, name: str, labels: np.ndarray, **pro
 
 def test_all_hold_on_what_the_stage_made(condition):
     spaces = [
-        Artifact.open(folder) for folder in sorted((condition / "hierarchy").iterdir()) if "spoilt" not in folder.name
+        Artifact.open(folder)
+        for folder in artifacts.find(condition / "hierarchy")
+        if "spoilt" not in folder.name
     ]
     found = verdicts(condition, spaces)
     assert set(found.values()) == {"holds"}

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from granularity.base.section import Section
 from granularity.machine.device import machine
 from granularity.stages import STAGES
+from granularity.store import generations
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task, make
+
+TIMED = ("report",)  # results that hold measured times
 
 
 def run(
@@ -27,7 +32,7 @@ def run(
     """Run a stage and open its result.
 
     Args:
-        anew: compute it, whatever the store has.
+        anew: compute it, whatever the store has; what has been made before under its key must have the same digest.
         inputs: by role; None for none.
     """
     record = STAGES[stage]
@@ -38,5 +43,25 @@ def run(
     task = Task(record, output, options, paths, seed, device, threads, machine(device, threads))
     if not anew:
         return make(task)
-    importlib.import_module(record.module).run(task)
-    return Artifact.open(output, stage)
+    with _made_before(task) as before:
+        importlib.import_module(record.module).run(task)
+    made = Artifact.open(output, stage)
+    assert stage in TIMED or before in (None, made.digest), f"{output}: other bytes than last time"
+    return made
+
+
+@contextlib.contextmanager
+def _made_before(task: Task) -> Iterator[str | None]:
+    """Take what the store has under the key of a task out of its way, to be replaced; its digest."""
+    place = generations.generation(generations.store_of(task.output), task.stage.name, task.key)
+    if not place.exists():
+        yield None
+        return
+    before = place.rename(place.with_name(f".{place.name}"))
+    try:
+        yield Artifact.peek(before).digest
+    finally:
+        if place.exists():
+            shutil.rmtree(before)
+        else:
+            before.rename(place)

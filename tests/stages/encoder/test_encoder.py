@@ -13,7 +13,8 @@ from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.learning import clip
 from granularity.stages.encoder import stage as encoder
-from granularity.store.artifacts import Artifact, hash_file
+from granularity.store.artifacts import Artifact
+from granularity.store.hashing import digest_of
 from support import tasks
 from support.encoders import TINY, options, train
 
@@ -87,7 +88,7 @@ def test_the_validation_loss_is_over_no_more_images_than_are_trained_on(tmp_path
     assert decoded[40:] == sorted(set(decoded[40:]))
     monkeypatch.setattr(encoder, "_validation", lambda frame, most, seed: np.flatnonzero(frame["split"] == "val")[:7])
     other = train(options(epochs=3), few, tmp_path / "other")
-    assert hash_file(other.path / clip.WEIGHTS) == hash_file(made.path / clip.WEIGHTS)
+    assert digest_of(other.path / clip.WEIGHTS) == digest_of(made.path / clip.WEIGHTS)
 
 
 def test_validation_captions_do_not_reach_the_weights(tmp_path, table, trained, make_samples):
@@ -99,7 +100,7 @@ def test_validation_captions_do_not_reach_the_weights(tmp_path, table, trained, 
         tmp_path / "other", frame["split"].tolist(), ranks, "loops", root=str(table.resolve()), columns=columns
     )
     train(options(), other, tmp_path / "encoder")
-    assert hash_file(tmp_path / "encoder" / clip.WEIGHTS) == hash_file(trained / clip.WEIGHTS)
+    assert digest_of(tmp_path / "encoder" / clip.WEIGHTS) == digest_of(trained / clip.WEIGHTS)
     losses = [
         Artifact.open(folder).table("history.parquet")["val_loss"][0] for folder in (tmp_path / "encoder", trained)
     ]
