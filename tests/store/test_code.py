@@ -1,5 +1,7 @@
-"""The code digest: what an edit makes again, and what it does not."""
+"""Code and packages: what an edit or an upgrade makes again, and what it does not."""
 
+import importlib.metadata
+import platform
 import shutil
 import subprocess
 import sys
@@ -9,9 +11,11 @@ import pytest
 
 from granularity import cli
 from granularity.config.options import Config
+from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import code
+from granularity.store.task import Task
 
 PACKAGE = Path(code.__file__).parents[1]
 DRAWN = ("kmeans", "kmeans_superclass", "manual", "random", "random_instance", "random_superclass", "rebalanced")
@@ -151,6 +155,155 @@ def test_no_stage_imports_another():
     for stage, record in STAGES.items():
         others = {other.module for other in STAGES.values()} - {record.module}
         assert not code.import_closure(record.module) & others, stage
+
+
+# ---------------------------------------------------------------- packages
+
+
+TRAINED = {"pretrain", "finetune", "measure"}
+CLIP = {"encoder", "embed"}
+JUDGED = {"theory", "verdicts"}
+# What an upgrade of each package makes again in the default run: by hand, from what the stages compute with.
+MADE_AGAIN = {
+    "faiss-cpu": {"cluster"},
+    "Jinja2": {"report"},
+    "MarkupSafe": {"report"},
+    "matplotlib": {"report", *JUDGED},
+    "numpy": set(STAGES),
+    "open_clip_torch": CLIP,
+    "pandas": set(STAGES),
+    "pillow": {"samples", "pixels", "report", *CLIP},
+    "pyarrow": set(STAGES) - {"cluster", *JUDGED},
+    "safetensors": TRAINED | CLIP,
+    "scikit-learn": {"samples", *JUDGED},
+    "scipy": {"samples", "report", *JUDGED},
+    "timm": TRAINED | CLIP,
+    "torch": TRAINED | CLIP | JUDGED,
+    "torchvision": CLIP,
+    "pydantic": set(),
+    "pydantic_core": set(),
+    "PyYAML": set(),
+    "tqdm": set(),
+    "huggingface_hub": set(),
+    "snakemake": set(),
+    "pytest": set(),
+}
+
+
+@pytest.fixture
+def upgrade(monkeypatch):
+    """Make a package look as if another version were installed: upgrade(name)."""
+    installed = importlib.metadata.version
+    caches = (code._version, code.packages)
+
+    def forget():
+        for cache in caches:
+            cache.cache_clear()
+
+    def to_another(package):
+        assert installed(package)
+        monkeypatch.setattr(
+            importlib.metadata,
+            "version",
+            lambda name: f"{installed(name)}.post1" if name.lower() == package.lower() else installed(name),
+        )
+        forget()
+
+    yield to_another
+    forget()
+
+
+def keys(plan: Plan) -> dict[str, str]:
+    """The key of every job's result, were it made from nothing."""
+    found = {}
+    for job in (job for stage in STAGES for job in plan.jobs(stage)):
+        record = STAGES[job.stage]
+        options = record.model.model_validate(job.options)
+        found[plan.stamp(job)] = Task(record, plan.folder(job), options, seed=plan.config.seeds.base).key
+    return found
+
+
+def parameters(plan: Plan) -> dict[str, str]:
+    """What Snakemake compares of the code and the packages of every job."""
+    return {plan.stamp(job): commands.digest(plan, job) for stage in STAGES for job in plan.jobs(stage)}
+
+
+def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:
+    assert before.keys() == after.keys()
+    return {stamp for stamp in before if before[stamp] != after[stamp]}
+
+
+def third_party(folder: Path) -> dict[str, str]:
+    """Third-party modules that a folder of Python imports, each with a file that does."""
+    own = {*sys.stdlib_module_names, code.PACKAGE}
+    files = ((name.split(".")[0], file) for file in sorted(folder.rglob("*.py")) for name in code._read(file).imports)
+    return {name: str(file.relative_to(PACKAGE)) for name, file in files if name not in own}
+
+
+@pytest.mark.parametrize("room", code.SCIENCE)
+def test_every_package_that_the_science_imports_counts_or_is_said_not_to(room):
+    imported = third_party(PACKAGE / room)
+    assert imported or room == "claims"
+    unknown = {name: file for name, file in imported.items() if name not in code.PACKAGES and name not in code.SILENT}
+    assert unknown == {}
+    assert not set(code.PACKAGES) & set(code.SILENT)
+    # Each counts by the name that it is installed under, as its version is asked by that.
+    installed = importlib.metadata.packages_distributions()
+    for name in imported.keys() & code.PACKAGES.keys():
+        assert {*installed[name]} & {*code.PACKAGES[name]}, name
+
+
+def test_what_a_package_computes_with_counts_where_it_does():
+    """The table says of each package what it computes with; that of these ones, too."""
+    names = {package: name for name, packages in code.PACKAGES.items() for package in packages[:1]}
+    for name, packages in code.PACKAGES.items():
+        for package in packages:
+            beneath = code.PACKAGES[names[package]] if package in names else (package,)
+            assert {*beneath} - {"numpy"} <= {*packages}, (name, package)
+    plan = Plan(Config())
+    for job in (job for stage in STAGES for job in plan.jobs(stage)):
+        found = code.packages(*plan.code(job))
+        assert found["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
+        for package, beneath in (("scikit-learn", "scipy"), ("timm", "torch"), ("open_clip_torch", "torchvision")):
+            assert package not in found or beneath in found, (job, package)
+        assert all(importlib.metadata.version(name) == version for name, version in found.items() if name != "python")
+
+
+@pytest.mark.parametrize("package", MADE_AGAIN)
+def test_an_upgrade_changes_the_keys_and_the_parameters_of_what_computes_with_the_package(upgrade, package):
+    """The parameter of a rule, which Snakemake compares, changes just where the key of the result does."""
+    plan = Plan(Config())
+    stage_of = {plan.stamp(job): stage for stage in STAGES for job in plan.jobs(stage)}
+    before, asked = keys(plan), parameters(plan)
+    upgrade(package)
+    assert changed(before, keys(plan)) == changed(asked, parameters(plan))
+    assert {stage_of[stamp] for stamp in changed(asked, parameters(plan))} == MADE_AGAIN[package]
+
+
+def test_a_list_for_every_package_that_counts():
+    missing = {name for packages in code.PACKAGES.values() for name in packages} - {*MADE_AGAIN}
+    assert missing == {"faiss-gpu"}  # it stands in for faiss-cpu, and is not installed here
+
+
+def test_another_python_makes_everything_again_and_another_patch_of_it_nothing(upgrade, monkeypatch):
+    plan = Plan(Config())
+    before, asked = keys(plan), parameters(plan)
+    for version, again in ((("3", "99", "0"), set(before)), ((*platform.python_version_tuple()[:2], "99"), set())):
+        monkeypatch.setattr(platform, "python_version_tuple", lambda version=version: version)
+        code.packages.cache_clear()
+        assert changed(before, keys(plan)) == changed(asked, parameters(plan)) == again
+
+
+def test_what_a_file_of_the_users_imports_counts(tmp_path, upgrade):
+    file = tmp_path / "mine.py"
+    file.write_text("import click\nimport json\nimport tqdm\nimport not_installed_anywhere\n")
+    found = code.packages(str(file))
+    assert found == {"python": found["python"], "click": importlib.metadata.version("click")}
+    upgrade("click")
+    assert code.packages(str(file))["click"] == f"{found['click']}.post1"
+
+
+# ---------------------------------------------------------------- the command line
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["cluster", "--help"], ["config", "check"], ["status"]])
