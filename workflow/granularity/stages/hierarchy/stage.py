@@ -50,7 +50,8 @@ def run(task: Task) -> None:
     training, others = _images(samples, task.seed)
     training.clusterings = {key: _clustering(one, training.frame) for key, one in clusters.items()}
     resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
-    with task.create(inputs, resolved, facts=tuple(resolved)) as out:
+    facts = tuple(key for key in resolved if key != "seed")  # where it decides nothing, another seed is no other space
+    with task.create(inputs, resolved, facts) as out:
         labels = family.labels(training, **params)
         ranks = {rank: training.coded(rank) for rank in samples.facts["ranks"]}
         classes = class_table(labels, ranks[training.target])
