@@ -62,7 +62,8 @@ def verify(root: Path) -> dict[str, Any]:
     """Hash every artifact at or below a folder anew, those that no name leads to any more included.
 
     Returns:
-        `artifacts` and `bytes` checked; `problems` (corrupt or missing files, stamps of other results; one line each);
+        `artifacts` and `bytes` checked; `problems` (corrupt or missing files, results in the place of others, stamps of
+        other results, names that lead to none; one line each);
         `other_code`: names of sound artifacts that other code or other versions of packages made than are installed
         here (Snakemake would make them again); `unnamed`, the number of those that no name leads to.
     """
@@ -70,9 +71,11 @@ def verify(root: Path) -> dict[str, Any]:
     real = {os.path.realpath(path) for path in named}
     store = root / generations.STORE
     unnamed = [path for path in generations.all_of(store) if os.path.realpath(path) not in real]
-    if not named and not unnamed:
+    lost = artifacts.find_lost(root)
+    if not named and not unnamed and not lost:
         raise GranularityError(f"{root}: there are no artifacts at or below this folder")
-    problems, other_code, size, seen = [], [], 0, set()
+    problems = [f"{path}: leads to no result; delete {generations.stamp_of(path)}, and run snakemake" for path in lost]
+    other_code, size, seen = [], 0, set()
     for path in (*named, *unnamed):
         try:
             artifact = Artifact.peek(path)

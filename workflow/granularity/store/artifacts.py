@@ -82,6 +82,8 @@ class Artifact:
             text = regular.read_regular(folder / MANIFEST, LARGEST).decode()
         except regular.MissingError:
             raise GranularityError(f"{name}: there is no artifact here (no {MANIFEST})") from None
+        except GranularityError as error:  # no regular file
+            raise GranularityError(str(error).replace(str(folder), str(name))) from None
         except UnicodeDecodeError:
             raise GranularityError(f"{file}: corrupt (not a manifest); make the artifact again") from None
         return cls(name, manifests.parse(text, file, RESULT_VERSION), folder)
@@ -131,6 +133,8 @@ class Artifact:
             yield f"{self.path / MANIFEST}: corrupt (its digest does not match what it lists)"
         if key_of(self.manifest) != self.manifest["key"]:
             yield f"{self.path / MANIFEST}: corrupt (its key does not match what it was made from)"
+        elif not generations.is_place_of(self.folder, self.kind, self.manifest["key"]):
+            yield f"{self.path / MANIFEST}: is of another result than its place in the store says"
         if (self.folder / MANIFEST).is_symlink():
             yield f"{self.path / MANIFEST}: a link where a file should be"
         sound = []
@@ -309,21 +313,33 @@ def key_of(manifest: dict[str, Any]) -> str:
 
 def find(root: str | Path) -> list[Path]:
     """Names of all artifacts at or below a folder, sorted; two of them may lead to one artifact."""
-    root = Path(root)
+    return sorted(folder for folder, is_artifact, _ in _walk(Path(root)) if is_artifact)
+
+
+def find_lost(root: str | Path) -> list[Path]:
+    """Names of results at or below a folder, sorted, that lead to no artifact."""
+    names = set()
+    for folder, is_artifact, files in _walk(Path(root)):
+        for path in () if is_artifact else (folder / file for file in files):
+            if path.name.endswith(generations.STAMP) or generations.is_name(path):
+                names.add(generations.folder_of(path))
+    return sorted(name for name in names if not os.path.lexists(name / MANIFEST))
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
+    """Folders at or below one, links followed: each with whether it is an artifact, and its files."""
     if not root.exists():
         raise GranularityError(f"{root}: there is no such folder")
 
     def unreadable(error: OSError) -> None:
         raise GranularityError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
-    found, seen = [], set()
+    seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
         there = os.stat(folder)
         folders[:] = [name for name in folders if not name.startswith(".")]
-        if MANIFEST in {*files, *folders}:
-            found.append(Path(folder))
-            folders[:] = []
-        elif (there.st_dev, there.st_ino) in seen:  # a link to a folder above, or to another one
+        is_artifact = MANIFEST in {*files, *folders}
+        if is_artifact or (there.st_dev, there.st_ino) in seen:  # a link to a folder above, or to another one
             folders[:] = []
         seen.add((there.st_dev, there.st_ino))
-    return sorted(found)
+        yield Path(folder), is_artifact, files

@@ -49,6 +49,18 @@ def generation(store: Path, kind: str, key: str) -> Path:
     return store / kind / key
 
 
+def is_name(path: Path) -> bool:
+    """Whether something is a link to a generation, be that still there or not."""
+    return path.is_symlink() and Path(os.path.abspath(path.parent / path.readlink())).parent.parent.name == STORE
+
+
+def is_place_of(folder: Path, kind: str, key: str) -> bool:
+    """Whether a folder may hold a result: all may that are no generation, and that generation."""
+    kind_folder = folder.parent
+    is_generation = kind_folder.parent.name == STORE and not kind_folder.name.startswith(".")
+    return not is_generation or (kind_folder.name, folder.name) == (kind, key)
+
+
 def all_of(store: Path) -> Iterator[Path]:
     """The folders of all generations, sorted."""
     with contextlib.suppress(FileNotFoundError):
@@ -164,9 +176,8 @@ def refuse_to_hide(output: Path) -> None:
     """Raise a GranularityError where something else than a name of a result lies; an OSError where no name can lie."""
     with contextlib.suppress(FileNotFoundError):
         _beside(stamp_of(output)).lstat()  # the longest name that will be written there
-    is_name = output.is_symlink() and Path(os.path.abspath(output.parent / output.readlink())).parents[1].name == STORE
     leads_nowhere = output.is_symlink() and not output.exists()
-    if os.path.lexists(output) and not is_name and not leads_nowhere:
+    if os.path.lexists(output) and not is_name(output) and not leads_nowhere:
         raise GranularityError(
             f"{output}: something lies where the name of a result should be; move it, or choose another --output"
         )
