@@ -15,7 +15,7 @@ from granularity.learning.evaluation import predicted_classes
 from granularity.learning.network import build, new_head
 from granularity.learning.options import Augment, Model, Pretrain
 from granularity.store.artifacts import Artifact
-from support import tasks
+from support import tasks, writing
 from support.trainings import CPU, MODEL, STEPS, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
 
 # ---------------------------------------------------------------- killed and resumed
@@ -49,7 +49,7 @@ def test_a_killed_pretraining_resumes_to_the_same_bytes(tmp_path, pretrain_on, k
     assert [args[-1] for args in calls] == list(range(step - 1, STEPS))  # it went on, and did not start over
     assert equal(weights_of(resumed), weights_of(undisturbed))
     assert resumed.digest == undisturbed.digest
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed", "undisturbed"]
+    assert writing.names(tmp_path) == ["resumed", "undisturbed"]
 
 
 def test_a_training_that_is_killed_before_it_is_saved_is_not_done_again(
@@ -135,7 +135,7 @@ def test_a_kept_epoch_that_is_lost_is_trained_again(tmp_path, pretrain_on, kill_
     kill_at(trainings, "augment", STEPS + 1 if finished else 7)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "again", runs, keep=[1])
-    (place,) = tmp_path.glob(f".again.work-*/{runs[0].name}@1.kept")
+    place = writing.work(tmp_path / "again") / f"{runs[0].name}@1.kept"
     place.write_bytes(place.read_bytes()[:-1])
     kill_at(trainings, "augment", None)
     assert pretrain_on(tmp_path / "again", runs, keep=[1]).digest == whole.digest
@@ -164,7 +164,9 @@ def test_epochs_that_cannot_be_kept_are_refused(keep, words):
 
 
 def test_other_processes_than_planned_are_refused(tmp_path, pretrain_on):
-    with pytest.raises(GranularityError, match="processes: 2 are planned, but this is one of 1; start it with"):
+    with pytest.raises(
+        GranularityError, match="processes: 2 are planned, but this is one of 1; let granularity start them"
+    ):
         pretrain_on(tmp_path / "out", [pretraining("target")], processes=2)
 
 

@@ -64,11 +64,13 @@ def write_report(plan: Plan, output: Path | None = None) -> Path:
 
 def _create(plan: Plan, job: Job, made: dict[str, Artifact], condition: _Condition) -> None:
     stage = STAGES[job.stage]
-    task = Task(stage, plan.folder(job), stage.model.model_validate(job.options), seed=plan.config.seeds.base)
+    paths = {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}
+    task = Task(stage, plan.folder(job), stage.model.model_validate(job.options), paths, plan.config.seeds.base)
     sources = [source for role in job.inputs.values() for source in role]
     inputs = {str(plan.folder(source)): made[plan.stamp(source)] for source in sources}
     options = task.options.model_dump(mode="json")
     params = options | (condition.params if job.stage == "samples" else {})
+    condition.network = task.output.parent.name
     with task.create(inputs, params | {"seed": 0}, tuple(params)) as out:
         getattr(condition, job.stage)(out, options)
         for name in stage.files:
@@ -80,7 +82,7 @@ def _create(plan: Plan, job: Job, made: dict[str, Artifact], condition: _Conditi
 class _Condition:
     """Writes the files of one condition's artifacts; a method per stage."""
 
-    between, params, said = 0.0, {}, {}
+    between, params, said, network = 0.0, {}, {}, ""
 
     def __init__(self, plan, condition, effects, noise, number):
         self.plan, self.of, self.effects, self.noise = plan, condition, effects, noise
@@ -186,7 +188,7 @@ class _Condition:
         out.table("runs.parquet", pd.DataFrame(rows).astype({"granularity": "Int64", "val_error": "Float64"}))
 
     def finetune(self, out, options) -> None:
-        network, rows = Path(out.folder).parent.name, []
+        network, rows = self.network, []
         parents = self.plan.pretrainings(self._network(network), self.of)
         for run in map(Run.parse, options["runs"]):
             parent = next(one.id for one in parents if (one.space, one.pretrain_seed) == (run.space, run.pretrain_seed))
@@ -195,7 +197,7 @@ class _Condition:
         out.table("runs.parquet", pd.DataFrame(rows).astype({"granularity": "Int64"}))
 
     def measure(self, out, options) -> None:
-        network, about, rows = Path(out.folder).parent.name, [], []
+        network, about, rows = self.network, [], []
         embedding = {"run": "embedding", "network": None, "space": "embedding", "family": "encoder"}
         if "embedding" in options["of"]:
             about.append(embedding)

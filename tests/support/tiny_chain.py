@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from granularity.config.options import Config
 from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store import artifacts, manifests
-from granularity.store.artifacts import MANIFEST
+from granularity.store import artifacts, generations, manifests
+from granularity.store.artifacts import MANIFEST, Artifact
 from support.checkout import Checkout
 
 WORLD = "label_granularity"
@@ -119,14 +120,28 @@ def rewrite(folder: Path, change: Callable[[dict], object], whole: bool = False)
     file.write_text(manifests.as_text(manifest | {"seal": manifests.seal(manifest)}))
 
 
+def lead(name: Path, folder: Path, stamped: bool = True) -> None:
+    """Let the name of a result lead to another folder; `stamped`: with the stamp of what lies there."""
+    name.unlink()
+    name.symlink_to(os.path.relpath(folder.resolve(), name.parent.resolve()))
+    if stamped:
+        made = Artifact.peek(folder)
+        generations.stamp_of(name).write_text(generations.stamp_text(made.kind, made.digest))
+
+
 @contextlib.contextmanager
-def harmed(folder: Path) -> Iterator[None]:
-    """A folder in which one may do as one likes; afterwards it is as it was."""
-    folder = folder.resolve()  # a result's name is a link
-    copy = folder.parent / f".copy-{folder.name}"
+def harmed(name: Path) -> Iterator[None]:
+    """A result in whose folder one may do as one likes, and to its name and its stamp; afterwards it is as it was."""
+    folder, stamp, link = name.resolve(), generations.stamp_of(name), os.readlink(name)
+    copy, stamped = folder.with_name(f".copy-{folder.name}"), stamp.read_bytes()
     shutil.copytree(folder, copy)
+    for file in folder.rglob("*.*"):
+        file.chmod(0o644)  # for who is not root
     try:
         yield
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)
         copy.rename(folder)
+        name.unlink(missing_ok=True)
+        name.symlink_to(link)
+        stamp.write_bytes(stamped)

@@ -41,8 +41,8 @@ def label_space(
     made = {"sample_id": frame.loc[frame["split"] == "train", "sample_id"].to_list(), "label": labels, **columns}
     properties = {"space": folder.name, "family": "wordnet", "granularity": len(parents)}
     properties |= {} if multi_label is None else {"multi_label": multi_label}
-    code = ("granularity.stages.hierarchy.stage",)
-    with writing.create(folder, "hierarchy", code, {"samples": table}, {"space": folder.name}) as out:
+    code, params = ("granularity.stages.hierarchy.stage",), {"space": folder.name}
+    with writing.create(folder, "hierarchy", code, {"samples": table}, params, **writing.unlike_any()) as out:
         out.table("labels.parquet", pd.DataFrame(made))
         names = [f"class {i}" for i in range(len(parents))]
         out.table("classes.parquet", pd.DataFrame({"label": range(len(parents)), "name": names, "parent": parents}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -63,6 +64,22 @@ def create(
     return writer.create(
         Path(output), made_from, inputs, params, tuple(params) if facts is None else facts, resumable, files
     )
+
+
+def unlike_any() -> dict[str, Any]:
+    """A part of an origin that none else has: for artifacts whose contents are of the test's own making."""
+    return {"outside": {"made by": secrets.token_hex(32)}}
+
+
+def names(folder: Path) -> list[str]:
+    """Names of the results in a folder, each with its stamp; nothing is left of what made them."""
+    store = folder / generations.STORE
+    places = (generations.WORK, generations.NEW, generations.CLAIMS, generations.ASIDE)
+    assert [path for place in places for path in (store / place).glob("*")] == []
+    found = {path.name for path in folder.iterdir() if path != store}
+    results = {name for name in found if (folder / name).is_symlink()}
+    assert found - results == {f"{name}{generations.STAMP}" for name in results}
+    return sorted(results)
 
 
 def work(output: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +18,7 @@ from granularity.stages.cluster import stage as cluster
 from granularity.stages.cluster.options import Cluster, Clustering
 from granularity.store import checkpoints
 from granularity.store.artifacts import Artifact
-from support import tasks
+from support import tasks, writing
 
 
 @pytest.fixture(autouse=True)
@@ -149,9 +148,11 @@ def inputs(tmp_path_factory, make_samples, make_array) -> dict[str, Path]:
     return {"samples": samples, "embed": make_array(folder / "embed", "embed", samples, vectors)}
 
 
-def run(inputs, output: Path, clustering: str = "superclass-4", seed: int = 0, threads: int = 1, **over) -> Artifact:
+def run(
+    inputs, output: Path, clustering: str = "superclass-4", seed: int = 0, threads: int = 1, anew: bool = True, **over
+) -> Artifact:
     options = {"clustering": clustering, "iterations": 6, "restarts": 3, **over}
-    return tasks.run("cluster", output, options, seed, threads=threads, **inputs)
+    return tasks.run("cluster", output, options, seed, threads=threads, anew=anew, **inputs)
 
 
 @pytest.mark.parametrize("clustering", ["whole-5", "superclass-4"])
@@ -207,7 +208,7 @@ def test_a_killed_clustering_resumes_to_the_same_bytes(inputs, tmp_path, kill_at
     calls = kill_at(cluster, "_faiss", None)
     assert run(inputs, tmp_path / "resumed", clustering, **early).digest == undisturbed.digest
     assert len(calls) < total or share == 0.1  # it went on, and did not start over
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed", "undisturbed"]
+    assert writing.names(tmp_path) == ["resumed", "undisturbed"]
 
 
 @pytest.mark.parametrize("clustering", ["class-3", "superclass-4-2", "whole-5-3-2"])
@@ -253,12 +254,11 @@ def test_a_signal_is_obeyed_after_the_iteration(inputs, tmp_path, kill_at, monke
         assert len(calls) <= moment + 1
         monkeypatch.setattr(cluster, "_faiss", original)
         assert run(inputs, tmp_path / "resumed", clustering).digest == undisturbed.digest
-        shutil.rmtree(tmp_path / "resumed")
 
 
 @pytest.mark.parametrize("scope", ["superclass", "class", "whole"])
 def test_another_target_is_another_clustering(tmp_path, make_samples, make_array, monkeypatch, scope):
-    """The sample tables are equal, file by file: what is the target is a parameter."""
+    """The sample tables are equal, file by file: which rank is the target is a fact, and counts as a file does."""
     monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
     ranks = {"coarse": list("aabb") * 5, "fine": list("abcd") * 5}
     within = {target: {"superclass": target, "class": "fine", "whole": None}[scope] for target in ranks}
@@ -266,11 +266,13 @@ def test_another_target_is_another_clustering(tmp_path, make_samples, make_array
     for target in ranks:
         samples = make_samples(tmp_path / target, ["train"] * 20, ranks, target)
         vectors = make_array(tmp_path / f"{target} embed", "embed", samples, blobs(20, 4))
-        made[target] = run({"samples": samples, "embed": vectors}, tmp_path / f"{target} clusters", f"{scope}-2")
+        inputs = {"samples": samples, "embed": vectors}
+        made[target] = run(inputs, tmp_path / f"{target} clusters", f"{scope}-2", anew=False)
         groups = sorted(set(ranks[within[target]])) if within[target] else [None]
         assert made[target].table("clusters.parquet")["superclass"].unique().tolist() == groups
     assert {target: one.params["within"] for target, one in made.items()} == within
-    assert ("cached" in made["fine"].manifest) == (scope != "superclass")
+    assert made["fine"].manifest["key"] != made["coarse"].manifest["key"]
+    assert made["fine"].folder != made["coarse"].folder
 
 
 def test_work_of_another_seed_is_not_continued(inputs, tmp_path, kill_at, checkpoint_always, monkeypatch):

@@ -24,11 +24,17 @@ from support.encoders import TINY, options, train
 
 
 def make(
-    params: Encoder, table: Path, trained: Path | None, output: Path, threads: int = 1, chunk: int = embed.CHUNK
+    params: Encoder,
+    table: Path,
+    trained: Path | None,
+    output: Path,
+    threads: int = 1,
+    chunk: int = embed.CHUNK,
+    anew: bool = True,
 ) -> Artifact:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(embed, "CHUNK", chunk)
-        return tasks.run("embed", output, params, threads=threads, samples=table, encoder=trained)
+        return tasks.run("embed", output, params, threads=threads, anew=anew, samples=table, encoder=trained)
 
 
 @pytest.fixture(scope="module")
@@ -129,36 +135,49 @@ def test_a_signal_is_obeyed_after_the_batch(tmp_path, table, trained, embedding,
     assert digest(tmp_path / "again") == digest(embedding)
 
 
-def test_what_decides_the_bytes_is_recorded(tmp_path, table, trained, monkeypatch):
-    """A cache serves nobody the sums of other threads."""
+def test_what_decides_the_bytes_is_recorded(tmp_path, table, trained, monkeypatch, kill_at):
+    """Neither a store nor a cache serves anybody the sums of other threads."""
     monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
+    made = []
     for threads in (1, 2):
-        make(options(), table, trained, tmp_path / str(threads), threads)
-        made = Artifact.open(tmp_path / str(threads))
-        assert (made.params["threads"], made.params["device"]) == (threads, "cpu")
-        assert "cached" not in made.manifest
-        assert "root" not in made.params  # the samples hold the images' hashes
-    make(options(), table, trained, tmp_path / "served")
-    assert "cached" in Artifact.open(tmp_path / "served").manifest
+        calls = kill_at(Images, "load", None)
+        made.append(make(options(), table, trained, tmp_path / "made" / str(threads), threads, anew=False))
+        assert len(calls) == 60
+        assert (made[-1].params["threads"], made[-1].params["device"]) == (threads, "cpu")
+        assert made[-1].manifest["machine"]["threads"] == threads
+        assert "root" not in made[-1].params  # the samples hold the images' hashes
+    assert made[0].folder != made[1].folder
+    # From the store that has it, and in another one from the cache, once it is there.
+    for served in ("made/again", "elsewhere/served"):
+        calls = kill_at(Images, "load", None)
+        again = make(options(), table, trained, tmp_path / served, anew=False)
+        assert calls == [] and again.manifest == made[0].manifest
+    assert again.folder.is_relative_to(tmp_path / "elsewhere")
 
 
 @pytest.mark.parametrize("kill", [None, 12])
 def test_images_that_nobody_hashed_are_those_of_their_folder(
     tmp_path, table, trained, make_samples, kill_at, monkeypatch, kill
 ):
-    """Two folders of the same names and sizes: neither a cache nor what was begun for one serves the other."""
+    """Two folders of the same names and sizes: neither a cache nor what was begun for one serves the other.
+
+    Without hashes of its images, where they lie is a fact of a sample table.
+    """
     monkeypatch.setenv("GRANULARITY_CACHE", str(tmp_path / "cache"))
     file = options(pretrained=str(trained / clip.WEIGHTS))
     one, other = (unhashed(tmp_path / name, make_samples, seed) for seed, name in enumerate(("one", "other")))
-    assert digest(one) == digest(other)
+    assert [Artifact.open(folder).facts["root"] for folder in (one, other)] == [str(one.parent), str(other.parent)]
+    assert digest(one) != digest(other)
     kill_at(Images, "load", kill)
+    output = tmp_path / "made" / "embedding"
     with contextlib.nullcontext() if kill is None else pytest.raises(kill_at.Killed):
-        make(file, one, None, tmp_path / "embedding", chunk=1)
-    make(file, other, None, tmp_path / "embedding", chunk=1)
+        make(file, one, None, output, chunk=1, anew=False)
+    calls = kill_at(Images, "load", None)
+    make(file, other, None, output, chunk=1, anew=False)
+    assert len(calls) == 16
     monkeypatch.delenv("GRANULARITY_CACHE")
-    make(file, other, None, tmp_path / "clean", chunk=1)
-    assert digest(tmp_path / "embedding") == digest(tmp_path / "clean")
-    assert Artifact.open(tmp_path / "clean").params["root"] == str(tmp_path / "other")
+    make(file, other, None, tmp_path / "clean" / "embedding", chunk=1, anew=False)
+    assert digest(output) == digest(tmp_path / "clean" / "embedding")
 
 
 def unhashed(folder: Path, make_samples, seed: int) -> Path:

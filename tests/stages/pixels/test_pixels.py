@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 from granularity.data.images import Images
 from granularity.stages.pixels import stage as pixels
 from granularity.store.artifacts import Artifact
-from support import tasks
+from support import tasks, writing
 from support.sampling import of_folder, save, table_of
 
 
@@ -50,7 +50,7 @@ def test_decoding_resumes_where_it_was_killed(tmp_path, digits, digits_pixels, k
     tasks.run("pixels", tmp_path / "pixels", samples=digits)
     assert min(index for _, index, _ in calls) == 60  # three chunks of 20 were finished
     assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(digits_pixels).digest
-    assert [path.name for path in tmp_path.iterdir()] == ["pixels"]  # no working folder is left
+    assert writing.names(tmp_path) == ["pixels"]
 
 
 def test_decoding_resumed_with_another_chunk_size_is_the_same(tmp_path, digits, digits_pixels, kill_at, monkeypatch):

@@ -21,7 +21,7 @@ from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.report import drawing, figures, loaded, montage, page, words
 from granularity.stages.report.encoder import Encoder
-from granularity.store import artifacts
+from granularity.store import artifacts, writer
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
 from support import synthetic_results
@@ -345,6 +345,7 @@ def test_a_damaged_world_is_left_out(monkeypatch, tmp_path, capsys):
     (job,) = plan.jobs("verdicts", study="label_granularity")
     judged(plan, job, [Claim("S1", "It rises", "Theorem 1", "slope", [2.0], low=1)])
     plan = Plan(plan.config)
+    (plan.folder(job) / "checks.csv").chmod(0o644)
     (plan.folder(job) / "checks.csv").write_text("harmed")
     assert "theory" not in sections_of(text_of(synthetic_results.write_report(plan)))
     assert "without the theory" in capsys.readouterr().err
@@ -365,7 +366,7 @@ def judged(plan, job, claims):
     stage = STAGES["verdicts"]
     params = {"size": "quick"} if job.values["name"] == "theory" else {}
     task = Task(stage, plan.folder(job), stage.model.model_validate(job.options))
-    with task.create({}, job.options | params) as out:
+    with task.create({}, job.options | params, ("study", *params)) as out:
         out.text("checks.csv", claim.table(claims).to_csv(index=False))
         out.text("figures/rise.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>")
         out.summary |= {"verdicts": claim.verdicts(claims), "identities": claim.verdicts(claims, "identity")}
@@ -382,8 +383,8 @@ def test_the_artifact_names_all_it_read(made):
     plan, output = made
     report = Artifact.open(output, "report")
     assert report.manifest["options"]["configuration"] == plan.config.model_dump(mode="json")
-    found = {path for path in artifacts.find(output.parent) if path != output}
-    assert {(output / entry["path"]).resolve() for entry in report.manifest["inputs"].values()} == found
+    found = {path.resolve() for path in artifacts.find(output.parent) if path != output}
+    assert {(report.folder / entry["path"]).resolve() for entry in report.manifest["inputs"].values()} == found
     assert "train-120/hierarchy/kmeans-4" in report.manifest["inputs"]
     for name in ("results", "probe", "properties", "cost"):
         parquet = pd.read_parquet(output / f"tables/{name}.parquet")
@@ -488,7 +489,8 @@ def test_missing_runs_are_an_error(monkeypatch, tmp_path):
     (job,) = plan.jobs("finetune", condition="train-120", unit="kmeans_superclass")
     stage, made = STAGES["finetune"], Artifact.open(plan.folder(job))
     table = made.table("runs.parquet")
-    with Task(stage, plan.folder(job), stage.model.model_validate(job.options)).create({}, {}) as out:
+    other = Task(stage, plan.folder(job), stage.model.model_validate(job.options), seed=1)
+    with other.create({}, {}) as out:
         out.table("runs.parquet", table.iloc[1:])
     with pytest.raises(GranularityError, match=r"finetune/.*/kmeans_superclass: lacks runs"):
         synthetic_results.write_report(plan)
@@ -553,8 +555,8 @@ def test_in_a_browser(made, tmp_path, width):
 
 
 def test_gpus_have_columns_where_one_was_used(tmp_path, monkeypatch):
-    monkeypatch.setattr(artifacts, "hardware", lambda: {"cpu": "x", "gpu": "H200"})
-    monkeypatch.setattr(artifacts, "gpu_memory", lambda: {"gpu_peak_memory_mb": 41_234.5})
+    monkeypatch.setattr(writer, "hardware", lambda: {"cpu": "x", "gpu": "H200"})
+    monkeypatch.setattr(writer, "gpu_memory", lambda: {"gpu_peak_memory_mb": 41_234.5})
     _, output = make(monkeypatch, tmp_path, {"conditions": [{"train_size": 120, "spaces": ["manual-digit"]}]})
     section = text_of(output).partition('id="cost"')[2].partition("</section>")[0]
     assert "Largest GPU memory of a job (MB)" in section and "41,234" in section

@@ -1,0 +1,23 @@
+"""A finished chain that the tests of the store may harm, if they undo it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from granularity.stages import STAGES
+from support import tiny_chain
+from support.damage import problems
+
+
+@pytest.fixture(scope="module")
+def chain(tiny_results):
+    """The steps of a finished chain, in the working directory of these tests."""
+    folder, made = tiny_results
+    with tiny_chain.tiny_world(), contextlib.chdir(folder):
+        assert problems(Path("results")) == []
+        assert {step.kind for step in made} == {*STAGES}
+        yield made
+        assert problems(Path("results")) == []
