@@ -43,12 +43,13 @@ def made_in(results: Path) -> dict[str, str]:
 
 
 def stamps_in(results: Path) -> dict[str, str]:
-    """The stamps below a folder, by name; each fits the sound result that its name leads to."""
+    """The stamps below a folder, by name, where there are any; each fits the sound result that its name leads to."""
     found = {}
     for name in artifacts.find(results):
         stamp = generations.stamp_of(name)
-        assert Artifact.open(name).unlike(stamp) is None, stamp
-        found[str(name.relative_to(results))] = stamp.read_text()
+        if stamp.exists():
+            assert Artifact.open(name).unlike(stamp) is None, stamp
+            found[str(name.relative_to(results))] = stamp.read_text()
     return found
 
 
