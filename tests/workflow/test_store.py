@@ -17,7 +17,7 @@ import pytest
 from safetensors import SafetensorError, safe_open
 
 from drivers import side_by_side
-from granularity.store import generations
+from granularity.store import artifacts, generations
 from granularity.store.artifacts import Artifact
 from granularity.store.claim import read_claim
 from support import tiny_chain
@@ -60,8 +60,7 @@ def state(checkout):
     """Generations with their digests and the times of their folders; names with what they lead to, and stamps."""
     results = checkout.path("results")
     made = {key: (digest, (results / ".store" / key).stat().st_ctime_ns) for key, digest in made_in(results).items()}
-    stamps = stamps_in(results)
-    return made, stamps, {name: os.readlink(results / name) for name in stamps}
+    return made, stamps_in(results), {str(name): os.readlink(name) for name in artifacts.find(results)}
 
 
 def finish(driver, code=0):
@@ -131,9 +130,8 @@ def test_a_rerun_that_fails_leaves_everything_as_it_was(checkout, rule):
     tiny_chain.configure(checkout, **FAILURES[rule])
     output = snakemake(checkout, code=1)
     assert output.count("error: ") == 1 and f"Error in rule {rule}" in output
-    results = checkout.path("results")
-    assert made_in(results) == {key: digest for key, (digest, _) in before[0].items()} and leftovers(results) == []
-    assert {name: os.readlink(results / name) for name in before[2]} == before[2]
+    made, _, links = state(checkout)
+    assert (made, links) == (before[0], before[2]) and leftovers(checkout.path("results")) == []
     assert rule in snakemake(checkout, "-n")  # still to be done
     tiny_chain.configure(checkout)
     snakemake(checkout)
@@ -276,8 +274,8 @@ def test_a_full_disk(checkout, disk):
     (disk / "ballast").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - room))
     output = snakemake(checkout, "finetune", code=1)
     assert output.count("error: ") == 1 and "No space left on device" in output, output
-    generations, _, links = state(checkout)
-    assert (generations, links) == (before[0], before[2])
+    made, _, links = state(checkout)
+    assert (made, links) == (before[0], before[2])
     (disk / "ballast").unlink()
     snakemake(checkout, "finetune")
     after, _, _ = state(checkout)
@@ -286,20 +284,20 @@ def test_a_full_disk(checkout, disk):
 
 
 def test_a_clock_that_is_set_back(checkout):
-    """All that there is, is from a future: an option is changed, and changed back."""
+    """All that there is, is from a future: Snakemake says so and stops, and `--touch` brings it into the present."""
     ahead = time.time() + 10**6
     for path in [*checkout.path("results").rglob("*"), *checkout.path(".snakemake").rglob("*")]:
         os.utime(path, (ahead, ahead), follow_symlinks=False)
-    before = made_in(checkout.path("results")), stamps_in(checkout.path("results"))
+    before, _, _ = state(checkout)
     assert NOTHING in snakemake(checkout, "-n")
     tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})
+    assert "clock skew" in snakemake(checkout, "finetune", code=1)
+    made, _, links = state(checkout)
+    assert before.items() < made.items() and len(made) == len(before) + 1  # what was computed is not lost
+    snakemake(checkout, "finetune", "--touch", "--forceall")
     snakemake(checkout, "finetune")
     assert NOTHING in snakemake(checkout, "-n", "finetune")
-    tiny_chain.configure(checkout)
-    snakemake(checkout, "finetune")
-    after = made_in(checkout.path("results")), stamps_in(checkout.path("results"))
-    assert len(after[0]) == len(before[0]) + 1 and before[0].items() < after[0].items() and after[1] == before[1]
-    assert NOTHING in snakemake(checkout, "-n")
+    assert state(checkout)[::2] == (made, links)
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
