@@ -91,6 +91,11 @@ def reseal(folder: Path, change) -> None:
     manifest["digest"], manifest["key"] = content_digest(manifest), key_of(manifest)
     file.chmod(0o644)
     file.write_text(manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
+    place = generations.generation(Path("results/.store"), manifest["kind"], manifest["key"])
+    if place.resolve() != folder.resolve():
+        folder.resolve().rename(place)
+        folder.unlink()
+        folder.symlink_to(place.resolve())
     generations.stamp_of(folder).write_text(generations.stamp_text(manifest["kind"], manifest["digest"]))
 
 

@@ -87,7 +87,7 @@ def test_the_validation_loss_is_over_no_more_images_than_are_trained_on(tmp_path
     assert [split[index] for index in decoded] == ["train"] * 40 + ["val"] * 40
     assert decoded[40:] == sorted(set(decoded[40:]))
     monkeypatch.setattr(encoder, "_validation", lambda frame, most, seed: np.flatnonzero(frame["split"] == "val")[:7])
-    other = train(options(epochs=3), few, tmp_path / "other")
+    other = train(options(epochs=3), few, tmp_path.with_name(f"{tmp_path.name}-other") / "encoder")  # another store
     assert digest_of(other.path / clip.WEIGHTS) == digest_of(made.path / clip.WEIGHTS)
 
 

@@ -61,7 +61,8 @@ def _command(stage: Stage) -> Any:
 
 def _make(task: Task, processes: int) -> None:
     """Find or make a result; by several processes, each of which runs these same words."""
-    if launch.LAUNCHER in os.environ:  # this is one of them
+    # One of the processes; or what it finds is to be told, which the store does not remember.
+    if launch.LAUNCHER in os.environ or getattr(task.options, "show", False):
         importlib.import_module(task.stage.module).run(task)
     elif processes == 1:
         make(task)

@@ -13,6 +13,7 @@ from granularity.base.errors import GranularityError
 from granularity.learning.runs import Run
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
+from granularity.store.writer import refuse_other_lineage
 
 BASELINE = "target"  # the label space whose classes are the target's: the retraining baseline
 OWN = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchy", "pretrain", "finetune", "measure")
@@ -90,7 +91,7 @@ def read(task: Task) -> list[ConditionResults]:
     """Open all inputs of the report but the verdicts, and sort them by condition.
 
     Raises:
-        GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for.
+        GranularityError: an artifact is missing, corrupt or of other images, or lacks runs that it was asked for.
     """
     opened = {role: task.open_all(role) for role in OWN}
     folders = {samples.place.parent: samples for samples in opened["samples"]}
@@ -103,6 +104,10 @@ def read(task: Task) -> list[ConditionResults]:
     return [_condition(folder, held[folder]) for folder in folders]
 
 
+# What is made of a condition's own images; finetunings and measures may be of others.
+OF_THESE_IMAGES = ("pixels", "embed", "cluster", "hierarchy", "pretrain")
+
+
 def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
     named = {artifact.place.relative_to(folder.parent).as_posix(): artifact for artifact in artifacts}
 
@@ -110,6 +115,9 @@ def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
         return [artifact for artifact in artifacts if artifact.kind == stage]
 
     (samples,) = of("samples")
+    for one in artifacts:
+        if one.kind in OF_THESE_IMAGES:
+            refuse_other_lineage({"samples": samples, one.kind: one})
     made = {space.manifest["options"]["space"]: space for space in of("hierarchy")}
     train = samples.summary["images"].get("train", 0)
     return ConditionResults(

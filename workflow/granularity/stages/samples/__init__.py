@@ -33,7 +33,7 @@ STAGE = Stage(
     message="Sample table of {wildcards.condition}",
     seeded=True,
     chosen=lambda chosen: [("source", chosen.source)],
-    asked=lambda chosen: options.of_source(chosen) | {"train_size": chosen.train_size},
+    asked=options.asked,
     exact=True,
     outside=options.outside,
 )

@@ -251,3 +251,9 @@ def _takers() -> dict[str, list[str]]:
     for name, key, _, _ in _options():
         found.setdefault(key, []).append(name)
     return found
+
+
+def asked(chosen: Any) -> dict[str, Any]:
+    """The options as they count: those of the source, and that images are checked where findings are to be shown."""
+    found = of_source(chosen) | {"train_size": chosen.train_size}
+    return found | ({"check_images": "fail"} if chosen.show and chosen.check_images == "no" else {})
