@@ -84,19 +84,15 @@ def job_at(config: Config, folder: Path) -> status.Job:
 
 def reseal(folder: Path, change) -> None:
     """Change a manifest as if it had been written so."""
-    file = folder / "manifest.json"
+    file = folder.resolve() / "manifest.json"
     manifest = json.loads(file.read_text())
     del manifest["seal"]
     change(manifest)
     manifest["digest"], manifest["key"] = content_digest(manifest), key_of(manifest)
     file.chmod(0o644)
     file.write_text(manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
-    place = generations.generation(Path("results/.store"), manifest["kind"], manifest["key"])
-    if place.resolve() != folder.resolve():
-        folder.resolve().rename(place)
-        folder.unlink()
-        folder.symlink_to(place.resolve())
-    generations.stamp_of(folder).write_text(generations.stamp_text(manifest["kind"], manifest["digest"]))
+    place = file.parent.rename(file.parent.with_name(manifest["key"]))
+    generations.point(folder, place, manifest["kind"], manifest["digest"])
 
 
 def spoil(file: Path, text: str) -> None:

@@ -75,7 +75,8 @@ def test_a_wrong_output_destroys_nothing(tmp_path):
     photos.mkdir()
     (photos / "cat.jpg").write_bytes(b"a cat")
     (tmp_path / "mine").symlink_to(photos)
-    for output in (photos, tmp_path / "results", photos / "cat.jpg", tmp_path / "mine"):
+    (tmp_path / "top").symlink_to("/")
+    for output in (photos, tmp_path / "results", photos / "cat.jpg", tmp_path / "mine", tmp_path / "top"):
         with (
             pytest.raises(
                 GranularityError, match=f"{output.name}: something lies where the name of a result should be"

@@ -135,7 +135,7 @@ def harmed(name: Path) -> Iterator[None]:
     folder, stamp, link = name.resolve(), generations.stamp_of(name), os.readlink(name)
     copy, stamped = folder.with_name(f".copy-{folder.name}"), stamp.read_bytes()
     shutil.copytree(folder, copy)
-    for file in folder.rglob("*.*"):
+    for file in filter(Path.is_file, folder.rglob("*")):
         file.chmod(0o644)  # for who is not root
     try:
         yield

@@ -111,7 +111,7 @@ def create(
         LostError: another writer makes this result.
     """
     began = time.time(), time.monotonic(), time.process_time()
-    refuse_other_lineage(inputs)
+    _refuse_other_lineage(inputs)
     kind, key = origin["kind"], key_of(origin)
     store = generations.store_of(output)
     folder = store / generations.NEW / secrets.token_hex(8)
@@ -232,7 +232,7 @@ def _cost(started: float, clock: float, cpu: float) -> dict[str, Any]:
     }
 
 
-def refuse_other_lineage(inputs: Mapping[str, Artifact]) -> None:
+def _refuse_other_lineage(inputs: Mapping[str, Artifact]) -> None:
     """Refuse inputs that were made from others than those they are used with."""
     for source in inputs.values():
         if source.kind == "encoder":  # weights serve any images

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from granularity.base.errors import GranularityError
 from granularity.learning.runs import Run
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
-from granularity.store.writer import refuse_other_lineage
 
 BASELINE = "target"  # the label space whose classes are the target's: the retraining baseline
 OWN = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchy", "pretrain", "finetune", "measure")
@@ -91,9 +90,11 @@ def read(task: Task) -> list[ConditionResults]:
     """Open all inputs of the report but the verdicts, and sort them by condition.
 
     Raises:
-        GranularityError: an artifact is missing, corrupt or of other images, or lacks runs that it was asked for.
+        GranularityError: an artifact is missing or corrupt, lacks runs that it was asked for, or was made from others
+            than are given.
     """
     opened = {role: task.open_all(role) for role in OWN}
+    _refuse_mixed([one for found in (*opened.values(), task.open_all("verdicts")) for one in found])
     folders = {samples.place.parent: samples for samples in opened["samples"]}
     held: dict[Path, list[Artifact]] = {folder: [] for folder in folders}
     for artifact in (one for found in opened.values() for one in found):
@@ -104,8 +105,20 @@ def read(task: Task) -> list[ConditionResults]:
     return [_condition(folder, held[folder]) for folder in folders]
 
 
-# What is made of a condition's own images; finetunings and measures may be of others.
-OF_THESE_IMAGES = ("pixels", "embed", "cluster", "hierarchy", "pretrain")
+def _refuse_mixed(artifacts: Sequence[Artifact]) -> None:
+    """Refuse what was made from another sample table, label space, ... than any of those that the report shows."""
+    shown: dict[str, set[str]] = {}
+    for artifact in artifacts:
+        shown.setdefault(artifact.kind, set()).add(artifact.digest)
+    for artifact in artifacts:
+        for role, entry in artifact.manifest["inputs"].items():
+            if role == "init":  # a backbone of any other configuration
+                continue
+            if entry["digest"] not in shown.get(entry["kind"], {entry["digest"]}):
+                raise GranularityError(
+                    f"{artifact.path}: was made from another '{role}' than the report is given; run snakemake, which "
+                    "makes it again"
+                )
 
 
 def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
@@ -115,9 +128,6 @@ def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
         return [artifact for artifact in artifacts if artifact.kind == stage]
 
     (samples,) = of("samples")
-    for one in artifacts:
-        if one.kind in OF_THESE_IMAGES:
-            refuse_other_lineage({"samples": samples, one.kind: one})
     made = {space.manifest["options"]["space"]: space for space in of("hierarchy")}
     train = samples.summary["images"].get("train", 0)
     return ConditionResults(
