@@ -20,7 +20,7 @@ run: $(READY)
 	@echo "The report: $$(granularity config report)"
 
 test: $(READY)
-	pytest -m "not slurm"
+	pytest -m "not slurm" -n logical --maxprocesses 8 --dist worksteal
 
 test-slurm: $(READY)
 	pytest -m slurm

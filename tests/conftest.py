@@ -17,6 +17,16 @@ from support import tallies, tasks, writing
 from support.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # one of several processes that share the tests
+        session.config.workeroutput["tallies"] = {title: dict(counts) for title, counts in tallies.tallies.items()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    tallies.add(getattr(node, "workeroutput", {}).get("tallies", {}))
+
+
 def pytest_terminal_summary(terminalreporter):
     for line in tallies.lines():
         terminalreporter.write_line(line)

@@ -11,3 +11,9 @@ def lines() -> list[str]:
         for title, counter in tallies.items()
         if counter
     ]
+
+
+def add(found: dict[str, dict[str, int]]) -> None:
+    """Add what another process has counted."""
+    for title, counts in found.items():
+        tallies[title].update(counts)
