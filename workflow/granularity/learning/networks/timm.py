@@ -24,8 +24,9 @@ def build(model: Model, channels: int, seed: int):
     if model.stem == "small":
         if not hasattr(network, "conv1") or not hasattr(network, "maxpool"):
             raise GranularityError(f"model.stem = small: {model.name} is no ResNet; set model.stem to timm")
+        width = [layer.out_channels for layer in network.conv1.modules() if isinstance(layer, torch.nn.Conv2d)][-1]
         torch.manual_seed(seed + 1)
-        network.conv1 = torch.nn.Conv2d(channels, network.bn1.num_features, 3, stride=1, padding=1, bias=False)
+        network.conv1 = torch.nn.Conv2d(channels, width, 3, stride=1, padding=1, bias=False)
         torch.nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
         network.maxpool = torch.nn.Identity()
     return network
