@@ -18,7 +18,6 @@ from granularity.base.progress import track
 from granularity.store.checkpoints import Clock, read_state, write_state
 from granularity.store.writer import Writer
 
-
 Ranges = list[tuple[int, int]]
 
 
