@@ -73,7 +73,7 @@ def prepared(folder: Path, images: list[bytes]) -> None:
         table = pa.table({"image": rows, "kind": [f"kind {i % 2}" for i in range(len(part))]})
         pq.write_table(table, folder / "data" / f"{split}.parquet", row_group_size=1000)
     source = {"source": "parquet", "root": str(folder / "data"), "ranks": ["kind"], "target": "kind"}
-    run("samples", source, folder / "samples")
+    run("samples", source, folder / "made" / "samples")
 
 
 def run(stage: str, options: dict, output: Path, *words: str) -> float:
@@ -107,7 +107,7 @@ class Ours:
         threads, processes = over.pop("threads"), over.get("processes", 1)
         given = str(folder / f"{architecture}.json") if name == "small" else name
         self.options = {"model": given, "pretrained": str(weights), "batch_size": BATCH, **over}
-        self.words = ["--samples", str(folder / "samples"), "--device", over.pop("device", "auto")]
+        self.words = ["--samples", str(folder / "made" / "samples"), "--device", over.pop("device", "auto")]
         self.words += ["--threads", str(threads * processes)]
         self.folder, self.images, self.turn = folder, images, 0
 
@@ -143,13 +143,15 @@ def bare(architecture: str, weights: Path, images: list[bytes], threads: int, ha
 
 
 CLIP_RETRIEVAL = """
-import sys, time, torch
+import sys, time, open_clip, torch
 torch.set_num_threads(int(sys.argv[4]))
+if sys.argv[6]:
+    open_clip.add_model_config(sys.argv[6])
 from clip_retrieval.clip_inference import mapper, worker
 made = mapper.ClipMapper.__call__
 times = []
 def timed(self, item):
-    times or times.append(time.perf_counter())
+    times or times.extend([time.perf_counter(), time.process_time()])
     return made(self, item)
 mapper.ClipMapper.__call__ = timed
 worker.worker([0], sys.argv[1], sys.argv[2], 1, batch_size=64, num_prepro_workers=int(sys.argv[5]), enable_text=False,
@@ -164,6 +166,7 @@ def clip_retrieval(python: str, folder: Path, architecture: str, weights: Path, 
     def go() -> tuple[float, float]:
         output = folder / f"retrieval-{time.monotonic_ns()}"
         words = [str(folder / "files"), str(output), f"{architecture}/{weights}", str(threads), str(threads)]
+        words.append(str(folder / f"{architecture}.json") if (folder / f"{architecture}.json").exists() else "")
         started = time.perf_counter()
         ended = subprocess.run([python, "-c", CLIP_RETRIEVAL, *words], capture_output=True, text=True, check=False)
         if ended.returncode:

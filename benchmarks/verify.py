@@ -8,8 +8,8 @@ and as many workers as there are CPUs, and must find the same digests. Before a 
 these files, so they come from the disk; before a `warm` one all have been read, which is left out where they do not fit
 into half of the memory that is free. The best of all rounds counts.
 
-Prints a table, and one JSON object a row: `work`, `ours` and `peer` (seconds), `ratio` and `goal` (what the ratio
-should not exceed; null for peers that are shown for comparison).
+Prints a table, and one JSON object a row: `work`, `ours` and `peer` (seconds), `ratio` (how many times as fast as
+the peer) and `goal` (the least of it; null for peers that are shown for comparison).
 """
 
 import argparse
@@ -101,7 +101,7 @@ def rows(files: list[Path], size: int, peers: dict[str, list[str]], rounds: int)
                 "work": f"{size / 1e9:g} GB, {len(files)} files, {state}, against {name}",
                 "ours": round(mine, 2),
                 "peer": round(peer, 2),
-                "ratio": round(mine / peer, 3),
+                "ratio": round(peer / mine, 3),
                 "goal": GOAL if name == "sha256sum" else None,
             }
 

@@ -45,8 +45,8 @@ FEW = 5  # a stage that was hit less often is killed sooner
 class Fire:
     """A checkout under fire."""
 
-    def __init__(self, folder: Path, what: list[str], seed: int):
-        self.checkout = Checkout(folder)
+    def __init__(self, checkout: Checkout, what: list[str], seed: int):
+        self.checkout = checkout
         self.what = what
         self.kills: Counter[str] = Counter()
         self.starts = 0
@@ -137,9 +137,9 @@ def _stage(command: list[str]) -> str:
     return DRIVER if DRIVER in names else ""
 
 
-def under_fire(folder: Path, kills: int, patience: float, what: list[str], seed: int = 0) -> Fire:
+def under_fire(checkout: Checkout, kills: int, patience: float, what: list[str], seed: int = 0) -> Fire:
     """Kill so many processes over as many runs as it takes; an AssertionError if a result differs."""
-    fire = Fire(folder, what, seed)
+    fire = Fire(checkout, what, seed)
     fire.finish_undisturbed()
     expected = fire.digests()
     while (done := fire.kills.total()) < kills:
@@ -151,10 +151,9 @@ def under_fire(folder: Path, kills: int, patience: float, what: list[str], seed:
     return fire
 
 
-def replacing_under_fire(folder: Path, kills: int, patience: float, seed: int = 0) -> Fire:
+def replacing_under_fire(checkout: Checkout, kills: int, patience: float, seed: int = 0) -> Fire:
     """Kill so many processes while results are replaced by others, and while they come back."""
-    fire = Fire(folder, [], seed)
-    fire.what = configure(fire.checkout)
+    fire = Fire(checkout, configure(checkout), seed)
     fire.finish_undisturbed()
     first, names = fire.generations(), fire.digests()
     fire.finish_undisturbed(*OTHER)
@@ -200,10 +199,11 @@ def main() -> None:
     print(f"in {folder}, which is kept if something is wrong", flush=True)
     what = [] if arguments.experiment else [*TARGETS]
     what += ["--configfile", f"config/experiments/{arguments.experiment}.yaml"] if arguments.experiment else []
+    checkout = Checkout(folder)
     if arguments.replace:
-        fire = replacing_under_fire(folder, arguments.kills, arguments.patience, arguments.seed)
+        fire = replacing_under_fire(checkout, arguments.kills, arguments.patience, arguments.seed)
     else:
-        fire = under_fire(folder, arguments.kills, arguments.patience, what, arguments.seed)
+        fire = under_fire(checkout, arguments.kills, arguments.patience, what, arguments.seed)
     shutil.rmtree(folder)
     for stage, count in fire.kills.most_common():
         print(f"{stage:12s} {count}")

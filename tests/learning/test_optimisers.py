@@ -56,13 +56,15 @@ def trained(name: str, place: Path | None = None, kill: int | None = None) -> to
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
 
-    def loss_at(step: int) -> torch.Tensor:
+    def gradients_at(step: int) -> torch.Tensor:
         if step == kill:
             raise Killed
-        return network(torch.randn(8, 4, generator=torch.Generator().manual_seed(step))).square().mean()
+        loss = network(torch.randn(8, 4, generator=torch.Generator().manual_seed(step))).square().mean()
+        loss.backward()
+        return loss.detach()
 
     chosen = optimiser(network.parameters(), Recipe(optimizer=name, lr=0.01))
-    minimise(network, chosen, loss_at, 3, 4, 1, 0, checkpoint=place)
+    minimise(network, chosen, gradients_at, 3, 4, 1, 0, checkpoint=place)
     return torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
 
 

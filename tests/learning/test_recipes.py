@@ -31,11 +31,13 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
     network = torch.nn.Linear(3, 1)
     before = torch.cat([network.weight[0].detach(), network.bias.detach()])
 
-    def loss_at(step: int) -> torch.Tensor:
-        return network.weight[0] @ torch.tensor([3.0, 4.0, 0.0]) + 12 * network.bias[0]
+    def gradients_at(step: int) -> torch.Tensor:
+        loss = network.weight[0] @ torch.tensor([3.0, 4.0, 0.0]) + 12 * network.bias[0]
+        loss.backward()
+        return loss.detach()
 
     sgd = torch.optim.SGD(network.parameters(), lr=0.1)
-    minimise(network, sgd, loss_at, epochs=1, steps_per_epoch=1, warmup_epochs=0, seed=0, clip_norm=clip)
+    minimise(network, sgd, gradients_at, epochs=1, steps_per_epoch=1, warmup_epochs=0, seed=0, clip_norm=clip)
     moved = before - torch.cat([network.weight[0].detach(), network.bias.detach()])
     length = 0.1 * min(13, clip or 13)
     torch.testing.assert_close(moved, torch.tensor([3.0, 4.0, 0.0, 12.0]) / 13 * length, rtol=1e-4, atol=1e-6)

@@ -43,7 +43,8 @@ class Ended:
 def processes():
     """Run lines of Python in several processes at once: processes(size, code)."""
     command = [sys.executable, str(Path(tasks.__file__).with_name("ranks.py"))]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    environment = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # as the launcher sets it
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stdout.readline() == "ready\n"
 
         def go(size: int, code: str, **environment: str) -> Ended:
@@ -133,6 +134,7 @@ def apart(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> fl
 SAME = {
     "batch norm": (2, recipe()),
     "unequal parts": (3, recipe(batch_size=31, augment={"flip": True, "pad": 1, "crop": 7})),
+    "micro-batches": (2, recipe(micro_batch=5)),
     "adamw": (2, recipe(optimizer="adamw", lr=1e-3, clip_norm=0.5, loss="sigmoid", head_bias=-2)),
 }
 
@@ -191,10 +193,13 @@ def stage():
     network = torch.nn.Linear(1, 1)
     torch.nn.init.zeros_(network.weight), torch.nn.init.zeros_(network.bias)
     drawn = []
-    def loss_at(step):
+    def gradients_at(step):
         drawn.append(torch.rand(1).item())
-        return network(torch.ones(1, 1)).sum()
-    minimise(network, torch.optim.SGD(network.parameters(), 0.1), loss_at, 1, 3, 0, seed=5)
+        processes.backward(network(torch.ones(1, 1)).sum())
+        for parameter in network.parameters():
+            processes.total(parameter.grad)
+        return torch.zeros(())
+    minimise(network, torch.optim.SGD(network.parameters(), 0.1), gradients_at, 1, 3, 0, seed=5)
     Path({str(tmp_path)!r}, str(rank)).write_text(repr(drawn))
 
 stage()
@@ -232,7 +237,8 @@ def check(shape, **options):
     expected = reference(whole)
     (found * factor[part]).sum().backward()
     (expected * factor).sum().backward()
-    processes.sum_gradients(layer.parameters(), torch.zeros(()))
+    for parameter in layer.parameters():
+        processes.total(parameter.grad)
     pairs = [(found, expected[part]), (mine.grad, whole.grad[part])]
     pairs += [(one.grad, other.grad) for one, other in zip(layer.parameters(), reference.parameters(), strict=True)]
     pairs += list(zip(layer.buffers(), reference.buffers(), strict=True))

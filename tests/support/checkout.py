@@ -13,15 +13,16 @@ ROOT = Path(__file__).parents[2]
 # counts a quarter. However busy the machine, no command gets longer than MOST_TIMES as long.
 SECONDS, MOST_TIMES = 900.0, 4.0
 SECONDS_BETWEEN_LOOKS = 5.0
+SMOKE = ["--configfile", "config/experiments/smoke.yaml"]
 TAIL = 4000  # characters of the output that a failure shows
 
 
 class Checkout:
-    """A copy of the repository in which commands run with the copy's own code."""
+    """A copy of the repository in which commands run with the copy's own code; `there`: it has been made before."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, there: bool = False):
         self.folder = folder
-        for name in ("Snakefile", "rules", "config", "profiles", "report", "envs", "workflow"):
+        for name in () if there else ("Snakefile", "rules", "config", "profiles", "report", "envs", "workflow"):
             source = ROOT / name
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, folder / name)

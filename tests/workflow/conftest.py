@@ -5,6 +5,47 @@ import os
 import subprocess
 
 import pytest
+from filelock import FileLock
+
+from support import tiny_chain
+from support.checkout import SMOKE, Checkout
+from support.stores import copied
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory):
+    """Give a checkout with a finished run that a test may change: finished_run(name, prepare).
+
+    Runs are made once, whichever of the processes that share the tests asks first, and each asker gets a copy.
+    `prepare` writes the configuration into the checkout and returns what tells Snakemake of it.
+    """
+    mine = tmp_path_factory.getbasetemp()
+    ours = mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine
+
+    def give(name, prepare):
+        made, half = ours / f"finished-{name}", tmp_path_factory.mktemp("half")
+        with FileLock(f"{made}.lock"):
+            if not made.exists():
+                checkout = Checkout(half)
+                checkout.snakemake(*prepare(checkout))
+                half.rename(made)
+        copy = copied(Checkout(made, there=True), tmp_path_factory.mktemp(name))
+        prepare(copy)
+        return copy
+
+    return give
+
+
+@pytest.fixture(scope="module")
+def smoke(finished_run):
+    """A finished run of the smoke configuration."""
+    return finished_run("smoke", lambda checkout: SMOKE)
+
+
+@pytest.fixture(scope="module")
+def tiny(finished_run):
+    """A finished run of the smallest chain."""
+    return finished_run("tiny", tiny_chain.configure)
 
 
 @pytest.fixture(scope="module")

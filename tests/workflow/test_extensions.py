@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from granularity.store.artifacts import Artifact
-from support.checkout import Checkout
 
 pytestmark = pytest.mark.workflow
 
@@ -169,16 +168,18 @@ CONFIG = {
 SMOKE = ["-f", "config/config.yaml", "-f", "config/experiments/smoke.yaml"]
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory):
-    """A checkout with a finished run of a configuration that names one of everything."""
-    checkout = Checkout(tmp_path_factory.mktemp("own"))
-    checkout.path("mine").mkdir()
+def configure(checkout):
+    checkout.path("mine").mkdir(exist_ok=True)
     for name, text in FILES.items():
         checkout.path(f"mine/{name}.py").write_text(text)
     checkout.path("own.yaml").write_text(json.dumps(CONFIG))
-    checkout.snakemake("--configfile", "own.yaml")
-    return checkout
+    return ["--configfile", "own.yaml"]
+
+
+@pytest.fixture(scope="module")
+def own(finished_run):
+    """A checkout with a finished run of a configuration that names one of everything."""
+    return finished_run("own", configure)
 
 
 def test_they_go_through_to_the_report(own):

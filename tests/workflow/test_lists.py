@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from granularity.store.artifacts import Artifact
-from support.checkout import Checkout
 
 pytestmark = pytest.mark.workflow
 
@@ -50,13 +49,14 @@ CONFIG = {
 CHAIN = "results/lists/train-60"
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A checkout with a finished run."""
-    checkout = Checkout(tmp_path_factory.mktemp("lists"))
+def configure(checkout):
     checkout.path("lists.yaml").write_text(json.dumps(CONFIG))
-    checkout.snakemake("--configfile", "lists.yaml")
-    return checkout
+    return ["--configfile", "lists.yaml"]
+
+
+@pytest.fixture(scope="module")
+def finished(finished_run):
+    return finished_run("lists", configure)
 
 
 def table(checkout, name):

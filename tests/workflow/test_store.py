@@ -33,17 +33,10 @@ NOTHING = "Nothing to be done"
 NOBODY = 65534
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    checkout = Checkout(tmp_path_factory.mktemp("finished"))
-    checkout.snakemake(*tiny_chain.configure(checkout))
-    return checkout
-
-
 @pytest.fixture
-def checkout(finished, tmp_path):
+def checkout(tiny, tmp_path):
     """A copy of the finished run; its configuration may be written anew."""
-    made = copied(finished, tmp_path / "checkout")
+    made = copied(tiny, tmp_path / "checkout")
     tiny_chain.configure(made)
     return made
 
@@ -80,9 +73,9 @@ def until(condition, driver):
 # ---------------------------------------------------------------- several at work
 
 
-def test_a_job_that_sleeps_after_its_claim_takes_what_another_checkout_has_made(finished, tmp_path):
+def test_a_job_that_sleeps_after_its_claim_takes_what_another_checkout_has_made(tiny, tmp_path):
     """Two checkouts whose `results` is one folder: the second takes the claim over and publishes, the first wakes."""
-    first, second = (copied(finished, tmp_path / name) for name in ("first", "second"))
+    first, second = (copied(tiny, tmp_path / name) for name in ("first", "second"))
     shutil.rmtree(second.path("results"))
     second.path("results").symlink_to(first.path("results"))
     for one in (first, second):
@@ -107,9 +100,9 @@ def test_a_job_that_sleeps_after_its_claim_takes_what_another_checkout_has_made(
         assert NOTHING in snakemake(one, "-n", "pretrain")
 
 
-def test_two_drivers_on_one_folder_both_succeed(finished, tmp_path):
+def test_two_drivers_on_one_folder_both_succeed(tiny, tmp_path):
     before = ("samples", "encoder", "embed", "cluster", "hierarchy")  # of which the last follows from the others
-    made = made_in(finished.path("results")).items()
+    made = made_in(tiny.path("results")).items()
     expected = {key: digest for key, digest in made if key.split("/")[0] in before}
     for seed in range(2):
         side_by_side(tmp_path / str(seed), expected, seed, 5.0, ("hierarchy",))
@@ -304,7 +297,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be anot
 
 
 @needs_root
-def test_a_neighbour_can_read_and_write_nothing(finished):
+def test_a_neighbour_can_read_and_write_nothing(tiny):
     folder = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are closed to others
     folder.chmod(0o755)
 
@@ -312,7 +305,7 @@ def test_a_neighbour_can_read_and_write_nothing(finished):
         return subprocess.run(["sh", "-c", command], cwd=folder, user=NOBODY, group=NOBODY, capture_output=True)
 
     try:
-        made = copied(finished, folder / "checkout")
+        made = copied(tiny, folder / "checkout")
         before = state(made)
         name = made.path(f"{CHAIN}/embed")
         store = made.path("results/.store")
@@ -338,7 +331,7 @@ def test_a_neighbour_can_read_and_write_nothing(finished):
 
 
 @needs_root
-def test_a_neighbours_entry_of_the_cache_is_used_only_if_it_is_signed(finished, tmp_path):
+def test_a_neighbours_entry_of_the_cache_is_used_only_if_it_is_signed(tiny, tmp_path):
     cache, key, trust = tmp_path / "cache", tmp_path / "key", tmp_path / "trust"
     cache.mkdir()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
@@ -352,14 +345,14 @@ def test_a_neighbours_entry_of_the_cache_is_used_only_if_it_is_signed(finished, 
         log = checkout.path("results/tiny/logs/train-60/embed.log").read_text()
         return Artifact.open(checkout.path(name)).manifest, log
 
-    his = copied(finished, tmp_path / "his")
+    his = copied(tiny, tmp_path / "his")
     tiny_chain.configure(his)
     entry, _ = get(his, GRANULARITY_SIGN=str(key))
     for path in [*cache.rglob("*")]:
         os.chown(path, NOBODY, NOBODY)
     (tmp_path / "mine").mkdir()
     mine = Checkout(tmp_path / "mine")
-    take(finished, mine, f"{CHAIN}/samples", f"{CHAIN}/encoder")
+    take(tiny, mine, f"{CHAIN}/samples", f"{CHAIN}/encoder")
     tiny_chain.configure(mine)
     made, log = get(mine)
     assert "not believed: it belongs to user nobody, whom no file names" in log and "the key that signed it" in log

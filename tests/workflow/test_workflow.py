@@ -15,22 +15,13 @@ import pytest
 
 from granularity.stages import STAGES
 from granularity.store.artifacts import Artifact
-from support.checkout import Checkout
+from support.checkout import SMOKE, Checkout
 from support.stores import copied, leftovers, take
 
 pytestmark = pytest.mark.workflow
 
-SMOKE = ["--configfile", "config/experiments/smoke.yaml"]
 RESULTS = "results/smoke"
 CHAIN = f"{RESULTS}/train-60"
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A finished smoke run."""
-    checkout = Checkout(tmp_path_factory.mktemp("checkout"))
-    checkout.snakemake(*SMOKE)
-    return checkout
 
 
 def planned(output):
@@ -40,38 +31,38 @@ def planned(output):
     return {name: int(count) for name, count in table if name != "total"}
 
 
-def test_it_ends_in_a_report_and_sound_artifacts(finished):
-    page = finished.path(f"{RESULTS}/report/report.html").read_text()
+def test_it_ends_in_a_report_and_sound_artifacts(smoke):
+    page = smoke.path(f"{RESULTS}/report/report.html").read_text()
     assert "<html" in page
-    assert "all sound" in finished.run("granularity", "verify", "results")
+    assert "all sound" in smoke.run("granularity", "verify", "results")
 
 
-def test_nothing_is_left_to_do(finished):
-    assert "Nothing to be done" in finished.snakemake("-n", *SMOKE)
+def test_nothing_is_left_to_do(smoke):
+    assert "Nothing to be done" in smoke.snakemake("-n", *SMOKE)
 
 
-def test_status_calls_every_job_of_it_done(finished):
+def test_status_calls_every_job_of_it_done(smoke):
     """So what `granularity status` expects of a manifest's parameters is what every stage records."""
     files = ["-f", "config/config.yaml", "-f", "config/experiments/smoke.yaml"]
-    found = json.loads(finished.run("granularity", "status", "--json", *files))
+    found = json.loads(smoke.run("granularity", "status", "--json", *files))
     assert found["total"]["done"] == found["total"]["jobs"], [job for job in found["jobs"] if job["state"] != "done"]
-    logs = {str(path.relative_to(finished.folder)) for path in finished.path(f"{RESULTS}/logs").rglob("*.log")}
+    logs = {str(path.relative_to(smoke.folder)) for path in smoke.path(f"{RESULTS}/logs").rglob("*.log")}
     assert {job["log"] for job in found["jobs"]} == logs
 
 
-def test_every_named_target_exists(finished):
+def test_every_named_target_exists(smoke):
     for target in set(STAGES) - {"theory", "verdicts"}:  # the one makes them anew, the other has no studies here
-        assert "Nothing to be done" in finished.snakemake("-n", target, *SMOKE), target
+        assert "Nothing to be done" in smoke.snakemake("-n", target, *SMOKE), target
 
 
-def test_an_edit_to_clustering_makes_clusters_and_what_follows_again(finished):
-    file = finished.path("workflow/granularity/stages/cluster/stage.py")
+def test_an_edit_to_clustering_makes_clusters_and_what_follows_again(smoke):
+    file = smoke.path("workflow/granularity/stages/cluster/stage.py")
     original = file.read_text()
     try:
         file.write_text(original.replace('"""', '# a comment\n"""Said otherwise: ', 1))
-        assert "Nothing to be done" in finished.snakemake("-n", *SMOKE)
+        assert "Nothing to be done" in smoke.snakemake("-n", *SMOKE)
         file.write_text(original.replace("niter=1,", "niter=2,"))
-        rules = planned(finished.snakemake("-n", *SMOKE))
+        rules = planned(smoke.snakemake("-n", *SMOKE))
     finally:
         file.write_text(original)
     assert rules["make_cluster"] == 3  # whole-6, superclass-2 and superclass-3
@@ -80,7 +71,7 @@ def test_an_edit_to_clustering_makes_clusters_and_what_follows_again(finished):
     assert not {"make_samples", "make_pixels", "make_encoder", "make_embed"} & set(rules)
 
 
-def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(finished, tmp_path_factory):
+def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(smoke, tmp_path_factory):
     """Both are wrong in Snakemake's own cache."""
     cache = tmp_path_factory.mktemp("cache")
     target = f"{CHAIN}/hierarchy/kmeans-6.stamp"
@@ -88,14 +79,14 @@ def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(fini
     def served(name: str, edit=lambda checkout: None) -> dict[str, bool]:
         """What a user with a checkout of one's own is given from the cache."""
         checkout = Checkout(tmp_path_factory.mktemp(name))
-        take(finished, checkout, f"{CHAIN}/samples", f"{CHAIN}/encoder")
+        take(smoke, checkout, f"{CHAIN}/samples", f"{CHAIN}/encoder")
         checkout.environment["SNAKEMAKE_OUTPUT_CACHE"] = str(cache)
         edit(checkout)
         shared = [Artifact.peek(entry).manifest["cost"] for entry in cache.glob("*/*")]
         checkout.snakemake(target, "--cache", *SMOKE)
         found = {}
         for made in ("embed", "cluster/whole-6", "hierarchy/kmeans-6"):
-            one, original = (Artifact.open(where.path(f"{CHAIN}/{made}")) for where in (checkout, finished))
+            one, original = (Artifact.open(where.path(f"{CHAIN}/{made}")) for where in (checkout, smoke))
             found[made] = one.manifest["cost"] in shared  # its date, and how long it took
             assert one.digest == original.digest
         assert "all sound" in checkout.run("granularity", "verify", "results")
@@ -115,26 +106,26 @@ def test_the_cache_is_verified_and_never_serves_what_edited_code_would_make(fini
     assert served("editor", edit_clustering) == all_of_them | {"cluster/whole-6": False}
     assert served("spoiled", spoil_embedding) == all_of_them | {"embed": False}
     assert served("mended") == all_of_them
-    output = finished.snakemake(target, *SMOKE, "--cache", "make_embed", code=1)
+    output = smoke.snakemake(target, *SMOKE, "--cache", "make_embed", code=1)
     assert "--cache takes no names of rules here" in output
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["links stay links", "links become folders"])
-def test_results_that_move_are_sound(finished, links, tmp_path):
+def test_results_that_move_are_sound(smoke, links, tmp_path):
     """As after rsync to another machine: at another path, and with other times of the files."""
-    shutil.copytree(finished.path("results"), tmp_path / "elsewhere", symlinks=links, copy_function=shutil.copyfile)
-    assert "all sound" in finished.run("granularity", "verify", str(tmp_path / "elsewhere"))
+    shutil.copytree(smoke.path("results"), tmp_path / "elsewhere", symlinks=links, copy_function=shutil.copyfile)
+    assert "all sound" in smoke.run("granularity", "verify", str(tmp_path / "elsewhere"))
 
 
-def test_a_checkout_that_moves_has_nothing_to_do(finished, tmp_path):
+def test_a_checkout_that_moves_has_nothing_to_do(smoke, tmp_path):
     """With its results, and Snakemake's records of them: the user's files are the same wherever they lie."""
-    elsewhere = copied(finished, tmp_path)
+    elsewhere = copied(smoke, tmp_path)
     assert "Nothing to be done" in elsewhere.snakemake("-n", *SMOKE)
 
 
-def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(finished):
+def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(smoke):
     """The prefix is for results: the encoder's description lies where the configuration says."""
-    module = finished.path("module.smk")
+    module = smoke.path("module.smk")
     module.write_text(
         'configfile: "config/config.yaml"\n'
         "module granularity:\n"
@@ -144,30 +135,30 @@ def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(finis
         "use rule * from granularity as of_*\n"
     )
     target = f"below/{CHAIN}/embed.stamp"
-    output = finished.snakemake("-n", "-p", "--snakefile", "module.smk", target, *SMOKE)
+    output = smoke.snakemake("-n", "-p", "--snakefile", "module.smk", target, *SMOKE)
     module.unlink()
     assert planned(output) == {"of_make_samples": 1, "of_make_encoder": 1, "of_make_embed": 1}
     assert f"--samples below/{CHAIN}/samples " in output and f"--output below/{CHAIN}/embed " in output
 
 
-def test_a_mistake_in_the_configuration_stops_it_before_any_job(finished, tmp_path):
+def test_a_mistake_in_the_configuration_stops_it_before_any_job(smoke, tmp_path):
     bad = tmp_path / "bad.yaml"
     bad.write_text("cluster: {iteratons: 3}\n")
-    output = finished.snakemake(*SMOKE, "--configfile", "config/experiments/smoke.yaml", str(bad), code=1)
+    output = smoke.snakemake(*SMOKE, "--configfile", "config/experiments/smoke.yaml", str(bad), code=1)
     assert f"{bad}: cluster.iteratons = 3: unknown key; did you mean 'iterations'?" in output
     assert "Traceback" not in output and "Select jobs" not in output
 
 
-def test_the_commands_of_rules_run_alone(finished, tmp_path):
+def test_the_commands_of_rules_run_alone(smoke, tmp_path):
     """As they are, and what is there already is found; with another output, and it is made there."""
     for target in ("cluster/whole-6", "hierarchy/kmeans-6"):
-        before = Artifact.open(finished.path(f"{CHAIN}/{target}"))
-        command = finished.command_of(f"{CHAIN}/{target}.stamp", *SMOKE)
-        finished.run("bash", "-c", command)
-        after = Artifact.open(finished.path(f"{CHAIN}/{target}"))
+        before = Artifact.open(smoke.path(f"{CHAIN}/{target}"))
+        command = smoke.command_of(f"{CHAIN}/{target}.stamp", *SMOKE)
+        smoke.run("bash", "-c", command)
+        after = Artifact.open(smoke.path(f"{CHAIN}/{target}"))
         assert (after.folder, after.manifest) == (before.folder, before.manifest)
         other = tmp_path / target
-        finished.run("bash", "-c", command.replace(f"--output {CHAIN}/{target} ", f"--output {other} "))
+        smoke.run("bash", "-c", command.replace(f"--output {CHAIN}/{target} ", f"--output {other} "))
         made = Artifact.open(other)
         assert made.digest == before.digest and made.manifest["cost"] != before.manifest["cost"]
 
@@ -190,17 +181,17 @@ def flip(file):
         ("encoder", "open_clip_model.safetensors", "embed"),
     ],
 )
-def test_a_flipped_byte_is_reported_by_verify_and_by_the_next_stage(finished, kind, file, consumer, tmp_path):
-    command = finished.command_of(f"{CHAIN}/{consumer}.stamp", *SMOKE)
+def test_a_flipped_byte_is_reported_by_verify_and_by_the_next_stage(smoke, kind, file, consumer, tmp_path):
+    command = smoke.command_of(f"{CHAIN}/{consumer}.stamp", *SMOKE)
     anew = command.replace(f"--output {CHAIN}/{consumer} ", f"--output {tmp_path}/made ")
     assert anew != command
-    damaged = finished.path(f"{CHAIN}/{kind}/{file}")
+    damaged = smoke.path(f"{CHAIN}/{kind}/{file}")
     if file == "open_clip_model.safetensors":
         assert damaged.stat().st_size > 2**20
     flip(damaged)
     try:
-        verdict = finished.run("granularity", "verify", "results", code=1)
-        output = finished.run("bash", "-c", anew, code=1)
+        verdict = smoke.run("granularity", "verify", "results", code=1)
+        output = smoke.run("bash", "-c", anew, code=1)
     finally:
         flip(damaged)
     assert f"{CHAIN}/{kind}/{file}: corrupt" in verdict
@@ -232,32 +223,32 @@ def kill_when(checkout, command, appears, **environment):
     ],
     ids=["in-a-training", "between-trainings", "finetuning", "embedding", "encoder"],
 )
-def test_a_killed_stage_ends_in_the_same_digest(finished, target, appears, more, tmp_path):
-    words = shlex.split(finished.command_of(f"{CHAIN}/{target}.stamp", *SMOKE))
+def test_a_killed_stage_ends_in_the_same_digest(smoke, target, appears, more, tmp_path):
+    words = shlex.split(smoke.command_of(f"{CHAIN}/{target}.stamp", *SMOKE))
     words[words.index("--options") + 1] = json.dumps(json.loads(words[words.index("--options") + 1]) | more)
     place = words.index("--output") + 1
     undisturbed, killed = (tmp_path / name / "made" for name in ("undisturbed", "killed"))  # each in its own store
     words[place] = str(undisturbed)
-    finished.run(*words)
+    smoke.run(*words)
     words[place] = str(killed)
     store = killed.parent / ".store"
-    kill_when(finished, words, lambda: list(store.glob(f".work/*/{appears}")), GRANULARITY_CHECKPOINT_SECONDS="0")
+    kill_when(smoke, words, lambda: list(store.glob(f".work/*/{appears}")), GRANULARITY_CHECKPOINT_SECONDS="0")
     assert not os.path.lexists(killed) and not list(store.glob("[!.]*"))
-    finished.run(*words)
+    smoke.run(*words)
     assert Artifact.open(killed).digest == Artifact.open(undisturbed).digest
     # A killed process cannot tidy up the folder that it wrote its result in; all else is gone.
     assert {path.parent.name for path in leftovers(killed.parent)} <= {".new"}
 
 
-def test_a_killed_job_of_the_workflow_is_taken_up_again(finished):
+def test_a_killed_job_of_the_workflow_is_taken_up_again(smoke):
     name = f"{CHAIN}/finetune/target/resnet18/manual"
-    before = Artifact.open(finished.path(name))
+    before = Artifact.open(smoke.path(name))
     shutil.rmtree(before.folder)
-    finished.path(f"{name}.stamp").unlink()
-    process = finished.start("snakemake", "finetune", *SMOKE)
+    smoke.path(f"{name}.stamp").unlink()
+    process = smoke.start("snakemake", "finetune", *SMOKE)
     work = f"results/.store/.work/finetune-{before.folder.name}"
     deadline = time.monotonic() + 600
-    while not list(finished.folder.glob(f"{work}/*.done")):
+    while not list(smoke.folder.glob(f"{work}/*.done")):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     job = ["pgrep", "-f", f"finetune .*--output {name}"]
@@ -265,43 +256,43 @@ def test_a_killed_job_of_the_workflow_is_taken_up_again(finished):
         os.kill(int(found), signal.SIGKILL)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 1, output
-    assert not finished.path(f"{name}.stamp").exists() and not before.folder.exists()
-    kept = list(finished.folder.glob(f"{work}/*.done"))
-    finished.snakemake("finetune", *SMOKE)
-    after = Artifact.open(finished.path(name))
+    assert not smoke.path(f"{name}.stamp").exists() and not before.folder.exists()
+    kept = list(smoke.folder.glob(f"{work}/*.done"))
+    smoke.snakemake("finetune", *SMOKE)
+    after = Artifact.open(smoke.path(name))
     assert kept and (after.folder, after.digest) == (before.folder, before.digest)
-    assert not finished.path(work).exists()
+    assert not smoke.path(work).exists()
 
 
-def test_theory_is_planned_in_parts_and_simulates_one_setting(finished):
-    rules = planned(finished.snakemake("-n", "theory", *SMOKE, "--config", "theory={'parts': 3}"))
+def test_theory_is_planned_in_parts_and_simulates_one_setting(smoke):
+    rules = planned(smoke.snakemake("-n", "theory", *SMOKE, "--config", "theory={'parts': 3}"))
     assert rules == {"make_theory": 15, "make_verdicts": 5, "theory": 1}
-    rules = planned(finished.snakemake("-n", "theory_label_granularity", *SMOKE))
+    rules = planned(smoke.snakemake("-n", "theory_label_granularity", *SMOKE))
     assert rules == {"make_theory": 2, "make_verdicts": 1, "theory_label_granularity": 1}
     small = ["--set", "d=24", "--set", "k=4", "--set", "steps=3"]
-    assert "loss" in finished.run("granularity", "simulate", "label_granularity", *small)
+    assert "loss" in smoke.run("granularity", "simulate", "label_granularity", *small)
     for words, message in {
         ("label_granularity", "--set", "k=32"): "2 + 2k <= d must hold",
         ("label_granularity", "--set", "dd=3"): "unknown key; did you mean 'd'?",
         ("label_granularity", "--set", "d"): "must be KEY=VALUE",
         ("atlantis",): "there is no world 'atlantis'",
     }.items():
-        output = finished.run("granularity", "simulate", *words, code=1)
+        output = smoke.run("granularity", "simulate", *words, code=1)
         assert message in output and "Traceback" not in output
 
 
-def test_snakemakes_own_report(finished):
-    finished.snakemake("--report", "report.zip", *SMOKE)
-    assert finished.path("report.zip").stat().st_size > 10_000
+def test_snakemakes_own_report(smoke):
+    smoke.snakemake("--report", "report.zip", *SMOKE)
+    assert smoke.path("report.zip").stat().st_size > 10_000
 
 
-def test_inspect_follows_the_lineage_to_the_raw_images(finished):
-    text = finished.run("granularity", "inspect", f"{CHAIN}/finetune/target/resnet18/kmeans")
+def test_inspect_follows_the_lineage_to_the_raw_images(smoke):
+    text = smoke.run("granularity", "inspect", f"{CHAIN}/finetune/target/resnet18/kmeans")
     for word in ("pretrain/resnet18/kmeans", "hierarchy/kmeans-6", "cluster/whole-6", "embed", "raw images: digits"):
         assert word in text
-    assert json.loads(finished.run("granularity", "inspect", "--json", CHAIN))[0]["digest"]
+    assert json.loads(smoke.run("granularity", "inspect", "--json", CHAIN))[0]["digest"]
 
 
-def test_snakemake_lint_and_format_are_clean(finished):
-    assert "good condition" in finished.snakemake("--lint")
-    finished.run("snakefmt", "--check", "Snakefile", "workflow/Snakefile", "rules")
+def test_snakemake_lint_and_format_are_clean(smoke):
+    assert "good condition" in smoke.snakemake("--lint")
+    smoke.run("snakefmt", "--check", "Snakefile", "workflow/Snakefile", "rules")

@@ -1,4 +1,4 @@
-"""Batch normalisation over the whole batch, where several processes share it."""
+"""Batch normalisation of batches in parts: those of several processes, and micro-batches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from granularity.machine.processes import Sum, size
+from granularity.machine.processes import total as sum_over_processes
 
 
 def synchronised(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
@@ -25,6 +26,54 @@ def whole_batch() -> contextlib.AbstractContextManager:
     For CPUs, which torch.nn.SyncBatchNorm (2.13) refuses.
     """
     return contextlib.nullcontext() if size() == 1 else _WholeBatch()
+
+
+class RunningMoments:
+    """Running moments of a network whose batches are made up of micro-batches, each normalised by its own moments.
+
+    A step moves them once, by the mean of what its micro-batches say, whoever computed them: so neither the order nor
+    the number of processes counts.
+    """
+
+    def __init__(self, network: torch.nn.Module):
+        moving = [
+            module
+            for module in network.modules()
+            if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.running_mean is not None
+        ]
+        self._counts = [module.num_batches_tracked for module in moving]
+        self._moments = [moment for module in moving for moment in (module.running_mean, module.running_var)]
+        self._steps: list[torch.Tensor] = []
+        self._before: list[torch.Tensor] = []
+        self._sums: list[torch.Tensor] = []
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """Before the first micro-batch of a step."""
+        self._steps = [steps.clone() for steps in self._counts]
+        self._before = [moment.clone() for moment in self._moments]
+        self._sums = [torch.zeros_like(moment) for moment in self._moments]
+
+    @torch.no_grad()
+    def add(self) -> None:
+        """After both passes of each micro-batch."""
+        for moment, before, total in zip(self._moments, self._before, self._sums, strict=True):
+            total += moment
+            moment.copy_(before)
+        for steps, before in zip(self._counts, self._steps, strict=True):
+            steps.copy_(before)
+
+    @torch.no_grad()
+    def end(self, count: int) -> None:
+        """After the last one; `count` is the number of micro-batches of all processes."""
+        if not self._moments:
+            return
+        flat = torch.cat([part.reshape(-1) for part in self._sums])
+        whole = sum_over_processes(flat) / count
+        for moment, part in zip(self._moments, whole.split([one.numel() for one in self._moments]), strict=True):
+            moment.copy_(part.view_as(moment))
+        for steps in self._counts:
+            steps += 1
 
 
 class _WholeBatch(torch.overrides.TorchFunctionMode):

@@ -35,7 +35,7 @@ class Classification:
 
     def evaluate(self, network: torch.nn.Module) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """`val_error` (percent) and `predictions`: the predicted class of each validation image, int32."""
-        found = predicted_classes(network, self._data, self._data.val, self._recipe.augment)
+        found = predicted_classes(network, self._data, self._data.val, self._recipe.augment, self._recipe.precision)
         wrong = percent_wrong(self._parent[found], self._data.target[self._data.val])
         return {"val_error": wrong}, {"predictions": found.astype(np.int32)}
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from granularity.base.section import Count, Section
+from granularity.base.section import Count, Precision, Section
 
 
 class Captions(Section):
@@ -48,13 +48,10 @@ class Encoder(Section):
     batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(
         64, description="Images per embedding step. Part of the result: see docs/encoder.md."
     )
-    precision: Literal["float32", "bfloat16"] = Field(
+    precision: Precision = Field(
         "float32",
-        description="Numbers that the products of an embedding are computed in. bfloat16 is several times faster where "
-        "the processor has it, and its vectors agree with float32 to two or three digits.",
-    )
-    tf32: bool = Field(
-        False, description="Let a GPU round what goes into products of float32 to ten bits. On a CPU it does nothing."
+        description="Of products in embedding, as in `pretrain`. bfloat16 is faster where the processor has it, and its "
+        "vectors agree with float32 to two or three digits.",
     )
     images: Literal["originals", "pixels"] = Field(
         "originals",
@@ -79,7 +76,7 @@ class Encoder(Section):
     @property
     def identity(self) -> dict[str, Any]:
         """What an embedding is made from, in ids of runs: without options that came later and are at their defaults."""
-        later = {"precision", "tf32", "images"}
+        later = {"precision", "images"}
         return self.model_dump(mode="json", exclude=later) | self.model_dump(include=later, exclude_defaults=True)
 
     @property

@@ -9,13 +9,18 @@ import torch
 
 from granularity.learning.augment import centre_crop
 from granularity.learning.dataset import Data, LabelSets
-from granularity.learning.options import Augment
+from granularity.learning.options import Augment, Precision
+from granularity.learning.precision import computing
 
 BATCH = 512
 
 
 def predict(
-    forward: Callable[[torch.Tensor], torch.Tensor], data: Data, rows: np.ndarray, augment: Augment
+    forward: Callable[[torch.Tensor], torch.Tensor],
+    data: Data,
+    rows: np.ndarray,
+    augment: Augment,
+    precision: Precision = "float32",
 ) -> torch.Tensor:
     """The outputs of a network in evaluation mode for some images, in order: [B, ...] on the CPU.
 
@@ -23,12 +28,13 @@ def predict(
         forward: the network, or a function of it and normalised images float32 [B, C, H, W].
         rows: row numbers of the sample table, such as `data.val` or `data.rows("v2")`.
         augment: the augmentation of its training, for the centre crop.
+        precision: the precision of its training.
     """
     found = []
-    with torch.inference_mode():
+    with torch.inference_mode(), computing(precision, data.device):
         for start in range(0, len(rows), BATCH):
             images = centre_crop(data.images(rows[start : start + BATCH]), augment)
-            found.append(forward(images).cpu())
+            found.append(_float32(forward(images)).cpu())
     return torch.cat(found) if found else torch.empty(0)
 
 
@@ -37,6 +43,7 @@ def predicted_classes(
     data: Data,
     rows: np.ndarray,
     augment: Augment,
+    precision: Precision = "float32",
     among: Sequence[int] | None = None,
 ) -> np.ndarray:
     """The class with the largest output for some images: int64 [B].
@@ -51,14 +58,22 @@ def predicted_classes(
         outputs = network(images)
         return outputs.argmax(1) if picked is None else picked[outputs[:, picked].argmax(1)]
 
-    return predict(best, data, rows, augment).numpy().astype(np.int64)
+    return predict(best, data, rows, augment, precision).numpy().astype(np.int64)
 
 
-def features(network: torch.nn.Module, data: Data, rows: np.ndarray, augment: Augment) -> torch.Tensor:
+def features(
+    network: torch.nn.Module, data: Data, rows: np.ndarray, augment: Augment, precision: Precision = "float32"
+) -> torch.Tensor:
     """Pooled features before the head, for some images: float32 [B, D] on the CPU."""
-    return predict(
-        lambda images: network.forward_head(network.forward_features(images), pre_logits=True), data, rows, augment
-    )
+
+    def forward(images: torch.Tensor) -> torch.Tensor:
+        return network.forward_head(network.forward_features(images), pre_logits=True)
+
+    return predict(forward, data, rows, augment, precision)
+
+
+def _float32(values: torch.Tensor) -> torch.Tensor:
+    return values.float() if values.dtype == torch.bfloat16 else values
 
 
 def right(predicted: np.ndarray, truth: np.ndarray | LabelSets) -> np.ndarray:

@@ -20,7 +20,7 @@ from granularity.base.seeds import seed_of
 from granularity.learning.packing import arrays_of, pack, tensors_of, unpack
 from granularity.learning.schedules import share_of_peak
 from granularity.machine import processes
-from granularity.machine.first_process import due, read_state, write_state
+from granularity.machine.first_process import Saver, due, read_state
 from granularity.store.checkpoints import Clock
 
 
@@ -45,7 +45,7 @@ class Batches:
 def minimise(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    loss_at: Callable[[int], torch.Tensor],
+    gradients_at: Callable[[int], torch.Tensor],
     epochs: int,
     steps_per_epoch: int,
     warmup_epochs: float,
@@ -61,7 +61,8 @@ def minimise(
         model: the network that is trained and saved.
         checkpoint: the file of the last checkpoint, which stays until the caller has saved what came out.
         optimizer: the `lr` of its groups is the peak.
-        loss_at: the loss on the batch of a step; with several processes, each one's share of that mean.
+        gradients_at: adds the gradients on the batch of a step to those of the weights, and returns the mean loss; with
+            several processes, both are those of the whole batch.
         seed: what dropout draws from, at every step anew, so that a resumed run draws what an undisturbed one does.
         after_epoch: more columns for the history, given the number of the epoch, from 1. It is called before the
             checkpoint of the epoch's last step, so what it writes is never missing in a run that goes on from there.
@@ -81,43 +82,41 @@ def minimise(
     clock, place = Clock(), next(model.parameters()).device
     processes.check_same(model)
     model.train()
-    for step in range(first, steps):
-        share = schedule(step, steps, warmup_epochs * steps_per_epoch)
-        for group, peak in zip(optimizer.param_groups, peaks, strict=True):
-            group["lr"] = peak * share
-        torch.manual_seed(seed_of(seed, "step", step, *([processes.rank()] if processes.rank() else [])))
-        loss = loss_at(step)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        loss = processes.sum_gradients(model.parameters(), loss)
-        if clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
-        optimizer.step()
-        losses.append(loss)
-        if (step + 1) % steps_per_epoch == 0:
-            mean = float(torch.stack([torch.as_tensor(loss, device=place) for loss in losses]).double().mean())
-            if not math.isfinite(mean):
-                raise GranularityError(
-                    f"the training loss is {mean} in epoch {len(history) + 1}: lower lr or lengthen warmup_epochs"
-                )
-            row = {"epoch": len(history) + 1, "lr": optimizer.param_groups[0]["lr"], "train_loss": mean}
-            if after_epoch is not None:
-                row |= after_epoch(len(history) + 1)
-                model.train()
-            history.append(row)
-            losses = []
-        if checkpoint is not None and step + 1 < steps and due(clock):
-            losses = [float(loss) for loss in losses]
-            _save(checkpoint, model, optimizer, {"step": step + 1, "history": history, "losses": losses})
+    with Saver() as save:
+        for step in range(first, steps):
+            share = schedule(step, steps, warmup_epochs * steps_per_epoch)
+            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                group["lr"] = peak * share
+            torch.manual_seed(seed_of(seed, "step", step, *([processes.rank()] if processes.rank() else [])))
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(gradients_at(step))
+            if clip_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+            optimizer.step()
+            if (step + 1) % steps_per_epoch == 0:
+                mean = float(torch.stack([torch.as_tensor(loss, device=place) for loss in losses]).double().mean())
+                if not math.isfinite(mean):
+                    raise GranularityError(
+                        f"the training loss is {mean} in epoch {len(history) + 1}: lower lr or lengthen warmup_epochs"
+                    )
+                row = {"epoch": len(history) + 1, "lr": optimizer.param_groups[0]["lr"], "train_loss": mean}
+                if after_epoch is not None:
+                    row |= after_epoch(len(history) + 1)
+                    model.train()
+                history.append(row)
+                losses = []
+            if checkpoint is not None and step + 1 < steps and due(clock):
+                losses = [float(loss) for loss in losses]
+                save(checkpoint, *_state(model, optimizer, {"step": step + 1, "history": history, "losses": losses}))
     processes.check_same(model)
     model.eval()
     return history
 
 
-def _save(path: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, notes: dict) -> None:
+def _state(model: torch.nn.Module, optimizer: torch.optim.Optimizer, notes: dict) -> tuple[dict, dict]:
     arrays = {f"model.{key}": value for key, value in arrays_of(model.state_dict()).items()}
     packed = pack(optimizer.state_dict(), "optimizer", arrays)
-    write_state(path, arrays, {**notes, "optimizer": packed})
+    return arrays, {**notes, "optimizer": packed}
 
 
 def _restore(path: Path | None, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict | None:

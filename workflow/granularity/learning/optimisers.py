@@ -17,15 +17,17 @@ def optimiser(parameters: Iterable[torch.nn.Parameter], recipe: Recipe) -> torch
     Raises:
         GranularityError: there is no such optimiser, it does not take the arguments, or it needs more than gradients.
     """
+    parameters = list(parameters)
+    fast = {"fused": True} if all(one.is_cuda for one in parameters) else {"foreach": True}
     common = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, **recipe.optimizer_args}
     try:
         if recipe.optimizer == "sgd":
             found = torch.optim.SGD(
-                parameters, momentum=recipe.momentum, nesterov=recipe.nesterov, **{"foreach": True, **common}
+                parameters, momentum=recipe.momentum, nesterov=recipe.nesterov, **{**fast, **common}
             )
         elif recipe.optimizer in ("adam", "adamw"):
             kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[recipe.optimizer]
-            found = kind(parameters, **{"foreach": True, **common})
+            found = kind(parameters, **{**fast, **common})
         else:
             found = _of_timm(parameters, recipe, common)
     except GranularityError:
@@ -38,7 +40,7 @@ def optimiser(parameters: Iterable[torch.nn.Parameter], recipe: Recipe) -> torch
     return found
 
 
-def _of_timm(parameters: Iterable[torch.nn.Parameter], recipe: Recipe, common: dict) -> torch.optim.Optimizer:
+def _of_timm(parameters: list[torch.nn.Parameter], recipe: Recipe, common: dict) -> torch.optim.Optimizer:
     from timm.optim import create_optimizer_v2, list_optimizers
 
     known = list_optimizers()
@@ -47,4 +49,4 @@ def _of_timm(parameters: Iterable[torch.nn.Parameter], recipe: Recipe, common: d
         meant = f"did you mean {', '.join(close)}?" if close else "timm.optim.list_optimizers() has them all"
         raise GranularityError(f"optimizer = {recipe.optimizer}: there is no such optimiser; {meant}")
     # A list of weights, not the network: of that, timm would exempt biases and normalisations from weight decay.
-    return create_optimizer_v2(list(parameters), recipe.optimizer, momentum=recipe.momentum, **common)
+    return create_optimizer_v2(parameters, recipe.optimizer, momentum=recipe.momentum, **common)

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.section import Count, Few, Name, Natural, Section
+from granularity.base.section import Count, Few, Name, Natural, Precision, Section
 from granularity.learning.runs import Run
 from granularity.store import artifacts
 
@@ -103,9 +103,17 @@ class Recipe(Section):
     )
     dropout: bool = Field(True, description="false: no dropout, whatever the network has (model.args).")
     augment: Augment = Augment()
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="float32, or bfloat16 by torch's autocast."
+    precision: Precision = Field(
+        "float32",
+        description="Of products in training and evaluation: float32; tf32, which GPUs multiply faster; or bfloat16, "
+        "by torch's autocast.",
     )
+    micro_batch: Count | None = Field(
+        None,
+        description="Images that are in memory at once: gradients of the parts of a batch are summed, and batch "
+        "normalisation takes the moments of each part (null: the whole batch, also over several processes).",
+    )
+    compile: bool = Field(False, description="Compile the network by torch.compile: a minute, then faster steps.")
 
     @model_validator(mode="after")
     def _consistent(self):
@@ -113,6 +121,8 @@ class Recipe(Section):
             raise ValueError(f"final_lr: {self.final_lr} is more than the peak, lr = {self.lr}")
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise ValueError("nesterov: is for optimizer: sgd with momentum")
+        if self.micro_batch is not None and self.batch_size % self.micro_batch:
+            raise ValueError(f"micro_batch: {self.micro_batch} does not divide batch_size = {self.batch_size}")
         for key in self.optimizer_args:
             if key in type(self).model_fields:
                 raise ValueError(f"optimizer_args.{key}: is an option of its own: {key}")
@@ -218,6 +228,11 @@ class Trainings(Section):
     def _can_share(self):
         if self.processes > self.recipe.batch_size:
             raise ValueError(f"processes: {self.processes} cannot share a batch_size of {self.recipe.batch_size}")
+        one, whole = self.recipe.micro_batch, self.recipe.batch_size
+        if one is not None and (whole // one) % self.processes:
+            raise ValueError(f"processes: {self.processes} cannot share the {whole // one} micro-batches evenly")
+        if self.recipe.compile and one is None and self.processes > 1:
+            raise ValueError("compile: set micro_batch; what is normalised over several processes is not compiled")
         return self
 
 

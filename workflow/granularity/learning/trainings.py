@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,16 +16,19 @@ import torch
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
 from granularity.learning.augment import augment, centre_crop
-from granularity.learning.batch_norm import synchronised, whole_batch
+from granularity.learning.batch_norm import RunningMoments, synchronised, whole_batch
+from granularity.learning.compiling import compiled
 from granularity.learning.dataset import Data
 from granularity.learning.loop import Batches, minimise
 from granularity.learning.network import freeze_backbone, remove_dropout
 from granularity.learning.optimisers import optimiser
 from granularity.learning.options import Recipe, Trainings
 from granularity.learning.packing import arrays_of, tensors_of
+from granularity.learning.precision import computing
 from granularity.learning.runs import Run
 from granularity.learning.schedules import schedule
 from granularity.machine import processes
+from granularity.machine.device import noting_nondeterministic
 from granularity.machine.first_process import forget, read_state, write_state
 
 WEIGHTS, FOUND = "weights.", "found."  # in the state of a finished training
@@ -66,7 +70,8 @@ def train_runs(
 
     `runs.parquet`: the known columns, `train_loss` (of the last epoch), what the objective evaluates, and the file of
     the weights. `history.parquet`: `run_id`, `epoch`, `lr`, `train_loss`. With weights, `checkpoints.parquet`:
-    `run_id`, `epoch`, `file`, of the epochs kept and of the last one.
+    `run_id`, `epoch`, `file`, of the epochs kept and of the last one. The manifest's summary names operations that
+    torch has no deterministic algorithm for on this device, if the trainings used any.
 
     Args:
         out: the writer of the result.
@@ -82,9 +87,10 @@ def train_runs(
         GranularityError: a network cannot take the images, or a loss is no longer finite.
     """
     keep = [epoch for epoch in sorted(keep) if epoch != recipe.epochs]
-    rows, history, checkpoints, found = [], [], [], {}
+    rows, history, checkpoints, found, nondeterministic = [], [], [], {}, set()
     for one in track(trainings, len(trainings), what, "runs"):
-        (arrays, notes), places = _finished(one, recipe, out.work, keep, column is not None)
+        with noting_nondeterministic(nondeterministic):
+            (arrays, notes), places = _finished(one, recipe, out.work, keep, column is not None)
         named = {}
         if column is not None:
             about = {**notes["about"], **one.about}
@@ -106,6 +112,8 @@ def train_runs(
     if column is not None:
         out.table("checkpoints.parquet", pd.DataFrame(checkpoints))
     out.summary["runs"] = len(trainings)
+    if nondeterministic:
+        out.summary["nondeterministic"] = sorted(nondeterministic)
     return found
 
 
@@ -126,24 +134,42 @@ def train(
     """Minimise an objective on the training split; returns the history, a row per epoch."""
     rows = torch.from_numpy(data.train)
     batches = Batches(len(rows), recipe.batch_size, seed)
-    half = recipe.precision == "bfloat16"
     if not recipe.dropout:
         remove_dropout(network)
-    network = synchronised(network, data.device)
+    if recipe.micro_batch is None:
+        network = synchronised(network, data.device)
     trained = freeze_backbone(network) if recipe.freeze_backbone else network
+    moments = RunningMoments(network) if recipe.micro_batch else None
+    forward = processes.shared(compiled(network) if recipe.compile else network)
     part = processes.share(recipe.batch_size)
+    size = recipe.micro_batch or part.stop - part.start
+    micro_batches = [slice(start, start + size) for start in range(0, part.stop - part.start, size)]
+    together = whole_batch if recipe.micro_batch is None else contextlib.nullcontext
 
-    def loss_at(step: int) -> torch.Tensor:
+    def gradients_at(step: int) -> torch.Tensor:
         picked = batches(step)[part]
         images = augment(data.images(rows[picked]), recipe.augment, seed, step, among=recipe.batch_size, part=part)
-        with torch.autocast(data.device.type, torch.bfloat16, enabled=half), whole_batch():
-            outputs = network(images)
-        return objective.loss(outputs.float(), picked) * (len(picked) / recipe.batch_size)
+        losses = torch.zeros((), device=data.device)
+        if moments:
+            moments.begin()
+        for one in micro_batches:
+            last = one is micro_batches[-1]
+            with contextlib.nullcontext() if last or forward is network else forward.no_sync():
+                with computing(recipe.precision, data.device), together():
+                    outputs = forward(images[one])
+                loss = objective.loss(outputs.float(), picked[one]) * (len(picked[one]) / recipe.batch_size)
+                processes.backward(loss)
+            if moments:
+                moments.add()
+            losses += loss.detach()
+        if moments:
+            moments.end(len(micro_batches) * processes.size())
+        return processes.total(losses)
 
     return minimise(
         trained,
         optimiser(trained.parameters(), recipe),
-        loss_at,
+        gradients_at,
         epochs=recipe.epochs,
         steps_per_epoch=batches.per_epoch,
         warmup_epochs=recipe.warmup_epochs,
@@ -159,7 +185,7 @@ def check_takes(network: torch.nn.Module, data: Data, recipe: Recipe) -> None:
     """Raise a GranularityError if a network cannot take the images, as many cannot that are made for larger ones."""
     images = centre_crop(data.images(data.train[:2]), recipe.augment)
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), computing(recipe.precision, data.device):
             network.eval()(images)
     except (RuntimeError, ValueError, AssertionError, TypeError, AttributeError) as error:
         why = str(error).partition("\n")[0] or type(error).__name__
@@ -214,6 +240,7 @@ def _about(one: Training, objective: Any, recipe: Recipe) -> dict[str, Any]:
         "channels": one.data.channels,
         "side": one.data.side,
         "crop": recipe.augment.crop,
+        "precision": recipe.precision,
         "mean": mean.tolist(),
         "std": std.tolist(),
     }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from granularity.base.errors import GranularityError
@@ -12,6 +15,8 @@ from granularity.machine.processor import instruction_set
 
 if TYPE_CHECKING:
     import torch
+
+NONDETERMINISTIC = "does not have a deterministic implementation"  # so torch says
 
 
 def torch_device(device: Device, threads: int) -> torch.device:
@@ -31,7 +36,7 @@ def torch_device(device: Device, threads: int) -> torch.device:
 
     processes.check_joined()
     torch.set_num_threads(max(1, threads // processes.local_size()))
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms would import the compiler: two seconds
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a small network's time
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -50,6 +55,24 @@ def torch_device(device: Device, threads: int) -> torch.device:
         )
     processes.meet(place)
     return place
+
+
+@contextlib.contextmanager
+def noting_nondeterministic(found: set[str]) -> Iterator[None]:
+    """Add the names of operations that torch has no deterministic algorithm for here, and warns of, to a set."""
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+        warnings.filterwarnings("always", message=f".*{NONDETERMINISTIC}")
+
+        def note(message: Warning | str, *rest: Any, **more: Any) -> None:
+            name, mark, _ = str(message).partition(NONDETERMINISTIC)
+            if mark:
+                found.add(name.strip())
+            else:
+                show(message, *rest, **more)
+
+        warnings.showwarning = note
+        yield
 
 
 def cpu_threads(device: torch.device) -> int | None:

@@ -8,8 +8,10 @@ With one process these are the functions they are named after.
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,40 @@ def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]
     finally:
         barrier()
     interrupt.stop_if_requested()
+
+
+class Saver:
+    """Saves checkpoints while the work goes on, one at a time; a context, at whose end the last one is saved.
+
+    If any process was asked to stop, all end once what they save is saved.
+    """
+
+    def __init__(self):
+        self._thread, self._saving = ThreadPoolExecutor(1), Future()
+        self._saving.set_result(None)
+
+    def __enter__(self) -> Saver:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._thread.shutdown()
+        if error == (None, None, None):
+            self._saving.result()
+
+    def __call__(self, path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
+        """Save a copy of a state, as :func:`checkpoints.save` does."""
+        self._saving.result()  # or raise what went wrong with the one before
+        if first():
+            arrays = {name: np.array(value) for name, value in arrays.items()}
+            self._saving = self._thread.submit(checkpoints.save, path, arrays, copy.deepcopy(notes))
+        if size() > 1:
+            anywhere(interrupt.requested())
+        if interrupt.requested():
+            try:
+                self._saving.result()
+            finally:
+                barrier()
+            interrupt.stop_if_requested()
 
 
 def forget(path: Path) -> None:

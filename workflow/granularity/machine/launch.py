@@ -67,6 +67,7 @@ def launch(processes: int, command: list[str], machines: int = 1, machine: int =
                 }
                 environment = os.environ | {name: str(value) for name, value in about.items()}
                 environment.setdefault("OMP_NUM_THREADS", "1")  # each sets its own number of threads
+                environment.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # not torch's hints to its own developers
                 words = [sys.executable, "-m", "granularity.machine.launch", str(processes), *command]
                 # In a session of its own, so that what a terminal sends comes once, from here.
                 workers.append(subprocess.Popen(words, env=environment, pass_fds=[folder], start_new_session=True))

@@ -24,7 +24,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -203,6 +203,8 @@ def _told(key: str) -> str:
 def _others_may_be_gone() -> Iterator[None]:
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:  # gloo's, NCCL's and the store's
         with contextlib.suppress(ValueError):  # not the main thread
             for number in interrupt.SIGNALS:  # the launcher sends one now; it is not why this process ends
@@ -312,23 +314,30 @@ def barrier() -> None:
             dist.all_reduce(torch.zeros(1))
 
 
-def sum_gradients(parameters: Iterable[torch.nn.Parameter], loss: torch.Tensor) -> torch.Tensor:
-    """Add up the gradients of all processes, and their losses, which are the shares of one mean.
-
-    In one tensor, in the order of the parameters: DistributedDataParallel rearranges its buckets after the first
-    step, so a run that is resumed would round otherwise than one that is not.
-
-    Returns:
-        the loss of the whole batch.
-    """
+def shared(network: torch.nn.Module) -> torch.nn.Module:
+    """A network whose gradients are the mean over all processes: torch's DistributedDataParallel, or the network."""
     if size() == 1:
-        return loss.detach()
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    parts = [part.detach().float().reshape(-1) for part in (*gradients, loss)]
-    whole = total(torch.cat(parts))
-    for gradient, part in zip(gradients, whole.split([len(part) for part in parts]), strict=False):
-        gradient.copy_(part.view_as(gradient))
-    return whole[-1]
+        return network
+    place = next(network.parameters()).device
+    # It rearranges its buckets after the first step, by which a run that is resumed would round otherwise than one that
+    # is not, unless it looks for unused parameters.
+    with _others_may_be_gone():
+        return torch.nn.parallel.DistributedDataParallel(
+            network,
+            device_ids=[place] if place.type == "cuda" else None,
+            init_sync=False,  # they are the same, which check_same() sees to
+            forward_sync_buffers=False,
+            find_unused_parameters=True,
+        )
+
+
+def backward(loss: torch.Tensor) -> None:
+    """`loss.backward()` of this process's share of a mean; of :func:`shared` networks, all get the sum of gradients."""
+    if size() == 1:
+        loss.backward()
+        return
+    with _others_may_be_gone():
+        (loss * size()).backward()  # as DistributedDataParallel takes means
 
 
 def check_same(model: torch.nn.Module) -> None:
@@ -363,6 +372,9 @@ class Sum(torch.autograd.Function):
 
 
 def total(values: torch.Tensor) -> torch.Tensor:
+    """The sum over all processes, in place."""
+    if size() == 1:
+        return values
     with _others_may_be_gone():
         dist.all_reduce(values)
     return values

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import safetensors.numpy
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
@@ -40,10 +40,15 @@ class Clock:
 
 def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
     """Save a checkpoint; if the process was asked to stop, it ends here."""
+    save(path, arrays, notes)
+    interrupt.stop_if_requested()
+
+
+def save(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
+    """Save a checkpoint, whole or not at all."""
     arrays = {key: np.asarray(value, order="C") for key, value in arrays.items()}
     text = json.dumps(notes)
-    write_atomically(path, save(arrays, {"notes": text, "sha256": _digest(arrays, text)}))
-    interrupt.stop_if_requested()
+    write_atomically(path, safetensors.numpy.save(arrays, {"notes": text, "sha256": _digest(arrays, text)}))
 
 
 def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:

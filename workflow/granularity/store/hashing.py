@@ -167,15 +167,24 @@ def _is_settled(state: _State, now: int) -> bool:
 
 def _record(folder: Path) -> Path | None:
     """Where the record of a folder lies; None where this user has no folder for it."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        # As the XDG specification has it, a relative path counts as none.
-        root = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
+        root = user_cache()
         name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()
     except (OSError, RuntimeError):
         return None
     machine = re.sub(r"[^\w.-]|^\.+", "_", host()) or "_"
-    return root / "granularity" / "hashes" / machine / f"{name}.json"
+    return root / "hashes" / machine / f"{name}.json"
+
+
+def user_cache() -> Path:
+    """The folder of what this user's jobs keep for later ones.
+
+    Raises:
+        RuntimeError: the user has no home.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    # As the XDG specification has it, a relative path counts as none.
+    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "granularity"
 
 
 def _is_own(found: os.stat_result) -> bool:

@@ -52,7 +52,7 @@ class Distillation:
             raise GranularityError(f"{file}: row {np.argmin(np.isfinite(values).all(1))} is not finite")
         self._vectors = torch.from_numpy(np.array(values))
         self._train = torch.from_numpy(data.train)
-        self._data, self._augment, self._loss = data, recipe.augment, loss
+        self._data, self._augment, self._precision, self._loss = data, recipe.augment, recipe.precision, loss
         self.outputs = values.shape[1]
 
     def loss(self, outputs, picked):
@@ -63,7 +63,7 @@ class Distillation:
         """`val_loss`: the mean loss of the validation images; they have no error."""
         from granularity.learning.evaluation import predict
 
-        outputs = predict(network, self._data, self._data.val, self._augment).float()
+        outputs = predict(network, self._data, self._data.val, self._augment, self._precision)
         return {"val_error": None, "val_loss": float(self._of(outputs, self._vectors[self._data.val]))}, {}
 
     def _of(self, outputs, vectors):

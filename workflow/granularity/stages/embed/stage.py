@@ -8,8 +8,10 @@ import numpy as np
 import torch
 
 from granularity.base.errors import GranularityError
+from granularity.base.section import Precision
 from granularity.data import pictures
 from granularity.learning import clip
+from granularity.learning.precision import computing
 from granularity.learning.preprocessing import Preprocessing
 from granularity.machine import pipeline, processes
 from granularity.machine.device import cpu_threads, torch_device
@@ -34,12 +36,10 @@ def run(task: Task) -> None:
     options = task.options
     place = torch_device(task.device, task.threads)
     processes.check_size(options.processes)
-    for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
-        backend.allow_tf32 = options.tf32
     inputs = {role: open(task, role) for role in ("samples", "pixels", "encoder") if task.path(role) is not None}
     if (options.images == "pixels") != ("pixels" in inputs):
         raise GranularityError(f"embed: images is '{options.images}', which {_wants(options.images)} --pixels")
-    resolved = options.model_dump(include={"model", "pretrained", "batch_size", "precision", "tf32", "images"})
+    resolved = options.model_dump(include={"model", "pretrained", "batch_size", "precision", "images"})
     model, transform, revision = clip.load(options, inputs["encoder"].folder if "encoder" in inputs else None, place)
     # Paths do not say what lies there today.
     resolved |= {"architecture": clip.configuration(options.model), "weights_sha256": clip.weights_digest(model)}
@@ -50,7 +50,7 @@ def run(task: Task) -> None:
     with create(task, inputs, resolved, resumable=True) as out:
         images = pictures.of(inputs["samples"], inputs.get("pixels"))
         size, total = options.batch_size, len(images)
-        encode = encoder(model, transform, place, options.precision == "bfloat16")
+        encode = encoder(model, transform, place, options.precision)
         threads = max(1, task.threads // processes.local_size())
 
         def embed(ranges: Ranges) -> Iterator[np.ndarray]:
@@ -69,14 +69,14 @@ def run(task: Task) -> None:
 
 
 def encoder(
-    model: torch.nn.Module, transform: Callable, place: torch.device, half: bool
+    model: torch.nn.Module, transform: Callable, place: torch.device, precision: Precision
 ) -> Callable[..., Iterator[np.ndarray]]:
     """A function that embeds the images of some ranges: float32 [n, D] of each, in their order.
 
     While the network works on a batch, the next ones are decoded, and on a GPU copied there.
 
     Args:
-        half: whether products are computed in bfloat16; what comes of them is normalised in float32.
+        precision: of products; what comes of them is normalised in float32.
     """
     prepared = Preprocessing(transform)
     on_gpu = place.type == "cuda"
@@ -94,7 +94,7 @@ def encoder(
                 prepared.numbers(load(index), row)
 
         def features(count: int, batch: torch.Tensor) -> torch.Tensor:
-            with torch.inference_mode(), torch.autocast(place.type, torch.bfloat16, enabled=half):
+            with torch.inference_mode(), computing(precision, place):
                 values = model.encode_image(prepared.numbers_of(batch) if on_gpu else batch)
                 return torch.nn.functional.normalize(values.float(), dim=-1)[:count]
 

@@ -71,11 +71,16 @@ def run(task: Task) -> None:
                 losses = [loss_on(*(part[s : s + options.batch_size] for part in val)) for s in starts]
                 return {"val_loss": float(torch.stack(losses).mean())}
 
+        def gradients_at(step: int) -> torch.Tensor:
+            loss = loss_on(*(part[batches(step).to(place)] for part in train))
+            loss.backward()
+            return loss.detach()
+
         batches = Batches(len(train[0]), options.batch_size, seed_of(task.seed, "encoder"))
         history = minimise(
             model,
             torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True),
-            lambda step: loss_on(*(part[batches(step).to(place)] for part in train)),
+            gradients_at,
             epochs=options.epochs,
             steps_per_epoch=batches.per_epoch,
             warmup_epochs=options.epochs / 10,

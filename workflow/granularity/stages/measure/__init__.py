@@ -60,6 +60,7 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
             "options": options,
             "architecture": network.model.name,
             "augment": network.recipe.augment.model_dump(mode="json"),
+            "precision": network.recipe.precision,
             "runs": [run.name for run in held],
         },
         inputs,

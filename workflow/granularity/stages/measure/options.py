@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, ValidationError, field_validator, model_v
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Name, Rank, Section
-from granularity.learning.options import Augment
+from granularity.learning.options import Augment, Precision
 from granularity.learning.runs import Run
 from granularity.stages.measure.measures.probe import Probe
 
@@ -90,6 +90,7 @@ class Measuring(Measure):
     augment: Augment = Field(
         Augment(), description="The augmentation of the pretraining, for the centre crop of its evaluation."
     )
+    precision: Precision = Field("float32", description="The precision of the pretraining.")
     runs: list[str] = Field(
         [],
         description="Names of the pretrainings whose networks are measured; finetuned ones are those made from them.",

@@ -59,7 +59,8 @@ def run(task: Task) -> None:
                 network = None if one.load is None else one.load(data).to(place).eval()
                 answers = numbers_of(one.targets(), data.target_names)
                 seen = one.normalised(data)
-                view = View(one.about, network, answers, options.splits, ranks, labels, seen, options.augment, vectors)
+                how = options.augment, options.precision
+                view = View(one.about, network, answers, options.splits, ranks, labels, seen, *how, vectors)
                 state = sorted_out(measure.measure(view, own, task.seed), options.file)
                 write_state(finished, *state)
             arrays, notes = state

@@ -12,7 +12,7 @@ import torch
 from granularity.base.errors import GranularityError
 from granularity.learning import evaluation
 from granularity.learning.dataset import Data
-from granularity.learning.options import Augment
+from granularity.learning.options import Augment, Precision
 
 
 class View:
@@ -39,11 +39,13 @@ class View:
         labels: Callable[[str], pd.Series],
         data: Data,
         augment: Augment,
+        precision: Precision = "float32",
         embedding: np.ndarray | None = None,
     ):
         self.about, self.network, self.answers = about, network, answers
         self.splits, self.ranks, self.data = splits, ranks, data
-        self._labels, self._augment, self._embedding = labels, augment, embedding
+        self._labels, self._embedding = labels, embedding
+        self._augment, self._precision = augment, precision
 
     def rows(self, split: str) -> np.ndarray:
         """Row numbers of a split in the sample table, int64 [N].
@@ -71,10 +73,10 @@ class View:
         Args:
             forward: a function of normalised images, float32 [B, C, H, W] on the device.
         """
-        return evaluation.predict(forward, self.data, self.rows(split), self._augment)
+        return evaluation.predict(forward, self.data, self.rows(split), self._augment, self._precision)
 
     def features(self, split: str) -> torch.Tensor:
         """The features that the network's head sees, or rows of the embedding: float32 [N, D] on the CPU."""
         if self.network is None:
             return torch.from_numpy(self._embedding[self.rows(split)])
-        return evaluation.features(self.network, self.data, self.rows(split), self._augment)
+        return evaluation.features(self.network, self.data, self.rows(split), self._augment, self._precision)
