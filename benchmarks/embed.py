@@ -11,7 +11,8 @@ Peers, in turns with ours, with the same weights and threads:
 
 Images are those of Tiny ImageNet, from GRANULARITY_DATA (see docs/development.md: `tiny-imagenet/train.parquet`), or
 JPEGs of noise of the same size. Weights are random, which changes no time. Rates of ours and of clip-retrieval are
-without starting Python and loading the model (`images_per_second`), and with it (`whole`).
+without starting Python and loading the model, and with it (`whole`). `cpu_ms` is CPU time per image, which a busy
+machine leaves alone.
 
 Prints a table, and one JSON object per row: `work`, `ours`, `peer`, `ratio`, `goal`. The default takes a minute or two;
 ViT-B/32 on 5,000 images a quarter of an hour on two cores.
@@ -111,13 +112,14 @@ class Ours:
         self.words += ["--threads", str(threads * processes)]
         self.folder, self.images, self.turn = folder, images, 0
 
-    def __call__(self) -> tuple[float, float]:
-        """Images per second, without and with the start."""
+    def __call__(self) -> tuple[float, float | None, float | None]:
+        """Images per second, without and with the start; CPU milliseconds per image."""
         self.turn += 1
         output = self.folder / f"turn-{time.monotonic_ns()}" / "embed"  # a store of its own, so it is made anew
         whole = run("embed", self.options, output, *self.words)
-        self.digest = Artifact.peek(output).digest
-        return self.images / Artifact.peek(output).manifest["cost"]["wall_seconds"], self.images / whole
+        made = Artifact.peek(output)
+        self.digest, cost = made.digest, made.manifest["cost"]
+        return self.images / cost["wall_seconds"], self.images / whole, 1000 * cost["cpu_seconds"] / self.images
 
 
 def bare(architecture: str, weights: Path, images: list[bytes], threads: int, half: bool):
@@ -129,15 +131,16 @@ def bare(architecture: str, weights: Path, images: list[bytes], threads: int, ha
     batch = torch.stack([transform(Image.open(io.BytesIO(data)).convert("RGB")) for data in images[:BATCH]])
     batches = -(-len(images) // BATCH)
 
-    def go() -> tuple[float, None]:
+    def go() -> tuple[float, None, float]:
         ready = batch.to(place)
         with torch.inference_mode(), torch.autocast(place.type, torch.bfloat16, enabled=half):
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), time.process_time()
             for _ in range(batches):
                 network.encode_image(ready, normalize=True)
             if place.type == "cuda":
                 torch.cuda.synchronize()
-        return len(images) / (time.perf_counter() - started), None
+        used = 1000 * (time.process_time() - cpu) / len(images)
+        return len(images) / (time.perf_counter() - started), None, used
 
     return go
 
@@ -151,7 +154,7 @@ from clip_retrieval.clip_inference import mapper, worker
 made = mapper.ClipMapper.__call__
 times = []
 def timed(self, item):
-    times or times.extend([time.perf_counter(), time.process_time()])
+    times or times.append(time.perf_counter())
     return made(self, item)
 mapper.ClipMapper.__call__ = timed
 worker.worker([0], sys.argv[1], sys.argv[2], 1, batch_size=64, num_prepro_workers=int(sys.argv[5]), enable_text=False,
@@ -163,7 +166,7 @@ print("seconds", time.perf_counter() - times[0], "torch", torch.__version__)
 def clip_retrieval(python: str, folder: Path, architecture: str, weights: Path, images: int, threads: int):
     """clip-retrieval's worker, on the files; timed from its first forward on."""
 
-    def go() -> tuple[float, float]:
+    def go() -> tuple[float, float, None]:
         output = folder / f"retrieval-{time.monotonic_ns()}"
         words = [str(folder / "files"), str(output), f"{architecture}/{weights}", str(threads), str(threads)]
         words.append(str(folder / f"{architecture}.json") if (folder / f"{architecture}.json").exists() else "")
@@ -173,7 +176,7 @@ def clip_retrieval(python: str, folder: Path, architecture: str, weights: Path, 
             sys.exit(ended.stderr[-2000:])
         whole = time.perf_counter() - started
         (line,) = [line for line in ended.stdout.splitlines() if line.startswith("seconds ")]
-        return images / float(line.split()[1]), images / whole
+        return images / float(line.split()[1]), images / whole, None
 
     return go
 
@@ -223,6 +226,9 @@ def main() -> None:
                     "unit": "images/s",
                     "whole": [round(median(found[1] for found in several), 1) for several in (mine, theirs[peer])]
                     if theirs[peer][0][1]
+                    else None,
+                    "cpu_ms": [round(median(one[2] for one in several), 2) for several in (mine, theirs[peer])]
+                    if theirs[peer][0][2]
                     else None,
                     "load": os.getloadavg()[0],
                 }

@@ -50,8 +50,8 @@ class Encoder(Section):
     )
     precision: Precision = Field(
         "float32",
-        description="Of products in embedding, as in `pretrain`. bfloat16 is faster where the processor has it, and its "
-        "vectors agree with float32 to two or three digits.",
+        description="Of products in embedding, as in `pretrain`. bfloat16 is faster where the processor has it; its "
+        "vectors agree with those of float32 to two or three digits.",
     )
     images: Literal["originals", "pixels"] = Field(
         "originals",
