@@ -314,7 +314,7 @@ def test_a_process_that_is_killed_takes_the_others_down(tmp_path, train, rank, u
     ended = train(tmp_path / "out", 2, LONG, before, keep=KEEP)
     assert ended.status == [-9, 1] if rank == 0 else [1, -9]
     assert len(ended.said) == 1
-    assert ended.said[0].startswith("error: another process of this training ended (")
+    assert ended.said[0].startswith("error: another process of this job ended (")
     assert not (tmp_path / "out").exists()
     assert train(tmp_path / "out", 2, LONG, keep=KEEP).status == [0, 0]
     assert Artifact.open(tmp_path / "out").digest == undisturbed(2)
@@ -391,7 +391,7 @@ processes.together(lambda: (processes.meet(torch.device("cpu")), processes.barri
 """
     ended = processes(2, code)
     assert 0 not in ended.status, ended
-    assert f"as process {stranger} is not of this training" in ended.errors[1 - stranger], ended
+    assert f"as process {stranger} is not of this job" in ended.errors[1 - stranger], ended
 
 
 def test_other_stages_refuse_several_processes(processes):
@@ -506,7 +506,7 @@ def test_a_process_that_is_killed_on_one_machine_ends_those_of_the_other(tmp_pat
     os.kill(worker, signal.SIGKILL)
     said = [one.communicate(timeout=300)[1] for one in both]
     assert [one.returncode for one in both] == [1, 1], said
-    assert said[0].startswith("error: another process of this training ended (") and said[0].count("\n") == 1
+    assert said[0].startswith("error: another process of this job ended (") and said[0].count("\n") == 1
     assert said[1].startswith("error: process 1 of 2 was killed by SIGKILL;") and said[1].count("\n") == 1
 
 

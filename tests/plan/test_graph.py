@@ -53,6 +53,28 @@ def test_results_of_two_jobs_never_lie_in_one_folder():
     assert len(set(folders)) == len(folders)
 
 
+def test_an_embedding_reads_the_originals_or_the_pixels():
+    originals, pixels = planned(), planned({"encoder": {"images": "pixels"}})
+    (one,), (other,) = originals.jobs("embed"), pixels.jobs("embed")
+    assert set(one.inputs) == {"samples", "encoder"} and set(other.inputs) == {"samples", "encoder", "pixels"}
+    assert "--pixels" in commands.words(pixels, other) and "--pixels" not in commands.words(originals, one)
+    assert originals.jobs("encoder")[0].options == pixels.jobs("encoder")[0].options  # trained on the originals
+
+
+def test_runs_are_named_after_what_makes_their_embedding():
+    """The number of processes does not; options at their defaults count as if they were not there."""
+
+    def ids(**over) -> list[str]:
+        plan = planned({"networks": [{"name": "a", "spaces": ["kmeans-10"]}], **over})
+        return [run.id for network in plan.networks for run in plan.pretrainings(network, plan.conditions[0])]
+
+    same = [ids(), ids(jobs={"embed_processes": 4}), ids(encoder={"precision": "float32", "images": "originals"})]
+    assert same[0] == same[1] == same[2]
+    assert not set(ids()) & set(ids(encoder={"precision": "bfloat16"}))
+    assert not set(ids()) & set(ids(encoder={"images": "pixels"}))
+    assert set(planned().config.encoder.identity) == {"model", "pretrained", "captions", "batch_size"}
+
+
 def test_an_embedding_is_planned_only_where_something_asks_for_it():
     assert planned().jobs("embed") and planned().jobs("encoder")
     plan = planned(base=UNCLUSTERED)

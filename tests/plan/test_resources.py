@@ -145,3 +145,13 @@ def test_several_processes_take_more_memory_and_less_time():
         assert minutes(four, second) - 30 == pytest.approx((minutes(one, first) - 30) / 4, abs=1)
         assert resources.gpus(four, second) == 4
     assert memory_mb(four, job_of(four, "measure")) == memory_mb(one, job_of(one, "measure"))
+
+
+def test_processes_of_an_embedding_are_counted_apart_from_those_of_trainings():
+    one, four = (photos(device="cuda", jobs={"embed_processes": n}) for n in (1, 4))
+    first, second = job_of(one, "embed"), job_of(four, "embed")
+    assert (resources.gpus(four, second), threads(four, second)) == (4, 4)
+    assert memory_mb(four, second) == pytest.approx(4 * memory_mb(one, first), abs=4)
+    assert minutes(four, second) < minutes(one, first)
+    assert resources.gpus(four, job_of(four, "pretrain")) == 1
+    assert second.options["processes"] == 4 and job_of(four, "pretrain").options["processes"] == 1

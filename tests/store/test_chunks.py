@@ -145,6 +145,19 @@ def test_the_longest_of_several_pieces_is_taken(tmp_path, checkpoint_always):
     assert make(tmp_path / "4", 4)[0] == (24, 28)
 
 
+def test_what_was_made_before_an_error_is_kept(tmp_path):
+    """Of an image that cannot be read, say; whatever the clock says."""
+
+    def compute(start: int) -> None:
+        if start == 24:
+            raise GranularityError("an image that cannot be read")
+
+    with pytest.raises(GranularityError, match="cannot be read"):
+        make(tmp_path / "out", compute=compute)
+    assert saved(tmp_path / "out") == ["00-24"]
+    assert make(tmp_path / "out")[0] == (24, 32)
+
+
 # ---------------------------------------------------------------- a disk that is full
 
 

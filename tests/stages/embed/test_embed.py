@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.learning import clip
 from granularity.learning.clip_options import Encoder
+from granularity.machine import pipeline
 from granularity.stages.embed import stage as embed
 from granularity.store.artifacts import Artifact
 from support import tasks
@@ -81,6 +83,30 @@ def test_bytes_do_not_depend_on_threads_or_chunks(tmp_path, table, trained, embe
     assert digest(tmp_path / "again") == digest(embedding)
 
 
+@pytest.mark.parametrize("ahead", [0, 1, 9])
+def test_bytes_do_not_depend_on_how_much_is_decoded_ahead(tmp_path, table, trained, embedding, monkeypatch, ahead):
+    monkeypatch.setattr(pipeline, "AHEAD", ahead)
+    make(options(), table, trained, tmp_path / "again", threads=1)
+    assert digest(tmp_path / "again") == digest(embedding)
+
+
+def test_bytes_are_those_of_open_clips_own_transform_and_forward(table, trained, embedding):
+    """By its own functions, one batch after another, padded."""
+    import open_clip
+    import torch
+
+    model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{trained}")
+    images = Images(Artifact.open(table))
+    found = []
+    with torch.inference_mode():
+        for start in range(0, 60, 8):
+            batch = torch.zeros(8, 3, 8, 8)
+            for row, index in enumerate(range(start, min(start + 8, 60))):
+                batch[row] = transform(images.load(index))
+            found.append(model.eval().encode_image(batch, normalize=True)[: min(8, 60 - start)])
+    np.testing.assert_array_equal(vectors_of(embedding), torch.cat(found).numpy())
+
+
 @pytest.mark.parametrize("rows", [[41], [41, 7, 30], [59, 2, 3, 5, 8, 13, 21, 34, 55]])
 def test_an_embedding_does_not_depend_on_its_neighbours(tmp_path, table, trained, embedding, make_samples, rows):
     frame = Artifact.open(table).table("samples.parquet")
@@ -131,7 +157,10 @@ def test_a_signal_is_obeyed_after_the_batch(tmp_path, table, trained, embedding,
     monkeypatch.setattr(Images, "load", load)
     calls = kill_at(Images, "load", None)
     make(options(), table, trained, tmp_path / "again")
-    assert sorted(index for _, index in calls) == list(range(24, 60))
+    again = sorted(index for _, index in calls)
+    assert again in [
+        list(range(done, 60)) for done in (8, 16, 24)
+    ]  # image 20 is decoded while one of these is embedded
     assert digest(tmp_path / "again") == digest(embedding)
 
 
@@ -180,6 +209,26 @@ def test_images_that_nobody_hashed_are_those_of_their_folder(
     assert digest(output) == digest(tmp_path / "clean" / "embedding")
 
 
+def test_an_image_that_cannot_be_read_costs_one_line_and_nothing_before_it(tmp_path, trained, make_samples, kill_at):
+    """It lies in the second batch of two; when it is back, the first is not embedded again."""
+    file = options(pretrained=str(trained / clip.WEIGHTS))
+    table = unhashed(tmp_path / "images", make_samples, 0)
+    make(file, table, None, tmp_path / "clean" / "embedding")
+    image = tmp_path / "images" / "12.png"
+    sound, about = image.read_bytes(), image.stat()
+    image.write_bytes(sound[:30] + bytes(len(sound) - 30))
+    os.utime(image, ns=(about.st_atime_ns, about.st_mtime_ns))
+    with pytest.raises(GranularityError, match=r"12\.png: cannot be decoded as an image") as caught:
+        make(file, table, None, tmp_path / "made" / "embedding")
+    assert "\n" not in str(caught.value) and not (tmp_path / "made" / "embedding").exists()
+    image.write_bytes(sound)
+    os.utime(image, ns=(about.st_atime_ns, about.st_mtime_ns))
+    calls = kill_at(Images, "load", None)
+    make(file, table, None, tmp_path / "made" / "embedding")
+    assert sorted(index for _, index in calls) == list(range(8, 16))
+    assert digest(tmp_path / "made" / "embedding") == digest(tmp_path / "clean" / "embedding")
+
+
 def unhashed(folder: Path, make_samples, seed: int) -> Path:
     """A table of 16 noisy images of equal sizes, without their hashes."""
     folder.mkdir()
@@ -222,6 +271,62 @@ def test_a_non_finite_embedding_names_the_image(tmp_path, table, trained):
     first = Artifact.open(table).table("samples.parquet")["sample_id"][0]
     with pytest.raises(GranularityError, match=f"the embedding of {first} is not finite"):
         make(options(pretrained=str(tmp_path / "nan.safetensors")), table, None, tmp_path / "out")
+
+
+# ---------------------------------------------------------------- precision
+
+
+def test_bfloat16_agrees_to_two_digits_and_its_rows_have_unit_length(tmp_path, table, trained, embedding):
+    half = options().model_copy(update={"precision": "bfloat16"})
+    made = make(half, table, trained, tmp_path / "half")
+    found, exact = vectors_of(tmp_path / "half"), vectors_of(embedding)
+    assert found.dtype == np.float32 and not np.array_equal(found, exact)
+    np.testing.assert_allclose(np.linalg.norm(found.astype(np.float64), axis=1), 1, atol=1e-6)
+    assert (found * exact).sum(1).min() > 0.99
+    assert (made.params["precision"], Artifact.open(embedding).params["precision"]) == ("bfloat16", "float32")
+    make(half, table, trained, tmp_path / "again", threads=1, chunk=1)
+    assert digest(tmp_path / "again") == digest(tmp_path / "half")
+
+
+# ---------------------------------------------------------------- from pixels
+
+
+@pytest.fixture(scope="module")
+def pixels(table) -> Path:
+    tasks.run("pixels", table.parent / "pixels", {"size": 8, "mode": "L"}, samples=table)
+    return table.parent / "pixels"
+
+
+def from_pixels(table: Path, trained: Path, pixels: Path | None, output: Path) -> Artifact:
+    params = options().model_copy(update={"images": "pixels"})
+    return tasks.run("embed", output, params, samples=table, encoder=trained, pixels=pixels)
+
+
+def test_pixels_that_are_the_originals_give_their_embedding(tmp_path, table, trained, embedding, pixels, kill_at):
+    """The digits are squares of eight grey pixels; no original is opened."""
+    calls = kill_at(Images, "load", None)
+    made = from_pixels(table, trained, pixels, tmp_path / "made")
+    assert calls == [] and set(made.manifest["inputs"]) == {"samples", "pixels", "encoder"}
+    assert digest(tmp_path / "made") == digest(embedding)
+
+
+def test_colour_pixels_are_embedded_as_they_are(tmp_path, table, trained, make_array):
+    values = np.random.default_rng(0).integers(256, size=(60, 8, 8, 3), dtype=np.uint8)
+    colour = make_array(tmp_path / "pixels", "pixels", table, values)
+    swapped = make_array(tmp_path / "swapped", "pixels", table, values[..., ::-1])
+    found = [from_pixels(table, trained, one, tmp_path / one.name / "e") for one in (colour, swapped)]
+    assert found[0].digest != found[1].digest
+
+
+def test_pixels_that_are_missing_too_few_or_too_many_are_refused(tmp_path, table, trained, pixels, make_array):
+    few = make_array(tmp_path / "few", "pixels", table, np.zeros((59, 8, 8, 1), np.uint8))
+    with pytest.raises(GranularityError, match="few: 59 images, but the sample table has 60"):
+        from_pixels(table, trained, few, tmp_path / "made")
+    with pytest.raises(GranularityError, match="images is 'pixels', which wants --pixels"):
+        from_pixels(table, trained, None, tmp_path / "made")
+    with pytest.raises(GranularityError, match="images is 'originals', which takes no --pixels"):
+        tasks.run("embed", tmp_path / "made", options(), samples=table, encoder=trained, pixels=pixels)
+    assert not (tmp_path / "made").exists()
 
 
 # ---------------------------------------------------------------- what cannot be loaded

@@ -18,6 +18,7 @@ Rank = Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", max_
 # What names folders below results/: networks, transfers, measures.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
 Device = Literal["auto", "cpu", "cuda"]
+Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 def split_key(message: str) -> tuple[str, str]:

@@ -48,7 +48,9 @@ def _command(stage: Stage) -> Any:
             given.get("seed", 0),
             device(given.get("device", "cpu")),
             given["threads"],
-            machine(given.get("device", "cpu"), given["threads"]),
+            machine(
+                given.get("device", "cpu"), launch.threads_each(given["threads"], getattr(options, "processes", 1))
+            ),
         )
         assert task.key  # now: the code may be edited while the job waits
         _make(task, getattr(options, "processes", 1))

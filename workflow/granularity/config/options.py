@@ -63,6 +63,11 @@ class Jobs(Section):
         description="Processes that train one network together, in pretrain and finetune, each with a GPU (or a CPU "
         "thread) of its own and a share of every batch. Part of the result: sums over them decide its last bits.",
     )
+    embed_processes: Annotated[int, Field(ge=1, le=1000)] = Field(
+        1,
+        description="Processes that share the batches of an embedding, each with a GPU (or a CPU thread) of its own. "
+        "Changes no byte of the result.",
+    )
 
 
 class Network(Section):

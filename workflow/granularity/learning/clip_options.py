@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from granularity.base.section import Count, Section
+from granularity.base.section import Count, Precision, Section
 
 
 class Captions(Section):
@@ -48,6 +48,16 @@ class Encoder(Section):
     batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(
         64, description="Images per embedding step. Part of the result: see docs/encoder.md."
     )
+    precision: Precision = Field(
+        "float32",
+        description="Of products in embedding, as in `pretrain`. bfloat16 is faster where the processor has it; its "
+        "vectors agree with those of float32 to two or three digits.",
+    )
+    images: Literal["originals", "pixels"] = Field(
+        "originals",
+        description="What is embedded: the files of the data set, or what stage `pixels` has made of them, so that "
+        "every file is read and decoded once. Squares of `pixels.size`: other images, and another embedding.",
+    )
 
     @model_validator(mode="after")
     def _weights_known(self):
@@ -62,6 +72,12 @@ class Encoder(Section):
                 f"pretrained: '{self.model}' needs weights: an open_clip tag, a checkpoint file, or 'captions'"
             )
         return self
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What an embedding is made from, in ids of runs: without options that came later and are at their defaults."""
+        later = {"precision", "images"}
+        return self.model_dump(mode="json", exclude=later) | self.model_dump(include=later, exclude_defaults=True)
 
     @property
     def trained_here(self) -> bool:

@@ -13,11 +13,9 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.section import Count, Few, Name, Natural, Section
+from granularity.base.section import Count, Few, Name, Natural, Precision, Section
 from granularity.learning.runs import Run
 from granularity.store import artifacts
-
-Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 class Model(Section):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from granularity.learning.options import Precision
+from granularity.base.section import Precision
 
 
 @contextlib.contextmanager

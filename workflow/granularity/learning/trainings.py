@@ -119,11 +119,7 @@ def train_runs(
 
 def check_processes(options: Trainings) -> None:
     """Raise a GranularityError unless as many processes train as the options say: their number decides last bits."""
-    if options.processes != processes.size():
-        raise GranularityError(
-            f"processes: {options.processes} are planned, but this is one of {processes.size()}; let granularity start "
-            "them, or, on several machines, as many by granularity.machine.launch"
-        )
+    processes.check_size(options.processes)
 
 
 def train(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from granularity.base import interrupt
-from granularity.machine.processes import anywhere, barrier, first, from_first, size
-from granularity.store import checkpoints
+from granularity.machine.processes import anywhere, barrier, first, from_first, rank, received, sent, size
+from granularity.store import checkpoints, chunks
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
 
@@ -68,6 +68,55 @@ class _Onlooker:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *args, **kwargs: None
+
+
+def write_ranges(
+    out: Any,
+    name: str,
+    total: int,
+    compute: Callable[[chunks.Ranges], Iterable[np.ndarray]],
+    batch: int,
+    chunk: int,
+    what: str,
+) -> np.ndarray | None:
+    """:func:`chunks.write_ranges`, by the first process; each computes some batches.
+
+    Batch k of what is missing is computed by process k modulo their number, and all go on together: at each turn they
+    tell each other whether one was asked to stop. So every range has the rows that one process would give it.
+
+    Returns:
+        The array, in the first process.
+    """
+    if size() == 1:
+        return chunks.write_ranges(out, name, total, compute, batch, chunk, what)
+    turn = batch * size()
+    if first():
+        chunk = -(-chunk // turn) * turn
+        return chunks.write_ranges(
+            out, name, total, lambda ranges: _in_turns(ranges, compute, batch), turn, chunk, what
+        )
+    for _ in _in_turns([], compute, batch):
+        interrupt.stop_if_requested()
+    return None
+
+
+def _in_turns(
+    ranges: chunks.Ranges, compute: Callable[[chunks.Ranges], Iterable[np.ndarray]], batch: int
+) -> Iterator[np.ndarray]:
+    """The rows of each range, in the first process; in the others, theirs."""
+    _, ranges = from_first(lambda: ({}, ranges))
+    turns = [[(a, min(a + batch, stop)) for a in range(start, stop, batch)] for start, stop in ranges]
+    mine = iter(compute([turn[rank()] for turn in turns if rank() < len(turn)]))
+    for turn in turns:
+        found = [next(mine)] if rank() < len(turn) else []
+        for other in range(1, len(turn)):
+            if first():
+                start, stop = turn[other]
+                found.append(received((stop - start, *found[0].shape[1:]), found[0].dtype, other))
+            elif other == rank():
+                sent(found[0])
+        anywhere(interrupt.requested())
+        yield np.concatenate(found) if first() else np.empty(0)
 
 
 def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:

@@ -80,6 +80,11 @@ def launch(processes: int, command: list[str], machines: int = 1, machine: int =
                 signal.signal(number, handler)  # whoever called this goes on, and is to hear them
 
 
+def threads_each(threads: int, processes: int) -> int:
+    """The CPU threads of each process of a job that has so many on this machine, and as many processes in all."""
+    return max(1, threads // (int(os.environ["LOCAL_WORLD_SIZE"]) if LAUNCHER in os.environ else processes))
+
+
 def _status(workers: list[subprocess.Popen], asked: list[int], first_rank: int, size: int) -> int:
     """Wait for all processes, pass signals on, end the rest when one fails; returns the exit status.
 

@@ -42,11 +42,11 @@ T = TypeVar("T")
 State = tuple[dict[str, np.ndarray], Any]
 TIMEOUT = timedelta(days=7)  # for a GPU, or for the first process to verify terabytes; the dead are noticed at once
 BYTES_OF_PROOF = 16
-ELSEWHERE = "another process of this training was asked to stop"
+ELSEWHERE = "another process of this job was asked to stop"
 
 
 class PeerLost(GranularityError):
-    """Another process of this training ended."""
+    """Another process of this job ended."""
 
 
 @dataclass
@@ -127,7 +127,7 @@ def check_joined() -> None:
     """Raise a GranularityError in a stage that is not made for several processes."""
     if _group is None and started_by_launcher():
         raise GranularityError(
-            "only pretrain and finetune are for several processes; start this stage with `granularity`"
+            "only embed, pretrain and finetune are for several processes; start this stage with `granularity`"
         )
 
 
@@ -162,7 +162,7 @@ def _check_peers() -> None:
         known = bytes.fromhex(_told(f"proofs/{other}"))
         if proof.numpy().tobytes() != known[rank() * BYTES_OF_PROOF :][:BYTES_OF_PROOF]:
             raise GranularityError(
-                f"what connected to process {rank()} as process {other} is not of this training; somebody who can "
+                f"what connected to process {rank()} as process {other} is not of this job; somebody who can "
                 "reach its ports disturbs it"
             )
 
@@ -211,7 +211,7 @@ def _others_may_be_gone() -> Iterator[None]:
                 signal.signal(number, signal.SIG_IGN)
         why = re.sub(r"^\[[^ ]*\] ", "", str(error)).split(". ")[0][:100]  # without gloo's place in its source
         raise PeerLost(
-            f"another process of this training ended ({why}); what is saved is kept, and the next run goes on from it"
+            f"another process of this job ended ({why}); what is saved is kept, and the next run goes on from it"
         ) from error
 
 
@@ -238,6 +238,15 @@ def local_size() -> int:
 def first() -> bool:
     """Whether this is the process that reads and writes for all."""
     return rank() == 0
+
+
+def check_size(planned: int) -> None:
+    """Raise a GranularityError unless there are as many processes as the options of a stage say."""
+    if planned != size():
+        raise GranularityError(
+            f"processes: {planned} are planned, but this is one of {size()}; let granularity start "
+            "them, or, on several machines, as many by granularity.machine.launch"
+        )
 
 
 def share(count: int) -> slice:
@@ -273,6 +282,20 @@ def from_first(make: Callable[[], State | None]) -> State | None:
     packed = data.numpy().tobytes()
     header = json.loads(packed[8 : 8 + int.from_bytes(packed[:8], "little")])
     return safetensors.numpy.load(packed), json.loads(header["__metadata__"]["notes"])
+
+
+def sent(rows: np.ndarray) -> None:
+    """Send an array to the first process, which waits for it (:func:`received`)."""
+    with _others_may_be_gone():
+        dist.send(torch.from_numpy(rows), dst=0)
+
+
+def received(shape: tuple[int, ...], dtype: np.dtype, other: int) -> np.ndarray:
+    """The array that another process sends to the first one."""
+    rows = np.empty(shape, dtype)
+    with _others_may_be_gone():
+        dist.recv(torch.from_numpy(rows), src=other)
+    return rows
 
 
 def anywhere(*here: bool) -> bool:

@@ -3,29 +3,45 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import starmap
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from granularity.base import interrupt
+from granularity.base.errors import GranularityError
 from granularity.base.progress import track
 from granularity.store.checkpoints import Clock, read_state, write_state
 from granularity.store.writer import Writer
+
+Ranges = list[tuple[int, int]]
 
 
 def write_rows(
     out: Writer, name: str, total: int, compute: Callable[[int, int], np.ndarray], batch: int, chunk: int, what: str
 ) -> np.ndarray:
-    """Fill an array file with ``compute(start, stop)`` for consecutive ranges of at most ``batch`` rows.
+    """:func:`write_ranges` with a function that gives the rows of one range."""
+    return write_ranges(out, name, total, lambda ranges: starmap(compute, ranges), batch, chunk, what)
 
-    What is new is saved when a checkpoint is due, and before it is more than ``chunk`` rows. A resumed job takes up
-    what was saved, wherever it begins and ends. The bytes do not depend on any of that as long as ``compute`` gives
-    each row the same value in any range.
+
+def write_ranges(
+    out: Writer,
+    name: str,
+    total: int,
+    compute: Callable[[Ranges], Iterable[np.ndarray]],
+    batch: int,
+    chunk: int,
+    what: str,
+) -> np.ndarray:
+    """Fill an array file with what ``compute(ranges)`` gives for consecutive ranges of at most ``batch`` rows.
+
+    What is new is saved when a checkpoint is due, before it is more than ``chunk`` rows, and before an error of ours
+    ends the job. A resumed job takes up what was saved, wherever it begins and ends, and asks for the other rows alone.
+    The bytes do not depend on any of that as long as ``compute`` gives each row the same value in any range.
 
     Args:
         batch: ranges end at multiples of it; at most ``chunk``.
@@ -33,41 +49,82 @@ def write_rows(
     Returns:
         The array, memory-mapped, of shape (total, ...).
     """
-    pieces, clock = _pieces(out.work, name), Clock()
-    done = saved = 0
-    new: dict[str, np.ndarray] = {}  # rows saved to `done`, each batch by its first
     # Not through a memory map: that a disk is full would kill the process where it writes to one.
     with out.path(name).open("w+b") as stream:
-        for start in track(range(0, total, batch), -(-total // batch), what, f"batches of {batch} images"):
-            stop = min(start + batch, total)
-            while done < stop:
-                rows = None if new else _kept(pieces.get(done, []), done)
-                if rows is None:
-                    rows = new[f"{done:012d}"] = np.ascontiguousarray(compute(done, stop))
-                if done == 0:
-                    _begin(stream, (total, *rows.shape[1:]), rows.dtype)
-                stream.write(rows.data)
-                done += len(rows)
-                if new and (clock.due() or done in pieces or done + batch > saved + chunk or done == total):
-                    write_state(out.work / f"{name}.{saved:012d}-{done:012d}", new, {})
-                    new = {}
-                if not new:
-                    saved = done
+        missing = _take_up(stream, _pieces(out.work, name), total, batch)
+        new = _New(out.work, name)
+        clock, found = Clock(), iter(compute(missing))
+        try:
+            for start, stop in track(missing, len(missing), what, f"batches of {batch} images"):
+                if start != new.stop:  # what lies between was saved before
+                    new.save()
+                rows = np.ascontiguousarray(next(found))
+                _write(stream, rows, start, total)
+                new.add(start, stop, rows)
+                if clock.due() or stop + batch > new.start + chunk or stop == total:
+                    new.save()
                     interrupt.stop_if_requested()
+        except (GranularityError, interrupt.Stopped):
+            new.save()
+            raise
     array = np.load(out.path(name), mmap_mode="r", allow_pickle=False)
     out.describe_array(name, array)
     return array
 
 
-def _begin(stream: BinaryIO, shape: tuple[int, ...], dtype: np.dtype) -> None:
-    """Write the head of an array file, and reserve the space of the rest: a disk is too small now, or never."""
-    head = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(stream, head)
-    try:
-        os.posix_fallocate(stream.fileno(), 0, stream.tell() + math.prod(shape) * dtype.itemsize)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # not on this file system
-            raise
+class _New:
+    """Consecutive rows that are not saved yet, each range by its first."""
+
+    def __init__(self, work: Path, name: str):
+        self.work, self.name = work, name
+        self.start = self.stop = 0
+        self.rows: dict[str, np.ndarray] = {}
+
+    def add(self, start: int, stop: int, rows: np.ndarray) -> None:
+        self.start, self.stop = self.start if self.rows else start, stop
+        self.rows[f"{start:012d}"] = rows
+
+    def save(self) -> None:
+        rows, self.rows = self.rows, {}
+        if rows:
+            write_state(self.work / f"{self.name}.{self.start:012d}-{self.stop:012d}", rows, {})
+
+
+def _take_up(stream: BinaryIO, pieces: dict[int, list[Path]], total: int, batch: int) -> Ranges:
+    """Write what was saved; the ranges of the other rows."""
+    done, missing = 0, []
+    while done < total:
+        rows = _kept(pieces.get(done, []), done)
+        if rows is not None:
+            _write(stream, rows, done, total)
+            done += len(rows)
+            interrupt.stop_if_requested()
+        else:
+            stop = min(done - done % batch + batch, total)
+            missing.append((done, stop))
+            done = stop
+    return missing
+
+
+def _write(stream: BinaryIO, rows: np.ndarray, start: int, total: int) -> None:
+    """Write rows to their place in an array file; before the first of them, its head.
+
+    With that the space of the rest is reserved: a disk is too small now, or never.
+    """
+    stream.seek(0, os.SEEK_END)
+    if stream.tell() == 0:
+        head = {"descr": np.lib.format.dtype_to_descr(rows.dtype), "fortran_order": False}
+        np.lib.format.write_array_header_1_0(stream, head | {"shape": (total, *rows.shape[1:])})
+        try:
+            os.posix_fallocate(stream.fileno(), 0, stream.tell() + total * rows[0].nbytes)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # not on this file system
+                raise
+    stream.seek(0)
+    np.lib.format.read_magic(stream)
+    np.lib.format.read_array_header_1_0(stream)
+    stream.seek(start * rows[0].nbytes, os.SEEK_CUR)
+    stream.write(rows.data)
 
 
 def _pieces(work: Path, name: str) -> dict[int, list[Path]]:

@@ -7,24 +7,27 @@ from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
 from granularity.data.listing import contents
-from granularity.learning.clip_options import Encoder, files
+from granularity.learning.clip_options import files
+from granularity.stages.embed.options import Embed
 
 PUBLISHED_MB, PUBLISHED_MS = 8000, 1000.0  # an encoder of the size of ViT-L/14: its memory; an image on a CPU
 
 
 def _plan(plan: Any) -> Iterator[Job]:
-    encoder = plan.config.encoder
+    encoder, processes = plan.config.encoder, plan.config.jobs.embed_processes
     published = not encoder.trained_here
     for condition in plan.conditions:
         if plan.embeds(condition):
             where = {"condition": condition.name}
+            roles = ("samples", "encoder", *(("pixels",) if encoder.images == "pixels" else ()))
             yield Job(
                 "embed",
                 where,
-                encoder.model_dump(mode="json", exclude={"captions"}),
-                {"samples": tuple(plan.jobs("samples", **where)), "encoder": tuple(plan.jobs("encoder", **where))},
+                encoder.model_dump(mode="json", exclude={"captions"}) | {"processes": processes},
+                {role: tuple(plan.jobs(role, **where)) for role in roles},
                 files=tuple(files(encoder)),
                 memory=lambda images: (PUBLISHED_MB - NEEDS.memory_mb) * 1e6 if published else 0,
+                processes=processes,
                 slower=PUBLISHED_MS / NEEDS.ms if published and plan.config.device != "cuda" else 1.0,
             )
 
@@ -33,13 +36,14 @@ NEEDS = Needs(2000, 1, 30, 5.0, gpu=True)
 STAGE = Stage(
     name="embed",
     does="Embed every image with CLIP.",
-    options=Encoder,
+    options=Embed,
     place="{root}/{condition}/embed",
     files=("embedding.npy",),
     plan=_plan,
     needs=NEEDS,
     message="Embedding the images of {wildcards.condition}",
-    inputs={"samples": "samples", "encoder": "encoder?"},
+    inputs={"samples": "samples", "encoder": "encoder?", "pixels": "pixels?"},
+    asked=lambda options: options.model_dump(mode="json", exclude={"processes"}),
     shared=True,
     outside=lambda options: contents(files(options)),
 )

@@ -22,7 +22,7 @@ def _plan(plan: Any) -> Iterator[Job]:
             yield Job(
                 "encoder",
                 {"condition": condition.name},
-                encoder.model_dump(mode="json", exclude={"batch_size"}),
+                encoder.model_dump(mode="json", exclude={"batch_size", "precision", "images"}),
                 {"samples": tuple(plan.jobs("samples", condition=condition.name))},
                 files=tuple(files(encoder)),
                 passes=encoder.captions.epochs,

@@ -1,0 +1,58 @@
+"""Decoded images by their row in the sample table, wherever they come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from granularity.base.errors import GranularityError
+from granularity.data.images import Images
+from granularity.store.artifacts import Artifact
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+class Pictures(Protocol):
+    """Images in the order of the sample table."""
+
+    def __len__(self) -> int: ...
+
+    def load(self, index: int) -> Image.Image:
+        """One image in RGB.
+
+        Raises:
+            GranularityError: it cannot be read, or is not what it was.
+        """
+
+
+def of(samples: Artifact, pixels: Artifact | None = None) -> Pictures:
+    """The images of a sample table: the originals, or what stage `pixels` has made of them.
+
+    Raises:
+        GranularityError: there are not as many pixels as samples.
+    """
+    images = Images(samples)
+    if pixels is None:
+        return images
+    squares = Squares(pixels)
+    if len(squares) != len(images):
+        raise GranularityError(f"{pixels.path}: {len(squares)} images, but the sample table has {len(images)}")
+    return squares
+
+
+class Squares:
+    """The images of `pixels.npy`."""
+
+    def __init__(self, pixels: Artifact):
+        self._array = pixels.array("pixels.npy", (None, None, None, None), np.uint8)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def load(self, index: int) -> Image.Image:
+        from PIL import Image
+
+        values = self._array[index]
+        return Image.fromarray(values[..., 0] if values.shape[-1] == 1 else values).convert("RGB")
