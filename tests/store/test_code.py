@@ -172,7 +172,7 @@ MADE_AGAIN = {
     "numpy": set(STAGES),
     "open_clip_torch": CLIP,
     "pandas": set(STAGES),
-    "pillow": {"samples", "pixels", "report", *CLIP},
+    "pillow": {"samples", "pixels", "report"} | TRAINED | CLIP,
     "pyarrow": set(STAGES) - {"cluster", *JUDGED},
     "safetensors": TRAINED | CLIP,
     "scikit-learn": {"samples", *JUDGED},

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from granularity.base.errors import GranularityError
-from granularity.machine.processes import from_first
+from granularity.data import moments
 from granularity.store.artifacts import Artifact, readable
 
 RESIDENT_BYTES = 2**31  # smaller data sets are kept on the device
@@ -74,7 +74,7 @@ class Data:
         array = pixels.array("pixels.npy", (None, None, None, None), np.uint8)
         if len(array) != len(self.table):
             raise GranularityError(f"{pixels.path}: {len(array)} images, but the sample table has {len(self.table)}")
-        self.device = device
+        self.device, self._moments = device, moments.moments(pixels, array.shape[-1])
         self._array = array
         self._pixels = torch.from_numpy(array)
         if array.nbytes < RESIDENT_BYTES:
@@ -84,21 +84,19 @@ class Data:
         """Row numbers of a split; none if there is no such split."""
         return np.flatnonzero(self.table["split"] == split)
 
-    @cached_property
+    @property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of each channel, float64 [C] on a 0..1 scale: what images are normalised with.
 
-        Those of the training split, unless :meth:`normalised_with` says otherwise. In a training of several processes
-        the first one computes them for all.
+        Those of the training split, unless :meth:`normalised_with` says otherwise.
         """
-        found = from_first(lambda: (_moments(self._array, self.train), None))[0]
-        return found["mean"], found["std"]
+        return self._moments
 
     def normalised_with(self, mean: np.ndarray, std: np.ndarray) -> Data:
         """These data, normalised with other moments, such as those of the images a backbone was pretrained on."""
         other = copy.copy(self)
         other.__dict__.pop("_scale", None)
-        other.moments = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+        other._moments = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
         return other
 
     @cached_property
@@ -181,14 +179,3 @@ def read_labels(file: Path) -> tuple[pd.Series, np.ndarray, np.ndarray | None]:
         kind = "null" if column.null_count else column.type
         raise GranularityError(f"{file}: a label is {kind}; each must be an integer, or a list of integers")
     return table.select(["sample_id"]).to_pandas()["sample_id"], column.to_numpy(), offsets
-
-
-def _moments(array: np.ndarray, rows: np.ndarray, chunk: int = 4096) -> dict[str, np.ndarray]:
-    """Mean and standard deviation of each channel on a 0..1 scale, a chunk of images in memory at a time."""
-    total, squares, count = 0.0, 0.0, 0
-    for start in range(0, len(rows), chunk):
-        part = array[rows[start : start + chunk]].astype(np.float64) / 255
-        total, squares = total + part.sum((0, 1, 2)), squares + (part**2).sum((0, 1, 2))
-        count += part[..., 0].size
-    mean = total / count
-    return {"mean": mean, "std": np.sqrt(np.maximum(squares / count - mean**2, 1e-12))}

@@ -33,7 +33,7 @@ def write_rows(
     Returns:
         The array, memory-mapped, of shape (total, ...).
     """
-    pieces, clock = _pieces(out.work, name), Clock()
+    pieces, clock = saved_pieces(out.work, name), Clock()
     done = saved = 0
     new: dict[str, np.ndarray] = {}  # rows saved to `done`, each batch by its first
     # Not through a memory map: that a disk is full would kill the process where it writes to one.
@@ -70,7 +70,7 @@ def _begin(stream: BinaryIO, shape: tuple[int, ...], dtype: np.dtype) -> None:
             raise
 
 
-def _pieces(work: Path, name: str) -> dict[int, list[Path]]:
+def saved_pieces(work: Path, name: str) -> dict[int, list[Path]]:
     """What was saved, by its first row, the longest first."""
     found: dict[int, list[Path]] = {}
     for file in sorted(work.glob(f"{name}.*"), reverse=True):

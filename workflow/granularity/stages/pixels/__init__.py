@@ -28,7 +28,7 @@ STAGE = Stage(
     does="Decode every image once, to the square that training reads.",
     options=Pixels,
     place="{root}/{condition}/pixels",
-    files=("pixels.npy",),
+    files=("pixels.npy", "index.parquet", "moments.json"),
     plan=_plan,
     needs=Needs(1000, 1, 15, 20.0, threads=8),
     message="Decoding the images of {wildcards.condition}",
