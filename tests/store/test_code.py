@@ -179,7 +179,7 @@ MADE_AGAIN = {
     "scipy": {"samples", "report", *JUDGED},
     "timm": TRAINED | CLIP,
     "torch": TRAINED | CLIP | JUDGED,
-    "torchvision": CLIP,
+    "torchvision": TRAINED | CLIP,
     "pydantic": set(),
     "pydantic_core": set(),
     "PyYAML": set(),

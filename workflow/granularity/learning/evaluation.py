@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from granularity.learning.augment import centre_crop
 from granularity.learning.dataset import Data, LabelSets
 from granularity.learning.options import Augment
 
@@ -26,8 +25,7 @@ def predict(
     """
     found = []
     with torch.inference_mode():
-        for start in range(0, len(rows), BATCH):
-            images = centre_crop(data.images(rows[start : start + BATCH]), augment)
+        for images in data.centres(rows, augment, BATCH):
             found.append(forward(images).cpu())
     return torch.cat(found) if found else torch.empty(0)
 

@@ -14,7 +14,7 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.learning.augment import augment, centre_crop
+from granularity.learning.augment import centre_crop
 from granularity.learning.batch_norm import synchronised, whole_batch
 from granularity.learning.dataset import Data
 from granularity.learning.loop import Batches, minimise
@@ -128,18 +128,18 @@ def train(
     after_epoch: Callable[[int], dict[str, float]] | None = None,
 ) -> list[dict[str, Any]]:
     """Minimise an objective on the training split; returns the history, a row per epoch."""
-    rows = torch.from_numpy(data.train)
-    batches = Batches(len(rows), recipe.batch_size, seed)
+    batches = Batches(len(data.train), recipe.batch_size, seed, recipe.shuffle_block)
     half = recipe.precision == "bfloat16"
     if not recipe.dropout:
         remove_dropout(network)
     network = synchronised(network, data.device)
     trained = freeze_backbone(network) if recipe.freeze_backbone else network
     part = processes.share(recipe.batch_size)
+    feed = data.feed(batches, recipe.epochs * batches.per_epoch, recipe.augment, seed, part)
 
     def loss_at(step: int) -> torch.Tensor:
         picked = batches(step)[part]
-        images = augment(data.images(rows[picked]), recipe.augment, seed, step, among=recipe.batch_size, part=part)
+        images = feed(step)
         with torch.autocast(data.device.type, torch.bfloat16, enabled=half), whole_batch():
             outputs = network(images)
         return objective.loss(outputs.float(), picked) * (len(picked) / recipe.batch_size)
