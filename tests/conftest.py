@@ -11,9 +11,11 @@ import pandas as pd
 import pytest
 
 from granularity.config.options import Config
+from granularity.data import moments
 from granularity.store import checkpoints
 from granularity.store.artifacts import Artifact
 from support import tallies, tasks, writing
+from support.pictures import moments_of
 from support.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 
@@ -108,6 +110,9 @@ def make_array():
         code = (f"granularity.stages.{kind}.stage",)
         with writing.create(folder, kind, code, {"samples": Artifact.open(of)}, {}, **writing.unlike_any()) as out:
             out.array(file, values)
+            if kind == "pixels":
+                split = Artifact.open(of).table("samples.parquet", ["split"])["split"].to_numpy()
+                out.json(moments.FILE, moments_of(split, values))
         return folder
 
     return make

@@ -6,7 +6,7 @@ import pydantic
 import pytest
 import torch
 
-from granularity.learning import trainings
+from granularity.learning import dataset
 from granularity.learning.batch_norm import RunningMoments
 from granularity.learning.dataset import Data
 from granularity.learning.evaluation import predict
@@ -72,10 +72,10 @@ def test_a_killed_training_in_parts_resumes_to_the_same_bytes(
     tmp_path, pretrain_on, kill_at, checkpoint_always, options
 ):
     undisturbed = pretrain_on(tmp_path / "undisturbed", [RUN], recipe(**options))
-    kill_at(trainings, "augment", 6)
+    kill_at(dataset, "augment", 6)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "resumed", [RUN], recipe(**options))
-    calls = kill_at(trainings, "augment", None)
+    calls = kill_at(dataset, "augment", None)
     assert pretrain_on(tmp_path / "resumed", [RUN], recipe(**options)).digest == undisturbed.digest
     assert len(calls) == 3
 
@@ -87,10 +87,10 @@ def test_a_compiled_network_learns_the_same_and_resumes_to_the_same_bytes(
     plain = pretrain_on(tmp_path / "plain", [RUN], recipe(**short), model)
     compiled = pretrain_on(tmp_path / "compiled", [RUN], recipe(**short, compile=True), model)
     assert close(weights_of(plain), weights_of(compiled), 1e-4)
-    kill_at(trainings, "augment", 3)
+    kill_at(dataset, "augment", 3)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "resumed", [RUN], recipe(**short, compile=True), model)
-    kill_at(trainings, "augment", None)
+    kill_at(dataset, "augment", None)
     assert pretrain_on(tmp_path / "resumed", [RUN], recipe(**short, compile=True), model).digest == compiled.digest
 
 

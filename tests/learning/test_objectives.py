@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.learning import trainings
+from granularity.learning import dataset
 from granularity.learning.backbones import Backbones
 from granularity.learning.dataset import Data
 from granularity.learning.evaluation import predict
@@ -58,10 +58,10 @@ def test_distillation_learns_the_embedding(tmp_path, pretrain_on, finetune_on, d
 def test_a_killed_distillation_resumes_to_the_same_bytes(tmp_path, pretrain_on, teacher, kill_at, checkpoint_always):
     given = {"objective": distil(), "embed": teacher}
     whole = pretrain_on(tmp_path / "whole", [pretraining("distil")], **given)
-    kill_at(trainings, "augment", 5)
+    kill_at(dataset, "augment", 5)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "again", [pretraining("distil")], **given)
-    kill_at(trainings, "augment", None)
+    kill_at(dataset, "augment", None)
     assert pretrain_on(tmp_path / "again", [pretraining("distil")], **given).digest == whole.digest
 
 

@@ -8,7 +8,7 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
-from granularity.learning import classification, trainings
+from granularity.learning import classification, dataset, trainings
 from granularity.learning.backbones import Backbones
 from granularity.learning.dataset import Data
 from granularity.learning.evaluation import predicted_classes
@@ -40,11 +40,11 @@ def test_a_killed_pretraining_resumes_to_the_same_bytes(tmp_path, pretrain_on, k
     options, model, space = KILLED[name]
     runs = [pretraining(space)]
     undisturbed = pretrain_on(tmp_path / "undisturbed", runs, options, model)
-    kill_at(trainings, "augment", step)
+    kill_at(dataset, "augment", step)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "resumed", runs, options, model)
     assert not (tmp_path / "resumed").exists()
-    calls = kill_at(trainings, "augment", None)
+    calls = kill_at(dataset, "augment", None)
     resumed = pretrain_on(tmp_path / "resumed", runs, options, model)
     assert [args[-1] for args in calls] == list(range(step - 1, STEPS))  # it went on, and did not start over
     assert equal(weights_of(resumed), weights_of(undisturbed))
@@ -60,7 +60,7 @@ def test_a_training_that_is_killed_before_it_is_saved_is_not_done_again(
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "out", runs)
     kill_at(classification, "predicted_classes", None)
-    calls = kill_at(trainings, "augment", None)
+    calls = kill_at(dataset, "augment", None)
     pretrain_on(tmp_path / "out", runs)
     assert [args[-1] for args in calls] == [STEPS - 1]  # the last checkpoint is before the last step
 
@@ -69,20 +69,20 @@ def test_a_training_that_is_killed_before_it_is_saved_is_not_done_again(
 def test_a_killed_finetuning_resumes_to_the_same_bytes(tmp_path, finetune_on, kill_at, checkpoint_always, options):
     runs, options = [finetuning("manual-digit"), finetuning("wordnet-1")], recipe(**options)
     undisturbed = finetune_on(tmp_path / "undisturbed", runs, options)
-    kill_at(trainings, "augment", STEPS + 4)
+    kill_at(dataset, "augment", STEPS + 4)
     with pytest.raises(kill_at.Killed):
         finetune_on(tmp_path / "resumed", runs, options)
-    calls = kill_at(trainings, "augment", None)
+    calls = kill_at(dataset, "augment", None)
     assert finetune_on(tmp_path / "resumed", runs, options).digest == undisturbed.digest
     assert [args[-1] for args in calls] == list(range(3, STEPS))  # the first run was not trained again
 
 
 def test_checkpoints_of_another_recipe_are_not_continued(tmp_path, pretrain_on, kill_at, checkpoint_always):
     runs = [pretraining("target")]
-    kill_at(trainings, "augment", 5)
+    kill_at(dataset, "augment", 5)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "made", runs, recipe(lr=0.3))
-    calls = kill_at(trainings, "augment", None)
+    calls = kill_at(dataset, "augment", None)
     pretrain_on(tmp_path / "made", runs, recipe(lr=0.1))
     assert len(calls) == STEPS
 
@@ -118,10 +118,10 @@ def test_epochs_are_kept_and_change_nothing_else(tmp_path, pretrain_on):
 def test_kept_epochs_survive_a_kill_byte_for_byte(tmp_path, pretrain_on, kill_at, checkpoint_always, step):
     runs, options = [pretraining("manual-digit")], recipe(epochs=3, augment=AUGMENTED)
     whole = pretrain_on(tmp_path / "whole", runs, options, keep=[0, 1, 2])
-    kill_at(trainings, "augment", step)
+    kill_at(dataset, "augment", step)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "again", runs, options, keep=[0, 1, 2])
-    calls = kill_at(trainings, "augment", None)
+    calls = kill_at(dataset, "augment", None)
     again = pretrain_on(tmp_path / "again", runs, options, keep=[0, 1, 2])
     assert len(calls) == 12 - (step - 1)
     assert files_of(again) == files_of(whole)
@@ -132,12 +132,12 @@ def test_kept_epochs_survive_a_kill_byte_for_byte(tmp_path, pretrain_on, kill_at
 def test_a_kept_epoch_that_is_lost_is_trained_again(tmp_path, pretrain_on, kill_at, checkpoint_always, finished):
     runs = [pretraining("manual-digit"), pretraining("target")]
     whole = pretrain_on(tmp_path / "whole", runs, keep=[1])
-    kill_at(trainings, "augment", STEPS + 1 if finished else 7)
+    kill_at(dataset, "augment", STEPS + 1 if finished else 7)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "again", runs, keep=[1])
     place = writing.work(tmp_path / "again") / f"{runs[0].name}@1.kept"
     place.write_bytes(place.read_bytes()[:-1])
-    kill_at(trainings, "augment", None)
+    kill_at(dataset, "augment", None)
     assert pretrain_on(tmp_path / "again", runs, keep=[1]).digest == whole.digest
 
 

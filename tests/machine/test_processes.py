@@ -74,7 +74,7 @@ def a_run(space: str, finetune_seed: int | None = None) -> Run:
 CALL = """
 import os, signal
 from pathlib import Path
-from granularity.learning import trainings
+from granularity.learning import dataset
 from granularity.machine import processes
 from granularity.store import checkpoints
 from support import tasks
@@ -105,12 +105,12 @@ def train(digits, digits_pixels, target, processes):
 def at_step(step: int | None, rank: int, what: str) -> str:
     """Lines that make one process do something when it has the images of a step, or of every step."""
     return f"""
-augment = trainings.augment
+augment = dataset.augment
 def disturbed(images, options, seed, step, **rest):
     if rank == {rank} and {step} in (step, None):
         {what}
     return augment(images, options, seed, step, **rest)
-trainings.augment = disturbed
+dataset.augment = disturbed
 """
 
 

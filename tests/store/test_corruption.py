@@ -218,7 +218,7 @@ def test_a_damaged_name_is_found_and_mended_without_computing(chain, damage):
 
 
 @pytest.mark.parametrize(
-    ("kind", "owner", "name", "call"), [("pixels", Images, "load", 70), ("finetune", trainings, "train", 4)]
+    ("kind", "owner", "name", "call"), [("pixels", Images, "hashed", 70), ("finetune", trainings, "train", 4)]
 )
 def test_work_that_was_damaged_after_a_kill_is_done_again(
     chain, kind, owner, name, call, kill_at, monkeypatch, tmp_path, capfd
@@ -233,7 +233,8 @@ def test_work_that_was_damaged_after_a_kill_is_done_again(
         kill_at(owner, name, call)
         with pytest.raises(kill_at.Killed):
             step.run(output)
-        kept = [file for file in writing.work(output).iterdir() if file.is_file()]
+        # Of the images themselves, a job that is resumed writes the part anew that nobody knows of.
+        kept = [file for file in writing.work(output).iterdir() if file.is_file() and file.name != "pixels.npy"]
         assert len(kept) >= 3
         damage(rng.choice(kept), rng)
         capfd.readouterr()

@@ -10,12 +10,14 @@ import pandas as pd
 
 from granularity.base.stage import Job
 from granularity.config.options import Config
+from granularity.data import moments
 from granularity.learning.runs import Run
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.report import stage as report
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
+from support.pictures import moments_of
 
 HOSTILE = '<script>alert("$x_1$ & ünfug")</script>'
 # Error in percent of each family at the finest granularity, about the baseline's 6.0.
@@ -113,7 +115,9 @@ class _Condition:
         _, code = np.unique(self.table[self.section.ranks[-1]], return_inverse=True)
         patterns = np.random.default_rng(0).integers(0, 200, (code.max() + 1, *shape))
         noise = self.rng.integers(0, 55, (len(code), *shape))
-        out.array("pixels.npy", (patterns[code] + noise).astype(np.uint8))
+        values = (patterns[code] + noise).astype(np.uint8)
+        out.array("pixels.npy", values)
+        out.json(moments.FILE, moments_of(self.table["split"].to_numpy(), values))
 
     def encoder(self, out, options) -> None:
         epoch = np.arange(1, options["captions"]["epochs"] + 1)

@@ -43,10 +43,10 @@ def test_pixels_do_not_depend_on_threads_or_chunks(tmp_path, digits, digits_pixe
 
 def test_decoding_resumes_where_it_was_killed(tmp_path, digits, digits_pixels, kill_at, monkeypatch):
     monkeypatch.setattr(pixels, "CHUNK", 20)
-    kill_at(Images, "load", 75)
+    kill_at(Images, "hashed", 75)
     with pytest.raises(kill_at.Killed):
         tasks.run("pixels", tmp_path / "pixels", samples=digits)
-    calls = kill_at(Images, "load", None)
+    calls = kill_at(Images, "hashed", None)
     tasks.run("pixels", tmp_path / "pixels", samples=digits)
     assert min(index for _, index, _ in calls) == 60  # three chunks of 20 were finished
     assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(digits_pixels).digest
@@ -55,7 +55,7 @@ def test_decoding_resumes_where_it_was_killed(tmp_path, digits, digits_pixels, k
 
 def test_decoding_resumed_with_another_chunk_size_is_the_same(tmp_path, digits, digits_pixels, kill_at, monkeypatch):
     monkeypatch.setattr(pixels, "CHUNK", 20)
-    kill_at(Images, "load", 75)
+    kill_at(Images, "hashed", 75)
     with pytest.raises(kill_at.Killed):
         tasks.run("pixels", tmp_path / "pixels", samples=digits)
     monkeypatch.undo()

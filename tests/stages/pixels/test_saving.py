@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,22 +26,22 @@ def test_decoding_saves_its_work_before_a_chunk_is_full(
     tmp_path, digits, digits_pixels, kill_at, monkeypatch, request, signal
 ):
     monkeypatch.setattr(pixels, "BATCH", 50)
-    load = Images.load
+    hashed = Images.hashed
 
     def signalled(self, index, mode):
         if index == 120:
             interrupt.request("SIGTERM", 143)
-        return load(self, index, mode)
+        return hashed(self, index, mode)
 
     if signal:
-        monkeypatch.setattr(Images, "load", signalled)
+        monkeypatch.setattr(Images, "hashed", signalled)
     else:
         request.getfixturevalue("checkpoint_always")
-        kill_at(Images, "load", 120)
+        kill_at(Images, "hashed", 120)
     with pytest.raises(interrupt.Stopped if signal else kill_at.Killed):
         tasks.run("pixels", tmp_path / "pixels", samples=digits)
-    monkeypatch.setattr(Images, "load", load)
-    calls = kill_at(Images, "load", None)
+    monkeypatch.setattr(Images, "hashed", hashed)
+    calls = kill_at(Images, "hashed", None)
     tasks.run("pixels", tmp_path / "pixels", samples=digits)
     assert sorted(index for _, index, _ in calls) == list(range(150 if signal else 100, 180))
     assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(digits_pixels).digest
@@ -56,10 +58,10 @@ def test_pixels_of_images_that_nobody_hashed_are_those_of_their_folder(
     tables = [unhashed(tmp_path / name, make_samples, seed) for seed, name in enumerate(("one", "other"))]
     assert Artifact.open(tables[0]).digest != Artifact.open(tables[1]).digest
     monkeypatch.setattr(pixels, "CHUNK", 5)
-    kill_at(Images, "load", 12)
+    kill_at(Images, "hashed", 12)
     with pytest.raises(kill_at.Killed):
         tasks.run("pixels", tmp_path / "pixels", samples=tables[0])
-    calls = kill_at(Images, "load", None)
+    calls = kill_at(Images, "hashed", None)
     tasks.run("pixels", tmp_path / "pixels", samples=tables[1])
     assert len(calls) == 16
     tasks.run("pixels", tmp_path / "clean", samples=tables[1])
@@ -105,19 +107,25 @@ except GranularityError as error:
 
 
 @pytest.mark.parametrize("reserve", ["yes", "no"])
-@pytest.mark.parametrize("size", ["1536k", "3m"])
-def test_a_full_disk_is_a_line_and_no_dead_process(tmp_path, digits, size, reserve):
-    """2.2 MB of pixels, on a disk without room for them, and on one without room for them twice."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True).returncode:
+def test_a_full_disk_is_a_line_and_no_dead_process(tmp_path, digits, reserve):
+    """2.2 MB of pixels, on a disk without room for them; on one with room for them once, they fit."""
+    for size in ("1536k", "3m"):
+        with disk(tmp_path / size, size) as folder:
+            command = [sys.executable, "-c", FULL, digits, folder / "out", reserve]
+            environment = os.environ | {"PYTHONPATH": str(Path(artifacts.__file__).parents[2])}
+            ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+            assert ended.returncode == 0, (ended.returncode, ended.stderr)
+            full = "cannot be written (No space left on device); nothing was published" in ended.stdout
+            assert full == (size == "1536k") != (folder / "out").exists(), ended.stdout
+
+
+@contextlib.contextmanager
+def disk(folder: Path, size: str) -> Iterator[Path]:
+    """A disk of a size."""
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True).returncode:
         pytest.skip("mounting needs root" if os.geteuid() else "this kernel lets nobody mount anything here")
     try:
-        command = [sys.executable, "-c", FULL, digits, disk / "out", reserve]
-        environment = os.environ | {"PYTHONPATH": str(Path(artifacts.__file__).parents[2])}
-        ended = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert ended.returncode == 0, (ended.returncode, ended.stderr)
-        assert "cannot be written (No space left on device); nothing was published" in ended.stdout
-        assert not (disk / "out").exists()
+        yield folder
     finally:
-        subprocess.run(["umount", "-l", disk], check=True)
+        subprocess.run(["umount", "-l", folder], check=True)

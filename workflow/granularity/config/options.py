@@ -198,6 +198,8 @@ def _of_recipes(config: Any) -> Iterator[str]:
         crop, pad = recipe.augment.crop, recipe.augment.pad
         if crop is not None and crop > config.pixels.size + 2 * pad:
             yield f"{where}.augment.crop: {crop} px do not fit in the padded {config.pixels.size} px image"
+        if pad and config.pixels.format == "jpeg":
+            yield f"{where}.augment.pad: images of pixels.format jpeg are not padded; their crop lies inside"
 
 
 def _names(key: str, *several: Iterable[Any]) -> Iterator[str]:

@@ -45,6 +45,17 @@ class Images:
         Raises:
             GranularityError: the file is gone, has changed since the sample table was made, or is no image.
         """
+        return self._decoded(*self._read(index), mode)
+
+    def hashed(self, index: int, mode: str = "RGB") -> tuple[Image.Image, bytes]:
+        """:meth:`load`, and the SHA-256 of the bytes that were read, whether or not the sample table has it."""
+        data, where = self._read(index)
+        known = self.table["sha256"].iat[index]
+        digest = hashlib.sha256(data).digest() if pd.isna(known) else bytes.fromhex(known)
+        return self._decoded(data, where, mode), digest
+
+    def _read(self, index: int) -> tuple[bytes, str]:
+        """The bytes of an image, as the sample table knows them, and its name in messages."""
         sample = self.table.iloc[index]
         data = self.reader.read(*(sample[column] for column in PLACE))
         where = self.reader.name(*(sample[column] for column in PLACE[:3]))
@@ -52,6 +63,9 @@ class Images:
         changed = len(data) != sample["bytes"] if pd.isna(known) else hashlib.sha256(data).hexdigest() != known
         if changed:
             raise GranularityError(f"{where}: has changed since the sample table was made; make the samples again")
+        return data, where
+
+    def _decoded(self, data: bytes, where: str, mode: str) -> Image.Image:
         try:
             return decode(data, mode)
         except ImageError as error:

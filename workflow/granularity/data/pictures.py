@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
 from granularity.base.errors import GranularityError
+from granularity.data import shards
 from granularity.data.images import Images
 from granularity.store.artifacts import Artifact
 
@@ -36,23 +35,23 @@ def of(samples: Artifact, pixels: Artifact | None = None) -> Pictures:
     images = Images(samples)
     if pixels is None:
         return images
-    squares = Squares(pixels)
-    if len(squares) != len(images):
-        raise GranularityError(f"{pixels.path}: {len(squares)} images, but the sample table has {len(images)}")
-    return squares
+    stored = Stored(pixels)
+    if len(stored) != len(images):
+        raise GranularityError(f"{pixels.path}: {len(stored)} images, but the sample table has {len(images)}")
+    return stored
 
 
-class Squares:
-    """The images of `pixels.npy`."""
+class Stored:
+    """The images of stage `pixels`, squares or rectangles."""
 
     def __init__(self, pixels: Artifact):
-        self._array = pixels.array("pixels.npy", (None, None, None, None), np.uint8)
+        self._stored = shards.pictures(pixels)
 
     def __len__(self) -> int:
-        return len(self._array)
+        return len(self._stored)
 
     def load(self, index: int) -> Image.Image:
         from PIL import Image
 
-        values = self._array[index]
+        values = self._stored[index]
         return Image.fromarray(values[..., 0] if values.shape[-1] == 1 else values).convert("RGB")

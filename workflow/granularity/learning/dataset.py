@@ -3,54 +3,28 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
 
 from granularity.base.errors import GranularityError
-from granularity.machine.processes import from_first
-from granularity.store.artifacts import Artifact, readable
+from granularity.data import moments
+from granularity.data.shards import Shards, pictures
+from granularity.learning import views
+from granularity.learning.augment import augment, centre_crop
+from granularity.learning.feed import Feed
+from granularity.learning.label_sets import LabelSets, read_labels
+from granularity.learning.loop import Batches
+from granularity.learning.options import Augment
+from granularity.store.artifacts import Artifact
 
-RESIDENT_BYTES = 2**31  # smaller data sets are kept on the device
-
-
-@dataclass(frozen=True)
-class LabelSets:
-    """Several labels per image: those of image i are `values[offsets[i]:offsets[i + 1]]`.
-
-    Attributes:
-        values: int32 [pairs], no label twice in an image.
-        offsets: int64 [N + 1].
-    """
-
-    values: np.ndarray
-    offsets: np.ndarray
-
-    def multi_hot(self, picked: torch.Tensor, classes: int, device: torch.device) -> torch.Tensor:
-        """1 where an image has the label: float32 [B, classes] on the device, for the training images picked [B]."""
-        picked = picked.numpy()
-        start = self.offsets[picked]
-        count = self.offsets[picked + 1] - start
-        image = np.repeat(np.arange(len(picked)), count)
-        pair = np.arange(len(image)) + np.repeat(start - (np.cumsum(count) - count), count)
-        place = torch.from_numpy(np.stack([image, self.values[pair]])).to(device)
-        found = torch.zeros(len(picked), classes, device=device)
-        found[place[0], place[1]] = 1.0
-        return found
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def include(self, labels: np.ndarray) -> np.ndarray:
-        """Whether each image has a label: bool [N], for one label of each, [N]."""
-        image = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        found = np.zeros(len(self), dtype=bool)
-        found[image[self.values == labels[image]]] = True
-        return found
+RESIDENT_SHARE = 0.5  # of a GPU's free memory that images may take
+READ_AT_ONCE = 2**26  # bytes
 
 
 class Data:
@@ -71,34 +45,32 @@ class Data:
         self.train, self.val = self.rows("train"), self.rows("val")
         self.target_names = np.unique(self.table[name].to_numpy(dtype=str)[self.train])
         self.target = pd.Index(self.target_names).get_indexer(self.table[name])  # int64; -1 where it is none of them
-        array = pixels.array("pixels.npy", (None, None, None, None), np.uint8)
-        if len(array) != len(self.table):
-            raise GranularityError(f"{pixels.path}: {len(array)} images, but the sample table has {len(self.table)}")
+        found = pictures(pixels)
+        if len(found) != len(self.table):
+            raise GranularityError(f"{pixels.path}: {len(found)} images, but the sample table has {len(self.table)}")
         self.device = device
-        self._array = array
-        self._pixels = torch.from_numpy(array)
-        if array.nbytes < RESIDENT_BYTES:
-            self._pixels = self._pixels.to(device)
+        self._pictures = found
+        self._shape = (found.size, found.size, len(found.mode)) if isinstance(found, Shards) else found.shape[1:]
+        self._pixels = None if isinstance(found, Shards) else _resident(found, device)
+        self._moments = moments.moments(pixels, self.channels)
 
     def rows(self, split: str) -> np.ndarray:
         """Row numbers of a split; none if there is no such split."""
         return np.flatnonzero(self.table["split"] == split)
 
-    @cached_property
+    @property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of each channel, float64 [C] on a 0..1 scale: what images are normalised with.
 
-        Those of the training split, unless :meth:`normalised_with` says otherwise. In a training of several processes
-        the first one computes them for all.
+        Those of the training split, unless :meth:`normalised_with` says otherwise.
         """
-        found = from_first(lambda: (_moments(self._array, self.train), None))[0]
-        return found["mean"], found["std"]
+        return self._moments
 
     def normalised_with(self, mean: np.ndarray, std: np.ndarray) -> Data:
         """These data, normalised with other moments, such as those of the images a backbone was pretrained on."""
         other = copy.copy(self)
         other.__dict__.pop("_scale", None)
-        other.moments = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+        other._moments = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
         return other
 
     @cached_property
@@ -107,19 +79,101 @@ class Data:
 
     @property
     def channels(self) -> int:
-        return self._pixels.shape[-1]
+        return self._shape[-1]
 
     @property
     def side(self) -> int:
-        """The side of the square images, in pixels."""
-        return self._pixels.shape[-2]
+        """The side of the square images, or the short side of rectangles, in pixels."""
+        return self._shape[0]
 
     def images(self, rows: np.ndarray | torch.Tensor) -> torch.Tensor:
-        """Normalised images: float32 [B, C, H, W] on the device, in channels-last order."""
-        rows = torch.as_tensor(rows).to(self._pixels.device)
-        pixels = self._pixels[rows].to(self.device).permute(0, 3, 1, 2).float().div(255)
+        """Normalised images: float32 [B, C, H, W] on the device, in channels-last order; of rectangles the centre."""
+        rows = torch.as_tensor(rows)
+        if self._pixels is None:
+            found = torch.from_numpy(np.stack([self._pictures[int(row)] for row in rows]))
+        else:
+            found = self._pixels[rows.to(self._pixels.device)]
+        return self._normalised(found.to(self.device))
+
+    def feed(
+        self, batches: Batches, steps: int, options: Augment, seed: int, part: slice = slice(None)
+    ) -> Callable[[int], torch.Tensor]:
+        """What gives the augmented training images of each step, float32 [B, C, H, W] on the device.
+
+        They are read ahead, where they do not lie in memory: steps should be asked for in order.
+
+        Args:
+            batches: which of the training images each step takes.
+            part: which part of each batch; an image is augmented as it would be in the whole batch.
+        """
+        batches = copy.copy(batches)  # it holds the order of one epoch, and reading ahead is in the next one sooner
+
+        def rows_of(step: int) -> np.ndarray:
+            return self.train[batches(step)[part].numpy()]
+
+        def on_device(images: torch.Tensor, step: int) -> torch.Tensor:
+            return augment(images, options, seed, step, among=batches.batch_size, part=part)
+
+        if self._pixels is None or options.on_host:
+            self._check_views(options)
+            side = options.crop or self.side
+
+            def view(row: int, step: int, place: int) -> np.ndarray:
+                return views.training_view(self._picture(row), options, self.side, seed, step, place)
+
+            feed = Feed(view, rows_of, steps, (side, side, self.channels), self.device, part.start or 0)
+            return lambda step: self._normalised(feed(step))
+        if self._is_near:
+            return lambda step: on_device(self.images(rows_of(step)), step)
+        feed = Feed(lambda row, step, place: self._pictures[row], rows_of, steps, self._shape, self.device)
+        return lambda step: on_device(self._normalised(feed(step)), step)
+
+    def centres(self, rows: np.ndarray, options: Augment, batch: int) -> Iterator[torch.Tensor]:
+        """Batches of images as evaluation sees them, in order: the centre crop, float32 [B, C, H, W] on the device."""
+        steps = -(-len(rows) // batch)
+
+        def rows_of(step: int) -> np.ndarray:
+            return rows[step * batch : (step + 1) * batch]
+
+        if self._pixels is None:
+            side = min(options.crop or self.side, self.side)
+
+            def view(row: int, step: int, place: int) -> np.ndarray:
+                return views.evaluation_view(self._pictures.load(row), options, self.side)
+
+            feed = Feed(view, rows_of, steps, (side, side, self.channels), self.device)
+            yield from (self._normalised(feed(step)) for step in range(steps))
+            return
+        feed = Feed(lambda row, step, place: self._pictures[row], rows_of, steps, self._shape, self.device)
+        for step in range(steps):
+            images = self.images(rows_of(step)) if self._is_near else self._normalised(feed(step))
+            yield centre_crop(images, options)
+
+    def _check_views(self, options: Augment) -> None:
+        """Raise a GranularityError if images cannot be cropped in main memory as the options say."""
+        if options.pad:
+            raise GranularityError("augment.pad: images of pixels.format jpeg are not padded; their crop lies inside")
+        if options.crop is not None and options.crop > self.side:
+            raise GranularityError(f"augment.crop: {options.crop} px do not fit in images of {self.side} px")
+        if options.policy is not None:
+            views.policy(options)
+
+    @property
+    def _is_near(self) -> bool:
+        """Whether images lie on the device, or in the memory that it computes in."""
+        return self._pixels.device.type == self.device.type
+
+    def _picture(self, row: int) -> Image.Image:
+        if isinstance(self._pictures, Shards):
+            return self._pictures.load(row)
+        array = self._pictures[row]
+        return Image.fromarray(array if self.channels > 1 else array[..., 0])
+
+    def _normalised(self, pixels: torch.Tensor) -> torch.Tensor:
+        """uint8 [B, H, W, C] on the device as float32 [B, C, H, W]."""
         mean, std = self._scale
-        return (pixels - mean) / std
+        # In place: new room for each of these steps would take longer than what they do.
+        return pixels.permute(0, 3, 1, 2).float().div_(255).sub_(mean).div_(std)
 
     def torch_target(self) -> torch.Tensor:
         """The training images' target classes, int64 [number of training images]."""
@@ -163,32 +217,19 @@ class Data:
         return LabelSets(values, offsets)
 
 
-def read_labels(file: Path) -> tuple[pd.Series, np.ndarray, np.ndarray | None]:
-    """Sample IDs, labels and, where images have several, where each image's begin: int64 [N + 1], else None."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with readable(file, "a Parquet table"):
-        table = pq.ParquetFile(file).read()
-    if missing := {"sample_id", "label"} - set(table.column_names):
-        raise GranularityError(f"{file}: has no column {sorted(missing)}; it has {table.column_names}")
-    column, offsets = table["label"].combine_chunks(), None
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        counts = column.value_lengths().fill_null(0).to_numpy()
-        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        column = column.flatten()
-    if not pa.types.is_integer(column.type) or column.null_count:
-        kind = "null" if column.null_count else column.type
-        raise GranularityError(f"{file}: a label is {kind}; each must be an integer, or a list of integers")
-    return table.select(["sample_id"]).to_pandas()["sample_id"], column.to_numpy(), offsets
-
-
-def _moments(array: np.ndarray, rows: np.ndarray, chunk: int = 4096) -> dict[str, np.ndarray]:
-    """Mean and standard deviation of each channel on a 0..1 scale, a chunk of images in memory at a time."""
-    total, squares, count = 0.0, 0.0, 0
-    for start in range(0, len(rows), chunk):
-        part = array[rows[start : start + chunk]].astype(np.float64) / 255
-        total, squares = total + part.sum((0, 1, 2)), squares + (part**2).sum((0, 1, 2))
-        count += part[..., 0].size
-    mean = total / count
-    return {"mean": mean, "std": np.sqrt(np.maximum(squares / count - mean**2, 1e-12))}
+def _resident(array: np.ndarray, device: torch.device) -> torch.Tensor:
+    """The images as a tensor: on a GPU if they fit, and else the memory-mapped file."""
+    if device.type != "cuda" or array.nbytes > RESIDENT_SHARE * torch.cuda.mem_get_info(device)[0]:
+        return torch.from_numpy(array)
+    found = torch.empty(array.shape, dtype=torch.uint8, device=device)
+    rows = max(1, READ_AT_ONCE // max(1, array[0].nbytes))
+    starts = range(0, len(array), rows)
+    # Threads, as a page that is not in memory is waited for; few at once, as each holds what it has read.
+    with ThreadPoolExecutor(8) as pool:
+        for first in range(0, len(starts), 8):
+            some = starts[first : first + 8]
+            for start, part in zip(
+                some, pool.map(lambda start: np.array(array[start : start + rows]), some), strict=True
+            ):
+                found[start : start + rows] = torch.from_numpy(part).to(device)
+    return found

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from granularity.learning.augment import centre_crop
 from granularity.learning.dataset import Data, LabelSets
 from granularity.learning.options import Augment, Precision
 from granularity.learning.precision import computing
@@ -32,8 +31,7 @@ def predict(
     """
     found = []
     with torch.inference_mode(), computing(precision, data.device):
-        for start in range(0, len(rows), BATCH):
-            images = centre_crop(data.images(rows[start : start + BATCH]), augment)
+        for images in data.centres(rows, augment, BATCH):
             found.append(_float32(forward(images)).cpu())
     return torch.cat(found) if found else torch.empty(0)
 

@@ -17,6 +17,7 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
+from granularity.learning.order import order
 from granularity.learning.packing import arrays_of, pack, tensors_of, unpack
 from granularity.learning.schedules import share_of_peak
 from granularity.machine import processes
@@ -27,18 +28,17 @@ from granularity.store.checkpoints import Clock
 class Batches:
     """Indices of the images of each step: a new seeded permutation per epoch, its incomplete last batch dropped."""
 
-    def __init__(self, images: int, batch_size: int, seed: int):
+    def __init__(self, images: int, batch_size: int, seed: int, block: int = 1):
         if batch_size > images:
             raise GranularityError(f"batch_size = {batch_size}: there are only {images} training images")
-        self.images, self.batch_size, self.seed = images, batch_size, seed
+        self.images, self.batch_size, self.seed, self.block = images, batch_size, seed, block
         self.per_epoch = images // batch_size
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
     def __call__(self, step: int) -> torch.Tensor:
         epoch, place = divmod(step, self.per_epoch)
         if epoch != self._epoch:
-            rng = np.random.default_rng(seed_of(self.seed, "order", epoch))
-            self._epoch, self._order = epoch, rng.permutation(self.images)
+            self._epoch, self._order = epoch, order(self.images, self.seed, epoch, self.block)
         return torch.from_numpy(self._order[place * self.batch_size : (place + 1) * self.batch_size])
 
 

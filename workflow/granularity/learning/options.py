@@ -17,6 +17,9 @@ from granularity.base.section import Count, Few, Name, Natural, Precision, Secti
 from granularity.learning.runs import Run
 from granularity.store import artifacts
 
+Part = Annotated[float, Field(gt=0, le=1)]
+Shape = Annotated[float, Field(ge=0.01, le=100)]
+
 
 class Model(Section):
     name: str = Field(
@@ -52,8 +55,41 @@ class Augment(Section):
     )
     crop: Count | None = Field(
         None,
-        description="Side of a random crop in training and the centre crop in evaluation (null: the image).",
+        description="Side of a random crop in training and the centre crop in evaluation (null: the image; of "
+        "pixels.format jpeg its centre square).",
     )
+    scale: tuple[Part, Part] | None = Field(
+        None,
+        description="The random crop takes a share of the image's area between these two, such as [0.08, 1], and is "
+        "resized to `crop` (null: it is cut out as it is).",
+    )
+    ratio: tuple[Shape, Shape] = Field(
+        (0.75, 1.3333333), description="With scale: the width of such a crop over its height, between these."
+    )
+    policy: dict[str, JsonValue] | None = Field(
+        None,
+        description="What is done to the crop besides: {name: RandAugment, num_ops: 2, magnitude: 9} or any other "
+        "transform of torchvision.transforms.v2 with its arguments, or a policy of timm ({name: rand-m9-mstd0.5}).",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self):
+        for name in ("scale", "ratio"):
+            low, high = getattr(self, name) or (0, 0)
+            if low > high:
+                raise ValueError(f"{name}: {low} is more than {high}")
+        if self.scale is not None and self.crop is None:
+            raise ValueError("scale: needs crop, the side that the crops are resized to")
+        if self.policy is not None and not isinstance(self.policy.get("name"), str):
+            raise ValueError("policy: must have a name, of torchvision.transforms.v2 or timm")
+        if self.pad and self.on_host:
+            raise ValueError("pad: is for plain crops; there is none with scale or policy")
+        return self
+
+    @property
+    def on_host(self) -> bool:
+        """Whether each image is augmented by itself, before it reaches the device."""
+        return self.scale is not None or self.policy is not None
 
 
 class Recipe(Section):
@@ -81,6 +117,11 @@ class Recipe(Section):
     )
     batch_size: Count = Field(100, description="Images per step; an incomplete last batch is dropped.")
     epochs: Count = Field(30, description="Passes over the training split.")
+    shuffle_block: Count = Field(
+        1,
+        description="Images that lie one after another and are read close to each other in time, for slow disks: "
+        "blocks of so many are permuted, and then the images of each 256 blocks. 1: any order is as likely as another.",
+    )
     warmup_epochs: Annotated[float, Field(ge=0)] = Field(
         2.4, description="Linear warm-up to the peak; a fraction gives any number of steps."
     )

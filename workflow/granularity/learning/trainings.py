@@ -15,7 +15,7 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.learning.augment import augment, centre_crop
+from granularity.learning.augment import centre_crop
 from granularity.learning.batch_norm import RunningMoments, synchronised, whole_batch
 from granularity.learning.compiling import compiled
 from granularity.learning.dataset import Data
@@ -132,8 +132,7 @@ def train(
     after_epoch: Callable[[int], dict[str, float]] | None = None,
 ) -> list[dict[str, Any]]:
     """Minimise an objective on the training split; returns the history, a row per epoch."""
-    rows = torch.from_numpy(data.train)
-    batches = Batches(len(rows), recipe.batch_size, seed)
+    batches = Batches(len(data.train), recipe.batch_size, seed, recipe.shuffle_block)
     if not recipe.dropout:
         remove_dropout(network)
     if recipe.micro_batch is None:
@@ -145,10 +144,11 @@ def train(
     size = recipe.micro_batch or part.stop - part.start
     micro_batches = [slice(start, start + size) for start in range(0, part.stop - part.start, size)]
     together = whole_batch if recipe.micro_batch is None else contextlib.nullcontext
+    feed = data.feed(batches, recipe.epochs * batches.per_epoch, recipe.augment, seed, part)
 
     def gradients_at(step: int) -> torch.Tensor:
         picked = batches(step)[part]
-        images = augment(data.images(rows[picked]), recipe.augment, seed, step, among=recipe.batch_size, part=part)
+        images = feed(step)
         losses = torch.zeros((), device=data.device)
         if moments:
             moments.begin()

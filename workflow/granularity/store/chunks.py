@@ -51,7 +51,7 @@ def write_ranges(
     """
     # Not through a memory map: that a disk is full would kill the process where it writes to one.
     with out.path(name).open("w+b") as stream:
-        missing = _take_up(stream, _pieces(out.work, name), total, batch)
+        missing = _take_up(stream, saved_pieces(out.work, name), total, batch)
         new = _New(out.work, name)
         clock, found = Clock(), iter(compute(missing))
         try:
@@ -127,7 +127,7 @@ def _write(stream: BinaryIO, rows: np.ndarray, start: int, total: int) -> None:
     stream.write(rows.data)
 
 
-def _pieces(work: Path, name: str) -> dict[int, list[Path]]:
+def saved_pieces(work: Path, name: str) -> dict[int, list[Path]]:
     """What was saved, by its first row, the longest first."""
     found: dict[int, list[Path]] = {}
     for file in sorted(work.glob(f"{name}.*"), reverse=True):

@@ -148,6 +148,8 @@ def create(
             generations.point(output, target.folder, kind, target.digest)
             if claim.held():  # or else its new owner may work there
                 generations.close_work(work)
+                if not folder.exists():  # it is the one published; deleting other links changed the times of its files
+                    _remember(target.folder, manifest)
     except (interrupt.Stopped, GranularityError, OSError) as error:
         if claim is not None and not claim.held():  # its new owner has tidied up: that is why a file is gone
             raise LostError(claim.lost()) from None
@@ -188,8 +190,12 @@ def publish(folder: Path, store: Path, manifest: Mapping[str, Any]) -> Artifact:
                 f"({found.digest[:12]}, this one {manifest['digest'][:12]}); it stays, and this one is dropped"
             )
         return found
-    hashing.remember(target, {name: entry["sha256"] for name, entry in manifest["files"].items()})
+    _remember(target, manifest)
     return Artifact.peek(target)
+
+
+def _remember(folder: Path, manifest: Mapping[str, Any]) -> None:
+    hashing.remember(folder, {name: entry["sha256"] for name, entry in manifest["files"].items()})
 
 
 def sound(store: Path, kind: str, key: str) -> Artifact | None:

@@ -1,4 +1,4 @@
-"""Pixels: every image decoded once, to the square that training reads."""
+"""Pixels: every image decoded once, and kept in the size that training reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _plan(plan: Any) -> Iterator[Job]:
         yield Job(
             "pixels",
             samples.values,
-            plan.config.pixels.model_dump(mode="json"),
+            plan.config.pixels.asked,
             {"samples": (samples,)},
             memory=lambda images: 2 * min(images, CHUNK) * picture,
         )
@@ -25,13 +25,15 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 STAGE = Stage(
     name="pixels",
-    does="Decode every image once, to the square that training reads.",
+    does="Decode every image once, and keep it in the size that training reads.",
     options=Pixels,
     place="{root}/{condition}/pixels",
-    files=("pixels.npy",),
+    files=("index.parquet", "moments.json"),
+    more_files=("pixels.npy", "shards/*.jpegs"),
     plan=_plan,
     needs=Needs(1000, 1, 15, 20.0, threads=8),
     message="Decoding the images of {wildcards.condition}",
     inputs={"samples": "samples"},
+    asked=lambda options: options.asked,
     exact=True,
 )

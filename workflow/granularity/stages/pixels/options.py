@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from granularity.base.section import Section
 
+JPEG_SHARE = (
+    0.35  # of the bytes of the pixels that a JPEG of quality 95 takes, of photographs; measured, and rounded up
+)
+ASPECT = 1.5  # of photographs
+
 
 class Pixels(Section):
     size: Annotated[int, Field(ge=1, le=4096)] = Field(
-        8, description="Side of the square images kept for training, in pixels."
+        8, description="Side of the square images kept for training (of jpeg: their short side), in pixels."
     )
     mode: Literal["L", "RGB"] = Field("L", description="Colour channels: L (grey, 1) or RGB (3).")
+    format: Literal["raw", "jpeg"] = Field(
+        "raw",
+        description="raw: the pixels of the centre square, for what fits in memory. jpeg: the whole image, its short "
+        "side `size`, in a fifth of the bytes; training crops it anywhere, and decodes it whenever it is read.",
+    )
+    quality: Annotated[int, Field(ge=1, le=100)] = Field(95, description="With `format: jpeg`: quality of the JPEGs.")
 
     @property
     def bytes(self) -> int:
-        """Size of one image."""
+        """Size of the centre square of one image, decoded."""
         return self.size**2 * len(self.mode)
+
+    @property
+    def stored(self) -> float:
+        """Bytes of one image on the disk, about."""
+        return self.bytes if self.format == "raw" else self.bytes * ASPECT * JPEG_SHARE
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What decides the bytes."""
+        return self.model_dump(mode="json", exclude=set() if self.format == "jpeg" else {"quality"})

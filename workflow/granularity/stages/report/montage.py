@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from PIL import Image
 
+from granularity.data.shards import Shards
 from granularity.stages.report.conditions import ConditionResults, Space
 from granularity.stages.report.drawing import RC, shorten, svg
 from granularity.store.artifacts import Artifact
@@ -70,12 +71,12 @@ def rows(condition: ConditionResults, space: Space, count: int) -> list[Row]:
 
 
 @mpl.rc_context(RC)
-def draw(found: list[Row], pixels: np.ndarray) -> str:
+def draw(found: list[Row], pixels: np.ndarray | Shards) -> str:
     """The rows as an SVG: what the cluster is, its first images in the order of the sample table, what it holds.
 
     Args:
         found: the clusters.
-        pixels: uint8 [N, H, W, C], aligned with the sample table.
+        pixels: the image of each row of the sample table, uint8 [H, W, C].
     """
     left, tile, right, height = 1.75, 0.32, 2.3, 0.40
     width = left + ACROSS * tile + right
@@ -100,7 +101,7 @@ def draw(found: list[Row], pixels: np.ndarray) -> str:
     return svg(figure, "montage", "Images of some clusters, one row per cluster")
 
 
-def _strip(pixels: np.ndarray, members: np.ndarray) -> np.ndarray:
+def _strip(pixels: np.ndarray | Shards, members: np.ndarray) -> np.ndarray:
     """The images side by side, uint8 [H, n*W] or [H, n*W, 3], with a thin gap between them."""
     tiles = [_small(np.asarray(pixels[member])) for member in members]
     gap = max(1, tiles[0].shape[1] // 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from granularity.data.shards import pictures
 from granularity.stages.report import montage
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
@@ -20,7 +21,7 @@ def build(loaded: Loaded) -> Part:
     found = montage.rows(condition, space, loaded.options.montage_clusters)
     (pixels,) = condition.of("pixels")
     values = {"of": f"{space.name} ({condition.label})", "rank": condition.ranks[-1]}
-    return Part(figures={"montage": montage.draw(found, pixels.array("pixels.npy"))}, values=values)
+    return Part(figures={"montage": montage.draw(found, pictures(pixels))}, values=values)
 
 
 TEMPLATE = """

@@ -1,0 +1,60 @@
+"""Channel moments: exact, and the same as from the pixels themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from granularity.base.errors import GranularityError
+from granularity.data import moments
+from granularity.store.artifacts import Artifact
+from support import writing
+from support.pictures import moments_of
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_sums_are_those_of_the_pixels(channels):
+    values = np.random.default_rng(0).integers(0, 256, (7, 5, channels), dtype=np.uint8)
+    found = moments.sums_of(Image.fromarray(values.squeeze()))
+    wide = values.astype(np.int64)
+    np.testing.assert_array_equal(found, [wide.sum((0, 1)), (wide**2).sum((0, 1))])
+
+
+def test_moments_are_those_of_numpy_over_the_split(digits_pixels, digits):
+    artifact = Artifact.open(digits_pixels)
+    train = (Artifact.open(digits).table("samples.parquet")["split"] == "train").to_numpy()
+    values = artifact.array("pixels.npy")[train].astype(np.float64) / 255
+    mean, std = moments.moments(artifact, 1)
+    np.testing.assert_allclose([mean, std], [values.mean((0, 1, 2)), values.std((0, 1, 2))], rtol=1e-14)
+    assert artifact.json("moments.json") == moments_of(np.where(train, "train", "val"), artifact.array("pixels.npy"))
+
+
+def test_the_sums_of_a_huge_set_lose_no_digit(tmp_path):
+    """Ten million images of 256 px, of two values one apart: what a difference of float64 sums would get wrong."""
+    half = 10**7 * 256**2 // 2
+    sums = {"pixels": 2 * half, "sum": [half * (254 + 255)], "squares": [half * (254**2 + 255**2)]}
+    with writing.create(tmp_path / "made", "pixels", **writing.unlike_any()) as out:
+        out.json(moments.FILE, {"train": sums})
+    mean, std = moments.moments(Artifact.open(tmp_path / "made"), 1)
+    assert (mean[0], std[0]) == (254.5 / 255, pytest.approx(0.5 / 255, rel=1e-15))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {},
+        {"train": {}},
+        {"train": 3},
+        {"train": {"pixels": 0, "sum": [0], "squares": [0]}},
+        {"train": {"pixels": 4, "sum": [1, 2], "squares": [1, 2]}},
+        {"train": {"pixels": 4, "sum": [1.5], "squares": [1]}},
+        {"train": {"pixels": 4, "sum": ["1"], "squares": [1]}},
+        [1],
+    ],
+)
+def test_forged_moments_are_refused(tmp_path, forged):
+    with writing.create(tmp_path / "made", "pixels", **writing.unlike_any()) as out:
+        out.json(moments.FILE, forged)
+    with pytest.raises(GranularityError, match=r"moments\.json: .*must"):
+        moments.moments(Artifact.open(tmp_path / "made"), 1)

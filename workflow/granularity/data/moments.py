@@ -1,0 +1,59 @@
+"""Channel moments of images, from exact sums that are taken while the images are decoded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from granularity.base.errors import GranularityError
+from granularity.store.artifacts import Artifact
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+FILE = "moments.json"
+LEVELS = np.arange(256, dtype=np.int64)
+
+
+def sums_of(image: Image.Image) -> np.ndarray:
+    """The sum of each channel's values, and of their squares: int64 [2, C], for an image of 8 bits per channel."""
+    counts = np.array(image.histogram(), dtype=np.int64).reshape(-1, 256)
+    return np.stack([counts @ LEVELS, counts @ LEVELS**2])
+
+
+def by_split(split: np.ndarray, pixels: np.ndarray, sums: np.ndarray) -> dict[str, dict[str, Any]]:
+    """What `moments.json` holds of each split: `pixels`, and of each channel `sum` and `squares`, whole numbers.
+
+    Args:
+        split: the split of each image, [N].
+        pixels: the number of pixels of each image, int64 [N].
+        sums: of each image, int64 [N, 2, C], see :func:`sums_of`.
+    """
+    found = {}
+    for name in dict.fromkeys(split):
+        rows = split == name
+        total, squares = sums[rows].sum(0).tolist()
+        found[name] = {"pixels": int(pixels[rows].sum()), "sum": total, "squares": squares}
+    return found
+
+
+def moments(artifact: Artifact, channels: int, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of each channel over a split, on a 0..1 scale: float64 [C], correctly rounded sums.
+
+    Raises:
+        GranularityError: `moments.json` does not have them.
+    """
+    found = artifact.json(FILE, split)[split]
+    try:
+        count, total, squares = (found[name] for name in ("pixels", "sum", "squares"))
+        if not len(total) == len(squares) == channels or any(type(n) is not int for n in (count, *total, *squares)):
+            raise ValueError
+        mean = [one / (255 * count) for one in total]
+        # In whole numbers, as their difference would lose digits.
+        variance = [(count * two - one**2) / (255 * count) ** 2 for one, two in zip(total, squares, strict=True)]
+        return np.array(mean), np.sqrt(np.maximum(variance, 1e-12))
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        raise GranularityError(
+            f"{artifact.path / FILE}: '{split}' must hold pixels, sum and squares, whole numbers of {channels} channels"
+        ) from None
