@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from granularity.base.errors import GranularityError
@@ -179,3 +181,22 @@ def test_mistakes_in_lists_name_their_place(over, words):
     message = str(error.value)
     for word in words:
         assert word in message, message
+
+
+def test_an_option_that_is_added_changes_no_id():
+    """Ids name results that people have: an option added to a section that is in them belongs in its `later`."""
+    plan = Plan(files.validate({}))
+    runs = sorted(run for stage in ("pretrain", "finetune") for job in plan.jobs(stage) for run in job.options["runs"])
+    assert len(runs) == 286
+    assert hashlib.sha256(repr(runs).encode()).hexdigest()[:12] == "70ae5c627ecf"
+
+
+def test_an_option_that_came_later_is_in_ids_where_it_is_used():
+    def ids(**over) -> set[str]:
+        return {run for job in planned(over).jobs("pretrain") for run in job.options["runs"]}
+
+    plain = ids()
+    assert ids(pretrain={"micro_batch": None, "augment": {"policy": None}}, pixels={"format": "raw"}) == plain
+    assert not ids(pretrain={"micro_batch": 50}) & plain
+    assert not ids(pretrain={"augment": {"crop": 8, "scale": [0.5, 1]}}) & ids(pretrain={"augment": {"crop": 8}})
+    assert not ids(pixels={"format": "jpeg"}) & plain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -28,9 +28,26 @@ def split_key(message: str) -> tuple[str, str]:
 
 
 class Section(BaseModel):
-    """Base of every section: immutable, and closed to keys it does not know."""
+    """Base of every section: immutable, and closed to keys it does not know.
+
+    Attributes:
+        later: options that came after ids of runs had been given out: at their defaults they are in none.
+    """
+
+    later: ClassVar[frozenset[str]] = frozenset()
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What is in ids of runs, as JSON."""
+        found = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if name not in self.later or value != field.default:
+                plain = self.model_dump(mode="json", include={name})
+                found[name] = value.identity if isinstance(value, Section) else plain[name]
+        return found
 
     @field_validator("*", mode="before")
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -33,6 +33,8 @@ class Captions(Section):
 
 
 class Encoder(Section):
+    later: ClassVar[frozenset[str]] = frozenset({"precision", "images"})
+
     model: str = Field(
         "config/encoders/digits-tiny.json",
         description="An open_clip architecture (ViT-L-14), a hub model (hf-hub:ORG/NAME or hf-hub:ORG/NAME@REVISION), "
@@ -72,12 +74,6 @@ class Encoder(Section):
                 f"pretrained: '{self.model}' needs weights: an open_clip tag, a checkpoint file, or 'captions'"
             )
         return self
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What an embedding is made from, in ids of runs: without options that came later and are at their defaults."""
-        later = {"precision", "images"}
-        return self.model_dump(mode="json", exclude=later) | self.model_dump(include=later, exclude_defaults=True)
 
     @property
     def trained_here(self) -> bool:

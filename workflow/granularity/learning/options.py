@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import glob
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -49,6 +49,8 @@ class Model(Section):
 
 
 class Augment(Section):
+    later: ClassVar[frozenset[str]] = frozenset({"scale", "ratio", "policy"})
+
     flip: bool = Field(False, description="Mirror left to right, at random.")
     pad: Annotated[int, Field(ge=0, le=4096)] = Field(
         0, description="Padding before the crop, with the mean colour, in pixels on each side."
@@ -93,6 +95,8 @@ class Augment(Section):
 
 
 class Recipe(Section):
+    later: ClassVar[frozenset[str]] = frozenset({"micro_batch", "compile", "shuffle_block"})
+
     loss: Literal["auto", "softmax", "sigmoid"] = Field(
         "auto",
         description="Cross-entropy: softmax, or sigmoid (a yes or no for each class, summed over the classes). auto: "

@@ -217,7 +217,7 @@ def _digest(made_from: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Section):
-        return value.model_dump(mode="json")
+        return value.identity
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

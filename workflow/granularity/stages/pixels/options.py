@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ ASPECT = 1.5  # of photographs
 
 
 class Pixels(Section):
+    later: ClassVar[frozenset[str]] = frozenset({"format", "quality"})
+
     size: Annotated[int, Field(ge=1, le=4096)] = Field(
         8, description="Side of the square images kept for training (of jpeg: their short side), in pixels."
     )
