@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import signal
@@ -243,6 +244,24 @@ def test_a_corrupt_image_ends_the_training_with_one_line(photographs, tmp_path, 
         with pytest.raises(GranularityError, match=r"^.*00000\.jpegs: the image of row \d+ is corrupt [^\n]*$"):
             train(photographs, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.workflow
+def test_the_command_trains_in_two_processes_with_readers_each(photographs, tmp_path):
+    """Each reads its share of every batch; what they make does not depend on how."""
+    options = {"recipe": OPTIONS["recipe"].model_dump(mode="json"), "model": MODEL.model_dump(mode="json")}
+    options |= {"runs": [pretraining("target").name], "processes": 2}
+    roles = {"samples": "samples", "pixels": "jpeg", "hierarchy": "target"}
+    words = [word for role, name in roles.items() for word in (f"--{role}", str(photographs[name]))]
+    digests = set()
+    for number in (0, 2):
+        command = [sys.executable, "-m", "granularity.machine.launch", "2", "pretrain", *words, "--device", "cpu"]
+        command += ["--threads", "2", "--options", json.dumps(options), "--output", str(tmp_path / f"{number}/out")]
+        environment = os.environ | {"GRANULARITY_READERS": str(number)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        digests.add(Artifact.open(tmp_path / f"{number}/out").digest)
+    assert len(digests) == 1
 
 
 SCRIPT = """

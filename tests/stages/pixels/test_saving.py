@@ -99,24 +99,26 @@ samples, output, reserve = sys.argv[1:]
 if reserve == "no":
     os.posix_fallocate = unsupported
 record = STAGES["pixels"]
+jpeg = {"format": "jpeg", "quality": 100} if reserve == "jpeg" else {}
 try:
-    stage.run(Task(record, Path(output), record.options(size=64, mode="RGB"), {"samples": (Path(samples),)}))
+    stage.run(Task(record, Path(output), record.options(size=64, mode="RGB", **jpeg), {"samples": (Path(samples),)}))
 except GranularityError as error:
     print(error)
 """
 
 
-@pytest.mark.parametrize("reserve", ["yes", "no"])
+@pytest.mark.parametrize("reserve", ["yes", "no", "jpeg"])
 def test_a_full_disk_is_a_line_and_no_dead_process(tmp_path, digits, reserve):
-    """2.2 MB of pixels, on a disk without room for them; on one with room for them once, they fit."""
-    for size in ("1536k", "3m"):
+    """2.2 MB of pixels, 0.7 of JPEGs, on a disk without room for them; on one with room for them once, they fit."""
+    small, large = ("256k", "1280k") if reserve == "jpeg" else ("1536k", "3m")
+    for size in (small, large):
         with disk(tmp_path / size, size) as folder:
             command = [sys.executable, "-c", FULL, digits, folder / "out", reserve]
             environment = os.environ | {"PYTHONPATH": str(Path(artifacts.__file__).parents[2])}
             ended = subprocess.run(command, capture_output=True, text=True, env=environment)
             assert ended.returncode == 0, (ended.returncode, ended.stderr)
             full = "cannot be written (No space left on device); nothing was published" in ended.stdout
-            assert full == (size == "1536k") != (folder / "out").exists(), ended.stdout
+            assert full == (size == small) != (folder / "out").exists(), ended.stdout
 
 
 @contextlib.contextmanager

@@ -49,6 +49,7 @@ class Job:
         passes: how often it looks at each image of its condition.
         memory: bytes of main memory beyond what the stage's `Needs` say, given the number of images.
         processes: how many share the work.
+        readers: how many more, beside each of them, read images for it where it uses a GPU.
         slower: how many times longer a pass takes than the stage's `Needs` say.
         longer: how many times longer any such job takes, whatever its images.
         at: the folder of a result that another configuration makes; None for one of this plan.
@@ -63,6 +64,7 @@ class Job:
     passes: float = 1.0
     memory: Callable[[int], float] = lambda images: 0.0
     processes: int = 1
+    readers: int = 0
     slower: float = 1.0
     longer: float = 1.0
     at: str | None = None

@@ -5,12 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 RESIDENT_BYTES = 2**31  # smaller data sets are kept on the device; of larger ones this much is in memory at once
+READERS = 8  # that decode JPEG for one GPU: some 4,000 images of 256 px per second
+READER_BYTES = 2**28  # of memory of each, with what it has read ahead
 CPU_SIDE = 16  # a training on images of this side takes `Needs.ms` on a CPU; of larger ones, more by their area
 
 
-def resident_bytes(images: int, picture: int) -> int:
-    """Bytes of the pictures that a training holds in memory, at `picture` bytes each."""
-    return min(images * picture, RESIDENT_BYTES)
+def resident_bytes(images: int, pixels: Any) -> int:
+    """Bytes that a training holds in memory for its images, and so do the processes that read them.
+
+    Args:
+        pixels: the section `pixels`.
+    """
+    if pixels.format == "jpeg":
+        return READERS * READER_BYTES
+    return min(images * pixels.bytes, RESIDENT_BYTES)
+
+
+def readers(pixels: Any) -> int:
+    """The number of processes beside a training on a GPU that read images for it."""
+    return READERS if pixels.format == "jpeg" else 0
 
 
 def slower(config: Any) -> float:

@@ -17,8 +17,8 @@ from granularity.base.section import Count, Few, Name, Natural, Precision, Secti
 from granularity.learning.runs import Run
 from granularity.store import artifacts
 
-Part = Annotated[float, Field(gt=0, le=1)]
-Shape = Annotated[float, Field(ge=0.01, le=100)]
+Parts = Annotated[list[Annotated[float, Field(gt=0, le=1)]], Field(min_length=2, max_length=2)]
+Shapes = Annotated[list[Annotated[float, Field(ge=0.01, le=100)]], Field(min_length=2, max_length=2)]
 
 
 class Model(Section):
@@ -60,13 +60,13 @@ class Augment(Section):
         description="Side of a random crop in training and the centre crop in evaluation (null: the image; of "
         "pixels.format jpeg its centre square).",
     )
-    scale: tuple[Part, Part] | None = Field(
+    scale: Parts | None = Field(
         None,
         description="The random crop takes a share of the image's area between these two, such as [0.08, 1], and is "
         "resized to `crop` (null: it is cut out as it is).",
     )
-    ratio: tuple[Shape, Shape] = Field(
-        (0.75, 1.3333333), description="With scale: the width of such a crop over its height, between these."
+    ratio: Shapes = Field(
+        [0.75, 1.3333333], description="With scale: the width of such a crop over its height, between these."
     )
     policy: dict[str, JsonValue] | None = Field(
         None,

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def _box(
-    width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float], rng: np.random.Generator
+    width: int, height: int, scale: Sequence[float], ratio: Sequence[float], rng: np.random.Generator
 ) -> tuple[int, int, int, int]:
     """A box of a random share of the area and a random shape, drawn as torchvision's RandomResizedCrop draws it."""
     low, high = math.log(ratio[0]), math.log(ratio[1])

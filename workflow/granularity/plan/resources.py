@@ -33,7 +33,9 @@ def minutes(plan: Plan, job: Job, attempt: int = 1) -> int:
 
 
 def threads(plan: Plan, job: Job) -> int:
-    """CPU threads of a job; processes that train together have one each."""
+    """CPU threads of a job; processes that train together have one each, and so have their readers."""
+    if uses_gpu(plan, job) and job.readers:
+        return job.processes * (1 + job.readers)
     if job.processes > 1:
         return job.processes
     return STAGES[job.stage].needs.threads if images(plan, job) >= MANY else 1

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
-from granularity.learning.cost import resident_bytes, slower
+from granularity.learning.cost import readers, resident_bytes, slower
 from granularity.learning.options import Finetune, own_network
 
 
 def _plan(plan: Any) -> Iterator[Job]:
     config = plan.config
-    picture = config.pixels.bytes
+    pixels = config.pixels
     for condition in plan.conditions:
         where = {"condition": condition.name}
         for transfer in plan.transfers:
@@ -39,8 +39,9 @@ def _plan(plan: Any) -> Iterator[Job]:
                             "pretrain": tuple(plan.holding(pretrained, held)),
                         },
                         passes=len(held) * transfer.recipe.epochs,
-                        memory=lambda images: resident_bytes(images, picture),
+                        memory=lambda images: resident_bytes(images, pixels),
                         processes=config.jobs.processes,
+                        readers=readers(pixels),
                         slower=slower(config),
                     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
 from granularity.data.listing import contents
-from granularity.learning.cost import resident_bytes
+from granularity.learning.cost import readers, resident_bytes
 from granularity.learning.options import own_network
 from granularity.learning.runs import Run
 from granularity.stages.measure.options import Measure, Measuring
@@ -47,7 +47,7 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
         inputs["finetune"] = tuple(plan.holding(finetuned, held))
     options = _options(plan.config, measure)
     ranks = measure.ranks or options.get("ranks") or condition.samples.ranks
-    classes, picture = plan.classes(condition, ranks), plan.config.pixels.bytes
+    classes, pixels = plan.classes(condition, ranks), plan.config.pixels
     return Job(
         "measure",
         {**own, "measure": measure.name, "unit": unit},
@@ -66,7 +66,8 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
         inputs,
         files=tuple(measure.files()),
         passes=(len(held) + 1) * len(ranks) * max(1.0, classes / MANY_CLASSES),
-        memory=lambda images: resident_bytes(images, picture) + images * classes * CLASS_BYTES,
+        memory=lambda images: resident_bytes(images, pixels) + images * classes * CLASS_BYTES,
+        readers=readers(pixels),
     )
 
 

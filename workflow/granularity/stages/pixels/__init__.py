@@ -8,7 +8,7 @@ from typing import Any
 from granularity.base.stage import Job, Needs, Stage
 from granularity.stages.pixels.options import Pixels
 
-CHUNK = 4096  # images that a job holds, and their copy
+BATCH = 256  # images that a job holds, as they are kept and decoded
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -19,7 +19,7 @@ def _plan(plan: Any) -> Iterator[Job]:
             samples.values,
             plan.config.pixels.asked,
             {"samples": (samples,)},
-            memory=lambda images: 2 * min(images, CHUNK) * picture,
+            memory=lambda images: 2 * min(images, BATCH) * picture,
         )
 
 

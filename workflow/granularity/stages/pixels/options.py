@@ -34,11 +34,6 @@ class Pixels(Section):
         return self.size**2 * len(self.mode)
 
     @property
-    def stored(self) -> float:
-        """Bytes of one image on the disk, about."""
-        return self.bytes if self.format == "raw" else self.bytes * ASPECT * JPEG_SHARE
-
-    @property
     def asked(self) -> dict[str, Any]:
         """What decides the bytes."""
         return self.model_dump(mode="json", exclude=set() if self.format == "jpeg" else {"quality"})

@@ -8,13 +8,13 @@ from typing import Any
 from granularity.base import extensions
 from granularity.base.stage import Job, Needs, Stage
 from granularity.data.listing import contents
-from granularity.learning.cost import resident_bytes, slower
+from granularity.learning.cost import readers, resident_bytes, slower
 from granularity.learning.options import Pretrain, own_network
 
 
 def _plan(plan: Any) -> Iterator[Job]:
     config = plan.config
-    picture = config.pixels.bytes
+    pixels = config.pixels
     for condition in plan.conditions:
         where = {"condition": condition.name}
         for network in plan.networks:
@@ -45,8 +45,9 @@ def _plan(plan: Any) -> Iterator[Job]:
                     inputs,
                     files=() if network.init.timm is None else (str(network.init.timm),),
                     passes=len(held) * network.recipe.epochs,
-                    memory=lambda images: resident_bytes(images, picture),
+                    memory=lambda images: resident_bytes(images, pixels),
                     processes=config.jobs.processes,
+                    readers=readers(pixels),
                     slower=slower(config),
                 )
 
