@@ -200,7 +200,7 @@ def test_a_data_set_may_lie_elsewhere_than_the_option_says(finished):
 
 
 def test_damage_counts_as_failed(finished):
-    spoil(CHAIN / "pixels/pixels.npy", "")
+    spoil(CHAIN / "pixels/moments.json", "")
     (CHAIN / "cluster/whole-4/centroids.npy").unlink()
     spoil(CHAIN / "measure/probe/resnet18/all/manifest.json", "{")
     assert "0 bytes, the manifest says" in job_at(finished, CHAIN / "pixels").detail[0]

@@ -144,7 +144,9 @@ def _outdated(artifact: Artifact, plan: Plan, planned: PlannedJob) -> str | None
     if made_with["packages"] != packages(*code):
         return "made with other versions of packages"
     options, seed = made_with["options"], plan.config.seeds.base
-    same = all(key in options and options[key] == value for key, value in planned.options.items())
+    stage = STAGES[planned.stage]
+    counted = stage.asked(stage.model.model_validate(planned.options)).keys() & planned.options.keys()
+    same = all(key in options and options[key] == planned.options[key] for key in counted)
     return None if same and made_with["seed"] in (None, seed) else "made with other parameters"
 
 
