@@ -398,7 +398,7 @@ def test_other_stages_refuse_several_processes(processes):
     code = "from granularity.machine.device import torch_device\ntorch_device('cpu', 1)"
     ended = processes(2, code)
     assert ended.status == [1, 1]
-    assert "only pretrain and finetune are for several processes" in ended.errors[0]
+    assert "only embed, pretrain and finetune are for several processes" in ended.errors[0]
 
 
 # ---------------------------------------------------------------- leases

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +23,8 @@ def _plan(plan: Any) -> Iterator[Job]:
         module = extensions.find("study", study)
         reads = {read.partition("/")[0] for read in module.READS} | {"samples"}
         inputs = {role: tuple(plan.jobs(role)) for role in READS if role in reads}
-        papers = tuple(str(published.file_of(name)) for name in module.PUBLISHED)
+        # Relative: Snakemake takes the file of a checkout that has moved for another one.
+        papers = tuple(os.path.relpath(published.file_of(name)) for name in module.PUBLISHED)
         yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs, papers)
 
 
