@@ -240,8 +240,6 @@ def driver_interrupted(sites: Sites) -> None:
     site = sites.before_training("driver_interrupted")
     driver = site.submit(TARGET)
     at = site.wait_for_training(driver)
-    (trainer,) = site.trainers()
-    os.kill(trainer, signal.SIGSTOP)  # so that it is not done before Snakemake has heard
     os.killpg(driver.pid, signal.SIGINT)
     site.finish(driver, code=1)
     site.wait_until(lambda: not site.trainers(), "end of the job")
