@@ -78,7 +78,7 @@ def network(name: str, arguments: dict | None, device: torch.device) -> torch.nn
 
 
 def ours(name, arguments, side, crop, batch, micro, precision, compiled, device):
-    """A function that trains for so many steps; returns seconds a step."""
+    """A function that trains for so many steps; returns seconds per step."""
     data, labels = Resident(batch * STEPS, side, device), Labels(batch * STEPS, device)
     options = {"batch_size": batch, "micro_batch": micro, "precision": precision, "compile": compiled, "epochs": 1}
     recipe = Recipe(**options, lr=0.01, warmup_epochs=0, augment={"flip": True, "crop": crop})

@@ -23,7 +23,8 @@ CONFIG = {
         "rebalanced": {"thresholds": []},
     },
     "model": {"args": {"channels": [4, 4, 8, 8], "stem_width": 2}},
-    "pretrain": SMALL,
+    "pixels": {"format": "jpeg"},
+    "pretrain": SMALL | {"precision": "bfloat16", "micro_batch": 10},
     "finetune": SMALL,
     "networks": [
         {"name": "plain", "keep": [0, 1]},
@@ -44,7 +45,7 @@ CONFIG = {
     ],
     "studies": ["granularity_t5"],
     "seeds": {"pretrain": 1, "finetune": 2},
-    "jobs": {"pretrain": "condition", "finetune": "condition", "measure": "condition"},
+    "jobs": {"pretrain": "condition", "finetune": "condition", "measure": "condition", "embed_processes": 2},
 }
 CHAIN = "results/lists/train-60"
 
@@ -112,3 +113,15 @@ def test_another_configuration_goes_on_from_a_backbone_of_this_one(finished):
     finished.path("more.yaml").write_text(json.dumps(more))
     output = finished.snakemake("-n", "--configfile", "more.yaml", code=1)
     assert "holds no backbone of a run '00000000'; make it with" in output and "Traceback" not in output
+
+
+def test_all_of_it_was_made_from_images_kept_as_jpeg(finished):
+    """In micro-batches, of bfloat16; and two processes shared the embedding."""
+    pixels = Artifact.open(finished.path(f"{CHAIN}/pixels"))
+    assert pixels.facts["format"] == "jpeg" and "shards/00000.jpegs" in pixels.manifest["files"]
+    recipe = Artifact.open(finished.path(f"{CHAIN}/pretrain/plain/all")).params["recipe"]
+    assert (recipe["precision"], recipe["micro_batch"]) == ("bfloat16", 10)
+    status = finished.run("granularity", "status", "--json", "-f", "config/config.yaml", "-f", "lists.yaml")
+    assert {job["state"] for job in json.loads(status)["jobs"]} == {"done"}
+    plan = finished.snakemake("-np", "--force", f"{CHAIN}/embed.stamp", "--configfile", "lists.yaml")
+    assert '"processes":2' in plan

@@ -45,8 +45,8 @@ class Section(BaseModel):
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if name not in self.later or value != field.default:
-                plain = self.model_dump(mode="json", include={name})
-                found[name] = value.identity if isinstance(value, Section) else plain[name]
+                section = isinstance(value, Section)
+                found[name] = value.identity if section else self.model_dump(mode="json", include={name})[name]
         return found
 
     @field_validator("*", mode="before")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-RESIDENT_BYTES = 2**31  # smaller data sets are kept on the device; of larger ones this much is in memory at once
-READERS = 8  # that decode JPEG for one GPU: some 4,000 images of 256 px per second
-READER_BYTES = 2**28  # of memory of each, with what it has read ahead
+RESIDENT_BYTES = 2**31  # of a data set that are in main memory at once, at most
+READERS = 8  # that decode JPEG for one GPU; not measured on one
+READER_BYTES = 2**28  # of memory of each, with what it has read ahead; reckoned
 CPU_SIDE = 16  # a training on images of this side takes `Needs.ms` on a CPU; of larger ones, more by their area
 
 

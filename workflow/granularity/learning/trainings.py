@@ -22,7 +22,7 @@ from granularity.learning.dataset import Data
 from granularity.learning.loop import Batches, minimise
 from granularity.learning.network import freeze_backbone, remove_dropout
 from granularity.learning.optimisers import optimiser
-from granularity.learning.options import Recipe, Trainings
+from granularity.learning.options import Recipe
 from granularity.learning.packing import arrays_of, tensors_of
 from granularity.learning.precision import computing
 from granularity.learning.runs import Run
@@ -89,8 +89,8 @@ def train_runs(
     keep = [epoch for epoch in sorted(keep) if epoch != recipe.epochs]
     rows, history, checkpoints, found, nondeterministic = [], [], [], {}, set()
     for one in track(trainings, len(trainings), what, "runs"):
-        with noting_nondeterministic(nondeterministic):
-            (arrays, notes), places = _finished(one, recipe, out.work, keep, column is not None)
+        (arrays, notes), places = _finished(one, recipe, out.work, keep, column is not None)
+        nondeterministic.update(notes["nondeterministic"])
         named = {}
         if column is not None:
             about = {**notes["about"], **one.about}
@@ -115,11 +115,6 @@ def train_runs(
     if nondeterministic:
         out.summary["nondeterministic"] = sorted(nondeterministic)
     return found
-
-
-def check_processes(options: Trainings) -> None:
-    """Raise a GranularityError unless as many processes train as the options say: their number decides last bits."""
-    processes.check_size(options.processes)
 
 
 def train(
@@ -199,15 +194,17 @@ def _finished(one: Training, recipe: Recipe, work: Path, keep: Sequence[int], we
     state = read_state(finished)
     if state is None or _lost(places):
         objective = one.objective()
-        network, history = _trained(one, objective, recipe, running, places)
-        if _lost(places):  # with a disk's sector, since the checkpoint that it went on from
-            forget(running)
+        with noting_nondeterministic() as noted:
             network, history = _trained(one, objective, recipe, running, places)
-        columns, arrays = objective.evaluate(network)
+            if _lost(places):  # with a disk's sector, since the checkpoint that it went on from
+                forget(running)
+                network, history = _trained(one, objective, recipe, running, places)
+            columns, arrays = objective.evaluate(network)
         arrays = {FOUND + name: value for name, value in arrays.items()}
         if weights:
             arrays |= {WEIGHTS + name: value for name, value in arrays_of(network.state_dict()).items()}
-        state = arrays, {"history": history, "found": columns, "about": _about(one, objective, recipe)}
+        notes = {"history": history, "found": columns, "about": _about(one, objective, recipe)}
+        state = arrays, notes | {"nondeterministic": sorted(noted)}
         write_state(finished, *state)
         forget(running)
     return state, places

@@ -58,8 +58,9 @@ def torch_device(device: Device, threads: int) -> torch.device:
 
 
 @contextlib.contextmanager
-def noting_nondeterministic(found: set[str]) -> Iterator[None]:
-    """Add the names of operations that torch has no deterministic algorithm for here, and warns of, to a set."""
+def noting_nondeterministic() -> Iterator[set[str]]:
+    """Collect the names of operations that torch has no deterministic algorithm for here, and warns of."""
+    found: set[str] = set()
     with warnings.catch_warnings():
         show = warnings.showwarning
         warnings.filterwarnings("always", message=f".*{NONDETERMINISTIC}")
@@ -72,7 +73,7 @@ def noting_nondeterministic(found: set[str]) -> Iterator[None]:
                 show(message, *rest, **more)
 
         warnings.showwarning = note
-        yield
+        yield found
 
 
 def cpu_threads(device: torch.device) -> int | None:

@@ -185,7 +185,7 @@ class Plan:
 
     def _own_conditions(self) -> list[Condition]:
         config = self.config
-        encoder = {"encoder": config.encoder.identity, "cluster": config.cluster}
+        encoder = {"encoder": config.encoder, "cluster": config.cluster}
         made = tuple(spaces(config.label_spaces, config.samples))
         found = []
         for one in config.conditions:

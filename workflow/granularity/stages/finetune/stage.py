@@ -14,7 +14,7 @@ from granularity.learning.initial import without_lineage
 from granularity.learning.network import new_head
 from granularity.learning.options import Finetune
 from granularity.learning.runs import Run
-from granularity.learning.trainings import Training, check_processes, train_runs
+from granularity.learning.trainings import Training, train_runs
 from granularity.machine import processes
 from granularity.machine.device import cpu_threads, torch_device
 from granularity.machine.first_process import create, open
@@ -39,7 +39,7 @@ def run(task: Task) -> None:
     """
     options: Finetune = task.options
     place = torch_device(task.device, task.threads)
-    check_processes(options)
+    processes.check_size(options.processes)
     table, images = open(task, "samples"), open(task, "pixels")
     backbones = Backbones(task.paths("pretrain"))
     resolved = options.model_dump(mode="json") | {

@@ -8,9 +8,7 @@ from pydantic import Field
 
 from granularity.base.section import Section
 
-JPEG_SHARE = (
-    0.35  # of the bytes of the pixels that a JPEG of quality 95 takes, of photographs; measured, and rounded up
-)
+JPEG_SHARE = 0.35  # of the bytes of their pixels that JPEGs of photographs take, at most
 ASPECT = 1.5  # of photographs
 
 
@@ -24,7 +22,7 @@ class Pixels(Section):
     format: Literal["raw", "jpeg"] = Field(
         "raw",
         description="raw: the pixels of the centre square, for what fits in memory. jpeg: the whole image, its short "
-        "side `size`, in a fifth of the bytes; training crops it anywhere, and decodes it whenever it is read.",
+        "side `size`, in a fraction of the bytes; training crops it anywhere, and decodes it whenever it is read.",
     )
     quality: Annotated[int, Field(ge=1, le=100)] = Field(95, description="With `format: jpeg`: quality of the JPEGs.")
 

@@ -16,7 +16,7 @@ from granularity.learning.dataset import Data
 from granularity.learning.network import build
 from granularity.learning.options import Pretrain
 from granularity.learning.runs import Run
-from granularity.learning.trainings import Training, check_processes, train_runs
+from granularity.learning.trainings import Training, train_runs
 from granularity.machine import processes
 from granularity.machine.device import cpu_threads, torch_device
 from granularity.machine.first_process import create, open, open_all
@@ -41,7 +41,7 @@ def run(task: Task) -> None:
     """
     options: Pretrain = task.options
     place = torch_device(task.device, task.threads)
-    check_processes(options)
+    processes.check_size(options.processes)
     runs = [Run.parse(name) for name in options.runs]
     table, images = open(task, "samples"), open(task, "pixels")
     objective, chosen = objectives.chosen(options.objective)
