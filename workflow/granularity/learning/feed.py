@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -117,7 +119,8 @@ class Feed:
             generator=own,
             **more,
         )
-        self._iterator.append(iter(loader))
+        with _signal_kept(signal.SIGCHLD):
+            self._iterator.append(iter(loader))
 
     def _part(self) -> torch.Tensor:
         try:
@@ -135,6 +138,15 @@ class Feed:
     def _room(self, images: int) -> torch.Tensor:
         shape = (images, *self._shape)
         return torch.empty(shape, dtype=torch.uint8) if self._copy is None else self._copy.room(shape)
+
+
+@contextmanager
+def _signal_kept(number: signal.Signals) -> Iterator[None]:
+    """What the main thread does at a signal stays: torch's own handler would raise the death of a reader anywhere."""
+    before = signal.getsignal(number)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(number, before)
 
 
 def _requests(
