@@ -20,7 +20,7 @@ def _plan(plan: Any) -> Iterator[Job]:
             yield Job(
                 "cluster",
                 {**where, "clustering": name},
-                {"clustering": name, **options.model_dump(mode="json")},
+                {"clustering": name, **options.identity},
                 {"samples": tuple(plan.jobs("samples", **where)), "embed": tuple(plan.jobs("embed", **where))},
                 passes=options.restarts * options.iterations * centroids,
                 slower=1 / GPU_FASTER if plan.config.device == "cuda" else 1.0,
@@ -29,7 +29,7 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 STAGE = Stage(
     name="cluster",
-    does="Cluster the training images with FAISS k-means.",
+    does="Cluster the training images with k-means.",
     options=Clustering,
     place="{root}/{condition}/cluster/{clustering}",
     files=("assignment.parquet", "centroids.npy", "clusters.parquet"),
@@ -37,6 +37,8 @@ STAGE = Stage(
     needs=Needs(1000, 16, 15, 0.0003, gpu=True),
     message="k-means {wildcards.clustering} of {wildcards.condition}",
     inputs={"samples": "samples", "embed": "embed"},
+    chosen=lambda options: [("engine", options.engine)],
+    asked=lambda options: options.identity,
     seeded=True,
     shared=True,
 )
