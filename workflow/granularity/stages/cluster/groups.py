@@ -43,18 +43,25 @@ def canonical_order(labels: np.ndarray) -> np.ndarray:
     return rank[inverse]
 
 
-def means(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:
-    """Mean of each cluster, summed in float64 in the order of the rows: float32 [clusters, D], 0 where it is empty."""
-    found = np.zeros((clusters, vectors.shape[1]), dtype=np.float32)
+def sums(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:
+    """Sum of each cluster's rows, added in their order, float64 [clusters, D]."""
+    found = np.zeros((clusters, vectors.shape[1]))
     bounds = np.cumsum(np.bincount(labels, minlength=clusters))
-    for cluster, rows in enumerate(np.split(np.argsort(labels, kind="stable"), bounds[:-1])):
-        if len(rows):
-            parts = (vectors[rows[at : at + ROWS]] for at in range(0, len(rows), ROWS))
-            found[cluster] = sum(part.sum(0, dtype=np.float64) for part in parts) / len(rows)
+    for total, rows in zip(found, np.split(np.argsort(labels, kind="stable"), bounds[:-1]), strict=True):
+        for at in range(0, len(rows), ROWS):
+            total += vectors[rows[at : at + ROWS]].sum(0, dtype=np.float64)
     return found
+
+
+def means(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:
+    """Mean of each cluster's rows, float32 [clusters, D], 0 where it has none."""
+    sizes = np.bincount(labels, minlength=clusters)
+    return (sums(vectors, labels, clusters) / np.maximum(sizes, 1)[:, None]).astype(np.float32)
 
 
 def squares(vectors: np.ndarray, centroids: np.ndarray, labels: np.ndarray) -> Iterator[np.ndarray]:
     """Squared differences of rows and the centroids of their clusters, float32 [at most ROWS, D] at a time."""
     for at in range(0, len(vectors), ROWS):
-        yield (vectors[at : at + ROWS] - centroids[labels[at : at + ROWS]]) ** 2
+        part = vectors[at : at + ROWS] - centroids[labels[at : at + ROWS]]
+        part *= part
+        yield part

@@ -1,9 +1,9 @@
 """Torch: the embedding stays on the device; many groups, and all restarts of each, are one batched matrix product.
 
 A batch is the points of B groups, [B, n, D], and R restarts of their centroids, [B, R, K, D]; smaller groups are
-padded. Products are float32, without TF32; sums over points are float64. No two threads ever add to one number, so a
-GPU repeats its bytes. Clusters without a point are refilled as FAISS does it, draw for draw: from one start, the two
-engines differ by rounding, and so in ties.
+padded. Products are float32, without TF32; their sums over points are float64. No two threads ever add to one number,
+so a GPU repeats its bytes. Clusters without a point are refilled as FAISS does it, draw for draw: from one start, the
+two engines differ by rounding, and so in ties.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 import torch
 
 from granularity.machine.device import torch_device
-from granularity.stages.cluster.groups import ROWS, Arrays, Group, Notes, Save, canonical_order, means
+from granularity.stages.cluster.batched_means import batched_means
+from granularity.stages.cluster.groups import ROWS, Arrays, Group, Notes, Save, canonical_order
 from granularity.stages.cluster.options import Cluster
 
 EXTENDS = "engine"
 # Numbers in the points of a batch of several groups, and in a tile of their products with centroids. They decide bytes.
-BATCH = {"cpu": 2**22, "cuda": 2**28}
+BATCH = {"cpu": 2**20, "cuda": 2**28}
 TILE = {"cpu": 2**21, "cuda": 2**28}
 RESIDENT = 0.7  # of a GPU's free memory; a larger embedding stays in main memory and crosses in every iteration
-RUN = 256  # points that a thread of a GPU adds up
 
 
 def prepare(device: str, threads: int) -> torch.device | None:
@@ -119,84 +119,37 @@ def _iterate(
 ) -> list[bool]:
     """One iteration of some restarts, in place; which of them have moved in any group."""
     old = centroids[:, live]
-    labels, _ = _nearest(points, clusters, old)
-    new, counts = MEANS[old.device.type](points, sizes, labels, old.shape[2])
+    labels = _nearest(points, clusters, old)
+    new, counts = batched_means(points, sizes, labels, old.shape[2])
     apart = 1 + (1 - 2 * (torch.arange(new.shape[3], device=new.device) % 2)) / 1024  # as FAISS does
-    for b, found in enumerate(counts.cpu().numpy()):
-        for r, own in enumerate(found[:, : clusters[b]]):
-            if sizes[b] == len(own):  # as many centroids as points: there is nothing to split
-                new[b, r] = old[b, r]
-            elif not own.all():
-                for empty, split in _splits(own, sizes[b]):
-                    new[b, r, empty] = new[b, r, split] * apart
-                    new[b, r, split] *= 2 - apart
+    for b, r in torch.nonzero(_empty(counts, clusters).any(2)).tolist():
+        if sizes[b] == clusters[b]:  # a centroid for each point: there is nothing to split
+            new[b, r] = old[b, r]
+            continue
+        for empty, split in _splits(counts[b, r, : clusters[b]].cpu().numpy(), sizes[b]):
+            new[b, r, empty] = new[b, r, split] * apart
+            new[b, r, split] *= 2 - apart
     centroids[:, live] = new
     return (new != old).flatten(2).any(2).any(0).tolist()
 
 
-def _nearest(
-    points: torch.Tensor, clusters: Sequence[int], centroids: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The nearest centroid c of each point x, int64 [B, R, n], and its |c|² / 2 - x·c, float32 [B, R, n]."""
+def _nearest(points: torch.Tensor, clusters: Sequence[int], centroids: torch.Tensor) -> torch.Tensor:
+    """The nearest centroid of each point, the first of several: int64 [B, R, n]."""
     (b, n, _), (_, r, k, _) = points.shape, centroids.shape
+    place = centroids.device
     half = centroids.square().sum(3) / 2
     for one, own in zip(half, clusters, strict=True):
         one[:, own:] = torch.inf  # padding
-    labels = torch.empty(b, r, n, dtype=torch.int64, device=centroids.device)
-    values = torch.empty(b, r, n, device=centroids.device)
-    step = max(1, TILE[centroids.device.type] // (b * r * k))
+    labels = torch.empty(b, r, n, dtype=torch.int64, device=place)
+    step = max(1, TILE[place.type] // (b * r * k))
     for at in range(0, n, step):
-        tile = points[:, at : at + step].to(centroids.device)
+        tile = points[:, at : at + step].to(place)
         products = torch.baddbmm(half.view(b, 1, r * k), tile, centroids.flatten(1, 2).transpose(1, 2), alpha=-1)
-        least = products.view(b, -1, r, k).min(3)
-        labels[:, :, at : at + step] = least.indices.transpose(1, 2)
-        values[:, :, at : at + step] = least.values.transpose(1, 2)
-    return labels, values
-
-
-def _means_by_rows(
-    points: torch.Tensor, sizes: Sequence[int], labels: torch.Tensor, clusters: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Means float32 [B, R, K, D], 0 of clusters without points, and how many points they have, int64 [B, R, K]."""
-    found = torch.zeros(*labels.shape[:2], clusters, points.shape[2])
-    counts = torch.zeros(*labels.shape[:2], clusters, dtype=torch.int64)
-    for b, size in enumerate(sizes):
-        for r, own in enumerate(labels[b, :, :size]):
-            found[b, r] = torch.from_numpy(means(points[b, :size].numpy(), own.numpy(), clusters))
-            counts[b, r] = torch.bincount(own, minlength=clusters)
-    return found, counts
-
-
-def _means_by_sorting(
-    points: torch.Tensor, sizes: Sequence[int], labels: torch.Tensor, clusters: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same on a GPU: points in the order of their clusters, added up in runs, and then the runs of each cluster."""
-    place, (b, restarts, n), d = labels.device, labels.shape, points.shape[2]
-    numbers = torch.arange(b * clusters + 1, device=place)
-    padding = torch.arange(n, device=place) >= torch.tensor(sizes, device=place)[:, None]
-    sums = torch.zeros(restarts, b * clusters, d, dtype=torch.float64, device=place)
-    counts = torch.empty(restarts, b * clusters, dtype=torch.int64, device=place)
-    for r in range(restarts):
-        whose = (labels[:, r] + clusters * torch.arange(b, device=place)[:, None]).masked_fill(padding, b * clusters)
-        whose, order = whose.flatten().sort(stable=True)
-        begins = torch.searchsorted(whose, numbers)  # where each cluster begins, and where the last one ends
-        counts[r] = begins.diff()
-        for at in range(0, sum(sizes), ROWS):
-            end = min(at + ROWS, sum(sizes))
-            rows = points.flatten(0, 1)[order[at:end].to(points.device)].to(place).double()
-            cuts = torch.cat([torch.arange(at, end, RUN, device=place), begins.clamp(at, end)]).sort().values
-            runs = torch.segment_reduce(
-                rows, "sum", lengths=torch.cat([cuts, cuts.new_tensor([end])]).diff(), initial=0
-            )
-            # Runs that begin at the end are of no length; they count for the last cluster, and add nothing.
-            owners = whose[cuts.clamp(max=end - 1)]
-            sums[r] += torch.segment_reduce(runs, "sum", lengths=torch.searchsorted(owners, numbers).diff(), initial=0)
-    found = (sums / counts.clamp(min=1)[..., None]).float()
-    shape = (restarts, b, clusters)
-    return found.view(*shape, d).transpose(0, 1).contiguous(), counts.view(shape).transpose(0, 1).contiguous()
-
-
-MEANS = {"cpu": _means_by_rows, "cuda": _means_by_sorting}
+        products = products.view(b, -1, r, k)
+        # NumPy's is faster than torch's on a CPU.
+        least = products.argmin(3) if place.type == "cuda" else torch.from_numpy(products.numpy().argmin(3))
+        labels[:, :, at : at + step] = least.transpose(1, 2)
+    return labels
 
 
 def _splits(counts: np.ndarray, points: int) -> Iterator[tuple[int, int]]:
@@ -228,24 +181,34 @@ def _assign(
     points: torch.Tensor, sizes: Sequence[int], clusters: Sequence[int], centroids: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels int64 [B, R, n], once empty clusters have moved to the farthest points; objectives float64 [B, R]."""
-    labels, values = _nearest(points, clusters, centroids)
-    _, counts = MEANS[centroids.device.type](points, sizes, labels, centroids.shape[2])
-    for b, (size, own) in enumerate(zip(sizes, clusters, strict=True)):
-        for r, count in enumerate(counts[b, :, :own]):
-            empty = torch.nonzero(count == 0)[:, 0]
-            if len(empty):
-                squares = points[b, :size].square().sum(1).to(values.device)
-                distances = (squares + 2 * values[b, r, :size]).clamp(min=0)
-                farthest = distances.argsort(descending=True, stable=True)[: len(empty)]
-                moved = centroids[b, r].clone()
-                moved[empty] = points[b, farthest.to(points.device)].to(moved.device)
-                labels[b, r] = _nearest(points[b, None], [own], moved[None, None])[0]
-    centres, _ = MEANS[centroids.device.type](points, sizes, labels, centroids.shape[2])
+    labels = _nearest(points, clusters, centroids)
+    centres, counts = batched_means(points, sizes, labels, centroids.shape[2])
+    for b, r in torch.nonzero(_empty(counts, clusters).any(2)).tolist():
+        own = torch.nonzero(_empty(counts, clusters)[b, r])[:, 0]
+        distances = torch.cat([part.sum(1) for part in _squares(points[b, : sizes[b]], centroids[b, r], labels[b, r])])
+        farthest = distances.argsort(descending=True, stable=True)[: len(own)]
+        moved = centroids[b : b + 1, r : r + 1].clone()
+        moved[0, 0, own] = points[b, farthest.to(points.device)].to(moved.device)
+        labels[b, r] = _nearest(points[b : b + 1], clusters[b : b + 1], moved)[0, 0]
+        centres[b, r] = batched_means(
+            points[b : b + 1], sizes[b : b + 1], labels[b : b + 1, r : r + 1], moved.shape[2]
+        )[0][0, 0]
     objectives = torch.zeros(labels.shape[:2], dtype=torch.float64, device=labels.device)
     for b, size in enumerate(sizes):
-        for at in range(0, size, ROWS):
-            part = points[b, at : min(size, at + ROWS)].to(labels.device)
-            for r in range(labels.shape[1]):
-                own = centres[b, r, labels[b, r, at : at + len(part)]]
-                objectives[b, r] += (part - own).double().square().sum()
+        for r in range(labels.shape[1]):
+            for part in _squares(points[b, :size], centres[b, r], labels[b, r]):
+                objectives[b, r] += part.sum(dtype=torch.float64)
     return labels, objectives
+
+
+def _empty(counts: torch.Tensor, clusters: Sequence[int]) -> torch.Tensor:
+    """Which centroids have no points and are no padding: bool [B, R, K]."""
+    real = torch.arange(counts.shape[2], device=counts.device) < torch.tensor(clusters, device=counts.device)[:, None]
+    return (counts == 0) & real[:, None]
+
+
+def _squares(points: torch.Tensor, centroids: torch.Tensor, labels: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Squared differences of points and the centroids of their clusters, float32 [at most ROWS, D] at a time."""
+    for at in range(0, len(points), ROWS):
+        part = points[at : at + ROWS].to(centroids.device)
+        yield (part - centroids[labels[at : at + len(part)]]).square_()
