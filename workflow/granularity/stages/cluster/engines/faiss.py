@@ -77,12 +77,16 @@ def _best(
             notes = {"restart": restart, "iteration": iteration, "objective": objective}
             save(partial(dict, best, centroids=centroids), notes)
         labels = _assign(lloyd, vectors, centroids)
-        centred = squares(vectors, means(vectors, labels, group.clusters), labels)
-        found = sum(float(part.sum(dtype=np.float64)) for part in centred)
+        found = _objective(vectors, labels, group.clusters) if options.restarts > 1 else 0.0
         if found < objective:
             best, objective = {"best": labels}, found
         centroids = None
     return best["best"]
+
+
+def _objective(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> float:
+    centred = squares(vectors, means(vectors, labels, clusters), labels)
+    return sum(float(part.sum(dtype=np.float64)) for part in centred)
 
 
 def _kmeans(vectors: np.ndarray, clusters: int, gpus: int) -> faiss.Kmeans:

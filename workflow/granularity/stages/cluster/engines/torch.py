@@ -183,19 +183,19 @@ def _assign(
     """Labels int64 [B, R, n], once empty clusters have moved to the farthest points; objectives float64 [B, R]."""
     labels = _nearest(points, clusters, centroids)
     centres, counts = batched_means(points, sizes, labels, centroids.shape[2])
-    for b, r in torch.nonzero(_empty(counts, clusters).any(2)).tolist():
-        own = torch.nonzero(_empty(counts, clusters)[b, r])[:, 0]
-        distances = torch.cat([part.sum(1) for part in _squares(points[b, : sizes[b]], centroids[b, r], labels[b, r])])
-        farthest = distances.argsort(descending=True, stable=True)[: len(own)]
-        moved = centroids[b : b + 1, r : r + 1].clone()
-        moved[0, 0, own] = points[b, farthest.to(points.device)].to(moved.device)
-        labels[b, r] = _nearest(points[b : b + 1], clusters[b : b + 1], moved)[0, 0]
-        centres[b, r] = batched_means(
-            points[b : b + 1], sizes[b : b + 1], labels[b : b + 1, r : r + 1], moved.shape[2]
-        )[0][0, 0]
+    empty = _empty(counts, clusters)
+    if empty.any():
+        moved = centroids.clone()
+        for b, r in torch.nonzero(empty.any(2)).tolist():
+            parts = _squares(points[b, : sizes[b]], centroids[b, r], labels[b, r])
+            distances = torch.cat([part.sum(1) for part in parts])
+            farthest = distances.argsort(descending=True, stable=True)[: empty[b, r].sum()]
+            moved[b, r, empty[b, r]] = points[b, farthest.to(points.device)].to(moved.device)
+        labels = _nearest(points, clusters, moved)
+        centres, _ = batched_means(points, sizes, labels, centroids.shape[2])
     objectives = torch.zeros(labels.shape[:2], dtype=torch.float64, device=labels.device)
     for b, size in enumerate(sizes):
-        for r in range(labels.shape[1]):
+        for r in range(labels.shape[1] if labels.shape[1] > 1 else 0):  # one restart is the best
             for part in _squares(points[b, :size], centres[b, r], labels[b, r]):
                 objectives[b, r] += part.sum(dtype=torch.float64)
     return labels, objectives
