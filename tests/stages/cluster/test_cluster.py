@@ -15,7 +15,6 @@ from sklearn.cluster import KMeans
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
-from granularity.stages.cluster import batched_means as means_of
 from granularity.stages.cluster import groups
 from granularity.stages.cluster.engines import faiss as faiss_engine
 from granularity.stages.cluster.engines import torch as torch_engine
@@ -210,21 +209,20 @@ def test_groups_together_are_what_they_are_alone(engine, monkeypatch):
         np.testing.assert_array_equal(labels, alone)
 
 
-def test_sums_are_the_same_whichever_way(monkeypatch):
-    """The way of a GPU, too, where rows come in several chunks and clusters in several runs, and some have no row."""
+def test_means_of_several_groups_and_restarts_at_once(monkeypatch):
+    """Of clusters of several runs, and of none."""
     rng = np.random.default_rng(0)
     points = torch.from_numpy(rng.normal(size=(3, 500, 6)).astype(np.float32))
     labels, sizes = torch.from_numpy(rng.integers(9, size=(3, 2, 500))), [500, 130, 1]
-    monkeypatch.setattr(means_of, "ROWS", 100)
-    monkeypatch.setattr(means_of, "RUN", 16)
-    ways = [way(points, sizes, labels, 10) for way in (means_of.by_rows, means_of.by_products, means_of.by_sorting)]
+    labels[0, 0] = 3  # all in one
+    monkeypatch.setattr(torch_engine, "RUN", 16)
+    means, counts = torch_engine._means(points, sizes, labels, 10)
     for b, size in enumerate(sizes):
         for r in range(2):
-            for cluster in range(10):
-                rows = points[b, :size][labels[b, r, :size] == cluster].double()
-                for total, counts in ways:
-                    assert counts[b, r, cluster] == len(rows)
-                    np.testing.assert_allclose(total[b, r, cluster], rows.sum(0), atol=1e-5)
+            own = labels[b, r, :size]
+            expected = groups.means(points[b, :size].numpy(), own.numpy(), 10)
+            np.testing.assert_allclose(means[b, r], expected, atol=1e-6)
+            assert counts[b, r].tolist() == np.bincount(own, minlength=10).tolist()
 
 
 def test_means_are_those_of_float64(monkeypatch):

@@ -1,9 +1,9 @@
 """Torch: the embedding stays on the device; many groups, and all restarts of each, are one batched matrix product.
 
 A batch is the points of B groups, [B, n, D], and R restarts of their centroids, [B, R, K, D]; smaller groups are
-padded. Products are float32, without TF32; their sums over points are float64. No two threads ever add to one number,
-so a GPU repeats its bytes. Clusters without a point are refilled as FAISS does it, draw for draw: from one start, the
-two engines differ by rounding, and so in ties.
+padded. Products are float32, without TF32. No two threads ever add to one number, so a GPU repeats its bytes. Clusters
+without a point are refilled as FAISS does it, draw for draw: from one start, the two engines differ by rounding, and so
+in ties, and in what follows from them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 import torch
 
 from granularity.machine.device import torch_device
-from granularity.stages.cluster.batched_means import batched_means
 from granularity.stages.cluster.groups import ROWS, Arrays, Group, Notes, Save, canonical_order
 from granularity.stages.cluster.options import Cluster
 
 EXTENDS = "engine"
 # Numbers in the points of a batch of several groups, and in a tile of their products with centroids. They decide bytes.
-BATCH = {"cpu": 2**20, "cuda": 2**28}
+BATCH = {"cpu": 2**22, "cuda": 2**28}
 TILE = {"cpu": 2**21, "cuda": 2**28}
+RUN = 256  # points that are added up in float32; their sums are added up in float64
 RESIDENT = 0.7  # of a GPU's free memory; a larger embedding stays in main memory and crosses in every iteration
 
 
@@ -120,7 +120,7 @@ def _iterate(
     """One iteration of some restarts, in place; which of them have moved in any group."""
     old = centroids[:, live]
     labels = _nearest(points, clusters, old)
-    new, counts = batched_means(points, sizes, labels, old.shape[2])
+    new, counts = _means(points, sizes, labels, old.shape[2])
     apart = 1 + (1 - 2 * (torch.arange(new.shape[3], device=new.device) % 2)) / 1024  # as FAISS does
     for b, r in torch.nonzero(_empty(counts, clusters).any(2)).tolist():
         if sizes[b] == clusters[b]:  # a centroid for each point: there is nothing to split
@@ -150,6 +150,35 @@ def _nearest(points: torch.Tensor, clusters: Sequence[int], centroids: torch.Ten
         least = products.argmin(3) if place.type == "cuda" else torch.from_numpy(products.numpy().argmin(3))
         labels[:, :, at : at + step] = least.transpose(1, 2)
     return labels
+
+
+def _means(
+    points: torch.Tensor, sizes: Sequence[int], labels: torch.Tensor, clusters: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Means float32 [B, R, K, D], 0 of clusters without points, and how many points they have, int64 [B, R, K].
+
+    Points in the order of their clusters are added up in runs, and then the runs of each cluster.
+    """
+    (b, restarts, n), end, place = labels.shape, sum(sizes), labels.device
+    numbers, firsts = torch.arange(b * clusters + 1, device=place), torch.arange(0, end, RUN, device=place)
+    padding = torch.arange(n, device=place) >= torch.tensor(sizes, device=place)[:, None]
+    means = torch.empty(b, restarts, clusters, points.shape[2], device=place)
+    counts = torch.empty(b, restarts, clusters, dtype=torch.int64, device=place)
+    for r in range(restarts):
+        whose = labels[:, r] + clusters * numbers[:b, None]
+        whose, order = whose.masked_fill(padding, b * clusters).flatten().sort(stable=True)
+        begins = torch.searchsorted(whose, numbers)
+        found = begins.diff()  # points of each cluster
+        cuts = torch.cat([firsts, begins[:-1]]).sort().values
+        picked, offsets = (one.to(points.device) for one in (order[:end], cuts))
+        runs = torch.nn.functional.embedding_bag(picked, points.flatten(0, 1), offsets, mode="sum").to(place)
+        # A run of no length counts for the cluster that begins there, or for the last one, and adds nothing.
+        owners = whose[cuts.clamp(max=end - 1)]
+        lengths = torch.searchsorted(owners, numbers).diff()
+        sums = torch.segment_reduce(runs.double(), "sum", lengths=lengths, axis=0, initial=0)
+        means[:, r] = (sums / found.clamp(min=1)[:, None]).float().view(b, clusters, -1)
+        counts[:, r] = found.view(b, clusters)
+    return means, counts
 
 
 def _splits(counts: np.ndarray, points: int) -> Iterator[tuple[int, int]]:
@@ -182,7 +211,7 @@ def _assign(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels int64 [B, R, n], once empty clusters have moved to the farthest points; objectives float64 [B, R]."""
     labels = _nearest(points, clusters, centroids)
-    centres, counts = batched_means(points, sizes, labels, centroids.shape[2])
+    centres, counts = _means(points, sizes, labels, centroids.shape[2])
     empty = _empty(counts, clusters)
     if empty.any():
         moved = centroids.clone()
@@ -192,7 +221,7 @@ def _assign(
             farthest = distances.argsort(descending=True, stable=True)[: empty[b, r].sum()]
             moved[b, r, empty[b, r]] = points[b, farthest.to(points.device)].to(moved.device)
         labels = _nearest(points, clusters, moved)
-        centres, _ = batched_means(points, sizes, labels, centroids.shape[2])
+        centres, _ = _means(points, sizes, labels, centroids.shape[2])
     objectives = torch.zeros(labels.shape[:2], dtype=torch.float64, device=labels.device)
     for b, size in enumerate(sizes):
         for r in range(labels.shape[1] if labels.shape[1] > 1 else 0):  # one restart is the best
