@@ -1,0 +1,106 @@
+"""Small networks trained side by side, as one network of grouped convolutions, against one after another.
+
+    python benchmarks/stacks.py [--sizes 2 6 12 24] [--device auto]
+
+Both are the trainings of stage `pretrain` (the order of images, augmentation, losses, the optimiser) on 300 images of 8 x 8 in
+batches of 100: the network of the default run, and a deeper one. Half of the networks have another seed, and so other
+images. CPU time per network and step on one thread, or time on a GPU; the median of five turns each.
+
+Prints a table, and one JSON object per row: `work`, `ours` and `peer` (steps of a network per second), `ratio`, `goal`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from granularity.learning.classification import on_target
+from granularity.learning.dataset import Data
+from granularity.learning.network import build
+from granularity.learning.options import Model, Recipe
+from granularity.learning.stacks import train_together
+from granularity.learning.trainings import train
+from granularity.machine.device import torch_device
+from granularity.store.artifacts import Artifact
+from support import tasks
+
+NETWORKS = {
+    "default": Model(),
+    "deeper": Model(args={"layers": [1, 1, 1, 1], "channels": [16, 32, 64, 64], "stem_type": "deep", "stem_width": 8}),
+}
+GOALS = {("default", 12): 1.8}
+TURNS = 5
+RECIPE = Recipe(epochs=3, augment={"flip": False, "pad": 1})
+STEPS = 9
+
+
+def digits(folder: Path, device: torch.device) -> Data:
+    tasks.run(
+        "samples", folder / "samples", {"source": "digits", "ranks": ["digit"], "target": "digit", "train_size": 300}
+    )
+    tasks.run("pixels", folder / "pixels", {"size": 8, "mode": "L"}, samples=folder / "samples")
+    return Data(Artifact.open(folder / "samples"), Artifact.open(folder / "pixels"), device)
+
+
+def seconds(work, device: torch.device) -> float:
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    began = clock()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return clock() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[2, 6, 12, 24])
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    given = parser.parse_args()
+    device = torch_device(given.device, 1)
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        data = digits(Path(name), device)
+        objective = on_target(data, RECIPE)
+        for label, model in NETWORKS.items():
+
+            def networks(count: int, model: Model = model) -> list[torch.nn.Module]:
+                return [build(model, 1, objective.outputs, seed).to(device) for seed in range(count)]
+
+            def alone(count: int) -> None:
+                for seed, network in enumerate(networks(count)):
+                    train(network, data, objective, RECIPE, seed % 2, None)
+
+            def together(count: int) -> None:
+                several = ([one] * count for one in (data, objective))
+                seeds = [seed % 2 for seed in range(count)]
+                train_together(networks(count), *several, RECIPE, seeds, None, lambda epoch: None)
+
+            alone(1)
+            for size in given.sizes:
+                taken = [
+                    (seconds(lambda: together(size), device), seconds(lambda: alone(2), device)) for _ in range(TURNS)
+                ]
+                ours, peer = (statistics.median(one) for one in zip(*taken, strict=True))
+                ours, peer = size * STEPS / ours, 2 * STEPS / peer
+                work = f"{label} network on 8 x 8 digits, {size} side by side, {device.type}"
+                goal = GOALS.get((label, size))
+                rows.append(
+                    {"work": work, "ours": round(ours, 1), "peer": round(peer, 1), "ratio": round(ours / peer, 2)}
+                )
+                rows[-1] |= {"goal": goal}
+                print(f"{work:60} {ours:8.1f} {peer:8.1f} steps/s {ours / peer:6.2f} x  goal {goal}", flush=True)
+    for row in rows:
+        print(json.dumps(row))
+
+
+if __name__ == "__main__":
+    main()
