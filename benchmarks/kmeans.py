@@ -14,8 +14,8 @@ CPU seconds on one thread (so that a busy machine matters little); on a GPU seco
 - gpu: 1 M vectors, then 12.7 M where they fit, K = 1000 and 22,528, 5 iterations (1), beside flash-kmeans where that is
   installed. Its products of float32 are TF32; ours are not.
 
-`--quick` takes smaller numbers, at which the whole has no goal, and ends within a minute on one core. Exits with 1 if the objectives of the
-groups are not equal (to 1e-6); those of the whole are printed.
+`--quick` takes smaller numbers, at which the whole has no goal, and ends within a minute on one core. Exits with 1 if
+the objectives of the groups are not equal (to 1e-6); those of the whole are printed.
 """
 
 from __future__ import annotations
