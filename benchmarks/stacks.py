@@ -2,9 +2,9 @@
 
     python benchmarks/stacks.py [--sizes 2 6 12 24] [--device auto]
 
-Both are the trainings of stage `pretrain` (the order of images, augmentation, losses, the optimiser) on 300 images of 8 x 8 in
-batches of 100: the network of the default run, and a deeper one. Half of the networks have another seed, and so other
-images. CPU time per network and step on one thread, or time on a GPU; the median of five turns each.
+Both are the trainings of stage `pretrain` (the order of images, augmentation, losses, the optimiser) on 300 images of
+8 x 8 in batches of 100: the network of the default run, and a deeper one. Half of the networks have another seed, and
+so other images. CPU time per network and step on one thread, or time on a GPU; the median of five turns each.
 
 Prints a table, and one JSON object per row: `work`, `ours` and `peer` (steps of a network per second), `ratio`, `goal`.
 """
@@ -17,13 +17,14 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from granularity.learning.classification import on_target
+from granularity.learning.classification import Classification, on_target
 from granularity.learning.dataset import Data
 from granularity.learning.network import build
 from granularity.learning.options import Model, Recipe
@@ -45,16 +46,37 @@ STEPS = 9
 
 def digits(folder: Path, device: torch.device) -> Data:
     tasks.run(
-        "samples", folder / "samples", {"source": "digits", "ranks": ["digit"], "target": "digit", "train_size": 300}
+        "samples",
+        folder / "samples",
+        {"source": "digits", "ranks": ["loops", "digit"], "target": "loops", "train_size": 300},
     )
     tasks.run("pixels", folder / "pixels", {"size": 8, "mode": "L"}, samples=folder / "samples")
     return Data(Artifact.open(folder / "samples"), Artifact.open(folder / "pixels"), device)
 
 
-def seconds(work, device: torch.device) -> float:
+class Work:
+    """Trainings of so many networks of a model, from their initial weights on."""
+
+    def __init__(self, data: Data, objective: Classification, model: Model):
+        self.data, self.objective, self.model = data, objective, model
+
+    def networks(self, count: int) -> list[torch.nn.Module]:
+        return [build(self.model, 1, self.objective.outputs, seed).to(self.data.device) for seed in range(count)]
+
+    def alone(self, count: int) -> None:
+        for seed, network in enumerate(self.networks(count)):
+            train(network, self.data, self.objective, RECIPE, seed % 2, None)
+
+    def together(self, count: int) -> None:
+        seeds = [seed % 2 for seed in range(count)]
+        several = ([one] * count for one in (self.data, self.objective))
+        train_together(self.networks(count), *several, RECIPE, seeds, None, lambda epoch: None)
+
+
+def seconds(work: Callable[[int], None], count: int, device: torch.device) -> float:
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     began = clock()
-    work()
+    work(count)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return clock() - began
@@ -71,33 +93,19 @@ def main() -> None:
         data = digits(Path(name), device)
         objective = on_target(data, RECIPE)
         for label, model in NETWORKS.items():
-
-            def networks(count: int, model: Model = model) -> list[torch.nn.Module]:
-                return [build(model, 1, objective.outputs, seed).to(device) for seed in range(count)]
-
-            def alone(count: int) -> None:
-                for seed, network in enumerate(networks(count)):
-                    train(network, data, objective, RECIPE, seed % 2, None)
-
-            def together(count: int) -> None:
-                several = ([one] * count for one in (data, objective))
-                seeds = [seed % 2 for seed in range(count)]
-                train_together(networks(count), *several, RECIPE, seeds, None, lambda epoch: None)
-
-            alone(1)
+            work = Work(data, objective, model)
+            seconds(work.alone, 1, device)
             for size in given.sizes:
-                taken = [
-                    (seconds(lambda: together(size), device), seconds(lambda: alone(2), device)) for _ in range(TURNS)
-                ]
+                taken = [(seconds(work.together, size, device), seconds(work.alone, 2, device)) for _ in range(TURNS)]
                 ours, peer = (statistics.median(one) for one in zip(*taken, strict=True))
                 ours, peer = size * STEPS / ours, 2 * STEPS / peer
-                work = f"{label} network on 8 x 8 digits, {size} side by side, {device.type}"
+                what = f"{label} network on 8 x 8 digits, {size} side by side, {device.type}"
                 goal = GOALS.get((label, size))
                 rows.append(
-                    {"work": work, "ours": round(ours, 1), "peer": round(peer, 1), "ratio": round(ours / peer, 2)}
+                    {"work": what, "ours": round(ours, 1), "peer": round(peer, 1), "ratio": round(ours / peer, 2)}
                 )
                 rows[-1] |= {"goal": goal}
-                print(f"{work:60} {ours:8.1f} {peer:8.1f} steps/s {ours / peer:6.2f} x  goal {goal}", flush=True)
+                print(f"{what:60} {ours:8.1f} {peer:8.1f} steps/s {ours / peer:6.2f} x  goal {goal}", flush=True)
     for row in rows:
         print(json.dumps(row))
 
