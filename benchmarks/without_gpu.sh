@@ -9,7 +9,7 @@ python=python3
 . benchmarks/parts.sh
 
 versions
-part first_step 200 "$python" benchmarks/first_step.py --images 2000
+part first_step 200 "$python" benchmarks/first_step.py --images 2000 --turns 1
 part train_step 150 "$python" benchmarks/train_step.py --seconds 8 --device cpu
 part stacks 60 "$python" benchmarks/stacks.py --device cpu --sizes 6 12
 part loader 100 "$python" benchmarks/loader.py 150
