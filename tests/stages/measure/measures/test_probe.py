@@ -92,6 +92,19 @@ def test_its_weights_are_scikit_learns(features, l2):
     np.testing.assert_allclose(bias - bias.mean(), their_bias - their_bias.mean(), atol=5e-3)
 
 
+def test_classes_without_images_are_left_out_and_rare_ones_fitted(features):
+    """As when all images of a class are in the fifth that is held out."""
+    values, labels = features
+    sparse = 2 * labels + (torch.arange(300) == 7)  # ten even classes and one odd, of one image
+    named, dense = sparse.unique(return_inverse=True)
+    for l2 in (1.0, 1e-2):
+        ((weights, bias),) = regressions(values, [sparse], [Problem(0, 22, l2)])
+        best = objective(values, dense, l2, *scikit_learns(values, dense, l2))
+        assert objective(values, sparse, l2, weights, bias) == pytest.approx(best, rel=1e-6)
+        absent = torch.ones(22, dtype=torch.bool).index_fill(0, named, False)
+        assert (values.double() @ weights + bias).softmax(1)[:, absent].max() < 1e-200
+
+
 def test_a_problem_ends_in_the_same_place_alone(features, ranks):
     values, _ = features
     problems = [Problem(i, int(one.max()) + 1, l2) for i, one in enumerate(ranks) for l2 in PENALTIES]
@@ -117,15 +130,14 @@ def test_chunks_and_groups_change_nothing(features, ranks, monkeypatch):
     monkeypatch.setattr(logistic, "SCORES", {"cpu": 1})
     monkeypatch.setattr(logistic, "LEAST_ROWS", 7)
     monkeypatch.setattr(logistic, "ROWS", 11)
-    monkeypatch.setattr(logistic, "WEIGHTS", 300)  # two penalties of a small rank, or one of the large one
+    monkeypatch.setattr(probe, "WEIGHTS", 300)  # two penalties of a small rank, or one of the large one
     for (some, l2), (others, other_l2) in zip(whole, go(), strict=True):
         assert l2 == other_l2
         for one, other in zip(some, others, strict=True):
             assert (one == other).double().mean() > 0.98
 
 
-def test_groups_hold_what_fits(monkeypatch):
-    monkeypatch.setattr(logistic, "WEIGHTS", 100)
+def test_groups_hold_what_fits():
     problems = [Problem(0, classes, 1.0) for classes in (2, 3, 5, 5, 30, 1, 1)]
     assert [[one.classes for one in some] for some in groups(problems, 10)] == [[2, 3, 5], [5], [30], [1, 1]]
 

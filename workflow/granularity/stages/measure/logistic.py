@@ -18,9 +18,9 @@ import torch
 from granularity.stages.measure.lbfgs import Arrays, Evaluate, Layout, minimise
 
 TOLERANCE = 1e-7  # of the loss, relative: how far it may lie above the minimum
-WEIGHTS = 2**24  # that are fitted at once, unless one regression has more; each takes some 200 bytes
-SCORES = {"cpu": 2**19, "cuda": 2**27}  # of a chunk of rows, for all that are fitted; decides last bits
+SCORES = {"cpu": 2**19, "cuda": 2**27}  # of a chunk of rows, and coordinates; decides last bits
 LEAST_ROWS = 256  # of a chunk: fewer would make slow products
+ROWS = 8192  # that are turned at once
 RESIDENT_SHARE = 0.5  # of a GPU's free memory that features may take
 
 
@@ -37,8 +37,8 @@ class Problem:
 class Axes:
     """Principal axes of standardised features.
 
-    The penalty does not change under a rotation; along these axes the curvature of the loss is known well enough to
-    divide it out, which takes half the steps.
+    The penalty does not change under a rotation, and along these axes the curvature of the loss is known well enough to
+    divide it out: up to half the steps.
 
     Attributes:
         mean: float64 [D].
@@ -81,20 +81,17 @@ class Axes:
         return found
 
 
-ROWS = 8192
-
-
 def chunks(rows: torch.Tensor, device: torch.device, dtype: torch.dtype = torch.float64) -> Iterator[torch.Tensor]:
     """Some rows at a time, on the device."""
     for part in rows.split(ROWS):
         yield part.to(device, dtype)
 
 
-def groups(problems: Iterable[Problem], coordinates: int) -> Iterator[list[Problem]]:
-    """Problems that are fitted at once: so many that their weights fit in the memory."""
+def groups(problems: Iterable[Problem], most: int) -> Iterator[list[Problem]]:
+    """Problems that are fitted at once: as many as have that many classes together, or a single one that has more."""
     found: list[Problem] = []
     for problem in problems:
-        if found and coordinates * (problem.classes + sum(one.classes for one in found)) > WEIGHTS:
+        if found and problem.classes + sum(one.classes for one in found) > most:
             yield found
             found = []
         found.append(problem)
@@ -119,24 +116,39 @@ def fit(
         variance: of the coordinates, [F], on that device.
         begun, save: see :func:`granularity.stages.measure.lbfgs.minimise`.
     """
-    l2 = variance.new_tensor([problem.l2 for problem in problems])
-    # A bound on the curvature (Böhning 1992); in these units it is 1, and the first step cannot be too long.
-    units = (variance / 2 + torch.cat([l2[:, None].expand(-1, len(variance) - 1), l2.new_zeros(len(l2), 1)], 1)).sqrt()
+    counts = [labels[one.labels].bincount(minlength=one.classes) for one in problems]
+    shares = torch.cat(counts).double() / len(rows)
     sizes = [problem.classes for problem in problems]
     found = variance.new_zeros(sum(sizes), len(variance))
+    # What is best where the weights are zero. A class that has no images gets none of the probability, and stays so.
+    found[:, -1] = shares.clamp(min=1e-300).log()
+    units = _units(problems, variance)
+    found *= units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
     for dtype, tolerance in ((torch.float32, TOLERANCE / 2), (torch.float64, TOLERANCE)):
         if begun and dtype == torch.float32 and begun["row/x"].dtype == np.float64:
             continue
-        some = partial(_losses, rows, labels, problems, units, dtype)
+        some = partial(_losses, rows, labels, problems, shares.clamp(min=1 / len(rows)).split(sizes), units, dtype)
         found = minimise(some, found.to(dtype), sizes, tolerance, begun, save)
         begun = None
     return found / units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
+
+
+def _units(problems: Sequence[Problem], variance: torch.Tensor) -> torch.Tensor:
+    """What the weights of each problem are scaled by, so that all curve the loss about as much: [P, F].
+
+    The curvature is reckoned where all classes are as likely. It decides how many steps are taken, and no result. (With
+    units of its own for each class, more are taken: what moves the scores of all classes alike is then not left alone.)
+    """
+    penalty = torch.tensor([[one.l2] for one in problems]).to(variance) * torch.ones_like(variance)
+    penalty[:, -1] = 0
+    return (variance / torch.tensor([[one.classes] for one in problems]).to(variance) + penalty).sqrt()
 
 
 def _losses(
     rows: torch.Tensor,
     labels: Sequence[torch.Tensor],
     problems: Sequence[Problem],
+    shares: Sequence[torch.Tensor],
     units: torch.Tensor,
     dtype: torch.dtype,
     layout: Layout,
@@ -144,21 +156,22 @@ def _losses(
     """Losses of some problems, for weights that are scaled by their units.
 
     With a penalty, gradients say how far above its minimum a loss lies: at most |g|^2 / (2 l2), the gap to the dual.
-    (The biases count as if they had one too; where they curve the loss less than that, it is an estimate.)
+    Biases have none; they curve the loss by the share of their class, as long as probabilities are close to the shares.
     """
     some = [problems[i] for i in layout.number]
+    share = torch.cat([shares[i] for i in layout.number])
+    l2 = layout.rows(np.array([problem.l2 for problem in some]))
     units = units[layout.number].to(dtype)[layout.owner]
-    l2 = np.array([problem.l2 for problem in some])
-    penalty = layout.rows(l2, dtype)[:, None] * torch.ones(units.shape[1], device=units.device, dtype=dtype)
-    penalty[:, -1] = 0
+    bound_of_bias, l2 = (1 / torch.minimum(share, l2)).to(dtype), l2.to(dtype)
 
     def evaluate(scaled: torch.Tensor) -> tuple[np.ndarray, np.ndarray, torch.Tensor]:
         weights = scaled / units
         loss, gradient = cross_entropy(rows, labels, some, weights)
-        penalised = penalty * weights
-        gradient += penalised
-        squares = layout.sums(torch.stack([(penalised * weights).sum(1), gradient.square().sum(1)], 1))
-        return loss.cpu().numpy() + squares[:, 0] / 2, squares[:, 1] / (2 * l2), gradient / units
+        penalised = weights[:, :-1]
+        gradient[:, :-1].addcmul_(penalised, l2[:, None])
+        bound = gradient[:, :-1].square().sum(1) / l2 + gradient[:, -1].square() * bound_of_bias
+        both = layout.sums(torch.stack([penalised.square().sum(1) * l2, bound], 1)) / 2
+        return loss.cpu().numpy() + both[:, 0], both[:, 1], gradient / units
 
     return evaluate
 
@@ -176,7 +189,7 @@ def cross_entropy(
     """
     loss = torch.zeros(len(problems), dtype=torch.float64, device=weights.device)
     gradient = torch.zeros_like(weights)
-    size = max(LEAST_ROWS, SCORES[weights.device.type] // len(weights))
+    size = max(LEAST_ROWS, SCORES[weights.device.type] // max(weights.shape))
     for start in range(0, len(rows), size):
         part = rows[start : start + size].to(weights.device, weights.dtype)
         scores, index = weights @ part.T, torch.arange(len(part), device=weights.device)
@@ -201,8 +214,8 @@ def predict(rows: Iterable[torch.Tensor], weights: torch.Tensor, problems: Seque
     Args:
         rows: coordinates float64 [B, F], some at a time.
     """
-    found = []
-    for part in rows:
+    found, size = [], max(1, SCORES[weights.device.type] // len(weights))
+    for part in (part for several in rows for part in several.split(size)):
         scores = (part @ weights.T).split([problem.classes for problem in problems], 1)
         found.append(torch.stack([one.argmax(1) for one in scores]).cpu())
     return torch.cat(found, 1)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from granularity.stages.measure.view import View
     from granularity.store.checkpoints import Parts
 
+WEIGHTS = 2**23  # of linear probes that are fitted at once, unless a single one has more
 TESTS = 1024  # rows of a test whose neighbours are sought at once
 PAIRS = {"cpu": 2**22, "cuda": 2**27}  # of test and training rows that are compared at once
 VOTES = 2**22  # that are held at once: float64
@@ -112,7 +113,7 @@ def linear_probes(
         return predict((axes(part) for test in tests for part in chunks(test, device)), weights, some).numpy()
 
     def of_all(what: Callable, problems: Iterable[Problem]) -> np.ndarray:
-        several = enumerate(groups(problems, len(axes.variance)))
+        several = enumerate(groups(problems, WEIGHTS // len(axes.variance)))
         return np.concatenate([parts.part(f"{what.__name__} {i}", partial(what, some)) for i, some in several])
 
     best = [penalties[0]] * len(classes)
