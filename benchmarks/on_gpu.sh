@@ -37,7 +37,7 @@ print(f"{gpu}; Python {platform.python_version()}, torch {torch.__version__}, ti
 part tests 240 "$python" -m pytest -q -p no:cacheprovider tests/machine/test_device.py
 part train_step "$((2 * each))" "$python" benchmarks/train_step.py --seconds "${TURN_SECONDS:-4}"
 part loader "$each" "$python" benchmarks/loader.py
-part probes "$each" "$python" benchmarks/probes.py ${PROBED:+--images "$PROBED"}
+part probes "$each" "$python" benchmarks/probes.py
 part embed "$each" "$python" benchmarks/embed.py --images "${IMAGES:-2000}"
 "$python" - "$out/rows.jsonl" <<'PY' | tee "$out/table.txt"
 import json, sys

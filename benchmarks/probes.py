@@ -1,6 +1,6 @@
 """The probes beside scikit-learn's: logistic regressions of 3 ranks x 5 penalties to an equal loss, and neighbours.
 
-    OMP_NUM_THREADS=1 python benchmarks/probes.py [--images 20000]   CPU seconds, one thread each, in turns
+    OMP_NUM_THREADS=1 python benchmarks/probes.py [--images 4000]   CPU seconds, one thread each, in turns
     python benchmarks/probes.py --device cuda [--whole]              1.28 M x 2048 x 1000, made on the GPU
 
 Features are ReLU units of random networks on clusters by chance, 256 of them; ranks have 2, 20 and 100 classes. Ours is
@@ -223,7 +223,7 @@ def on_device(device: torch.device, images: int, width: int, whole: bool) -> lis
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--images", type=int, help="20,000; on a GPU 1,281,167")
+    parser.add_argument("--images", type=int, help="4,000; on a GPU 1,281,167")
     parser.add_argument("--width", type=int, default=2048, help="features, in the mode for a GPU")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--whole", action="store_true", help="fit all images of the mode for a GPU")
@@ -234,7 +234,7 @@ def main() -> None:
     if device.type == "cuda" or given.as_gpu:
         rows = on_device(device, given.images or 1_281_167, given.width, given.whole)
     else:
-        images = given.images or 20_000
+        images = given.images or 4_000
         rows = regressions(images, given.turns) + searches(images, given.turns)
     for row in rows:
         print(json.dumps(row))

@@ -258,7 +258,7 @@ def voted(train, labels, test, classes, neighbours, temperature) -> torch.Tensor
 @pytest.mark.parametrize(("neighbours", "temperature"), [(1, 0.07), (5, 0.07), (20, 0.5), (1000, 0.1)])
 def test_neighbours_vote_as_by_brute_force(neighbours, temperature):
     rng = np.random.default_rng(0)
-    train, test = rng.normal(size=(150, 6)), rng.normal(size=(1100, 6))  # more than one part of 1024
+    train, test = rng.normal(size=(150, 6)), rng.normal(size=(1100, 6))  # more than one chunk of 1024
     labels = rng.integers(4, size=150)
     found = voted(*map(torch.from_numpy, (train, labels, test)), 4, neighbours, temperature)
     unit = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in (train, test)]

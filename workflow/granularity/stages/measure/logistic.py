@@ -17,7 +17,7 @@ import torch
 
 from granularity.stages.measure.lbfgs import Arrays, Evaluate, Layout, minimise
 
-TOLERANCE = 1e-7  # of the loss, relative: how far it may lie above the minimum
+TOLERANCE = 1e-7  # of a loss, relative: how far it may lie above the minimum
 SCORES = {"cpu": 2**19, "cuda": 2**27}  # of a chunk of rows, and coordinates; decides last bits
 LEAST_ROWS = 256  # of a chunk: fewer would make slow products
 ROWS = 8192  # that are turned at once
@@ -104,6 +104,7 @@ def fit(
     labels: Sequence[torch.Tensor],
     problems: Sequence[Problem],
     variance: torch.Tensor,
+    tolerance: float = TOLERANCE,
     begun: Arrays | None = None,
     save: Callable[[Callable[[], Arrays]], None] = lambda state: None,
 ) -> torch.Tensor:
@@ -114,6 +115,7 @@ def fit(
         labels: int64 [N] each, on the device that is to compute.
         problems: those on the same labels side by side.
         variance: of the coordinates, [F], on that device.
+        tolerance: how far a loss may lie above its minimum, relative.
         begun, save: see :func:`granularity.stages.measure.lbfgs.minimise`.
     """
     counts = [labels[one.labels].bincount(minlength=one.classes) for one in problems]
@@ -124,11 +126,11 @@ def fit(
     found[:, -1] = shares.clamp(min=1e-300).log()
     units = _units(problems, variance)
     found *= units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
-    for dtype, tolerance in ((torch.float32, TOLERANCE / 2), (torch.float64, TOLERANCE)):
+    for dtype, most in ((torch.float32, tolerance / 2), (torch.float64, tolerance)):
         if begun and dtype == torch.float32 and begun["row/x"].dtype == np.float64:
             continue
         some = partial(_losses, rows, labels, problems, shares.clamp(min=1 / len(rows)).split(sizes), units, dtype)
-        found = minimise(some, found.to(dtype), sizes, tolerance, begun, save)
+        found = minimise(some, found.to(dtype), sizes, most, begun, save)
         begun = None
     return found / units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from granularity.stages.measure.view import View
     from granularity.store.checkpoints import Parts
 
+CHOOSING, FINAL = 1e-7, 1e-9  # how far losses may lie above their minima, relative: so no image on a border changes sides
 WEIGHTS = 2**23  # of linear probes that are fitted at once, unless a single one has more
 TESTS = 1024  # rows of a test whose neighbours are sought at once
 PAIRS = {"cpu": 2**22, "cuda": 2**27}  # of test and training rows that are compared at once
@@ -103,13 +104,13 @@ def linear_probes(
     held, penalties = len(rows) // 5, sorted(penalties, reverse=True)
 
     def mistakes(some: list[Problem], *kept: Any) -> np.ndarray:
-        weights = fit(rows[held:], [one[held:] for one in labels], some, axes.variance, *kept)
+        weights = fit(rows[held:], [one[held:] for one in labels], some, axes.variance, CHOOSING, *kept)
         found = predict(chunks(rows[:held], device), weights, some)
         truth = torch.stack([labels[one.labels][:held].cpu() for one in some])
         return (found != truth).sum(1).numpy()
 
     def predictions(some: list[Problem], *kept: Any) -> np.ndarray:
-        weights = fit(rows, labels, some, axes.variance, *kept)
+        weights = fit(rows, labels, some, axes.variance, FINAL, *kept)
         return predict((axes(part) for test in tests for part in chunks(test, device)), weights, some).numpy()
 
     def of_all(what: Callable, problems: Iterable[Problem]) -> np.ndarray:
