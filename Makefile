@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: run test test-slurm install lint format clean
+.PHONY: run test test-slurm bench install lint format clean
 .DEFAULT_GOAL := run
 
 install: $(READY)
@@ -24,6 +24,9 @@ test: $(READY)
 
 test-slurm: $(READY)
 	pytest -m slurm
+
+bench: $(READY)
+	benchmarks/without_gpu.sh
 
 lint: $(READY)
 	ruff check .

@@ -5,8 +5,8 @@
 
 Features are ReLU units of random networks on clusters by chance, 256 of them; ranks have 2, 20 and 100 classes. Ours is
 what a probe fits to choose penalties: all 15 regressions at once, with the axes. The peer is LogisticRegression, by
-lbfgs, each regression with the `tol` and in the precision (float32 or float64) that cost it least of those that bring
-the loss within 1e-6 of the lowest known; to find these is not counted. Ours must be as low, or the row says so.
+lbfgs, each regression with the loosest `tol` that brings its loss within 1e-6 of the lowest known, in that precision
+(float32 or float64) in which this costs less; to find these is not counted. Ours must be as low, or the row says so.
 
 On a GPU, `peer` is the two products with the features alone, as often: what no implementation can do without. Without
 `--whole`, evaluations are timed and a tenth of the images is fitted; with it, all of them (minutes).
@@ -98,13 +98,14 @@ def regressions(images: int, turns: int) -> list[dict]:
     rows, theirs, worst = [], {}, 0.0
     for problem, ours in zip(problems, found, strict=True):
         truth = labels[problem.labels]
-        tried = {}
+        here, tried = loss_of(scaled, truth, problem, ours), {}
         for precision in given:
             for tol in (1e-4, 1e-5, 1e-6, 1e-7, 1e-8):
                 work = partial(scikit_learns, given[precision], truth.numpy(), problem, tol)
                 seconds, weights = cpu_seconds(work)
                 tried[precision, tol] = seconds, loss_of(scaled, truth, problem, weights)
-        here = loss_of(scaled, truth, problem, ours)
+                if tried[precision, tol][1] <= here * (1 + EQUAL / 2):
+                    break
         lowest = min(here, *(loss for _, loss in tried.values()))
         worst = max(worst, here / lowest - 1)
         equal = {key: one for key, one in tried.items() if one[1] <= lowest * (1 + EQUAL)}

@@ -1,13 +1,17 @@
 """What batching gives the theory worlds: groups of runs in one tensor program against the same code one run at a time.
 
-    python benchmarks/theory.py [WORLD ...] [--groups 3]
+    python benchmarks/theory.py [WORLD ...] [--groups 3] [--size quick] [--device auto]
 
-For each world, the first groups of its quick size that the engine chose to batch, CPU seconds on one thread, from one
-machine in one run; and how many runs the engine left alone, where batching was measured not to pay. Feature
-contamination's step against the published script's is in benchmarks/theory_contamination.py.
+For each world, the largest groups of a size that the engine chose to batch, in CPU seconds on one thread, or in seconds
+on a GPU; and how many runs the engine left alone, where batching was measured not to pay. Runs are alike in a group, so
+only the first ALONE of them are timed one at a time. Feature contamination's step against the published script's is in
+benchmarks/theory_contamination.py.
+
+Prints a table, and one JSON object per row: `work`, `ours` and `peer` (runs per second), `ratio` and `goal`.
 """
 
 import argparse
+import json
 import time
 
 import torch
@@ -15,32 +19,46 @@ import torch
 from granularity.base import extensions
 from granularity.stages.theory import engine
 
+ALONE, GOAL = 4, 1.0
+
 
 def seconds(world, groups, device) -> float:
-    started = time.process_time()
+    on_gpu = device.type == "cuda"
+    clock = time.perf_counter if on_gpu else time.process_time
+    started = clock()
     for group in groups:
         world.simulate(group, device)
-    return time.process_time() - started
+    if on_gpu:
+        torch.cuda.synchronize(device)
+    return clock() - started
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("worlds", nargs="*", default=extensions.names("world"), metavar="WORLD")
     parser.add_argument("--groups", type=int, default=3, help="batched groups timed for each world")
+    parser.add_argument("--size", choices=("quick", "paper"), default="quick")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    device = torch.device("cpu")
+    device = engine.pick_device(options.device)
+    rows = []
     for name in options.worlds:
         world = extensions.find("world", name)
-        groups = engine.groups(world.SIZES["quick"], device)
+        groups = engine.groups(world.SIZES[options.size], device)
         alone = sum(len(group) == 1 for group in groups)
         print(f"{name}: {sum(map(len, groups))} runs in {len(groups)} groups, {alone} of one run")
         with torch.no_grad(), engine._exact():
             for group in sorted((g for g in groups if len(g) > 1), key=len, reverse=True)[: options.groups]:
-                together = seconds(world, [group], device)
-                apart = seconds(world, [[run] for run in group], device)
-                label = f"{group[0].settings.name}, {len(group)} runs"
-                print(f"  {label:60.60} batched {together:7.2f} s   alone {apart:7.2f} s   {apart / together:5.1f} x")
+                together = len(group) / seconds(world, [group], device)
+                some = [[run] for run in group[:ALONE]]
+                apart = len(some) / seconds(world, some, device)
+                work = f"{name}, {options.size}, {group[0].settings.name}, {len(group)} runs, {device.type}"
+                rows.append({"work": work, "ours": round(together, 3), "peer": round(apart, 3)})
+                rows[-1] |= {"ratio": round(together / apart, 2), "goal": GOAL}
+                print(f"  {work:80.80} {together:8.3f} runs/s {apart:8.3f} alone {together / apart:6.1f} x", flush=True)
+    for row in rows:
+        print(json.dumps(row))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ LOOPS = ["no closed loop", "one closed loop", "two closed loops"]
 
 
 def recipe(**over) -> Recipe:
-    return Recipe(**{"lr": 0.1, "batch_size": 30, "epochs": 2, "warmup_epochs": 0.5, **over})
+    return Recipe(**{"lr": 0.1, "batch_size": 30, "epochs": 2, "warmup_epochs": 0.5, "stack": 1, **over})
 
 
 def pretraining(space: str, seed: int = 0) -> Run:

@@ -78,7 +78,7 @@ def disturbed(tmp_path):
     def at(index: int, what: str) -> dict[str, str]:
         (tmp_path / "disturbed").mkdir(exist_ok=True)
         (tmp_path / "disturbed" / "sitecustomize.py").write_text(STOPPED.format(index=index, what=what))
-        path = f"{tmp_path / 'disturbed'}{os.pathsep}{os.environ['PYTHONPATH']}"
+        path = f"{tmp_path / 'disturbed'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
         return {"PYTHONPATH": path, "GRANULARITY_CHECKPOINT_SECONDS": "0"}
 
     return at

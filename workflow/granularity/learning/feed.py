@@ -22,7 +22,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from granularity.base.errors import GranularityError
-from granularity.machine import processes
+from granularity.machine import pipeline, processes
 
 PIECE = 64  # images that a reader reads at once, at most
 AHEAD = 2  # pieces that each reader is told of
@@ -71,8 +71,8 @@ class Feed:
         self._readers = max(0, readers())
         self._piece = _piece(int(np.prod(shape)), self._readers)
         self._pieces = _Pieces(view, first_place)
-        self._copy = _Copy(device) if device.type == "cuda" else None
-        self._device = device
+        self._copy, self._pinned = pipeline.copier(device), device.type == "cuda"
+        self._buffer = torch.empty(0, *shape, dtype=torch.uint8)
         self._sizes: dict[int, int] = {}
         self._next = -1
         self._iterator: list[Iterator[Any]] = []  # a box: emptied when this is forgotten, which ends the readers
@@ -98,7 +98,7 @@ class Feed:
         if self._next == self._steps:
             self._iterator.clear()
             self._next = -1
-        return found if self._copy is None else self._copy.to_device(found)
+        return self._copy(found)
 
     def _begin(self, step: int) -> None:
         self._iterator.clear()  # and with it, its readers
@@ -136,8 +136,12 @@ class Feed:
         return part
 
     def _room(self, images: int) -> torch.Tensor:
-        shape = (images, *self._shape)
-        return torch.empty(shape, dtype=torch.uint8) if self._copy is None else self._copy.room(shape)
+        """Room for a batch: for a GPU the same each time, which it copies from by itself."""
+        if not self._pinned:
+            return torch.empty(images, *self._shape, dtype=torch.uint8)
+        if len(self._buffer) < images:
+            self._buffer = torch.empty(images, *self._shape, dtype=torch.uint8, pin_memory=True)
+        return self._buffer[:images]
 
 
 @contextmanager
@@ -193,30 +197,3 @@ def _become_reader(parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
-
-
-class _Copy:
-    """Two buffers that a GPU reads from by itself: one is filled while the other is copied, beside the computation."""
-
-    def __init__(self, device: torch.device):
-        self._device, self._stream = device, torch.cuda.Stream(device)
-        self._buffers: list[torch.Tensor | None] = [None, None]
-        self._copied = [torch.cuda.Event(), torch.cuda.Event()]
-        self._turn = 0
-
-    def room(self, shape: tuple[int, ...]) -> torch.Tensor:
-        self._turn = 1 - self._turn
-        buffer = self._buffers[self._turn]
-        if buffer is None or buffer[0].shape != shape[1:] or len(buffer) < shape[0]:
-            buffer = self._buffers[self._turn] = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
-        self._copied[self._turn].synchronize()
-        return buffer[: shape[0]]
-
-    def to_device(self, images: torch.Tensor) -> torch.Tensor:
-        with torch.cuda.stream(self._stream):
-            found = images.to(self._device, non_blocking=True)
-            self._copied[self._turn].record(self._stream)
-        now = torch.cuda.current_stream(self._device)
-        now.wait_stream(self._stream)
-        found.record_stream(now)
-        return found

@@ -7,7 +7,6 @@ checkpoint takes the very steps it would have taken. Several processes take them
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,8 +60,8 @@ def minimise(
         model: the network that is trained and saved.
         checkpoint: the file of the last checkpoint, which stays until the caller has saved what came out.
         optimizer: the `lr` of its groups is the peak.
-        gradients_at: adds the gradients on the batch of a step to those of the weights, and returns the mean loss; with
-            several processes, both are those of the whole batch.
+        gradients_at: adds the gradients on the batch of a step to those of the weights, and returns the mean loss, or
+            that of each network in a stack; with several processes, both are those of the whole batch.
         seed: what dropout draws from, at every step anew, so that a resumed run draws what an undisturbed one does.
         after_epoch: more columns for the history, given the number of the epoch, from 1. It is called before the
             checkpoint of the epoch's last step, so what it writes is never missing in a run that goes on from there.
@@ -70,7 +69,8 @@ def minimise(
         clip_norm: the largest norm of the whole gradient.
 
     Returns:
-        One row per epoch: `epoch` (from 1), `lr` (at its last step), `train_loss` (mean over its steps).
+        One row per epoch: `epoch` (from 1), `lr` (at its last step), `train_loss` (mean over its steps; a list for a
+        stack).
 
     Raises:
         GranularityError: the loss is no longer finite, or the processes do not agree about the weights.
@@ -94,8 +94,9 @@ def minimise(
                 torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
             if (step + 1) % steps_per_epoch == 0:
-                mean = float(torch.stack([torch.as_tensor(loss, device=place) for loss in losses]).double().mean())
-                if not math.isfinite(mean):
+                means = torch.stack([torch.as_tensor(loss, device=place) for loss in losses]).double().mean(0)
+                mean = means.tolist()
+                if not means.isfinite().all():
                     raise GranularityError(
                         f"the training loss is {mean} in epoch {len(history) + 1}: lower lr or lengthen warmup_epochs"
                     )
@@ -106,7 +107,7 @@ def minimise(
                 history.append(row)
                 losses = []
             if checkpoint is not None and step + 1 < steps and due(clock):
-                losses = [float(loss) for loss in losses]
+                losses = [loss if isinstance(loss, float | list) else loss.tolist() for loss in losses]
                 save(checkpoint, *_state(model, optimizer, {"step": step + 1, "history": history, "losses": losses}))
     processes.check_same(model)
     model.eval()

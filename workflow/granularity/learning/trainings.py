@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ import pandas as pd
 import torch
 
 from granularity.base.errors import GranularityError
-from granularity.base.progress import track
+from granularity.base.progress import say, track
+from granularity.learning import stacks
 from granularity.learning.augment import centre_crop
 from granularity.learning.batch_norm import RunningMoments, synchronised, whole_batch
 from granularity.learning.compiling import compiled
@@ -88,8 +89,10 @@ def train_runs(
     """
     keep = [epoch for epoch in sorted(keep) if epoch != recipe.epochs]
     rows, history, checkpoints, found, nondeterministic = [], [], [], {}, set()
-    for one in track(trainings, len(trainings), what, "runs"):
-        (arrays, notes), places = _finished(one, recipe, out.work, keep, column is not None)
+    size, why_not = _stacked(trainings[0], recipe)
+    for one, (arrays, notes), places in track(
+        _finished(trainings, size, recipe, out.work, keep, column is not None), len(trainings), what, "runs"
+    ):
         nondeterministic.update(notes["nondeterministic"])
         named = {}
         if column is not None:
@@ -111,7 +114,9 @@ def train_runs(
     out.table("history.parquet", pd.DataFrame(history))
     if column is not None:
         out.table("checkpoints.parquet", pd.DataFrame(checkpoints))
-    out.summary["runs"] = len(trainings)
+    out.summary |= {"runs": len(trainings), "stack": size}
+    if why_not:
+        out.summary["not_stacked"] = why_not
     if nondeterministic:
         out.summary["nondeterministic"] = sorted(nondeterministic)
     return found
@@ -178,7 +183,7 @@ def train(
 
 def check_takes(network: torch.nn.Module, data: Data, recipe: Recipe) -> None:
     """Raise a GranularityError if a network cannot take the images, as many cannot that are made for larger ones."""
-    images = centre_crop(data.images(data.train[:2]), recipe.augment)
+    images = _images(data, recipe, 2)
     try:
         with torch.inference_mode(), computing(recipe.precision, data.device):
             network.eval()(images)
@@ -187,42 +192,96 @@ def check_takes(network: torch.nn.Module, data: Data, recipe: Recipe) -> None:
         raise GranularityError(f"model: this network cannot take images of {data.side} px ({why})") from error
 
 
-def _finished(one: Training, recipe: Recipe, work: Path, keep: Sequence[int], weights: bool) -> tuple:
-    """The state of a training at its end, from disk if it is there, and epoch -> where the weights kept are."""
-    finished, running = (work / f"{one.run.name}.{suffix}" for suffix in ("done", "running"))
-    places = {epoch: work / f"{one.run.name}@{epoch}.kept" for epoch in keep}
-    state = read_state(finished)
-    if state is None or _lost(places):
-        objective = one.objective()
-        with noting_nondeterministic() as noted:
-            network, history = _trained(one, objective, recipe, running, places)
-            if _lost(places):  # with a disk's sector, since the checkpoint that it went on from
-                forget(running)
-                network, history = _trained(one, objective, recipe, running, places)
-            columns, arrays = objective.evaluate(network)
+def _images(data: Data, recipe: Recipe, count: int) -> torch.Tensor:
+    return centre_crop(data.images(data.train[:count]), recipe.augment)
+
+
+def _stacked(one: Training, recipe: Recipe) -> tuple[int, str]:
+    """How many networks like that of a training are trained side by side, and what forbids more, if that was asked."""
+    if recipe.stack == 1:
+        return 1, ""
+    network = one.start().to(one.data.device)
+    check_takes(network, one.data, recipe)
+    try:
+        return stacks.size_of(network, _images(one.data, recipe, recipe.batch_size), recipe), ""
+    except stacks.CannotStack as why:
+        if recipe.stack is None:
+            return 1, ""
+        say(f"stack = {recipe.stack}: these networks are trained one after another ({why})")
+        return 1, str(why)
+
+
+def _finished(
+    trainings: Sequence[Training], size: int, recipe: Recipe, work: Path, keep: Sequence[int], weights: bool
+) -> Iterator[tuple]:
+    """Of each training its state at its end, from disk if it is there, and epoch -> where the weights kept are.
+
+    Args:
+        size: how many are trained side by side, at most.
+    """
+    for some in np.array_split(np.arange(len(trainings)), -(-len(trainings) // size)):
+        group = [trainings[i] for i in some]
+        finished = [work / f"{one.run.name}.done" for one in group]
+        places = [{epoch: work / f"{one.run.name}@{epoch}.kept" for epoch in keep} for one in group]
+        states = [read_state(file) for file in finished]
+        if any(state is None for state in states) or any(map(_lost, places)):
+            states = _train(group, size > 1, recipe, work, places, weights)
+            for file, state in zip(finished, states, strict=True):
+                write_state(file, *state)
+            forget(_running(group, work))
+        yield from zip(group, states, places, strict=True)
+
+
+def _train(
+    group: Sequence[Training],
+    together: bool,
+    recipe: Recipe,
+    work: Path,
+    places: list[dict[int, Path]],
+    weights: bool,
+) -> list[tuple]:
+    """Train one network, or several side by side; their states at the end."""
+    running, objectives = _running(group, work), [one.objective() for one in group]
+    data, seeds = [one.data for one in group], [one.seed for one in group]
+
+    def trained() -> tuple[list[torch.nn.Module], list[list[dict[str, Any]]]]:
+        networks = [one.start().to(one.data.device) for one in group]
+        for network, one in zip(networks, group, strict=True):
+            check_takes(network, one.data, recipe)
+
+        def keep(epoch: int) -> dict[str, float]:
+            for network, own in zip(networks, places, strict=True):
+                if epoch in own:
+                    write_state(own[epoch], arrays_of(network.state_dict()), {})
+            return {}
+
+        keep(0)
+        if together:
+            return networks, stacks.train_together(networks, data, objectives, recipe, seeds, running, keep)
+        return networks, [train(networks[0], data[0], objectives[0], recipe, seeds[0], running, keep)]
+
+    with noting_nondeterministic() as noted:
+        networks, histories = trained()
+        if any(map(_lost, places)):  # with a disk's sector, since the checkpoint that it went on from
+            forget(running)
+            networks, histories = trained()
+        found = [objective.evaluate(network) for objective, network in zip(objectives, networks, strict=True)]
+    states = []
+    for one, objective, network, history, (columns, arrays) in zip(
+        group, objectives, networks, histories, found, strict=True
+    ):
         arrays = {FOUND + name: value for name, value in arrays.items()}
         if weights:
             arrays |= {WEIGHTS + name: value for name, value in arrays_of(network.state_dict()).items()}
-        notes = {"history": history, "found": columns, "about": _about(one, objective, recipe)}
-        state = arrays, notes | {"nondeterministic": sorted(noted)}
-        write_state(finished, *state)
-        forget(running)
-    return state, places
+        about = {"history": history, "found": columns, "about": _about(one, objective, recipe)}
+        states.append((arrays, about | {"nondeterministic": sorted(noted)}))
+    return states
 
 
-def _trained(
-    one: Training, objective: Any, recipe: Recipe, running: Path, places: dict[int, Path]
-) -> tuple[torch.nn.Module, list[dict[str, Any]]]:
-    network = one.start().to(one.data.device)
-    check_takes(network, one.data, recipe)
-
-    def keep(epoch: int) -> dict[str, float]:
-        if epoch in places:
-            write_state(places[epoch], arrays_of(network.state_dict()), {})
-        return {}
-
-    keep(0)
-    return network, train(network, one.data, objective, recipe, one.seed, running, keep)
+def _running(group: Sequence[Training], work: Path) -> Path:
+    """The checkpoint of trainings side by side."""
+    more = f"+{len(group) - 1}" if len(group) > 1 else ""
+    return work / f"{group[0].run.name}{more}.running"
 
 
 def _lost(places: dict[int, Path]) -> bool:

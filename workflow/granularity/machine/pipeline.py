@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 AHEAD = 2  # batches that are made ready while one is worked on
+THREADS = "filling"  # name of the threads
 
 
 def filled(
@@ -39,7 +40,7 @@ def filled(
             item.result()
         return batch, items
 
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(threads, THREADS)
     try:
         for start, stop in ranges:
             if len(waiting) == AHEAD + 1:
@@ -56,20 +57,25 @@ def filled(
         pool.shutdown(cancel_futures=True)
 
 
-def moved(batches: Iterable[tuple[int, torch.Tensor]], place: torch.device) -> Iterator[tuple[int, torch.Tensor]]:
-    """Batches on a device: to a GPU, each is copied on a stream of its own, while the one before is worked on."""
+def copier(place: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function that copies batches to a device: to a GPU, on a stream of its own, beside what is computed there.
+
+    When it returns, the batch may be filled anew. On the CPU it gives the batch itself.
+    """
     if place.type != "cuda":
-        yield from batches
-        return
+        return lambda batch: batch
     import torch
 
     side = torch.cuda.Stream(place)
-    for count, batch in batches:
+
+    def copied(batch: torch.Tensor) -> torch.Tensor:
         with torch.cuda.stream(side):
             there = batch.to(place, non_blocking=True)
-        side.synchronize()  # the buffer is filled anew from here on; the network works on
+        side.synchronize()  # waits for the copy alone, not for what is computed
         there.record_stream(torch.cuda.current_stream(place))
-        yield count, there
+        return there
+
+    return copied
 
 
 def brought(results: Iterable[torch.Tensor], place: torch.device) -> Iterator[torch.Tensor]:

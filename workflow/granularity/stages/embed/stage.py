@@ -93,12 +93,15 @@ def encoder(
             else:
                 prepared.numbers(load(index), row)
 
+        copy = pipeline.copier(place)
+
         def features(count: int, batch: torch.Tensor) -> torch.Tensor:
+            batch = copy(batch)
             with torch.inference_mode(), computing(precision, place):
                 values = model.encode_image(prepared.numbers_of(batch) if on_gpu else batch)
                 return torch.nn.functional.normalize(values.float(), dim=-1)[:count]
 
-        batches = pipeline.moved(pipeline.filled(ranges, buffer, fill, threads), place)
+        batches = pipeline.filled(ranges, buffer, fill, threads)
         for found in pipeline.brought((features(*batch) for batch in batches), place):
             yield found.numpy()
 

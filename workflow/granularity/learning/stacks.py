@@ -1,0 +1,224 @@
+"""Small networks of one architecture trained side by side, as one network of grouped convolutions.
+
+A step of a small network takes as long as calling its operations. In a stack of N, each operation does the work of N: a
+convolution has N times as many groups, batch normalisation N times as many channels. Heads and losses stay apart, so
+each network has classes, an objective, weights and images of its own. Its numbers are those of a training alone up to
+the rounding of sums, and do not depend on how many others there are, or which: where they would, there is no stack.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from granularity.learning.dataset import Data
+from granularity.learning.loop import Batches, minimise
+from granularity.learning.network import head_of, remove_dropout
+from granularity.learning.optimisers import optimiser
+from granularity.learning.options import Recipe
+from granularity.learning.precision import computing
+from granularity.learning.schedules import schedule
+from granularity.machine import processes
+
+# Floating-point operations of a step's forward passes up to which stacking pays, and networks in a stack at most:
+# measured by benchmarks/stacks.py on a CPU; those of a GPU are guesses.
+WORK = {"cpu": 1e9, "cuda": 1e11}
+MOST = {"cpu": 12, "cuda": 64}
+SAME = 1e-4  # outputs of a stack and of its networks differ by less, relative to the largest
+TENSORS = {  # of the layers that can be stacked, all along the channels
+    nn.Conv2d: ("weight", "bias"),
+    nn.modules.batchnorm._NormBase: ("weight", "bias", "running_mean", "running_var"),
+}
+
+
+class CannotStack(Exception):
+    """Why networks cannot be stacked."""
+
+
+class Stack(nn.Module):
+    """Networks as one. `forward` takes images of all, float32 [B, N * C, H, W], and gives outputs of each, [B, G].
+
+    It has copies of their weights: :meth:`unload` gives them back.
+
+    Raises:
+        CannotStack: a layer is no convolution, normalisation or layer without weights.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]):
+        super().__init__()
+        self.body = copy.deepcopy(networks[0])
+        self.body.reset_classifier(0)
+        self.heads = nn.ModuleList(copy.deepcopy(head_of(network)) for network in networks)
+        parts = [dict(network.named_modules()) for network in networks]
+        for name, layer in self.body.named_modules():
+            if any(True for _ in (*layer.parameters(recurse=False), *layer.buffers(recurse=False))):
+                _widen(layer, [part[name] for part in parts])
+
+    def forward(self, images: torch.Tensor) -> list[torch.Tensor]:
+        features = self.body(images).unflatten(1, (len(self.heads), -1))
+        return [head(one) for head, one in zip(self.heads, features.unbind(1), strict=True)]
+
+    @torch.no_grad()
+    def unload(self, networks: Sequence[nn.Module]) -> None:
+        """Give each network its weights and moments."""
+        for number, network in enumerate(networks):
+            head_of(network).load_state_dict(self.heads[number].state_dict())
+            layers = dict(network.named_modules())
+            for name, layer in self.body.named_modules():
+                for key, wide in (*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)):
+                    own = getattr(layers[name], key)
+                    own.copy_(wide if wide.dim() == 0 else wide.unflatten(0, (len(networks), -1))[number])
+
+
+def check(network: nn.Module, images: torch.Tensor, size: int) -> None:
+    """Try a step of stacks of a network, on images float32 [B, C, H, W] as many as a batch has.
+
+    Raises:
+        CannotStack: it gives other outputs than the network alone, gradients that depend on the size of the stack or
+            the place in it, or none at all.
+    """
+    try:
+        alone = copy.deepcopy(network).train()(images)
+        outputs, gradients = _tried(network, images, 2, 0)
+        others = [_tried(network, images, many, place)[1] for many in {3, size} for place in {0, many - 1}]
+    except (RuntimeError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise CannotStack(str(error).partition("\n")[0] or type(error).__name__) from error
+    if alone.shape != outputs.shape or (alone - outputs).abs().max() > SAME * alone.abs().max().clamp_min(1):
+        raise CannotStack("its outputs would be others, as with dropout")
+    if not all(map(torch.equal, gradients * len(others), [one for other in others for one in other])):
+        raise CannotStack(
+            "its last bits would depend on its neighbours, as with numbers of channels other than 8, 16, ..."
+        )
+
+
+def _tried(network: nn.Module, images: torch.Tensor, size: int, place: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Outputs and gradients of a network in a stack of copies of itself."""
+    stacked = Stack([network] * size).train()
+    outputs = stacked(torch.cat([images] * size, 1))
+    sum(one.square().mean() for one in outputs).backward()
+    gradients = [one.grad.unflatten(0, (size, -1))[place] for one in stacked.body.parameters()]
+    return outputs[place].detach(), gradients + [one.grad for one in stacked.heads[place].parameters()]
+
+
+def size_of(network: nn.Module, images: torch.Tensor, recipe: Recipe) -> int:
+    """The number of networks that are trained side by side, at most: what the recipe says, or as many as pay.
+
+    Args:
+        images: a batch as the network takes it, float32 [B, C, H, W].
+
+    Raises:
+        CannotStack: there would be several, but this network or recipe is for one at a time.
+    """
+    if recipe.stack is None:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            network.eval()(images[:1])
+        kind = images.device.type
+        size = min(MOST[kind], int(WORK[kind] / max(1, counter.get_total_flops() * recipe.batch_size)))
+    else:
+        size = recipe.stack
+    if size < 2:
+        return 1
+    if processes.size() > 1:
+        raise CannotStack("several processes train one network")
+    if recipe.for_one:
+        raise CannotStack(f"{recipe.for_one} is for one network")
+    tried = copy.deepcopy(network)
+    if not recipe.dropout:
+        remove_dropout(tried)
+    check(tried, images, size)
+    return size
+
+
+def train_together(
+    networks: Sequence[nn.Module],
+    data: Sequence[Data],
+    objectives: Sequence[Any],
+    recipe: Recipe,
+    seeds: Sequence[int],
+    checkpoint: Path | None,
+    after_epoch: Callable[[int], Any],
+) -> list[list[dict[str, Any]]]:
+    """Train networks side by side, each as :func:`granularity.learning.trainings.train` would; returns their histories.
+
+    A lone network is trained beside a copy of itself: its last bits are those of a network in a stack, and must not
+    depend on how many share a job.
+
+    Args:
+        after_epoch: called with the number of the epoch, from 1, when the networks have their weights.
+    """
+    if len(networks) == 1:
+        copies = [*networks, copy.deepcopy(networks[0])]
+        both = ([*one, *one] for one in (data, objectives))
+        return train_together(copies, *both, recipe, [*seeds, *seeds], checkpoint, after_epoch)[:1]
+    if not recipe.dropout:
+        for network in networks:
+            remove_dropout(network)
+    stacked = Stack(networks).to(data[0].device)
+    batches = {seed: Batches(len(data[0].train), recipe.batch_size, seed, recipe.shuffle_block) for seed in seeds}
+    per_epoch = batches[seeds[0]].per_epoch
+    # Networks with the same seed see the same images, which are read once.
+    keys = [(seed, *(values.tobytes() for values in one.moments)) for seed, one in zip(seeds, data, strict=True)]
+    feeds = {
+        key: one.feed(batches[key[0]], recipe.epochs * per_epoch, recipe.augment, key[0])
+        for key, one in zip(keys, data, strict=True)
+    }
+
+    def gradients_at(step: int) -> torch.Tensor:
+        images = {key: feed(step) for key, feed in feeds.items()}
+        with computing(recipe.precision, data[0].device):
+            outputs = stacked(torch.cat([images[key] for key in keys], 1))
+        picked = {seed: one(step) for seed, one in batches.items()}
+        losses = torch.stack(
+            [
+                objective.loss(one.float(), picked[seed])
+                for objective, one, seed in zip(objectives, outputs, seeds, strict=True)
+            ]
+        )
+        losses.sum().backward()
+        return losses.detach()
+
+    def unloaded(epoch: int) -> dict[str, float]:
+        stacked.unload(networks)
+        after_epoch(epoch)
+        return {}
+
+    history = minimise(
+        stacked,
+        optimiser(stacked.parameters(), recipe),
+        gradients_at,
+        epochs=recipe.epochs,
+        steps_per_epoch=per_epoch,
+        warmup_epochs=recipe.warmup_epochs,
+        seed=seeds[0],
+        checkpoint=checkpoint,
+        after_epoch=unloaded,
+        schedule=schedule(recipe, per_epoch),
+    )
+    stacked.unload(networks)
+    for network in networks:
+        network.eval()
+    return [[row | {"train_loss": row["train_loss"][i]} for row in history] for i in range(len(networks))]
+
+
+def _widen(layer: nn.Module, parts: Iterable[nn.Module]) -> None:
+    """Make a layer that of all networks, whose own layers are `parts`."""
+    kind = next((kind for kind in TENSORS if isinstance(layer, kind)), None)
+    if kind is None:
+        raise CannotStack(f"a layer of the kind {type(layer).__name__}")
+    parts = list(parts)
+    for key in TENSORS[kind]:
+        if getattr(layer, key) is not None:
+            wide = torch.cat([getattr(part, key).detach() for part in parts])
+            if wide.dim() == 4:
+                wide = wide.contiguous(memory_format=torch.channels_last)
+            setattr(layer, key, nn.Parameter(wide) if key in ("weight", "bias") else wide)
+    if isinstance(layer, nn.Conv2d):
+        layer.groups, layer.in_channels, layer.out_channels = (
+            len(parts) * count for count in (layer.groups, layer.in_channels, layer.out_channels)
+        )
