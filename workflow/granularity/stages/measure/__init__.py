@@ -10,7 +10,7 @@ from granularity.data.listing import contents
 from granularity.learning.cost import readers, resident_bytes
 from granularity.learning.options import own_network
 from granularity.learning.runs import Run
-from granularity.stages.measure.measures.probe import WEIGHTS
+from granularity.stages.measure.measures.probe import WEIGHTS, Probe
 from granularity.stages.measure.options import Measure, Measuring
 
 WEIGHT_BYTES = 300  # of memory, of each weight of linear probes that are fitted at once
@@ -51,7 +51,8 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
     ranks = measure.ranks or options.get("ranks") or condition.samples.ranks
     classes, pixels = plan.classes(condition, ranks), plan.config.pixels
     many = MANY_CLASSES["cuda" if plan.config.device == "cuda" else "cpu"]
-    weights = WIDEST * max(min(WEIGHTS // WIDEST, sum(classes) * len(options.get("l2", ()))), *classes, 0)
+    penalties = len(Probe.model_validate(options).l2) if measure.file == "probe" else 0
+    weights = WIDEST * max(min(WEIGHTS // WIDEST, sum(classes) * penalties), *classes) if penalties else 0
     return Job(
         "measure",
         {**own, "measure": measure.name, "unit": unit},
