@@ -13,8 +13,8 @@ from granularity.learning.runs import Run
 from granularity.stages.measure.measures.probe import WEIGHTS, Probe
 from granularity.stages.measure.options import Measure, Measuring
 
-WEIGHT_BYTES = 300  # of memory, of each weight of linear probes that are fitted at once
-MANY_CLASSES = {"cpu": 1000, "cuda": 20_000}  # of all probed ranks; up to there `Needs.ms` hold (on a GPU: reckoned)
+WEIGHT_BYTES = 300  # of memory, measured, of each weight of linear probes that are fitted at once
+MANY_CLASSES = {"cpu": 1000, "cuda": 20_000}  # of all probed ranks; up to there `Needs.ms` hold: reckoned
 WIDEST = 2048  # features of the networks that are planned for
 
 
