@@ -14,6 +14,8 @@ import torch
 
 from granularity.learning import dataset
 from granularity.stages.cluster.engines import torch as engine
+from granularity.stages.measure.logistic import Axes, Problem, fit
+from granularity.stages.measure.measures import probe
 from granularity.store.artifacts import Artifact
 from support import tasks
 from support.encoders import options, train
@@ -96,6 +98,29 @@ def test_an_embedding_is_made_again_alike_and_is_that_of_a_cpu(tmp_path, digits)
         one.array("embedding.npy") for one in (made[0], tasks.run("embed", tmp_path / "cpu", options(), **inputs))
     )
     np.testing.assert_allclose(here, cpu, atol=1e-5)
+
+
+def test_probes_are_made_again_alike_and_are_those_of_a_cpu():
+    generator = torch.Generator().manual_seed(0)
+    labels = [torch.arange(400) % 7, torch.arange(400) % 3]
+    centres = torch.randn(7, 24, generator=generator)
+    values = centres[labels[0]] + torch.randn(400, 24, generator=generator)
+    problems = [Problem(i, classes, l2) for i, classes in enumerate((7, 3)) for l2 in (1e-3, 1.0)]
+
+    def scores(device: torch.device) -> torch.Tensor:
+        axes = Axes.of(values, device)
+        rows, own = axes.all(values, torch.arange(400)), [one.to(device) for one in labels]
+        return (axes(values.to(device, torch.float64)) @ fit(rows, own, problems, axes.variance).T).cpu()
+
+    def near(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        return probe.neighbours(values[:300], values[300:], 5, device)
+
+    here, cpu = torch.device(DEVICE), torch.device("cpu")
+    assert torch.equal(scores(here), scores(here))
+    torch.testing.assert_close(scores(here), scores(cpu), atol=2e-2, rtol=1e-2)
+    assert all(torch.equal(one, again) for one, again in zip(near(here), near(here), strict=True))
+    torch.testing.assert_close(near(here)[0], near(cpu)[0], atol=1e-5, rtol=0)
+    assert (near(here)[1] == near(cpu)[1]).double().mean() > 0.99
 
 
 def test_two_processes_learn_what_one_learns(tmp_path, pretrain, digits, digits_pixels, target):
