@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 OPTION = (list[Count], Field([3, 10, 30], description="Random IDs within each superclass: IDs per superclass."))
 WORDS = "random IDs per superclass"
 STYLE = ("#a8742a", "D")
+MEANINGLESS = True
 
 
 def spaces(option: list[int], samples: Any) -> Iterator[Space]:
