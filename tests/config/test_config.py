@@ -145,7 +145,7 @@ def test_run_names_are_unique_and_parse_back():
 
 
 def test_every_arm_has_the_seeds_asked_for():
-    plan = Plan(cfg.Config())
+    plan = Plan(files.validate({"seeds": {"pretrain": 2, "finetune": 6}}))
     for condition in plan.conditions:
         finetunes = [run.space for run in runs_of(plan, "finetune", condition=condition.name)]
         pretrains = [run.space for run in runs_of(plan, "pretrain", condition=condition.name)]

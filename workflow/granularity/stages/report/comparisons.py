@@ -34,10 +34,12 @@ def compare(panels: list[Panel]) -> pd.DataFrame:
     """
     columns = ["question", "label", "network", "transfer", "space", "other", "difference", "error", "pairs"]
     table = pd.DataFrame([row for panel in panels for row in _of_panel(panel)], columns=columns)
+    table = table.astype({"difference": float, "error": float})  # where there is no row as well
     counted = table[table["error"].notna()].groupby("question").size()
     table["comparisons"] = table["question"].map(counted).fillna(0).astype(int)
     numbers = zip(*(table[key] for key in ("difference", "error", "pairs", "comparisons")), strict=True)
-    table[["low", "high"]] = [interval(*row) for row in numbers] if len(table) else None
+    ends = pd.DataFrame([interval(*row) for row in numbers], columns=["low", "high"], index=table.index, dtype=float)
+    table = table.join(ends)
     table["standing"] = [standing(*row) for row in zip(table["low"], table["high"], strict=True)]
     return table
 

@@ -64,8 +64,7 @@ def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
     table = table.merge(baseline[[*keys, *found]], on=keys, how="left", validate="one_to_one")
     control = control[[*keys, "other", *found]].rename(columns={key: f"control_{key}" for key in found})
     table = table.merge(control.rename(columns={"other": "control"}), on=keys, how="left", validate="one_to_one")
-    table.loc[table["role"] == "baseline", "standing"] = "baseline"
-    table["standing"] = table["standing"].fillna("untested")
+    table["standing"] = table["standing"].astype("str").fillna("untested").mask(table["role"] == "baseline", "baseline")
     table["verdict"] = table["standing"].map(STANDINGS)
     return table
 
