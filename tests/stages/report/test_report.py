@@ -104,7 +104,7 @@ def test_results_against_the_runs(made):
         assert found == pytest.approx(((errors.loc["kmeans-4"] - errors.loc[other]).mean(), *interval))
     averaged = compared[(compared["question"] == "meaning") & (compared["label"] == "120 training images")].iloc[0]
     pairs = results[(results["condition"] == "train-120") & results["control"].notna()]
-    assert averaged["other"] == len(pairs) == 3
+    assert int(averaged["other"]) == len(pairs) == 3
     assert averaged["difference"] == pytest.approx(pairs["control_difference"].mean())
     one_pass = results[(results["condition"] == "train-120") & (results["role"] == "one_pass")].iloc[0]
     assert one_pass["runs"] == plan.config.seeds.pretrain * plan.config.seeds.finetune

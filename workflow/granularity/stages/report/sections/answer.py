@@ -24,7 +24,7 @@ def build(loaded: Loaded) -> Part:
         "tally": words.tally(results),
         "caveats": words.caveats(loaded.conditions, results, compared, loaded.encoder),
     }
-    return Part({"comparisons": compared}, values=values)
+    return Part(values=values)
 
 
 TEMPLATE = """
@@ -47,7 +47,7 @@ TEMPLATE = """
 </tbody>
 {% endcall %}
 <p class="note">Label spaces by verdict against the retraining baseline. Better and worse are those whose corrected
-interval over backbones excludes zero. Every comparison: <span class="file">tables/comparisons.csv</span></p>
+interval over backbones excludes zero.</p>
 {% endif %}
 <h3>What cannot be concluded</h3>
 <ul>

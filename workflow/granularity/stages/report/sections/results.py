@@ -19,7 +19,8 @@ def build(loaded: Loaded) -> Part:
     more = [key for key in ("network", "transfer") if table[key].nunique() > 1]
     lent = table[(table["network"] != table["baseline"]) & table["baseline"].notna()]
     lenders = {(row.network, row.baseline) for row in lent.itertuples()}
-    return Part({"results": table}, values={"more": more, "lenders": sorted(lenders), "same": round(100 * SAME)})
+    values = {"more": more, "lenders": sorted(lenders), "same": round(100 * SAME)}
+    return Part({"results": table, "comparisons": loaded.comparisons}, values=values)
 
 
 TEMPLATE = """
@@ -53,5 +54,5 @@ each predicted class counting as its parent in the target.
 Network “{{ network }}” has no runs on the target labels of its own: it is compared with the baseline of
 “{{ baseline }}”.
 {% endfor %}
-<span class="file">tables/results.csv</span></p>
+<span class="file">tables/results.csv</span>, and every comparison: <span class="file">tables/comparisons.csv</span></p>
 """
