@@ -180,7 +180,7 @@ def differences(compared: pd.DataFrame, name: str, other: str) -> str:
 
 def _row_name(row, network: str = "") -> str:
     granularity = "" if pd.isna(row.granularity) else f" (G = {int(row.granularity):,})"
-    return shorten(row.space, 40) + granularity + (f", {shorten(network, 20)}" if network else "")
+    return shorten(row.space, 48) + granularity + (f", {shorten(network, 20)}" if network else "")
 
 
 @mpl.rc_context(RC)

@@ -108,7 +108,7 @@ def findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[str]:
             network = f" ({row['network']})" if compared["network"].nunique() > 1 else ""
             pairs = count(int(row["other"]), "label space")
             said.append(
-                f"Over the {pairs} with labels by chance of the same G beside them{network}, meaning makes "
+                f"Over the {pairs} with labels by chance of the same G beside them{network}, the difference is "
                 f"{signed(row['difference'])} points ({interval_of(row)}): {MEANING[row['standing']]}."
             )
         elif row["question"] == "finest":
