@@ -1,10 +1,10 @@
 """Seconds from the start of a pretraining job to the end of its first step, against an earlier commit of this project.
 
-    python benchmarks/first_step.py [--images 20000] [--against 5ee6097]
+    python benchmarks/first_step.py [--images 20000] [--turns 3] [--against 5ee6097]
 
 Photographs of 256 px; the job is `granularity pretrain`, with Python's start, the verifying of its inputs and all
 preparation. Each side makes its own sample table, pixels and label space first, which is not counted; that commit has
-squares (`pixels.npy`) only, we have them and JPEG. The sides take turns, three times; the median counts.
+squares (`pixels.npy`) only, we have them and JPEG. The sides take turns; the median counts.
 
 Prints a table, and one JSON object per row: `work`, `ours` and `peer` (seconds), `ratio` (how many times as fast as the
 peer) and `goal`. With 20,000 images: some ten minutes on two cores, and 10 GB of disk.
@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.photographs import photograph
 
 ROOT = Path(__file__).parents[1]
-GOAL, TURNS, SIZE, DISTINCT = 10.0, 3, 256, 64
+GOAL, SIZE, DISTINCT = 10.0, 256, 64
 BEFORE = "5ee6097"  # the last commit that computed the moments of the images in each job
 RECIPE = {"batch_size": 32, "epochs": 1, "warmup_epochs": 0, "augment": {"crop": 64, "flip": True}}
 MODEL = {"name": "vit_tiny_patch16_224", "args": {"img_size": 64}, "stem": "timm"}
@@ -101,6 +101,7 @@ class Side:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--images", type=int, default=20_000)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--against", default=BEFORE, metavar="COMMIT")
     given = parser.parse_args()
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", given.against], stdout=subprocess.PIPE, check=True)
@@ -112,7 +113,7 @@ def main() -> None:
         peer = Side(folder / "before" / "workflow", folder / "peer", folder / "data")
         ours = {form: Side(ROOT / "workflow", folder / form, folder / "data", form) for form in ("raw", "jpeg")}
         taken: dict[str, list[float]] = {side: [] for side in ("peer", *ours)}
-        for _ in range(TURNS):
+        for _ in range(given.turns):
             for side, start in {"peer": peer, **ours}.items():
                 taken[side].append(start())
     seconds = {side: statistics.median(one) for side, one in taken.items()}

@@ -18,10 +18,12 @@ fi
 . benchmarks/parts.sh
 
 versions
-part tests 150 "$python" -m pytest -q -p no:cacheprovider tests/machine/test_device.py
-part train_step 180 "$python" benchmarks/train_step.py --seconds 3
-part stacks 60 "$python" benchmarks/stacks.py --sizes 12 36 64
-part loader 100 "$python" benchmarks/loader.py 200
-part embed 100 "$python" benchmarks/embed.py --images "${IMAGES:-2000}" --turns 1
-part theory 60 "$python" benchmarks/theory.py --groups 1
+part tests 120 "$python" -m pytest -q -p no:cacheprovider tests/machine/test_device.py
+part train_step 130 "$python" benchmarks/train_step.py --seconds 3
+part stacks 45 "$python" benchmarks/stacks.py --sizes 12 36 64
+part loader 60 "$python" benchmarks/loader.py 200
+part kmeans 70 "$python" benchmarks/kmeans.py --parts gpu
+part embed 60 "$python" benchmarks/embed.py --images "${IMAGES:-2000}" --turns 1
+part probes 70 "$python" benchmarks/probes.py
+part theory 45 "$python" benchmarks/theory.py --groups 1
 table

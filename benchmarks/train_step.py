@@ -164,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="at least, of each side of a row")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--rows", type=int, help="the first rows alone")
     given = parser.parse_args()
     device = torch_device(given.device, len(os.sched_getaffinity(0)))
     on_gpu = device.type == "cuda"
@@ -171,7 +172,7 @@ def main() -> None:
     print(f"{torch.__version__} on {torch.cuda.get_device_name() if on_gpu else 'a CPU'}", end="; ")
     print(f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as name:
-        for row in ON_GPU if on_gpu else ON_CPU:
+        for row in (ON_GPU if on_gpu else ON_CPU)[: given.rows]:
             batch, data = row[4], resident(Path(name), row, device)
             turns = {"ours": ours(data, *row, device), "peer": timms(*row, device)}
             rows.append(compared(described(row), turns, batch, GOAL, given.seconds))

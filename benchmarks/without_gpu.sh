@@ -9,11 +9,13 @@ python=python3
 . benchmarks/parts.sh
 
 versions
-part first_step 200 "$python" benchmarks/first_step.py --images 2000
+part first_step 200 "$python" benchmarks/first_step.py --images 2000 --turns 1
 part train_step 150 "$python" benchmarks/train_step.py --seconds 8 --device cpu
 part stacks 60 "$python" benchmarks/stacks.py --device cpu --sizes 6 12
 part loader 100 "$python" benchmarks/loader.py 150
 part embed 150 "$python" benchmarks/embed.py --images 640
+part kmeans 60 "$python" benchmarks/kmeans.py --quick --parts whole groups
 part verify 60 "$python" benchmarks/verify.py "$out" --gb 2
+part probes 120 "$python" benchmarks/probes.py --device cpu
 part theory 60 "$python" benchmarks/theory.py --groups 1 --device cpu
 table

@@ -13,6 +13,9 @@ import pytest
 import torch
 
 from granularity.learning import dataset
+from granularity.stages.cluster.engines import torch as engine
+from granularity.stages.measure.logistic import Axes, Problem, fit
+from granularity.stages.measure.measures import probe
 from granularity.store.artifacts import Artifact
 from support import tasks
 from support.encoders import options, train
@@ -66,6 +69,26 @@ def test_images_that_are_read_ahead_are_those_that_lie_in_memory(tmp_path, pretr
     assert equal(weights_of(pretrain(tmp_path / "far", augment=AUGMENT)), weights_of(near))
 
 
+def test_a_killed_clustering_resumes_to_the_same_bytes_and_is_as_good_as_a_cpus(
+    tmp_path, make_samples, make_array, kill_at, checkpoint_always
+):
+    rng = np.random.default_rng(0)
+    samples = make_samples(tmp_path / "samples", ["train"] * 3000, {"kind": [f"k{i % 7}" for i in range(3000)]}, "kind")
+    vectors = (rng.normal(size=(40, 64))[rng.integers(40, size=3000)] + rng.normal(size=(3000, 64))).astype(np.float32)
+    inputs = {"samples": samples, "embed": make_array(tmp_path / "embed", "embed", samples, vectors)}
+    for clustering in ("whole-60", "class-9-3"):
+        options = {"clustering": clustering, "engine": "torch", "iterations": 6}
+        undisturbed = tasks.run("cluster", tmp_path / clustering, options, device=DEVICE, **inputs)
+        kill_at(engine, "_iterate", 4)
+        with pytest.raises(kill_at.Killed):
+            tasks.run("cluster", tmp_path / f"{clustering} again", options, device=DEVICE, **inputs)
+        kill_at(engine, "_iterate", None)
+        resumed = tasks.run("cluster", tmp_path / f"{clustering} again", options, device=DEVICE, **inputs)
+        assert resumed.digest == undisturbed.digest
+        cpu = tasks.run("cluster", tmp_path / f"{clustering} cpu", options | {"engine": "faiss"}, **inputs)
+        assert undisturbed.summary["objective"] == pytest.approx(cpu.summary["objective"], rel=1e-3)
+
+
 def test_an_embedding_is_made_again_alike_and_is_that_of_a_cpu(tmp_path, digits):
     train(options(), digits, tmp_path / "encoder")
     inputs = {"samples": digits, "encoder": tmp_path / "encoder"}
@@ -75,6 +98,29 @@ def test_an_embedding_is_made_again_alike_and_is_that_of_a_cpu(tmp_path, digits)
         one.array("embedding.npy") for one in (made[0], tasks.run("embed", tmp_path / "cpu", options(), **inputs))
     )
     np.testing.assert_allclose(here, cpu, atol=1e-5)
+
+
+def test_probes_are_made_again_alike_and_are_those_of_a_cpu():
+    generator = torch.Generator().manual_seed(0)
+    labels = [torch.arange(400) % 7, torch.arange(400) % 3]
+    centres = torch.randn(7, 24, generator=generator)
+    values = centres[labels[0]] + torch.randn(400, 24, generator=generator)
+    problems = [Problem(i, classes, l2) for i, classes in enumerate((7, 3)) for l2 in (1e-3, 1.0)]
+
+    def scores(device: torch.device) -> torch.Tensor:
+        axes = Axes.of(values, device)
+        rows, own = axes.all(values, torch.arange(400)), [one.to(device) for one in labels]
+        return (axes(values.to(device, torch.float64)) @ fit(rows, own, problems, axes.variance).T).cpu()
+
+    def near(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        return probe.neighbours(values[:300], values[300:], 5, device)
+
+    here, cpu = torch.device(DEVICE), torch.device("cpu")
+    assert torch.equal(scores(here), scores(here))
+    torch.testing.assert_close(scores(here), scores(cpu), atol=2e-2, rtol=1e-2)
+    assert all(torch.equal(one, again) for one, again in zip(near(here), near(here), strict=True))
+    torch.testing.assert_close(near(here)[0], near(cpu)[0], atol=1e-5, rtol=0)
+    assert (near(here)[1] == near(cpu)[1]).double().mean() > 0.99
 
 
 def test_two_processes_learn_what_one_learns(tmp_path, pretrain, digits, digits_pixels, target):

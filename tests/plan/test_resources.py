@@ -12,6 +12,7 @@ from granularity.plan import resources
 from granularity.plan.graph import Plan
 from granularity.plan.resources import memory_mb, minutes, threads, uses_gpu
 from granularity.stages import STAGES
+from granularity.stages.measure import WEIGHT_BYTES
 from support import writing
 
 PHOTOS = {"source": "imagenet", "root": "photos", "ranks": ["synset"], "target": "synset"}
@@ -120,21 +121,26 @@ def test_an_encoder_trained_here_holds_its_pictures_and_a_published_one_its_weig
     assert minutes(published, job) == pytest.approx(30 + 1197 / 60, abs=1)
 
 
-def test_a_probe_holds_an_output_for_every_class(tmp_path, monkeypatch):
+def test_a_probe_of_many_classes_takes_longer_but_no_more_memory_than_it_fits_at_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     samples = PHOTOS | {"ranks": ["family", "synset"]}
-    classes = {"family": 1000, "synset": 10_000}
+    classes = {"family": 200, "synset": 10_000}
     counted(tmp_path / "results/digits/train-all/samples", images={"train": 500_000}, classes=classes)
-    all_of_them, few = (
-        planned(
-            samples=samples, conditions=[{"train_size": "all"}], label_spaces={"manual": [], "kmeans": [9]}, probe=probe
+
+    def asked(probe: dict, **sections) -> tuple[int, int]:
+        spaces = {"manual": [], "kmeans": [9]}
+        plan = planned(
+            samples=samples, conditions=[{"train_size": "all"}], label_spaces=spaces, probe=probe, **sections
         )
-        for probe in ({}, {"ranks": ["family"]})
-    )
-    jobs = job_of(all_of_them, "measure"), job_of(few, "measure")
-    more = memory_mb(all_of_them, jobs[0]) - memory_mb(few, jobs[1])
-    assert more == pytest.approx(500_000 * 9000 * 40 / 1e6, abs=1)
-    assert minutes(all_of_them, jobs[0]) == pytest.approx(10 * minutes(few, jobs[1]), rel=0.1)
+        job = job_of(plan, "measure")
+        return memory_mb(plan, job), minutes(plan, job)
+
+    both, family, one = asked({}), asked({"ranks": ["family"]}), asked({"ranks": ["family"], "l2": [1.0]})
+    per_weight = 2048 * WEIGHT_BYTES / 1e6
+    assert both[0] - one[0] == pytest.approx((10_000 - 200) * per_weight, abs=1)  # not 5 penalties x 10,200 classes
+    assert family[0] - one[0] == pytest.approx(4 * 200 * per_weight, abs=1)
+    assert both[1] - 30 == pytest.approx(10.2 * (family[1] - 30), rel=0.01)
+    assert asked({}, device="cuda")[1] == asked({"ranks": ["family"]}, device="cuda")[1]
 
 
 def test_several_processes_take_more_memory_and_less_time():

@@ -23,6 +23,7 @@ DRAWN = ("kmeans", "kmeans_superclass", "manual", "random", "random_instance", "
 CODE = {
     **{stage: (record.module,) for stage, record in STAGES.items()},
     "samples": (STAGES["samples"].module, "granularity.stages.samples.sources.digits"),
+    "cluster": (STAGES["cluster"].module, "granularity.stages.cluster.engines.faiss"),
     "hierarchy": (STAGES["hierarchy"].module, "granularity.stages.hierarchy.families.kmeans"),
     "pretrain": (STAGES["pretrain"].module, "granularity.learning.objectives.labels"),
     "measure": (STAGES["measure"].module, "granularity.stages.measure.measures.probe"),
@@ -68,7 +69,7 @@ def test_the_code_of_every_job_of_the_default_run_is_among_those_looked_at():
 
 
 def test_an_edit_to_one_stage_changes_that_stage_alone(edited):
-    assert edited("stages/cluster/stage.py", "niter=1", "niter=2") == {"cluster"}
+    assert edited("stages/cluster/stage.py", "argsort", "argmax") == {"cluster"}
 
 
 def test_an_edit_to_what_stages_share_changes_those_that_import_it(edited):
@@ -108,6 +109,8 @@ def test_what_is_no_science_of_a_result_does_not_change_its_digest(edited, file,
     ("file", "stages"),
     [
         ("stages/samples/sources/digits.py", {"samples"}),
+        ("stages/cluster/engines/faiss.py", {"cluster"}),
+        ("stages/cluster/engines/torch.py", set()),
         ("stages/hierarchy/families/kmeans.py", {"hierarchy", "report"}),
         ("learning/objectives/labels.py", {"pretrain"}),
         ("stages/measure/measures/probe.py", {"measure"}),

@@ -12,9 +12,10 @@ from sklearn.linear_model import LogisticRegression
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.learning import evaluation
 from granularity.learning.backbones import Backbones
 from granularity.learning.runs import Run
-from granularity.stages.measure.measures import probe
+from granularity.stages.measure import logistic
 from granularity.stages.measure.options import Measuring
 from granularity.stages.measure.stage import sorted_out
 from granularity.store.artifacts import Artifact
@@ -212,7 +213,7 @@ def test_a_split_that_is_not_there_is_named(tmp_path, chain, toy):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "prob"}, "there is no measure 'prob'; there are probe, accuracy"),
+        ({"name": "prob"}, "there is no measure 'prob'; there are probe, accuracy, features"),
         ({"options": {"l2": [0]}}, "options.l2.0: Input should be greater than 0"),
         ({"options": {"l3": [1]}}, "options.l3: Extra inputs are not permitted"),
         ({"splits": ["val", "val"]}, "splits: one is given twice"),
@@ -284,14 +285,63 @@ def test_penalties_do_not_follow_the_validation_images(tmp_path, chain, make_arr
     assert means[1] > means[0] + 20  # though the errors do
 
 
-def test_the_probe_is_deterministic_and_resumes(tmp_path, chain, kill_at):
+def test_the_probe_is_deterministic_and_resumes_in_the_midst_of_a_network(tmp_path, chain, kill_at, checkpoint_always):
+    calls = kill_at(logistic, "cross_entropy", None)
     undisturbed = measured(chain, tmp_path / "a").digest
-    kill_at(probe, "linear_probe", 4)  # two ranks of the embedding, one of the backbone
+    total = len(calls)
+    kill_at(logistic, "cross_entropy", total - 5)
     with pytest.raises(kill_at.Killed):
         measured(chain, tmp_path / "b")
-    calls = kill_at(probe, "linear_probe", None)
+    calls = kill_at(logistic, "cross_entropy", None)
     assert measured(chain, tmp_path / "b").digest == undisturbed
+    assert len(calls) == 5 + 1
+
+
+def test_features_are_computed_once_per_split(tmp_path, chain, kill_at):
+    calls = kill_at(evaluation, "features", None)
+    measured(chain, tmp_path / "out", splits=["train", "val"], of=["backbones"])
     assert len(calls) == 2
+
+
+def test_features_that_are_not_finite_are_named(tmp_path, chain, monkeypatch):
+    original = evaluation.features
+
+    def diverged(*given):
+        found = original(*given)
+        found[7, 3] = np.nan
+        return found
+
+    monkeypatch.setattr(evaluation, "features", diverged)
+    with pytest.raises(
+        GranularityError, match=r"00000000 after epoch 2: its features of the image '.*' are not finite"
+    ):
+        measured(chain, tmp_path / "out", of=["backbones"])
+
+
+def test_classes_that_training_never_saw_count_as_wrong(tmp_path, make_samples, make_array):
+    """With a rank of one class, two training images, and fewer of them than neighbours."""
+    kinds, groups = ["ant", "bee", "ant", "wasp"], ["insect"] * 4
+    ranks = {"group": groups, "kind": kinds}
+    samples = make_samples(tmp_path / "samples", ["train", "train", "val", "val"], ranks, "kind")
+    pixels = make_array(tmp_path / "pixels", "pixels", samples, np.arange(4, dtype=np.uint8).reshape(4, 1, 1, 1))
+    vectors = np.float32([[1, 0, 5], [0, 1, 5], [0.9, 0.1, 5], [0.1, 0.9, 5]])
+    embed = make_array(tmp_path / "embed", "embed", samples, vectors)
+    for penalties in ([0.1], [1e-3, 0.1]):
+        options = {"name": "probe", "of": ["embedding"], "options": {"l2": penalties, "neighbours": 5}}
+        inputs = {"samples": samples, "pixels": pixels, "embed": embed}
+        made = tasks.run("measure", tmp_path / f"out-{len(penalties)}", options, **inputs)
+        values = made.table("values.parquet").set_index("key")["value"]
+        errors = {"group/linear": 0, "group/knn": 0, "kind/linear": 50, "kind/knn": 50}
+        assert values.to_dict() == errors | {"group/l2": 0.1, "kind/l2": 0.1}
+
+
+def test_features_can_be_kept(tmp_path, chain):
+    made = measured(chain, tmp_path / "out", "features", splits=["train", "val"])
+    kept = made.array("arrays/embedding/val/features.npy")
+    frame = Artifact.open(chain["samples"]).table("samples.parquet")
+    np.testing.assert_array_equal(kept, vectors_of(chain["samples"])[frame["split"] == "val"])
+    assert made.array(f"arrays/{RUNS[0]}@2/train/features.npy").shape == (120, 8)
+    assert not len(made.table("values.parquet"))
 
 
 def test_an_embedding_that_is_not_finite_is_named(tmp_path, chain, make_array):

@@ -1,4 +1,4 @@
-"""What is found by name: sources, families, objectives, networks, measures, worlds, studies.
+"""What is found by name: sources, engines of k-means, families, objectives, networks, measures, worlds, studies.
 
 Each is one file: in its folder of the package, or a file of the user's own that the configuration names under
 `extensions` and that says with `EXTENDS = "family"` (one of :data:`ROOMS`) what it is. The name is the file's, without
@@ -20,6 +20,7 @@ from granularity.base.errors import GranularityError
 
 ROOMS = {
     "source": "granularity.stages.samples.sources",
+    "engine": "granularity.stages.cluster.engines",
     "family": "granularity.stages.hierarchy.families",
     "objective": "granularity.learning.objectives",
     "network": "granularity.learning.networks",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from granularity.base.errors import printable
@@ -21,16 +21,31 @@ def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator
 
         yield from tqdm(items, total=total, desc=what, unit=f" {unit}" if unit else "it", dynamic_ncols=True)
         return
-    started = spoke = time.monotonic()
-    done = 0
+    started, done = time.monotonic(), 0
+    tell = teller(total, what, unit)
     for done, item in enumerate(items, start=1):
         yield item
+        tell(done)
+    say(f"{what}: {done} of {total} {unit} in {time.monotonic() - started:.1f} s")
+
+
+def teller(total: int, what: str, unit: str, begun: int = 0) -> Callable[[int], None]:
+    """A function that is told how many are done, and says so every ten seconds, with the time that is left.
+
+    Args:
+        begun: how many were done before, which took none of this time.
+    """
+    started = spoke = time.monotonic()
+
+    def tell(done: int) -> None:
+        nonlocal spoke
         now = time.monotonic()
         if now - spoke >= SECONDS_BETWEEN_LINES and done < total:
-            left = (now - started) / done * (total - done)
+            left = (now - started) / (done - begun) * (total - done)
             say(f"{what}: {done} of {total} {unit}, {100 * done / total:.0f} %, about {left:.0f} s left")
             spoke = now
-    say(f"{what}: {done} of {total} {unit} in {time.monotonic() - started:.1f} s")
+
+    return tell
 
 
 def say(line: str) -> None:

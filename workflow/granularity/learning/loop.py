@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from granularity.base.errors import GranularityError
+from granularity.base.progress import teller
 from granularity.base.seeds import seed_of
 from granularity.learning.order import order
 from granularity.learning.packing import arrays_of, pack, tensors_of, unpack
@@ -80,6 +81,7 @@ def minimise(
     state = _restore(checkpoint, model, optimizer) or {"step": 0, "history": [], "losses": []}
     first, history, losses = state["step"], state["history"], state["losses"]
     clock, place = Clock(), next(model.parameters()).device
+    tell = teller(steps, "training", "steps", first) if processes.rank() == 0 else lambda done: None
     processes.check_same(model)
     model.train()
     with Saver() as save:
@@ -93,6 +95,7 @@ def minimise(
             if clip_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
             optimizer.step()
+            tell(step + 1)
             if (step + 1) % steps_per_epoch == 0:
                 means = torch.stack([torch.as_tensor(loss, device=place) for loss in losses]).double().mean(0)
                 mean = means.tolist()

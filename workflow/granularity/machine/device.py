@@ -109,7 +109,7 @@ def faiss_gpus(device: Device) -> int:
     count = faiss.get_num_gpus()
     if device == "cuda" and count == 0:
         raise GranularityError(
-            "device = cuda: FAISS sees no GPU; install the 'gpu' extra (faiss-gpu instead of faiss-cpu), "
-            "or check the driver and CUDA_VISIBLE_DEVICES"
+            "device = cuda: FAISS sees no GPU; take cluster.engine: torch, or install the 'gpu' extra (faiss-gpu "
+            "instead of faiss-cpu), or check the driver and CUDA_VISIBLE_DEVICES"
         )
     return count

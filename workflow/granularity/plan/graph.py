@@ -145,10 +145,10 @@ class Plan:
         """The images that a transfer of a condition's networks trains on."""
         return condition if transfer.data is None else self.condition(transfer.data.name)
 
-    def classes(self, condition: Condition, ranks: Iterable[str]) -> int:
-        """The number of classes of the largest of some ranks; 0 before the sample table is made."""
+    def classes(self, condition: Condition, ranks: Iterable[str]) -> list[int]:
+        """The numbers of classes of some ranks; 0 before the sample table is made."""
         counts = self.summary(condition).get("classes", {})
-        return max((counts.get(rank, 0) for rank in ranks), default=0)
+        return [counts.get(rank, 0) for rank in ranks]
 
     def summary(self, condition: Condition) -> dict[str, Any]:
         """The summary of a condition's sample table; empty before it is made."""

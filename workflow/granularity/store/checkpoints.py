@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.store.generations import write_atomically
+
+Arrays = Mapping[str, np.ndarray]
 
 # At most about this much work is lost to a kill; results do not depend on it.
 try:
@@ -36,6 +39,41 @@ class Clock:
             return False
         self._saved = time.monotonic()
         return True
+
+
+class Parts:
+    """Long work in parts, in one file: parts that are done are not done again, and one that was under way goes on."""
+
+    def __init__(self, path: Path | None):
+        """Find what was done before.
+
+        Args:
+            path: the file; None to keep nothing.
+        """
+        arrays, notes = (path and read_state(path)) or ({}, {})
+        self._path, self._clock, self._name = path, Clock(), notes.get("part")
+        self._done = {key[5:]: value for key, value in arrays.items() if key[:5] == "done/"}
+        self._begun = {key[6:]: value for key, value in arrays.items() if key[:6] == "begun/"}
+
+    def part(self, name: str, work: Callable[[Arrays | None, Callable[[Callable[[], Arrays]], None]], Any]) -> Any:
+        """What a part of the work gives, an array.
+
+        Args:
+            work: a function of the state that it is to go on from (None: from the start), and of a function to be
+                called where it can be interrupted, with a function that gives its state.
+        """
+        if name in self._done:
+            return self._done[name]
+
+        def save(state: Callable[[], Arrays]) -> None:
+            if self._path is not None and self._clock.due():
+                arrays = {f"done/{key}": value for key, value in self._done.items()}
+                write_state(self._path, arrays | {f"begun/{k}": v for k, v in state().items()}, {"part": name})
+
+        begun = self._begun if name == self._name else None
+        self._begun, self._name = {}, None
+        self._done[name] = work(begun, save)
+        return self._done[name]
 
 
 def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:

@@ -8,7 +8,13 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
+from granularity.stages.measure import logistic
+from granularity.stages.measure.logistic import Axes, Problem, fit, groups
 from granularity.stages.measure.measures import probe
+from granularity.store.checkpoints import Parts
+
+CPU = torch.device("cpu")
+PENALTIES = [1.0, 1e-1, 1e-2, 1e-3, 1e-4]
 
 
 @pytest.fixture(scope="module")
@@ -17,49 +23,137 @@ def features() -> tuple[torch.Tensor, torch.Tensor]:
     digits = load_digits()
     values = torch.from_numpy(digits.data[:300])
     std = values.std(0, correction=0)
-    return (values - values.mean(0)) / torch.where(std > 0, std, 1.0), torch.from_numpy(digits.target[:300])
+    values = (values - values.mean(0)) / torch.where(std > 0, std, 1.0)
+    return values.float(), torch.from_numpy(digits.target[:300])
+
+
+@pytest.fixture(scope="module")
+def ranks(features) -> list[torch.Tensor]:
+    """Labels of three ranks, with 2, 3 and 10 classes."""
+    digit = features[1]
+    return [digit % 2, torch.tensor([1, 0, 0, 0, 1, 0, 1, 0, 2, 1])[digit], digit]
+
+
+def regressions(
+    values: torch.Tensor, labels: list[torch.Tensor], problems: list[Problem]
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Weights [D, C] and biases [C] of each problem, for features that are standardised."""
+    axes = Axes.of(values, CPU)
+    found = fit(axes.all(values, torch.arange(len(values))), labels, problems, axes.variance)
+    assert found.dtype == torch.float64
+    split = found.split([problem.classes for problem in problems])
+    # Biases are those of features whose mean is zero, as here.
+    return [(axes.turn @ one[:, :-1].T, one[:, -1]) for one in split]
+
+
+def objective(
+    values: torch.Tensor, labels: torch.Tensor, l2: float, weights: torch.Tensor, bias: torch.Tensor
+) -> float:
+    scores = values.double() @ weights + bias
+    return float(torch.nn.functional.cross_entropy(scores, labels) + l2 / 2 * weights.square().sum())
+
+
+def scikit_learns(values: torch.Tensor, labels: torch.Tensor, l2: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Its weights [D, C] and biases [C]; where there are two classes it has one vector, the difference of ours."""
+    two = int(labels.max()) == 1
+    model = LogisticRegression(C=(1 + two) / (l2 * len(values)), tol=1e-9, max_iter=10_000)
+    model.fit(values.double().numpy(), labels.numpy())
+    weights, bias = (torch.from_numpy(one) for one in (model.coef_.T, model.intercept_))
+    if two:
+        weights, bias = torch.cat([-weights, weights], 1) / 2, torch.cat([-bias, bias]) / 2
+    return weights, bias
+
+
+def probed(train, labels, tests, classes, penalties, seed=0):
+    """Predictions of each test, and the penalty chosen, of a probe of one rank."""
+    ((found, l2),) = probe.linear_probes(train, [labels], tests, [classes], penalties, seed, CPU, Parts(None))
+    return found, l2
 
 
 # ---------------------------------------------------------------- the linear probe
 
 
+def test_all_ranks_and_penalties_at_once_end_as_low_as_scikit_learn(features, ranks):
+    values, _ = features
+    problems = [Problem(i, int(one.max()) + 1, l2) for i, one in enumerate(ranks) for l2 in PENALTIES]
+    for problem, ours in zip(problems, regressions(values, ranks, problems), strict=True):
+        truth = ranks[problem.labels]
+        theirs = scikit_learns(values, truth, problem.l2)
+        best = objective(values, truth, problem.l2, *theirs)
+        assert objective(values, truth, problem.l2, *ours) == pytest.approx(best, rel=1e-6), problem
+
+
 @pytest.mark.parametrize("l2", [1e-3, 1e-2, 0.1, 1.0])
-def test_logistic_regression_is_scikit_learns(features, l2):
+def test_its_weights_are_scikit_learns(features, l2):
     values, labels = features
-    weights = probe.logistic_regression(values, labels, 10, l2)
-    theirs = LogisticRegression(C=1 / (l2 * len(values)), tol=1e-8, max_iter=5000).fit(values.numpy(), labels.numpy())
-    ours = (values @ weights[:-1] + weights[-1]).softmax(1).numpy()
-    np.testing.assert_allclose(ours, theirs.predict_proba(values.numpy()), atol=1e-3)
-    np.testing.assert_allclose(weights[:-1].T.numpy(), theirs.coef_, atol=1e-3)  # the penalty fixes the gauge
-    bias = weights[-1].numpy()
-    np.testing.assert_allclose(bias - bias.mean(), theirs.intercept_ - theirs.intercept_.mean(), atol=5e-3)
+    ((weights, bias),) = regressions(values, [labels], [Problem(0, 10, l2)])
+    theirs, their_bias = scikit_learns(values, labels, l2)
+    np.testing.assert_allclose(weights, theirs, atol=2e-3)  # the penalty fixes the gauge
+    np.testing.assert_allclose(bias - bias.mean(), their_bias - their_bias.mean(), atol=5e-3)
 
 
-def test_a_weak_penalty_ends_as_low_as_scikit_learn(features):
+def test_classes_without_images_are_left_out_and_rare_ones_fitted(features):
+    """As when all images of a class are in the fifth that is held out."""
     values, labels = features
-    l2 = 1e-4
+    sparse = 2 * labels + (torch.arange(300) == 7)  # ten even classes and one odd, of one image
+    named, dense = sparse.unique(return_inverse=True)
+    for l2 in (1.0, 1e-2):
+        ((weights, bias),) = regressions(values, [sparse], [Problem(0, 22, l2)])
+        best = objective(values, dense, l2, *scikit_learns(values, dense, l2))
+        assert objective(values, sparse, l2, weights, bias) == pytest.approx(best, rel=1e-6)
+        absent = torch.ones(22, dtype=torch.bool).index_fill(0, named, False)
+        assert (values.double() @ weights + bias).softmax(1)[:, absent].max() < 1e-200
 
-    def objective(weights: torch.Tensor) -> float:
-        scores = values @ weights[:-1] + weights[-1]
-        return float(torch.nn.functional.cross_entropy(scores, labels) + l2 / 2 * weights[:-1].square().sum())
 
-    theirs = LogisticRegression(C=1 / (l2 * len(values)), tol=1e-8, max_iter=5000).fit(values.numpy(), labels.numpy())
-    best = objective(torch.from_numpy(np.vstack([theirs.coef_.T, theirs.intercept_])))
-    assert objective(probe.logistic_regression(values, labels, 10, l2)) <= best * 1.001
+def test_a_problem_ends_in_the_same_place_alone(features, ranks):
+    values, _ = features
+    problems = [Problem(i, int(one.max()) + 1, l2) for i, one in enumerate(ranks) for l2 in PENALTIES]
+    together = regressions(values, ranks, problems)
+    for problem, (weights, bias) in zip(problems[::4], together[::4], strict=True):
+        ((alone, alone_bias),) = regressions(values, ranks, [problem])
+        truth = ranks[problem.labels]
+        here, there = (objective(values, truth, problem.l2, *one) for one in ((weights, bias), (alone, alone_bias)))
+        assert here == pytest.approx(there, rel=2e-7), problem
+        scores, others = ((values.double() @ w + b).softmax(1) for w, b in ((weights, bias), (alone, alone_bias)))
+        np.testing.assert_allclose(scores, others, atol=5e-3)
 
 
-def test_a_warm_start_ends_in_the_same_place(features):
-    values, labels = features
-    cold = probe.logistic_regression(values, labels, 10, 0.01)
-    warm = probe.logistic_regression(values, labels, 10, 0.01, probe.logistic_regression(values, labels, 10, 1.0))
-    np.testing.assert_allclose(*((values @ w[:-1] + w[-1]).softmax(1).numpy() for w in (cold, warm)), atol=1e-3)
+def test_chunks_and_groups_change_nothing(features, ranks, monkeypatch):
+    values, _ = features
+    train, test, seed = values[:200], values[200:], 3
+    labels, classes = [one[:200] for one in ranks], [2, 3, 10]
+
+    def go():
+        return probe.linear_probes(train, labels, [test, train], classes, PENALTIES, seed, CPU, Parts(None))
+
+    whole = go()
+    monkeypatch.setattr(logistic, "SCORES", {"cpu": 1})
+    monkeypatch.setattr(logistic, "LEAST_ROWS", 7)
+    monkeypatch.setattr(logistic, "ROWS", 11)
+    monkeypatch.setattr(probe, "WEIGHTS", 300)  # two penalties of a small rank, or one of the large one
+    for (some, l2), (others, other_l2) in zip(whole, go(), strict=True):
+        assert l2 == other_l2
+        for one, other in zip(some, others, strict=True):
+            assert (one == other).double().mean() > 0.98
+
+
+def test_groups_hold_what_fits():
+    problems = [Problem(0, classes, 1.0) for classes in (2, 3, 5, 5, 30, 1, 1)]
+    assert [[one.classes for one in some] for some in groups(problems, 10)] == [[2, 3, 5], [5], [30], [1, 1]]
+
+
+def test_it_gives_the_same_bytes_twice(features, ranks):
+    values, _ = features
+    problems = [Problem(i, int(one.max()) + 1, l2) for i, one in enumerate(ranks) for l2 in PENALTIES]
+    for (a, b), (c, d) in zip(*(regressions(values, ranks, problems) for _ in range(2)), strict=True):
+        assert torch.equal(a, c) and torch.equal(b, d)
 
 
 def test_the_penalty_chosen_is_the_best_on_a_fifth_of_the_training_images(features):
     values, labels = features
-    train, test = values[:200].float(), values[200:].float()
+    train, test = values[:200], values[200:]
     penalties = [1e-3, 1e-1, 10.0]
-    (predicted,), chosen = probe.linear_probe(train, labels[:200], [test], 10, penalties, seed=4)
+    (predicted,), chosen = probed(train, labels[:200], [test], 10, penalties, seed=4)
 
     double = train.double()
     std = double.std(0, correction=0)
@@ -81,13 +175,18 @@ def test_the_penalty_chosen_is_the_best_on_a_fifth_of_the_training_images(featur
 def test_nothing_about_the_validation_images_reaches_the_fit(features, monkeypatch):
     values, labels = features
     fits = []
-    original = probe.logistic_regression
-    monkeypatch.setattr(probe, "logistic_regression", lambda f, *rest: fits.append(len(f)) or original(f, *rest))
+    original = logistic.fit
+
+    def counted(rows, labels, problems, *rest):
+        fits.append((len(rows), len(problems)))
+        return original(rows, labels, problems, *rest)
+
+    monkeypatch.setattr(logistic, "fit", counted)
     train, test = values[:200], values[200:]
-    (predicted,), chosen = probe.linear_probe(train, labels[:200], [test], 10, [0.01, 1.0], seed=0)
-    assert fits == [160, 160, 200]
-    odd = torch.cat([test, torch.full((500, 64), 1e6, dtype=torch.float64)])
-    (again,), same = probe.linear_probe(train, labels[:200], [odd], 10, [0.01, 1.0], seed=0)
+    (predicted,), chosen = probed(train, labels[:200], [test], 10, [0.01, 1.0])
+    assert fits == [(160, 2), (200, 1)]
+    odd = torch.cat([test, torch.full((500, 64), 1e6)])
+    (again,), same = probed(train, labels[:200], [odd], 10, [0.01, 1.0])
     assert same == chosen
     assert torch.equal(again[:100], predicted)
 
@@ -95,13 +194,13 @@ def test_nothing_about_the_validation_images_reaches_the_fit(features, monkeypat
 @pytest.mark.parametrize("constant", [0.0, 0.1, -3e4])
 def test_constant_features_do_no_harm(features, constant):
     values, labels = features
-    train, test = values[:200].float(), values[200:].float()
-    (expected,), _ = probe.linear_probe(train, labels[:200], [test], 10, [0.1], 0)
+    train, test = values[:200], values[200:]
+    (expected,), _ = probed(train, labels[:200], [test], 10, [0.1])
     column = torch.full((200, 3), constant)
     with_constants = torch.cat([train, column], 1), torch.cat([test, column[:100] + 1], 1)
-    (found,), _ = probe.linear_probe(with_constants[0], labels[:200], [with_constants[1]], 10, [0.1], 0)
+    (found,), _ = probed(with_constants[0], labels[:200], [with_constants[1]], 10, [0.1])
     assert torch.equal(found, expected)
-    (all_constant,), _ = probe.linear_probe(column, labels[:200], [column[:100]], 10, [0.1, 1.0], 0)
+    (all_constant,), _ = probed(column, labels[:200], [column[:100]], 10, [0.1, 1.0])
     counts = labels[:200].bincount()
     assert set(counts[all_constant].tolist()) == {int(counts.max())}  # a largest class, for want of anything else
 
@@ -109,20 +208,59 @@ def test_constant_features_do_no_harm(features, constant):
 @pytest.mark.parametrize("images", [1, 2, 4, 6])
 def test_a_handful_of_images_is_enough(features, images):
     values, labels = features
-    (predicted,), l2 = probe.linear_probe(values[:images], labels[:images], [values[200:]], 10, [0.01, 1.0], 0)
+    (predicted,), l2 = probed(values[:images], labels[:images], [values[200:]], 10, [0.01, 1.0])
     assert set(predicted.tolist()) <= set(range(10))
     assert l2 in (0.01, 1.0)
+
+
+def test_a_rank_of_one_class_is_that_class(features):
+    values, labels = features
+    nothing = torch.zeros_like(labels)
+    tests = [values[200:]]
+    both = probe.linear_probes(values, [nothing, labels], tests, [1, 10], PENALTIES, 0, CPU, Parts(None))
+    (((one,), l2), ((several,), _)) = both
+    assert l2 == 1.0
+    assert not one.any()
+    assert several.unique().tolist() == list(range(10))
+
+
+def test_a_fit_that_is_killed_goes_on_to_the_same_bytes(features, ranks, tmp_path, kill_at, checkpoint_always):
+    """In float32 and in float64, of the fits that choose penalties and of the last ones."""
+    values, _ = features
+    labels, classes = [one[:200] for one in ranks], [2, 3, 10]
+    given = (values[:200], labels, [values[200:]], classes, PENALTIES, 0, CPU)
+
+    def equal(some, others) -> bool:
+        return all(torch.equal(a[0][0], b[0][0]) and a[1] == b[1] for a, b in zip(some, others, strict=True))
+
+    undisturbed = probe.linear_probes(*given, Parts(None))
+    calls = kill_at(logistic, "cross_entropy", None)
+    probe.linear_probes(*given, Parts(None))
+    total = len(calls)
+    for number in (1, 2, 40, total - 1, total):
+        file = tmp_path / f"{number}"
+        kill_at(logistic, "cross_entropy", number)
+        with pytest.raises(kill_at.Killed):
+            probe.linear_probes(*given, Parts(file))
+        calls = kill_at(logistic, "cross_entropy", None)
+        assert equal(probe.linear_probes(*given, Parts(file)), undisturbed)
+        assert len(calls) <= total - number + 2
 
 
 # ---------------------------------------------------------------- nearest neighbours
 
 
+def voted(train, labels, test, classes, neighbours, temperature) -> torch.Tensor:
+    similarity, index = probe.neighbours(train, test, neighbours, CPU)
+    return probe.vote(similarity, labels[index], classes, temperature)
+
+
 @pytest.mark.parametrize(("neighbours", "temperature"), [(1, 0.07), (5, 0.07), (20, 0.5), (1000, 0.1)])
 def test_neighbours_vote_as_by_brute_force(neighbours, temperature):
     rng = np.random.default_rng(0)
-    train, test = rng.normal(size=(150, 6)), rng.normal(size=(1100, 6))  # more than one part of 1024
+    train, test = rng.normal(size=(150, 6)), rng.normal(size=(1100, 6))  # more than one chunk of 1024
     labels = rng.integers(4, size=150)
-    found = probe.knn_probe(*map(torch.from_numpy, (train, labels, test)), 4, neighbours, temperature)
+    found = voted(*map(torch.from_numpy, (train, labels, test)), 4, neighbours, temperature)
     unit = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in (train, test)]
     expected = []
     for row in unit[1]:
@@ -136,4 +274,15 @@ def test_neighbours_vote_as_by_brute_force(neighbours, temperature):
 def test_the_nearest_neighbour_of_an_image_is_itself():
     train = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(60)
-    assert torch.equal(probe.knn_probe(train, labels, train * 3, 60, 1, 0.07), labels)
+    assert torch.equal(voted(train, labels, train * 3, 60, 1, 0.07), labels)
+
+
+def test_chunks_of_neighbours_change_nothing(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    train, test = (torch.randn(count, 5, generator=generator) for count in (90, 40))
+    whole = probe.neighbours(train, test, 12, CPU)
+    monkeypatch.setattr(probe, "TESTS", 7)
+    monkeypatch.setattr(probe, "PAIRS", {"cpu": 7 * 8})  # fewer training images at a time than neighbours
+    parts = probe.neighbours(train, test, 12, CPU)
+    assert torch.equal(parts[1], whole[1])
+    np.testing.assert_allclose(parts[0], whole[0], atol=1e-6)

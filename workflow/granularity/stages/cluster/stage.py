@@ -1,29 +1,25 @@
-"""Stage `cluster`: FAISS k-means on the embedding, over the whole training split or within groups of it.
+"""Stage `cluster`: k-means on the embedding, over the whole training split or within groups of it.
 
 Specification: Lloyd's algorithm from random training points, several restarts, on all points (FAISS by itself would
-take at most 256 per centroid). Cluster IDs are canonical: clusters are numbered by their first image in the order of
-the sample table, group by group, so the same partition always has the same IDs.
+take at most 256 per centroid); what computes it is an engine (`engines/`). Cluster IDs are canonical: clusters are
+numbered by their first image in the order of the sample table, group by group, so the same partition always has the
+same IDs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
-import faiss
 import numpy as np
 import pandas as pd
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
-from granularity.machine.device import faiss_gpus
-from granularity.stages.cluster.options import Cluster
+from granularity.stages.cluster.groups import ROWS, Arrays, Group, Notes, means, squares
 from granularity.store.checkpoints import Clock, read_state, write_state
 from granularity.store.task import Task
-
-Arrays, Notes = dict[str, np.ndarray], dict[str, Any]
 
 
 def run(task: Task) -> None:
@@ -34,16 +30,14 @@ def run(task: Task) -> None:
     to the centroid), and `level_1`, `level_2`, ...: the cluster's ancestor at each level of a tree of clusters.
     `centroids.npy`: float32 [G, D], the mean of each cluster's rows.
 
-    During the iterations FAISS refills empty clusters by splitting large ones; those empty at the end move once to the
-    images farthest from their centroids, and are dropped if they are empty still.
-
     Raises:
-        GranularityError: more clusters than images, or a GPU was asked for and FAISS sees none.
+        GranularityError: more clusters than images, an embedding that is not finite, or a GPU was asked for and the
+            engine sees none.
     """
     options, seed = task.options, task.seed
     scope, *counts = options.clustering.split("-")
-    gpus = faiss_gpus(task.device)
-    faiss.omp_set_num_threads(task.threads)
+    engine = extensions.find("engine", options.engine)
+    device = engine.prepare(task.device, task.threads)
     inputs = {role: task.open(role) for role in ("samples", "embed")}
     ranks = {"superclass": inputs["samples"].facts["target"], "class": inputs["samples"].facts["ranks"][-1]}
     within = ranks.get(scope)
@@ -57,52 +51,56 @@ def run(task: Task) -> None:
     groups = [(None, np.arange(len(frame)))]
     if within is not None:
         groups = list(frame.groupby(frame[within].astype("str")).indices.items())
-    resolved = {**options.model_dump(), "within": within, "seed": seed, "gpu": gpus > 0}
+    resolved = {**options.model_dump(), "within": within, "seed": seed, "gpu": bool(device)}
     with task.create(inputs, resolved, facts=("clustering", "within"), resumable=True) as out:
         vectors = np.asarray(embedded[rows])
-        if not np.isfinite(vectors).all():
-            bad = frame["sample_id"][int(np.argmin(np.isfinite(vectors).all(1)))]
-            raise GranularityError(f"{inputs['embed'].path / 'embedding.npy'}: that of '{bad}' is not finite")
+        for at in range(0, len(vectors), ROWS):
+            finite = np.isfinite(vectors[at : at + ROWS]).all(1)
+            if not finite.all():
+                bad = frame["sample_id"][at + int(np.argmin(finite))]
+                raise GranularityError(f"{inputs['embed'].path / 'embedding.npy'}: that of '{bad}' is not finite")
+        points = engine.load(vectors, device)
         # One state for all levels and groups: most groups are done sooner than a checkpoint is due.
         store, clock = out.work / "kmeans.safetensors", Clock()
-        begun, notes = read_state(store) or ({}, {"finished": 0})
-        every = begun.pop("labels", np.zeros((len(counts), len(frame)), dtype=np.int32))  # within the groups of a level
-
-        def save(finished: int, arrays: Arrays, notes: Notes) -> None:
-            if clock.due():
-                write_state(store, {"labels": every, **arrays}, {"finished": finished, **notes})
-
-        number = 0  # of the group, over all levels
+        arrays, notes = read_state(store) or ({}, {"level": 0, "finished": 0})
+        every = arrays.pop(
+            "labels", np.zeros((len(counts), len(frame)), dtype=np.int32)
+        )  # within the groups of a level
+        begun = (notes["finished"], arrays, notes)
         ancestors: list[list[int]] = [[] for _ in groups]
-        for level in range(1, len(counts) + 1):
-            name = "-".join([scope, *counts[:level]])
-            found, path = [], []
-            for index, (superclass, members) in enumerate(track(groups, len(groups), name, "groups")):
-                if number >= notes["finished"]:
-                    above = [index] if level > 1 else []
-                    every[level - 1, members], _ = kmeans(
-                        vectors[members],
-                        min(int(counts[level - 1]), len(members)),
-                        options,
-                        seed_of(seed, "kmeans", name, superclass, *above),
-                        gpus,
-                        (begun, notes) if begun else None,
-                        partial(save, number),
+        for level, count in enumerate(counts):
+            name = "-".join([scope, *counts[: level + 1]])
+
+            def save(finished: int, arrays: Callable[[], Arrays], notes: Notes, level: int = level) -> None:
+                if clock.due():
+                    write_state(store, {"labels": every, **arrays()}, {**notes, "level": level, "finished": finished})
+
+            if level >= notes["level"]:
+                wanted = [
+                    Group(
+                        members,
+                        min(int(count), len(members)),
+                        seed_of(seed, "kmeans", name, superclass, *([index] if level else [])),
                     )
-                    begun = {}
-                    save(number + 1, {}, {})
-                number += 1
-                local = every[level - 1, members]
+                    for index, (superclass, members) in enumerate(groups)
+                ]
+                found = engine.cluster(points, wanted, options, device, begun, save)
+                for index, labels in track(found, len(groups) - begun[0], name, "groups"):
+                    every[level, groups[index][1]] = labels
+                begun = (0, {}, {})
+            parts, path = [], []
+            for index, (superclass, members) in enumerate(groups):
+                local = every[level, members]
                 grouped = members[np.argsort(local, kind="stable")]
                 for part in np.split(grouped, np.cumsum(np.bincount(local))[:-1]):
-                    path.append([*ancestors[index], len(found)])
-                    found.append((superclass, part))
-            groups, ancestors = found, path
+                    path.append([*ancestors[index], len(parts)])
+                    parts.append((superclass, part))
+            groups, ancestors = parts, path
         labels = np.empty(len(frame), dtype=np.int32)
         for number, (_, members) in enumerate(groups):
             labels[members] = number
-        centroids = _means(vectors, labels, len(groups))
-        distances = _squared_distances(vectors, centroids, labels)
+        centroids = means(vectors, labels, len(groups))
+        distances = np.concatenate([part.sum(1) for part in squares(vectors, centroids, labels)])
         table = pd.DataFrame(
             {
                 "cluster": np.arange(len(groups)),
@@ -117,89 +115,3 @@ def run(task: Task) -> None:
         out.array("centroids.npy", centroids)
         out.summary |= {"clusters": len(table), "objective": float(table["objective"].sum())}
         say(f"{options.clustering}: {len(table)} clusters, objective {table['objective'].sum():.4f}")
-
-
-def kmeans(
-    vectors: np.ndarray,
-    clusters: int,
-    params: Cluster,
-    seed: int,
-    gpus: int = 0,
-    begun: tuple[Arrays, Notes] | None = None,
-    save: Callable[[Arrays, Notes], None] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """The best of several k-means runs, in canonical order.
-
-    Args:
-        vectors: float32 [N, D].
-        clusters: K <= N.
-        gpus: GPUs that FAISS uses; 0 is the CPU.
-        begun: the work so far, as `save` was given it, to continue from.
-        save: called after every iteration.
-
-    Returns:
-        labels int32 [N] and centroids float32 [G, D] with G <= K (clusters left empty are dropped).
-    """
-    arrays, notes = begun or ({}, {"restart": 0, "iteration": 0, "objective": np.inf})
-    best, centroids = arrays.get("best"), arrays.get("centroids")
-    objective, iteration = notes["objective"], notes["iteration"]
-    for restart in range(notes["restart"], params.restarts):
-        if centroids is None:
-            start = np.random.default_rng(seed_of(seed, restart)).choice(len(vectors), clusters, replace=False)
-            centroids, iteration = vectors[np.sort(start)], 0
-        while iteration < params.iterations:
-            step = _faiss(vectors, clusters, gpus)
-            step.train(vectors, init_centroids=centroids)
-            moved = not np.array_equal(step.centroids, centroids)
-            centroids = step.centroids.copy()
-            iteration = iteration + 1 if moved else params.iterations
-            if save is not None:
-                arrays = {"centroids": centroids} | ({} if best is None else {"best": best})
-                save(arrays, {"restart": restart, "iteration": iteration, "objective": objective})
-        labels = _assign(vectors, centroids, gpus)
-        distances = ((vectors - _means(vectors, labels, clusters)[labels]) ** 2).sum(dtype=np.float64)
-        if distances < objective:
-            best, objective = labels, float(distances)
-        centroids = None
-    labels = canonical_order(best)
-    return labels, _means(vectors, labels, labels.max() + 1)
-
-
-def canonical_order(labels: np.ndarray) -> np.ndarray:
-    """Renumber clusters 0..G-1 by their first member, so that one partition has one numbering (int32 [N])."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int32)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first), dtype=np.int32)
-    return rank[inverse]
-
-
-def _faiss(vectors: np.ndarray, clusters: int, gpus: int) -> faiss.Kmeans:
-    limits = {"min_points_per_centroid": 1, "max_points_per_centroid": len(vectors)}  # all points, whatever K
-    return faiss.Kmeans(vectors.shape[1], clusters, niter=1, nredo=1, gpu=gpus or False, **limits)
-
-
-def _assign(vectors: np.ndarray, centroids: np.ndarray, gpus: int) -> np.ndarray:
-    """Nearest centroids; those that win no point move, once, to the points farthest from their own."""
-    search = _faiss(vectors, len(centroids), gpus)
-    search.centroids = np.array(centroids)
-    distances, labels = search.assign(vectors)
-    empty = np.setdiff1d(np.arange(len(centroids)), labels)
-    if len(empty):
-        search.centroids[empty] = vectors[np.argsort(-distances, kind="stable")[: len(empty)]]
-        _, labels = search.assign(vectors)
-    return labels
-
-
-def _squared_distances(
-    vectors: np.ndarray, centroids: np.ndarray, labels: np.ndarray, chunk: int = 65536
-) -> np.ndarray:
-    """Squared distance of each row to its centroid, float32 [N]; a chunk of rows in memory at a time."""
-    parts = [slice(start, start + chunk) for start in range(0, len(vectors), chunk)]
-    return np.concatenate([((vectors[part] - centroids[labels[part]]) ** 2).sum(1) for part in parts])
-
-
-def _means(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:
-    sums = np.zeros((clusters, vectors.shape[1]))
-    np.add.at(sums, labels, vectors)
-    sizes = np.bincount(labels, minlength=clusters)
-    return (sums / np.maximum(sizes, 1)[:, None]).astype(np.float32)

@@ -10,10 +10,12 @@ from granularity.data.listing import contents
 from granularity.learning.cost import readers, resident_bytes
 from granularity.learning.options import own_network
 from granularity.learning.runs import Run
+from granularity.stages.measure.measures.probe import WEIGHTS, Probe
 from granularity.stages.measure.options import Measure, Measuring
 
-CLASS_BYTES = 40  # of main memory, in a linear probe, for each image and class
-MANY_CLASSES = 2000  # of a probed rank; up to there a probe takes `Needs.ms`
+WEIGHT_BYTES = 300  # of memory, measured, of each weight of linear probes that are fitted at once
+MANY_CLASSES = {"cpu": 1000, "cuda": 20_000}  # of all probed ranks; up to there `Needs.ms` hold: reckoned
+WIDEST = 2048  # features of the networks that are planned for
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -48,6 +50,9 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
     options = _options(plan.config, measure)
     ranks = measure.ranks or options.get("ranks") or condition.samples.ranks
     classes, pixels = plan.classes(condition, ranks), plan.config.pixels
+    many = MANY_CLASSES["cuda" if plan.config.device == "cuda" else "cpu"]
+    penalties = len(Probe.model_validate(options).l2) if measure.file == "probe" else 0
+    weights = WIDEST * max(min(WEIGHTS // WIDEST, sum(classes) * penalties), *classes) if penalties else 0
     return Job(
         "measure",
         {**own, "measure": measure.name, "unit": unit},
@@ -65,8 +70,8 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
         },
         inputs,
         files=tuple(measure.files()),
-        passes=(len(held) + 1) * len(ranks) * max(1.0, classes / MANY_CLASSES),
-        memory=lambda images: resident_bytes(images, pixels) + images * classes * CLASS_BYTES,
+        passes=(len(held) + 1) * max(1.0, sum(classes) / many),
+        memory=lambda images: resident_bytes(images, pixels) + weights * WEIGHT_BYTES,
         readers=readers(pixels),
     )
 
@@ -86,7 +91,7 @@ STAGE = Stage(
     files=("runs.parquet", "values.parquet"),
     more_files=("arrays/*.npy",),
     plan=_plan,
-    needs=Needs(1500, 60, 30, 20.0, gpu=True),
+    needs=Needs(1500, 20, 30, 20.0, gpu=True),
     message="Measuring {wildcards.unit} of {wildcards.condition} ({wildcards.network}, {wildcards.measure})",
     inputs={
         "samples": "samples",

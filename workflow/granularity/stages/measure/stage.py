@@ -16,7 +16,7 @@ from granularity.machine.device import torch_device
 from granularity.stages.measure.networks import ABOUT, Networks
 from granularity.stages.measure.view import View
 from granularity.store.artifacts import Artifact
-from granularity.store.checkpoints import read_state, write_state
+from granularity.store.checkpoints import Parts, read_state, write_state
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
 
@@ -54,15 +54,18 @@ def run(task: Task) -> None:
         vectors = None if embedding is None else _vectors(embedding, len(data.table))
         rows = []
         for one in track(found, len(found), f"measuring {options.name}", "networks"):
-            finished = out.work / f"{one.name}.done"
+            finished, begun = (out.work / f"{one.name}.{state}" for state in ("done", "begun"))
             if (state := read_state(finished)) is None:
                 network = None if one.load is None else one.load(data).to(place).eval()
                 answers = numbers_of(one.targets(), data.target_names)
                 seen = one.normalised(data)
                 how = options.augment, options.precision
-                view = View(one.about, network, answers, options.splits, ranks, labels, seen, *how, vectors)
+                view = View(
+                    one.about, network, answers, options.splits, ranks, labels, seen, *how, vectors, Parts(begun)
+                )
                 state = sorted_out(measure.measure(view, own, task.seed), options.file)
                 write_state(finished, *state)
+                begun.unlink(missing_ok=True)
             arrays, notes = state
             for name, values in arrays.items():
                 out.array(f"arrays/{one.name}/{name}.npy", values)

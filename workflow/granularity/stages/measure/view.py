@@ -13,6 +13,7 @@ from granularity.base.errors import GranularityError
 from granularity.learning import evaluation
 from granularity.learning.dataset import Data
 from granularity.learning.options import Augment, Precision
+from granularity.store.checkpoints import Parts
 
 
 class View:
@@ -27,6 +28,7 @@ class View:
         splits: the splits to measure on.
         ranks: the human ranks to look at.
         data: pixels, target classes, and the sample table's `sample_id` and `split`.
+        parts: where long work is kept over a kill.
     """
 
     def __init__(
@@ -41,11 +43,14 @@ class View:
         augment: Augment,
         precision: Precision = "float32",
         embedding: np.ndarray | None = None,
+        parts: Parts | None = None,
     ):
         self.about, self.network, self.answers = about, network, answers
         self.splits, self.ranks, self.data = splits, ranks, data
         self._labels, self._embedding = labels, embedding
         self._augment, self._precision = augment, precision
+        self._features: dict[str, torch.Tensor] = {}
+        self.parts = parts or Parts(None)
 
     def rows(self, split: str) -> np.ndarray:
         """Row numbers of a split in the sample table, int64 [N].
@@ -76,7 +81,25 @@ class View:
         return evaluation.predict(forward, self.data, self.rows(split), self._augment, self._precision)
 
     def features(self, split: str) -> torch.Tensor:
-        """The features that the network's head sees, or rows of the embedding: float32 [N, D] on the CPU."""
-        if self.network is None:
-            return torch.from_numpy(self._embedding[self.rows(split)])
-        return evaluation.features(self.network, self.data, self.rows(split), self._augment, self._precision)
+        """The features that the network's head sees, or rows of the embedding: float32 [N, D] on the CPU.
+
+        They are computed once.
+
+        Raises:
+            GranularityError: they are not finite, as of a network whose training diverged.
+        """
+        if split not in self._features:
+            rows = self.rows(split)
+            if self.network is None:
+                found = torch.from_numpy(self._embedding[rows])
+            else:
+                found = evaluation.features(self.network, self.data, rows, self._augment, self._precision)
+            finite = torch.cat([part.isfinite().all(1) for part in found.split(8192)])
+            if not finite.all():
+                image = self.data.table["sample_id"].iloc[rows[int(finite.int().argmin())]]
+                who = f"{self.about['run']} after epoch {self.about['epoch']}"
+                raise GranularityError(
+                    f"{who}: its features of the image '{image}' are not finite; did its training diverge?"
+                )
+            self._features[split] = found
+        return self._features[split]

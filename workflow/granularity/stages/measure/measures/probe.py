@@ -1,7 +1,8 @@
 """Probes of a frozen network's features: what they say about the human ranks.
 
-A linear probe (multinomial logistic regression, several L2 penalties along one warm-started path) and a kNN probe
-(cosine similarity, votes weighted by exp(similarity / temperature)), on the pooled features before the head.
+A linear probe (multinomial logistic regression, its L2 penalty chosen among several) and a kNN probe (cosine
+similarity, votes weighted by exp(similarity / temperature)), on the pooled features before the head. All penalties and
+ranks are fitted at once, and neighbours are sought once for all ranks, on the device that the stage runs on.
 
 Keys: `RANK/linear` and `RANK/knn`, the errors of a split in percent; `RANK/l2`, the penalty that the training split
 chose.
@@ -9,8 +10,9 @@ chose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -18,9 +20,18 @@ from granularity.base.section import Count, Rank, Section
 from granularity.base.seeds import seed_of
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
+    from granularity.stages.measure.logistic import Problem
     from granularity.stages.measure.view import View
+    from granularity.store.checkpoints import Parts
+
+CHOOSING, FINAL = 1e-7, 1e-9  # how far losses may lie above their minima, relative: so no image changes sides
+WEIGHTS = 2**23  # of linear probes that are fitted at once, unless a single one has more
+TESTS = 1024  # rows of a test whose neighbours are sought at once
+PAIRS = {"cpu": 2**22, "cuda": 2**27}  # of test and training rows that are compared at once
+VOTES = 2**22  # that are held at once: float64
 
 
 class Probe(Section):
@@ -32,12 +43,7 @@ class Probe(Section):
     )
     neighbours: Count = Field(10, description="Neighbours of the kNN probe (cosine similarity, weighted votes).")
     temperature: float = Field(0.07, ge=0.002, description="A neighbour's vote weighs exp(similarity / temperature).")
-    ranks: list[Rank] | None = Field(
-        None,
-        min_length=1,
-        description="Human ranks to probe (null: all). The linear probe holds some 40 bytes for every training image "
-        "and class: thousands of classes of a large data set fit no machine.",
-    )
+    ranks: list[Rank] | None = Field(None, min_length=1, description="Human ranks to probe (null: all).")
 
 
 Options = Probe
@@ -48,104 +54,115 @@ def measure(view: View, options: Probe, seed: int) -> Iterator[tuple[str, str, f
 
     from granularity.learning.evaluation import percent_wrong
 
-    train = view.features("train")
-    tests = [train if split == "train" else view.features(split) for split in view.splits]
-    for rank in options.ranks or view.ranks:
-        classes, labels = len(view.classes(rank)), torch.from_numpy(view.labels("train", rank))
-        truths = [view.labels(split, rank) for split in view.splits]
-        found, l2 = linear_probe(train, labels, tests, classes, options.l2, seed_of(seed, "probe", rank))
+    train, tests = view.features("train"), [view.features(split) for split in view.splits]
+    ranks, device = options.ranks or view.ranks, view.data.device
+    labels = [torch.from_numpy(view.labels("train", rank)) for rank in ranks]
+    classes = [len(view.classes(rank)) for rank in ranks]
+    linear = linear_probes(train, labels, tests, classes, options.l2, seed_of(seed, "probe"), device, view.parts)
+    near = [neighbours(train, test, options.neighbours, device) for test in tests]
+    for i, rank in enumerate(ranks):
+        predicted, l2 = linear[i]
         yield "train", f"{rank}/l2", l2
-        for split, predicted, truth in zip(view.splits, found, truths, strict=True):
-            yield split, f"{rank}/linear", percent_wrong(predicted.numpy(), truth)
-        for split, test, truth in zip(view.splits, tests, truths, strict=True):
-            predicted = knn_probe(train, labels, test, classes, options.neighbours, options.temperature)
-            yield split, f"{rank}/knn", percent_wrong(predicted.numpy(), truth)
+        for j, split in enumerate(view.splits):
+            truth, (similarity, index) = view.labels(split, rank), near[j]
+            yield split, f"{rank}/linear", percent_wrong(predicted[j].numpy(), truth)
+            voted = vote(similarity, labels[i][index], classes[i], options.temperature)
+            yield split, f"{rank}/knn", percent_wrong(voted.numpy(), truth)
 
 
-def linear_probe(
+def linear_probes(
     train: torch.Tensor,
-    labels: torch.Tensor,
+    labels: Sequence[torch.Tensor],
     tests: Sequence[torch.Tensor],
-    classes: int,
-    penalties: list[float],
+    classes: Sequence[int],
+    penalties: Sequence[float],
     seed: int,
-) -> tuple[list[torch.Tensor], float]:
-    """Predictions of a logistic regression whose penalty was chosen on a fifth of the training images.
+    device: torch.device,
+    parts: Parts,
+) -> list[tuple[tuple[torch.Tensor, ...], float]]:
+    """Predictions of logistic regressions whose penalties were chosen on a fifth of the training images.
+
+    All ranks hold out the same fifth, so one pass over the rest serves them all.
 
     Args:
-        train, tests: features float [N, D] and, each, [M, D]; standardised here by the training features' moments.
-        labels: int64 [N].
+        train, tests: features float32 [N, D] and, each, [M, D]; standardised here by the training features' moments.
+        labels: of each rank, int64 [N].
+        classes: the number of each rank's classes.
+        parts: keeps the fits over a kill.
 
     Returns:
-        predicted classes int64 [M] of each test, and the penalty chosen.
+        of each rank, the predicted classes int64 [M] of each test, and the penalty chosen.
     """
     import numpy as np
     import torch
 
-    mean, std = train.double().mean(0), train.double().std(0, correction=0)
-    scale = torch.where(std > 1e-8, std, torch.ones_like(std))
-    train, *tests = ((part.double() - mean) / scale for part in (train, *tests))
+    from granularity.stages.measure.logistic import Axes, Problem, chunks, fit, groups, predict
+
+    axes = Axes.of(train, device)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(train)))
-    held, kept = order[: len(order) // 5], order[len(order) // 5 :]
-    best, best_wrong = max(penalties), float("inf")
-    if len(penalties) > 1 and len(held):
-        weights = None
-        for l2 in sorted(penalties, reverse=True):  # each starts where the stronger one before it ended
-            weights = logistic_regression(train[kept], labels[kept], classes, l2, weights)
-            wrong = float((_scores(train[held], weights).argmax(1) != labels[held]).double().mean())
-            if wrong < best_wrong:  # so ties go to the stronger penalty
-                best, best_wrong = l2, wrong
-    weights = logistic_regression(train, labels, classes, best)
-    return [_scores(test, weights).argmax(1) for test in tests], best
+    rows, labels = axes.all(train, order), [one[order].to(device) for one in labels]
+    held, penalties = len(rows) // 5, sorted(penalties, reverse=True)
+
+    def mistakes(some: list[Problem], *kept: Any) -> np.ndarray:
+        weights = fit(rows[held:], [one[held:] for one in labels], some, axes.variance, CHOOSING, *kept)
+        found = predict(chunks(rows[:held], device), weights, some)
+        truth = torch.stack([labels[one.labels][:held].cpu() for one in some])
+        return (found != truth).sum(1).numpy()
+
+    def predictions(some: list[Problem], *kept: Any) -> np.ndarray:
+        weights = fit(rows, labels, some, axes.variance, FINAL, *kept)
+        return predict((axes(part) for test in tests for part in chunks(test, device)), weights, some).numpy()
+
+    def of_all(what: Callable, problems: Iterable[Problem]) -> np.ndarray:
+        several = enumerate(groups(problems, WEIGHTS // len(axes.variance)))
+        return np.concatenate([parts.part(f"{what.__name__} {i}", partial(what, some)) for i, some in several])
+
+    best = [penalties[0]] * len(classes)
+    if len(penalties) > 1 and held:
+        wrong = of_all(mistakes, (Problem(i, count, l2) for i, count in enumerate(classes) for l2 in penalties))
+        best = [penalties[i] for i in wrong.reshape(-1, len(penalties)).argmin(1)]  # ties go to the stronger penalty
+    found = of_all(predictions, (Problem(i, count, best[i]) for i, count in enumerate(classes)))
+    sizes = [len(test) for test in tests]
+    return [(one.split(sizes), l2) for one, l2 in zip(torch.from_numpy(found), best, strict=True)]
 
 
-def logistic_regression(
-    features: torch.Tensor, labels: torch.Tensor, classes: int, l2: float, start: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Weights [D + 1, C] (the last row is the bias) that minimise mean cross-entropy + l2 / 2 * |W|^2.
+def neighbours(
+    train: torch.Tensor, test: torch.Tensor, count: int, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The nearest training images by cosine similarity: similarities float32 [M, count] and rows int64, on the CPU.
 
-    The bias is not penalised. This is scikit-learn's LogisticRegression(C=1 / (l2 * N)), to its tolerance.
+    A chunk of each at a time: of the similarities of all pairs, only the best so far are held.
     """
     import torch
     import torch.nn.functional as F
 
-    size = (features.shape[1] + 1, classes)
-    weights = torch.zeros(size, dtype=features.dtype, device=features.device) if start is None else start.clone()
-    weights.requires_grad_(True)
-    limits = {"max_iter": 500, "tolerance_grad": 1e-6, "tolerance_change": 1e-12}
-    solver = torch.optim.LBFGS([weights], history_size=20, line_search_fn="strong_wolfe", **limits)
+    def chunks(rows: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
+        return (F.normalize(part.to(device, torch.float32), dim=1) for part in rows.split(size))
 
-    def closure() -> torch.Tensor:
-        solver.zero_grad()
-        loss = F.cross_entropy(_scores(features, weights), labels) + l2 / 2 * weights[:-1].square().sum()
-        loss.backward()
-        return loss
+    count, size = min(count, len(train)), PAIRS[device.type] // TESTS
+    best = [None] * -(-len(test) // TESTS)
+    for number, known in enumerate(chunks(train, size)):
+        for i, part in enumerate(chunks(test, TESTS)):
+            similarity, index = (part @ known.T).topk(min(count, len(known)), dim=1)
+            index += number * size
+            if best[i] is not None:
+                similarity = torch.cat([best[i][0], similarity], 1)
+                index = torch.cat([best[i][1], index], 1)
+                similarity, order = similarity.topk(min(count, similarity.shape[1]), dim=1)
+                index = index.gather(1, order)
+            best[i] = similarity, index
+    similarity, index = (torch.cat(parts).cpu() for parts in zip(*best, strict=True))
+    return similarity, index
 
-    solver.step(closure)
-    return weights.detach()
 
-
-def _scores(features: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    return features @ weights[:-1] + weights[-1]
-
-
-def knn_probe(
-    train: torch.Tensor,
-    labels: torch.Tensor,
-    test: torch.Tensor,
-    classes: int,
-    neighbours: int,
-    temperature: float,
-) -> torch.Tensor:
-    """Predicted classes int64 [M] by the weighted vote of the nearest training images."""
+def vote(similarity: torch.Tensor, labels: torch.Tensor, classes: int, temperature: float) -> torch.Tensor:
+    """The classes int64 [M] that neighbours vote for, given their similarities and labels, [M, count]."""
     import torch
-    import torch.nn.functional as F
 
-    train, test = F.normalize(train.double(), dim=1), F.normalize(test.double(), dim=1)
     found = []
-    for part in test.split(1024):
-        similarity, index = (part @ train.T).topk(min(neighbours, len(train)), dim=1)
-        votes = torch.zeros(len(part), classes, dtype=torch.float64)
-        votes.scatter_add_(1, labels[index], (similarity / temperature).exp())
+    size = max(1, VOTES // classes)
+    for near, of in zip(similarity.double().split(size), labels.split(size), strict=True):
+        votes = torch.zeros(len(near), classes, dtype=torch.float64)
+        votes.scatter_add_(1, of, (near / temperature).exp())
         found.append(votes.argmax(1))
     return torch.cat(found)

@@ -1,0 +1,214 @@
+"""L-BFGS for many independent problems side by side: each evaluation serves all that are still running.
+
+Neither SciPy nor torch has one: their L-BFGS minimises one function, and problems put into one function would share a
+step length and a stopping rule (`scipy.optimize.elementwise` is for functions of one variable).
+
+The direction is that of the compact representation (Byrd, Nocedal and Schnabel 1994, theorem 2.3), whose small systems
+are solved for all problems at once. Steps are accepted as in Hager and Zhang (2005): for enough decrease or, where
+rounding hides it, a slope that says so. The problems are convex, so a step has curvature, and no more is asked of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import torch
+
+MEMORY = 10  # pairs of steps and changes of the gradient that the curvature is known from
+MOST_STEPS = 1000
+MOST_TRIES = 12  # of a step: then rounding is all that is left
+DECREASE = 1e-4  # of what the slope promises, that a step must give
+NOISE = {torch.float32: 3e-7, torch.float64: 1e-14}  # of a loss, relative
+
+# Products of steps and of changes with changes, [2, MEMORY, MEMORY], where nothing is remembered: pairs of zeros, and
+# ones on the diagonal so that their weights can be solved for.
+NOTHING = np.stack([np.eye(MEMORY), np.zeros((MEMORY, MEMORY))])
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Layout:
+    """Which rows of a matrix are of which problem.
+
+    Attributes:
+        number: of each problem, int64 [P], as the caller counts them.
+        size: its rows, int64 [P].
+        owner: of each row, the index in `number`: int64 [K].
+    """
+
+    def __init__(self, number: np.ndarray, size: np.ndarray, device: torch.device):
+        self.number, self.size = number, size
+        self.owner = torch.from_numpy(np.repeat(np.arange(len(size)), size)).to(device)
+        self._indicator = (self.owner == torch.arange(len(size), device=device)[:, None]).double()
+
+    def sums(self, values: torch.Tensor) -> np.ndarray:
+        """Sums over the rows of each problem, in a fixed order also on a GPU: [K, ...] to float64 [P, ...]."""
+        return (self._indicator @ values.double()).cpu().numpy()
+
+    def dots(self, a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
+        """Products of two vectors of each problem, each [K, F]: float64 [P]."""
+        return self.sums((a * b).sum(1))
+
+    def rows(self, values: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The value of each problem for each of its rows: [P, ...] to [K, ...]."""
+        return torch.from_numpy(values).to(self.owner.device, dtype)[self.owner]
+
+
+# Losses float64 [P], bounds on how far they lie above their minima [P], gradients [K, F].
+Evaluate = Callable[[torch.Tensor], tuple[np.ndarray, np.ndarray, torch.Tensor]]
+
+
+def minimise(
+    problems: Callable[[Layout], Evaluate],
+    start: torch.Tensor,
+    sizes: Sequence[int],
+    tolerance: float,
+    begun: Arrays | None = None,
+    save: Callable[[Callable[[], Arrays]], None] = lambda state: None,
+) -> torch.Tensor:
+    """Minimise convex functions, each of some rows of a matrix; problems that are done are evaluated no more.
+
+    Args:
+        problems: gives the function of the rows of those problems that a layout has.
+        start: where to begin, [K, F], float32 or float64: the precision of the whole.
+        sizes: the number of rows of each problem.
+        tolerance: a problem is done once its bound is below this share of its loss; or once no step gains anything, as
+            in float32 close to the minimum; or after `MOST_STEPS`.
+        begun: what `save` was offered, to go on from.
+        save: called after each evaluation with a function that gives the state, as arrays.
+
+    Returns:
+        the rows at the minima, [K, F].
+    """
+    if begun:
+        rows = {name[4:]: torch.from_numpy(one).to(start.device) for name, one in begun.items() if name[:4] == "row/"}
+        each = {name[5:]: one for name, one in begun.items() if name[:5] == "each/"}
+        found = rows.pop("found")
+    else:
+        each, rows = _begin(problems, start, np.asarray(sizes), tolerance)
+        found = start.clone()
+    evaluate = None
+    while True:
+        over = each["done"] | (each["tries"] > MOST_TRIES) | (each["steps"] >= MOST_STEPS)
+        if over.any():
+            gone = torch.from_numpy(np.repeat(over, each["size"])).to(start.device)
+            found[rows["number"][gone]] = rows["x"][gone]
+            each, rows = {k: v[~over] for k, v in each.items()}, {k: v[~gone] for k, v in rows.items()}
+        if over.all():
+            return found
+        if over.any() or evaluate is None:
+            layout = Layout(each["number"], each["size"], start.device)
+            evaluate = problems(layout)
+        if "history" not in rows:  # steps [:, :MEMORY] and changes of the gradient [:, MEMORY:]
+            rows["history"] = start.new_zeros(len(rows["x"]), 2 * MEMORY, start.shape[1], dtype=torch.float32)
+        _step(evaluate, layout, each, rows, tolerance)
+        save(partial(_state, each, rows | {"found": found}))
+
+
+def _state(each: Arrays, rows: Mapping[str, torch.Tensor]) -> Arrays:
+    arrays = {f"row/{name}": one.cpu().numpy() for name, one in rows.items()}
+    return arrays | {f"each/{name}": one for name, one in each.items()}
+
+
+def _begin(
+    problems: Callable[[Layout], Evaluate], start: torch.Tensor, sizes: np.ndarray, tolerance: float
+) -> tuple[dict, dict]:
+    """What is known of each problem, and of each row."""
+    count = len(sizes)
+    layout = Layout(np.arange(count), sizes, start.device)
+    loss, bound, gradient = problems(layout)(start)
+    rows = {"number": torch.arange(len(start), device=start.device), "x": start, "gradient": gradient}
+    rows["direction"] = -gradient
+    each = {"number": layout.number, "size": sizes, "loss": loss, "done": bound <= tolerance * loss}
+    each |= {"slope": -layout.dots(gradient, gradient), "length": np.ones(count), "curvature": np.ones(count)}
+    each |= {name: np.zeros(count, dtype=np.int64) for name in ("steps", "tries")}
+    each["products"] = np.tile(NOTHING, (count, 1, 1, 1))
+    return each, rows
+
+
+def _step(evaluate: Evaluate, layout: Layout, each: dict, rows: dict, tolerance: float) -> None:
+    """Try one step of every problem."""
+    x, gradient, direction = rows["x"], rows["gradient"], rows["direction"]
+    tried = torch.addcmul(x, layout.rows(each["length"], x.dtype)[:, None], direction)
+    loss, bound, slopes = evaluate(tried)
+    accepted, shorter = _judged(each, loss, layout.dots(slopes, direction), NOISE[x.dtype])
+    each["length"] = np.where(accepted, 1.0, shorter)
+    each["tries"] = np.where(accepted, 0, each["tries"] + 1)
+    each["loss"] = np.where(accepted, loss, each["loss"])
+    each["done"] = accepted & (bound <= tolerance * loss)
+    if not accepted.any():
+        return
+    moved = layout.rows(accepted)
+    products = _remember(layout, each, rows["history"], accepted, moved, tried - x, slopes - gradient, slopes)
+    each["steps"] = each["steps"] + accepted
+    weights = layout.rows(_weights(each, products)[:, None], torch.float32)
+    newest = -torch.bmm(weights, rows["history"])[:, 0].to(x.dtype)
+    newest -= slopes / layout.rows(each["curvature"], x.dtype)[:, None]
+    slope = layout.dots(newest, slopes)
+    if (slope >= 0).any():  # rounding has spoilt what is remembered
+        newest = torch.where(layout.rows(slope < 0)[:, None], newest, -slopes)
+        slope = layout.dots(newest, slopes)
+    moved = moved[:, None]
+    rows["x"], rows["gradient"] = torch.where(moved, tried, x), torch.where(moved, slopes, gradient)
+    rows["direction"] = torch.where(moved, newest, direction)
+    each["slope"] = np.where(accepted, slope, each["slope"])
+
+
+def _judged(each: Arrays, loss: np.ndarray, slope: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Whether each step is taken, and how long the next try is where it is not: to the minimum of a parabola."""
+    promised, rise = each["length"] * each["slope"], loss - each["loss"]
+    flat = (rise <= noise * np.abs(each["loss"])) & (slope <= (2 * DECREASE - 1) * each["slope"])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = promised / (2 * (promised - rise))
+    shorter = each["length"] * np.clip(np.where(np.isfinite(share), share, 0.1), 0.1, 0.5)
+    return np.isfinite(loss) & ((rise <= DECREASE * promised) | flat), shorter
+
+
+def _remember(
+    layout: Layout,
+    each: dict,
+    history: torch.Tensor,
+    accepted: np.ndarray,
+    moved: torch.Tensor,
+    step: torch.Tensor,
+    change: torch.Tensor,
+    gradient: torch.Tensor,
+) -> np.ndarray:
+    """Put the pairs of those problems that were moved in the place of their oldest.
+
+    Returns:
+        products of the gradient with what is remembered, float64 [P, 2, MEMORY].
+    """
+    place = each["steps"] % MEMORY
+    there, at = moved.nonzero()[:, 0], layout.rows(place)[moved]
+    history[there, at], history[there, at + MEMORY] = step[there].float(), change[there].float()
+    both = torch.stack([change, gradient], 2).float()
+    found = layout.sums(torch.bmm(history, both).flatten(1)).reshape(-1, 2, MEMORY, 2)
+    some = np.flatnonzero(accepted)
+    new, at = found[some, :, :, 0], place[some]
+    each["products"][some, :, :, at] = new
+    each["products"][some, 1, at] = new[:, 1]
+    curved, squared = new[np.arange(len(some)), :, at].T
+    each["curvature"][some[curved > 0]] = squared[curved > 0] / curved[curved > 0]
+    if (curved <= 0).any():  # rounding has spoilt it: begin to remember anew
+        spoilt = np.isin(np.arange(len(place)), some[curved <= 0])
+        each["products"][spoilt], found[spoilt], history[layout.rows(spoilt)] = NOTHING, 0, 0
+    return found[..., 1]
+
+
+def _weights(each: Arrays, products: np.ndarray) -> np.ndarray:
+    """Weights of what is remembered in minus the direction, beside gradient / curvature: float64 [P, 2 MEMORY].
+
+    Args:
+        products: those of the gradient with what is remembered, [P, 2, MEMORY].
+    """
+    gamma = 1 / each["curvature"][:, None, None]
+    age = (each["steps"][:, None] - 1 - np.arange(MEMORY)) % MEMORY
+    steps, changes = each["products"][:, 0], each["products"][:, 1]
+    # Products of step i with change j, where i is no younger than j.
+    inverse = np.linalg.inv(np.where(age[:, :, None] >= age[:, None, :], steps, 0.0))
+    of_changes = inverse @ products[:, 0, :, None]
+    right = (np.eye(MEMORY) * steps + gamma * changes) @ of_changes - gamma * products[:, 1, :, None]
+    return np.concatenate([inverse.transpose(0, 2, 1) @ right, -gamma * of_changes], 1)[..., 0]
