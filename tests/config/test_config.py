@@ -121,7 +121,7 @@ def test_later_files_win_key_by_key(tmp_path):
     over.write_text("pretrain: {lr: 0.5}\nlabel_spaces: {kmeans_superclass: []}\n")
     config = files.load(ROOT / "config/config.yaml", over)
     assert (config.pretrain.lr, config.pretrain.epochs) == (0.5, 30)
-    assert config.label_spaces.kmeans_superclass == [] and config.label_spaces.random == [10, 30, 100]
+    assert config.label_spaces.kmeans_superclass == [] and config.label_spaces.random == [10, 30, 90]
 
 
 def test_an_unknown_space_of_a_condition_is_refused():
@@ -145,7 +145,7 @@ def test_run_names_are_unique_and_parse_back():
 
 
 def test_every_arm_has_the_seeds_asked_for():
-    plan = Plan(cfg.Config())
+    plan = Plan(files.validate({"seeds": {"pretrain": 2, "finetune": 6}}))
     for condition in plan.conditions:
         finetunes = [run.space for run in runs_of(plan, "finetune", condition=condition.name)]
         pretrains = [run.space for run in runs_of(plan, "pretrain", condition=condition.name)]

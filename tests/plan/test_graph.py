@@ -185,7 +185,12 @@ def test_mistakes_in_lists_name_their_place(over, words):
 
 def test_an_option_that_is_added_changes_no_id():
     """Ids name results that people have: an option added to a section that is in them belongs in its `later`."""
-    plan = Plan(files.validate({}))
+    over = {  # what the default was when these ids were given out
+        "seeds": {"pretrain": 2, "finetune": 6},
+        "conditions": [{"train_size": 300}, {"train_size": 900, "spaces": ["manual-digit", "random-30", "kmeans-30"]}],
+        "label_spaces": {"random": [10, 30, 100], "random_superclass": [10], "rebalanced": {"thresholds": [12, 4]}},
+    }
+    plan = Plan(files.validate(over))
     runs = sorted(run for stage in ("pretrain", "finetune") for job in plan.jobs(stage) for run in job.options["runs"])
     assert len(runs) == 286
     assert hashlib.sha256(repr(runs).encode()).hexdigest()[:12] == "70ae5c627ecf"

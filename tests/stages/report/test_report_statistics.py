@@ -3,76 +3,88 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
 from granularity.stages.report import statistics
 
 
-def test_welch_is_the_closed_form():
-    arm, baseline = np.array([4.8, 5.1, 4.9, 5.3]), np.array([5.9, 6.2, 6.0, 5.7, 6.4])
-    low, high, p = statistics.welch(arm, baseline)
-    a, b = arm.var(ddof=1) / len(arm), baseline.var(ddof=1) / len(baseline)
-    freedom = (a + b) ** 2 / (a**2 / (len(arm) - 1) + b**2 / (len(baseline) - 1))
-    difference, error = arm.mean() - baseline.mean(), np.sqrt(a + b)
-    reach = stats.t.ppf(0.975, freedom) * error
-    assert (low, high) == pytest.approx((difference - reach, difference + reach))
-    assert p == pytest.approx(2 * stats.t.sf(abs(difference) / error, freedom))
+def errors(*values, seeds=None):
+    return pd.Series(values, index=seeds or range(len(values)), dtype=float)
 
 
-@pytest.mark.parametrize("arm, baseline", [([5.0], [6.0, 6.1]), ([5.0, 5.0], [6.0, 6.0]), ([], [6.0, 6.1])])
-def test_welch_without_a_measure_of_chance_says_so(arm, baseline):
-    assert np.isnan(statistics.welch(arm, baseline)).all()
+def test_a_difference_is_that_of_scipys_paired_test():
+    one, other = errors(4.8, 5.1, 4.9, 5.3, 5.0), errors(5.9, 6.2, 6.0, 5.7, 6.4)
+    test = stats.ttest_rel(one, other)
+    found = statistics.paired(one, other)
+    assert found.difference == pytest.approx((one - other).mean()) and found.pairs == 5
+    assert found.difference / found.error == pytest.approx(test.statistic)
+    assert statistics.interval(*found, 1) == pytest.approx(tuple(test.confidence_interval(0.95)))
+    corrected = tuple(test.confidence_interval(1 - 0.05 / 7))
+    assert statistics.interval(*found, 7) == pytest.approx(corrected)
 
 
-def test_welch_where_one_side_has_no_spread():
-    low, high, p = statistics.welch([5.0, 5.0, 5.0], [6.0, 6.1, 6.2])
-    assert low < -1.1 < high < 0 and 0 < p < 0.05
-
-
-def test_holm_by_hand():
-    adjusted = statistics.holm([0.01, 0.04, 0.03, np.nan, 0.005])
-    assert adjusted[[0, 1, 2, 4]] == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert np.isnan(adjusted[3])
-    assert statistics.holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
-    assert np.isnan(statistics.holm([np.nan])).all()
-
-
-def test_holm_holds_the_family_wise_error():
-    p = np.random.default_rng(0).uniform(size=(4000, 10))
-    false = np.mean([statistics.holm(row).min() < 0.05 for row in p])
-    assert false == pytest.approx(0.05, abs=0.012)
+def test_pairs_are_those_of_the_same_seed():
+    one, other = errors(1, 2, 4, seeds=[0, 1, 2]), errors(7, 3, 1, 9, seeds=[2, 1, 0, 3])
+    assert statistics.paired(one, other) == statistics.paired(errors(1, 2, 4), errors(1, 3, 7))
+    assert statistics.paired(one, other).pairs == 3
 
 
 @pytest.mark.parametrize(
-    "low, high, p, expected",
+    "one, other, difference, pairs",
     [
-        (-2.0, -1.0, 0.001, "better"),
-        (-2.0, -0.1, 0.2, "better_unadjusted"),
-        (-1.0, 1.0, 1.0, "overlap"),
-        (0.0, 1.0, 0.05, "overlap"),
-        (0.1, 1.0, 0.2, "worse_unadjusted"),
-        (1.0, 2.0, 0.001, "worse"),
-        (np.nan, np.nan, np.nan, "untested"),
+        (errors(5.0), errors(6.0), -1.0, 1),
+        (errors(5.0, 5.0), errors(6.0, 6.0), -1.0, 2),
+        (errors(0.1 + 0.2, 0.3), errors(0.2, 0.2), 0.1, 2),  # a spread of rounding alone
+        (errors(5.0, seeds=[0]), errors(6.0, seeds=[1]), np.nan, 0),
+        (errors(5.0, np.nan), errors(6.0, 6.0), -1.0, 1),
     ],
+    ids=["one backbone", "no spread", "rounding", "no seed in common", "a missing seed"],
 )
-def test_outcome(low, high, p, expected):
-    assert statistics.outcome(low, high, p) == expected
-    assert expected in statistics.OUTCOMES
+def test_without_a_measure_of_chance_there_is_no_interval(one, other, difference, pairs):
+    found = statistics.paired(one, other)
+    assert found.difference == pytest.approx(difference, nan_ok=True) and found.pairs == pairs
+    low, high = statistics.interval(*found, 3)
+    assert np.isnan([low, high]).all() and statistics.standing(low, high) == "untested"
+
+
+def test_intervals_of_a_question_hold_together():
+    """Of 11 arms without any effect, against one baseline, one is told apart in at most 5 % of reports."""
+    draws = np.random.default_rng(0).standard_normal((2000, 12, 8))
+
+    def told(reports, comparisons):
+        found = 0
+        for report in reports:
+            arms = [statistics.paired(errors(*arm), errors(*report[0])) for arm in report[1:]]
+            found += any(statistics.standing(*statistics.interval(*arm, comparisons)) != "open" for arm in arms)
+        return found / len(reports)
+
+    assert 0.01 < told(draws[:500], 11) < 0.06
+    assert told(draws[:200], 1) > 0.15  # without the correction
 
 
 @pytest.mark.parametrize(
-    "outcome, low, high, expected",
+    "low, high, expected",
+    [(-2, -1, "better"), (-1, 1, "open"), (0, 1, "open"), (0.1, 1, "worse"), (np.nan, np.nan, "untested")],
+)
+def test_standing(low, high, expected):
+    assert statistics.standing(low, high) == expected and expected in statistics.STANDINGS
+
+
+@pytest.mark.parametrize(
+    "intervals, expected",
     [
-        ("better", -3.0, -0.1, "better"),
-        ("better", -3.0, 0.1, "better_over_runs"),
-        ("better", np.nan, np.nan, "better_untested"),
-        ("worse", 0.1, 3.0, "worse"),
-        ("worse", -0.1, 3.0, "worse_over_runs"),
-        ("better_unadjusted", -3.0, -0.1, "better_unadjusted"),
-        ("overlap", -3.0, -0.1, "overlap"),
+        ([(-2, -1), (-1, 1)], "yes"),
+        ([(-2, -1), (1, 2)], "yes"),
+        ([(-0.2, 1), (0.1, 2)], "no"),  # a twentieth of the baseline's 6 % is 0.3
+        ([(-0.4, 1), (0.1, 2)], "open"),
+        ([(-0.2, 1), (np.nan, np.nan)], "open"),
+        ([(np.nan, np.nan)], "open"),
+        ([], "open"),
     ],
 )
-def test_a_verdict_is_that_over_backbones(outcome, low, high, expected):
-    assert statistics.verdict(outcome, low, high) == expected
-    assert expected in statistics.VERDICTS
+def test_answer(intervals, expected):
+    arms = pd.DataFrame(intervals, columns=["low", "high"], dtype=float)
+    arms["standing"] = [statistics.standing(low, high) for low, high in intervals]
+    assert statistics.answer(arms.assign(baseline_mean=6.0)) == expected and expected in statistics.ANSWERS

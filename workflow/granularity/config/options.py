@@ -36,8 +36,11 @@ Unit = Literal["run", "space", "family", "condition"]
 
 class Seeds(Section):
     base: Natural = Field(0, description="What splits, random IDs, k-means starts and runs are drawn from.")
-    pretrain: Few = Field(2, description="Number of pretraining seeds per label space.")
-    finetune: Few = Field(6, description="Number of finetuning seeds per pretrained backbone.")
+    pretrain: Few = Field(8, description="Number of pretraining seeds, and so independent backbones, per label space.")
+    finetune: Few = Field(
+        1,
+        description="Number of finetuning seeds per pretrained backbone. Intervals are over backbones, not over these.",
+    )
 
     @model_validator(mode="after")
     def _plannable(self):
@@ -234,12 +237,12 @@ def build() -> type[Experiment]:
             Field(
                 [
                     Condition(train_size=300),
-                    Condition(train_size=900, spaces=["manual-digit", "random-30", "kmeans-30"]),
+                    Condition(train_size=900, spaces=["manual-digit", "random-10", "kmeans-10"]),
                 ],
                 min_length=1,
                 description="Training-set sizes, each a chain of its own from the samples on. 300 is the default "
                 "because that is where a trial saw differences; with 900 every arm was within noise. Both are shown: "
-                "900 with one human, one random and one clustered label space, as all of them would take too long.",
+                "900 with one human, one clustered and one random label space of equal G, as all would take too long.",
             ),
         ),
         "encoder": (Encoder, Encoder()),

@@ -20,7 +20,7 @@ DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 
 
 @mpl.rc_context(RC)
 def granularity_curve(results: pd.DataFrame) -> str:
-    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are one std.
+    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are intervals.
 
     What was pretrained without labels is a dotted line, its point at the right edge.
     """
@@ -29,11 +29,10 @@ def granularity_curve(results: pd.DataFrame) -> str:
     legend = {}
     for axis, (label, table) in zip(axes[:, 0], tables.items(), strict=True):
         for baseline in table[table["role"] == "baseline"].itertuples():
-            spread = np.nan_to_num(baseline.std)
-            ends = baseline.mean - spread, baseline.mean + spread
+            ends = np.nan_to_num([baseline.mean_low, baseline.mean_high], nan=baseline.mean)
             band = axis.axhspan(*ends, color=series.colour("manual"), alpha=0.13, linewidth=0)
             line = axis.axhline(baseline.mean, color=series.colour("manual"), linewidth=1)
-            legend["retraining baseline (mean ± one std)"] = (band, line)
+            legend["retraining baseline (mean, interval)"] = (band, line)
         for one_pass in table[table["role"] == "one_pass"].itertuples():
             line = axis.axhline(one_pass.mean, color=series.colour("one_pass"), linestyle=(0, (4, 2)), linewidth=1)
             legend["target labels, one pass (mean)"] = line
@@ -71,7 +70,7 @@ def granularity_curve(results: pd.DataFrame) -> str:
 def _points(axis, one: str, points: pd.DataFrame, x, **style):
     colour, marker = series.style(one)
     size = 10 if marker == "*" else 5
-    spread = points["std"].fillna(0)
+    spread = (points["mean_high"] - points["mean"]).fillna(0)
     style = {"color": colour, "marker": marker, "markersize": size, "elinewidth": 0.9, "capsize": 2} | style
     return axis.errorbar(x, points["mean"], spread, **style)
 
@@ -131,9 +130,14 @@ def _log_counts(axis) -> None:
 
 
 @mpl.rc_context(RC)
-def differences(results: pd.DataFrame) -> str:
-    """Each arm's difference from the retraining baseline and its 95 % interval; filled where it is better or worse."""
-    compared = results[(results["role"] != "baseline") & results["difference"].notna()]
+def differences(compared: pd.DataFrame, name: str, other: str) -> str:
+    """Differences of arms from something other, with their intervals; filled where they exclude zero.
+
+    Args:
+        compared: rows as :func:`granularity.stages.report.tables.results` has them.
+        name: the name of the figure.
+        other: what it is the difference from, in words.
+    """
     tables = dict(tuple(compared.groupby("label", sort=False)))
     rows = [len(table) for table in tables.values()]
     figure, axes = panels(
@@ -166,17 +170,17 @@ def differences(results: pd.DataFrame) -> str:
         axis.set_title(label)
         axis.xaxis.set_major_locator(MaxNLocator(6, steps=STEPS))
         axis.grid(axis="x")
-    axes[-1, 0].set_xlabel("Difference from the baseline (percentage points)")
+    axes[-1, 0].set_xlabel(f"Difference from {other} (percentage points)")
     style = {"color": INK, "marker": "o", "linestyle": "", "markersize": 5.5}
     handles = [Line2D([], [], mfc=INK, **style), Line2D([], [], mfc=PAPER, **style)]
-    words = ["differs over backbones and after adjustment", "does not"]
+    words = ["interval excludes zero", "can’t be told"]
     figure.legend(handles, words, loc="outside lower center", ncols=2)
-    return svg(figure, "differences", "Difference of every label space from the baseline, with 95 % intervals")
+    return svg(figure, name, f"Difference of every label space from {other}, with 95 % intervals")
 
 
 def _row_name(row, network: str = "") -> str:
     granularity = "" if pd.isna(row.granularity) else f" (G = {int(row.granularity):,})"
-    return shorten(row.space, 30) + granularity + (f", {shorten(network, 20)}" if network else "")
+    return shorten(row.space, 48) + granularity + (f", {shorten(network, 20)}" if network else "")
 
 
 @mpl.rc_context(RC)

@@ -11,10 +11,11 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
-from granularity.stages.report import conditions, encoder, tables, verdicts
+from granularity.stages.report import comparisons, conditions, encoder, tables, verdicts
 from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.encoder import Encoder
 from granularity.stages.report.options import Report
+from granularity.stages.report.panels import panels
 from granularity.stages.report.verdicts import StudyResult
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
@@ -29,6 +30,7 @@ class Loaded:
         options: the section `report`.
         configuration: the whole configuration.
         conditions: those with trainings; another data set that is only transferred to is not among them.
+        comparisons: see :func:`granularity.stages.report.comparisons.compare`.
         results, probe, measures, properties, cost: see :mod:`granularity.stages.report.tables`.
         encoder: None where nothing was embedded.
         studies, worlds: claims about images and about simulated worlds, with their verdicts.
@@ -40,6 +42,7 @@ class Loaded:
     options: Report
     configuration: dict[str, Any]
     conditions: list[ConditionResults]
+    comparisons: pd.DataFrame
     results: pd.DataFrame
     probe: pd.DataFrame
     measures: pd.DataFrame
@@ -74,12 +77,15 @@ def load(task: Task) -> Loaded:
     worlds = _worlds(task.options.theory)
     artifacts |= {f"verdicts/{name}": artifact for name, artifact in studies.items()}
     artifacts |= {f"theory/{name}": artifact for name, artifact in worlds.items()}
+    held = panels(shown)
+    compared = comparisons.compare(held)
     return Loaded(
         name=configuration.get("name", ""),
         options=Report.model_validate(configuration.get("report", {})),
         configuration=configuration,
         conditions=shown,
-        results=tables.results(shown),
+        comparisons=compared,
+        results=tables.results(held, compared),
         probe=tables.probe(shown),
         measures=tables.measures(shown),
         properties=tables.properties(shown),

@@ -14,10 +14,10 @@ from granularity.stages.report import series, words
 from granularity.stages.report.drawing import PAPER
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
-from granularity.stages.report.statistics import LEVEL
+from granularity.stages.report.statistics import ANSWERS, LEVEL, STANDINGS
 
 HERE = Path(__file__).parent
-MACROS = "drawing, columns, table, group, badge, judged"
+MACROS = "drawing, columns, table, group, badge, chip, judged"
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,19 @@ def render(loaded: Loaded, parts: dict[ModuleType, Part]) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {
+        "name": lambda value: "–" if _missing(value) else value,
         "num": number,
         "signed": signed,
-        "p": p_value,
         "share": share,
         "count": words.count,
         "listing": words.listing,
     }
     environment.globals |= {"series": series.words, "interval": interval, "level": round(100 * LEVEL)}
+    environment.globals |= {"standings": STANDINGS, "answers": ANSWERS}
     return environment.get_template("page.html.j2").render(
         loaded=loaded,
         css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        headline=words.headline(loaded.results) if len(loaded.results) else "",
+        headline=words.headline(loaded.results) if len(loaded.results) else None,
         sections=[_write(environment, loaded, section, part) for section, part in parts.items()],
     )
 
@@ -96,8 +97,3 @@ def interval(low: float, high: float) -> str:
 def share(value: float | None) -> str:
     """A share as a percentage."""
     return "–" if _missing(value) else f"{100 * value:.1f} %"
-
-
-def p_value(value: float | None) -> str:
-    """A p-value to three decimals."""
-    return "–" if _missing(value) else "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,75 +1,27 @@
 """The tables behind the report.
 
-Errors are validation errors in percent, differences are in percentage points. An arm is compared with the
-retraining baseline: the same two stages, both on the target labels.
+Errors are validation errors in percent. An arm is compared with the retraining baseline: the same two stages, both on
+the target labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from granularity.stages.report.comparisons import ONE_PASS
 from granularity.stages.report.conditions import BASELINE, ConditionResults, Space
-from granularity.stages.report.series import place, series_of
-from granularity.stages.report.statistics import VERDICTS, holm, outcome, verdict, welch
+from granularity.stages.report.panels import Panel
+from granularity.stages.report.series import describe, place, series_of
+from granularity.stages.report.statistics import STANDINGS, interval, paired
 from granularity.store.artifacts import Artifact
 from granularity.store.cost import by_stage
 
 EMBEDDING = "embedding"
 PROBES = ("linear", "knn")
-
-
-@dataclass(frozen=True)
-class Panel:
-    """The arms that are compared with one baseline: networks of a condition, finetuned in one way.
-
-    Attributes:
-        network: the network whose runs on the target labels are the baseline; it is among `networks`.
-        networks: all that are compared with it.
-        runs: their finetunings.
-    """
-
-    condition: ConditionResults
-    transfer: str
-    network: str
-    networks: list[str]
-    runs: pd.DataFrame
-    label: str
-
-
-def panels(conditions: list[ConditionResults]) -> list[Panel]:
-    """Every baseline with what is compared with it.
-
-    A network that is not pretrained on the target labels, as with an objective that takes none, is compared with the
-    first one of the same architecture that is, with the same recipe if there is one.
-    """
-    networks = list(dict.fromkeys(name for one in conditions for name in one.models))
-    transfers = list(dict.fromkeys(name for one in conditions for name in one.finetune["transfer"]))
-    found = []
-    for condition in conditions:
-        for transfer, runs in condition.finetune.groupby("transfer", sort=False):
-            members: dict[str, list[str]] = {}
-            for network in (name for name in condition.models if name in set(runs["network"])):
-                members.setdefault(_lender(condition, network, runs), []).append(network)
-            for network, held in members.items():
-                more = [network] if len(networks) > 1 else []
-                more += [transfer] if len(transfers) > 1 else []
-                label = ", ".join([condition.label, *more])
-                found.append(Panel(condition, transfer, network, held, runs[runs["network"].isin(held)], label))
-    return found
-
-
-def _lender(condition: ConditionResults, network: str, runs: pd.DataFrame) -> str:
-    with_baseline = list(dict.fromkeys(runs.loc[runs["space"] == BASELINE, "network"]))
-    if network in with_baseline:
-        return network
-    wanted = condition.models[network]
-    same = [one for one in with_baseline if condition.models[one]["model"] == wanted["model"]]
-    return next((one for one in same if condition.models[one] == wanted), same[0] if same else network)
 
 
 def label_of(conditions: list[ConditionResults], condition: ConditionResults, network: str) -> str:
@@ -91,84 +43,60 @@ def in_order(condition: ConditionResults, spaces: Iterable[Space] | None = None)
 # ---------------------------------------------------------------- tables
 
 
-def results(conditions: list[ConditionResults]) -> pd.DataFrame:
+def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
     """One row per label space, network, transfer and condition, and one for each one-pass baseline.
 
+    Errors are in percent; differences and intervals are those of :func:`.comparisons.compare`, in percentage points.
+
     Columns: `label`, the rows that share a baseline, in words; `network`, `transfer`; `baseline`, the network whose
-    baseline it is compared with; `granularity`, null without label space; mean and std of the error (percent) over
-    `runs`; `difference` from the retraining baseline with its 95 % interval `low`, `high` (percentage points, Welch
-    over runs); `p`, and `p_holm`, adjusted over all comparisons of the report; `backbone_std`, the std of the means of
-    the `backbones`; `backbone_low`, `backbone_high`, the interval when each backbone counts once; `pretrain_mean`, the
-    error before finetuning, a predicted class counting as its parent; `outcome`, over runs; `standing`, what is left
-    of it over backbones, a key of `VERDICTS`; `verdict`, its words.
+    baseline it is compared with, and `baseline_mean`, its error; `meaningless`, whether its labels are drawn by chance;
+    `granularity`, null without label space; `runs`, and `mean`, `std` over the `backbones`; `mean_low` and `mean_high`,
+    the interval of the mean by itself; `difference` from the baseline, `low`, `high`, `standing` and its `verdict` in
+    words; `control`, the labels by chance of the same G, and `control_difference`, `control_low`, `control_high`,
+    `control_standing`; `pretrain_mean`, the error before finetuning, a predicted class counting as its parent.
     """
-    table = pd.DataFrame([row for panel in panels(conditions) for row in _panel_rows(panel)])
+    table = pd.DataFrame([row for panel in panels for row in _panel_rows(panel)])
     if table.empty:
         return table
     table["granularity"] = table["granularity"].astype("Int64")
-    table["p_holm"] = holm(table["p"])
-    outcomes = map(outcome, table["low"], table["high"], table["p_holm"])
-    table["outcome"] = [
-        "baseline" if role == "baseline" else key for role, key in zip(table["role"], outcomes, strict=True)
-    ]
-    table["standing"] = list(map(verdict, table["outcome"], table["backbone_low"], table["backbone_high"]))
-    table["verdict"] = table["standing"].map(VERDICTS)
+    keys, found = ["label", "network", "space"], ["difference", "low", "high", "standing"]
+    baseline, control = (compared[compared["question"].isin(one)] for one in (("finer", "chance"), ("control",)))
+    table = table.merge(baseline[[*keys, *found]], on=keys, how="left", validate="one_to_one")
+    control = control[[*keys, "other", *found]].rename(columns={key: f"control_{key}" for key in found})
+    table = table.merge(control.rename(columns={"other": "control"}), on=keys, how="left", validate="one_to_one")
+    table["standing"] = table["standing"].astype("str").fillna("untested").mask(table["role"] == "baseline", "baseline")
+    table["verdict"] = table["standing"].map(STANDINGS)
     return table
 
 
 def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
-    condition = panel.condition
-    own = panel.runs["network"] == panel.network
-    baseline = panel.runs[own & (panel.runs["space"] == BASELINE)]
-    elsewhere = bool(panel.runs["other_data"].any())  # where the error before finetuning is on other images
+    condition, errors = panel.condition, panel.errors()
+    held = (panel.network, BASELINE) in errors.index
     where = {"condition": condition.name, "label": panel.label, "train_images": condition.images("train")}
+    where |= {"transfer": panel.transfer, "baseline": panel.network if held else None}
+    where |= {"baseline_mean": errors.loc[(panel.network, BASELINE)].mean() if held else np.nan}
     for network in panel.networks:
         runs = panel.runs[panel.runs["network"] == network]
         before = condition.pretrain[condition.pretrain["network"] == network]
-        named = {"network": network, "transfer": panel.transfer, "baseline": panel.network if len(baseline) else None}
-        for space in in_order(condition, _spaces_of(condition, runs)):
-            of_space = runs[runs["space"] == space.name]
+        for space in in_order(condition, [panel.spaces[name] for name in dict.fromkeys(runs["space"])]):
             role = "baseline" if space.name == BASELINE and network == panel.network else "arm"
-            head = {"space": space.name, "family": space.family, "series": series_of(space), "role": role}
-            size = of_space["granularity"].iloc[0]
-            error = np.nan if elsewhere else before.loc[before["space"] == space.name, "val_error"].mean()
-            row = {"granularity": None if pd.isna(size) else int(size), **_compare(of_space, baseline, role)}
-            yield {**where, **named, **head, **row, "pretrain_mean": error}
-        one_pass = before[before["space"] == BASELINE]
-        if network == panel.network and len(one_pass) and not elsewhere:
-            head = {"space": "target (one pass)", "family": "manual", "series": "one_pass", "role": "one_pass"}
-            size = int(one_pass["granularity"].iloc[0])
-            yield {**where, **named, **head, "granularity": size, **_compare(one_pass, baseline, "one_pass")}
+            head = {"network": network, "space": space.name, "family": space.family, "series": series_of(space)}
+            head |= {"role": role, "meaningless": describe(head["series"]).meaningless}
+            error = np.nan if panel.other_data else before.loc[before["space"] == space.name, "val_error"].mean()
+            row = {"granularity": panel.granularity(space.name), "runs": int((runs["space"] == space.name).sum())}
+            yield {**where, **head, **row, **_over_backbones(errors.loc[(network, space.name)]), "pretrain_mean": error}
+        if network == panel.network and held and (one_pass := panel.one_pass()) is not None:
+            head = {"network": network, "space": ONE_PASS, "family": "manual", "series": "one_pass", "role": "one_pass"}
+            row = {"granularity": panel.granularity(BASELINE), "runs": len(one_pass), "meaningless": False}
+            yield {**where, **head, **row, **_over_backbones(one_pass), "pretrain_mean": np.nan}
 
 
-def _spaces_of(condition: ConditionResults, runs: pd.DataFrame) -> list[Space]:
-    """Label spaces that the networks of some runs were pretrained on, in the condition's order."""
-    families = dict(zip(runs["space"], runs["family"], strict=True))
-    known = [space for space in condition.spaces if space.name in families]
-    names = {space.name for space in known}
-    return known + [Space(name, family) for name, family in families.items() if name not in names]
-
-
-def _compare(runs: pd.DataFrame, baseline: pd.DataFrame, role: str) -> dict[str, Any]:
-    by_backbone = runs.groupby("pretrain_seed")["val_error"].mean()
-    nothing = (np.nan, np.nan, np.nan)
-    compared = role != "baseline"
-    low, high, p = welch(runs["val_error"], baseline["val_error"]) if compared else nothing
-    baseline_means = baseline.groupby("pretrain_seed")["val_error"].mean()
-    backbone_low, backbone_high, _ = welch(by_backbone, baseline_means) if compared else nothing
-    return {
-        "runs": len(runs),
-        "backbones": len(by_backbone),
-        "mean": runs["val_error"].mean(),
-        "std": runs["val_error"].std(ddof=1),
-        "difference": runs["val_error"].mean() - baseline["val_error"].mean() if compared else 0.0,
-        "low": low,
-        "high": high,
-        "p": p,
-        "backbone_std": by_backbone.std(ddof=1),
-        "backbone_low": backbone_low,
-        "backbone_high": backbone_high,
-    }
+def _over_backbones(errors: pd.Series) -> dict[str, Any]:
+    """An arm by itself: the mean over backbones and its interval, which is corrected for nothing."""
+    mean, error, backbones = paired(errors, 0 * errors)
+    low, high = interval(mean, error, backbones, 1)
+    std = errors.std(ddof=1)
+    return {"backbones": backbones, "mean": mean, "std": std, "mean_low": low, "mean_high": high}
 
 
 def probe(conditions: list[ConditionResults]) -> pd.DataFrame:

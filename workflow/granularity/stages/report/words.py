@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
 from granularity.stages.report import series
+from granularity.stages.report.comparisons import QUESTIONS
 from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.encoder import Encoder
+from granularity.stages.report.statistics import ANSWERS, STANDINGS, answer
 
 
 def listing(items: Iterable[object]) -> str:
@@ -27,161 +30,144 @@ def signed(number: float, digits: int = 2) -> str:
     return f"{number:+.{digits}f}".replace("-", "−")
 
 
-def headline(results: pd.DataFrame) -> str:
-    """The answer in one or two sentences: for which labels finer-grained pretraining helped, if for any."""
-    arms = results[results["role"] == "arm"]
-    size = results[results["role"] == "baseline"].set_index("label")["granularity"]
-    coarse = arms["label"].map(size).astype(float)
-    arms = arms[arms["granularity"].astype(float) > coarse]  # not what has no labels, or no baseline
+def headline(results: pd.DataFrame) -> tuple[str, str]:
+    """The answer, a key of `ANSWERS`, and the sentence that goes with it: the best arm, and beside it its control."""
+    arms = _finer(results)
     if arms.empty:
-        return "No label space finer than the target was pretrained on, so there is no answer."
-    if not arms["p"].notna().any():
-        return (
-            "Not answered: no label space finer than the target has runs with a measurable spread, so nothing "
-            "can be told from chance. Raise seeds.pretrain and seeds.finetune."
+        return "open", "No label space finer than the target, other than by chance, was pretrained on."
+    if arms["low"].isna().all():
+        return "open", (
+            "No interval can be given: too few backbones stand behind each label space, or they do not differ. Raise "
+            "seeds.pretrain."
         )
-    said = _gain(arms, int(results["p"].notna().sum()))
-    better = arms["standing"].isin(["better", "better_over_runs", "better_untested"])
-    lucky = arms[arms["series"].map(lambda one: series.describe(one).meaningless) & (arms["high"] < 0)]
-    if better.any() and len(lucky):
-        said.append(
-            f"Labels that mean nothing were below the baseline too, {_by_condition(lucky)}: what the labels mean is "
-            "not, or not alone, the reason."
-        )
-    worse = arms[arms["standing"] == "worse"]
-    maybe = arms[arms["standing"].isin(["worse_over_runs", "worse_untested"])]
-    if len(worse):
-        said.append(f"It hurt with {_by_condition(worse)}.")
-    if len(maybe):
-        said.append(f"It may have hurt with {_by_condition(maybe)}: over runs, but not when each backbone counts once.")
-    return " ".join(said)
+    found = answer(arms)
+    best = arms[arms["standing"] == "better"] if found == "yes" else arms[arms["low"].notna()]
+    best = best.loc[best["difference"].idxmin()]
+    where = {label: answer(part) for label, part in arms.groupby("label", sort=False)}
+    others = [f"{label}: {ANSWERS[one].lower()}" for label, one in where.items() if label != best["label"]]
+    return found, (
+        f"With {best['label']}{f' ({listing(others)})' if others else ''}, {AT_BEST[found]} pretrained on "
+        f"{best['space']}{_size(best)} end {_points(best['difference'])} retraining on the target labels "
+        f"({interval_of(best)}); {_beside(best, results)}."
+    )
 
 
-def _gain(arms: pd.DataFrame, number: int) -> list[str]:
-    """Sentences on the arms below the baseline: those that are so by every count, and those that are not."""
-    compared = f"adjustment for all {count(number, 'comparison')} made"
-    sure = arms[arms["standing"] == "better"]
-    unsure = arms[arms["standing"].isin(["better_over_runs", "better_untested"])]
-    maybe = arms[arms["standing"] == "better_unadjusted"]
-    said = []
-    if len(sure):
-        said.append(
-            f"Yes, for some labels: {_by_condition(sure)} ended with a lower validation error than retraining on the "
-            f"target labels. This stands after {compared}, and when each backbone counts once."
-        )
-    if len(unsure):
-        said.append(
-            f"{'Less surely so' if len(sure) else 'Perhaps'}: {_by_condition(unsure)} ended lower over runs, after "
-            f"{compared if not len(sure) else 'adjustment'}, but not when each backbone counts once; the backbones are "
-            "few, and it may be their luck."
-        )
-    if said:
-        return said
-    if len(maybe):
-        return [
-            f"Not established: {_by_condition(maybe)} ended with a lower error than retraining on the target labels, "
-            f"but no such difference stands after {compared}."
-        ]
-    return [
-        "No sign of it: no finer label space ended with an error below that of retraining on the target labels by "
-        "more than chance explains."
-    ]
+AT_BEST = {"yes": "networks", "no": "even the best networks,", "open": "the best networks, perhaps by chance,"}
 
 
-def _by_condition(rows: pd.DataFrame) -> str:
-    parts = [f"{listing(part['space'])} ({label})" for label, part in rows.groupby("label", sort=False)]
-    return "; ".join(parts)
+def _finer(results: pd.DataFrame) -> pd.DataFrame:
+    """Label spaces with a meaning that are finer than the target: not what has no labels, or no baseline."""
+    arms = results[(results["role"] == "arm") & ~results["meaningless"].astype(bool)]
+    size = results[results["role"] == "baseline"].set_index("label")["granularity"]
+    return arms[arms["granularity"].astype(float) > arms["label"].map(size).astype(float)]
 
 
-def findings(table: pd.DataFrame) -> list[str]:
-    """Findings from the rows that share a baseline, a sentence or two per outcome."""
+def _beside(arm: pd.Series, results: pd.DataFrame) -> str:
+    """The control of an arm, in half a sentence."""
+    if pd.isna(arm["control"]):
+        return "there are no labels by chance of the same G to hold this against"
+    same = results[(results["label"] == arm["label"]) & (results["network"] == arm["network"])]
+    control = same.set_index("space").loc[arm["control"]]
+    told = {"open": "which can’t be told from chance", "untested": "which cannot be tested"}
+    return (
+        f"on labels by chance of the same G, {arm['control']}, they end {_points(control['difference'])} "
+        f"({interval_of(control)}), and the two differ by {signed(arm['control_difference'])} "
+        f"({interval_of(arm, 'control_')}), {told.get(arm['control_standing'], 'more than chance explains')}"
+    )
+
+
+def interval_of(row: Mapping[str, Any], prefix: str = "") -> str:
+    """The interval of a difference; words where there is none."""
+    low, high = row[f"{prefix}low"], row[f"{prefix}high"]
+    return "no interval" if pd.isna(low) else f"{signed(low)} to {signed(high)}"
+
+
+def _points(difference: float) -> str:
+    return f"{abs(difference):.2f} points {'below' if difference < 0 else 'above'}"
+
+
+def _size(row: Mapping[str, Any]) -> str:
+    return "" if pd.isna(row["granularity"]) else f" (G = {int(row['granularity']):,})"
+
+
+def findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[str]:
+    """Findings from the rows that share a baseline, and their comparisons."""
     arms = table[table["role"] == "arm"]
     baselines = table[table["role"] == "baseline"]
+    said = []
     if baselines.empty:
-        return [f"There is no retraining baseline to compare {_spaces(arms)} with."]
-    baseline = baselines.iloc[0]
-    spread = "" if pd.isna(baseline["std"]) else f" (std {baseline['std']:.2f} over {count(baseline['runs'], 'run')})"
-    said = [f"The retraining baseline ends at {baseline['mean']:.2f} % validation error{spread}."]
-    for rows, side in ((arms[arms["high"] < 0], "below"), (arms[arms["low"] > 0], "above")):
-        said.append(_apart(rows, side))
-    overlap = arms[(arms["low"] <= 0) & (arms["high"] >= 0)]
-    if len(overlap):
-        them = "it" if len(overlap) == 1 else "any of them"
-        said.append(
-            f"The interval contains zero for {_spaces(overlap)}: the data do not tell {them} from the baseline, "
-            "in either direction."
-        )
-    untested = arms[arms["low"].isna()]
-    if len(untested):
-        said.append(f"No interval can be given for {_spaces(untested)}: too few runs, or no spread between them.")
+        said.append(f"There is no retraining baseline to compare {listing(arms['space'])} with.")
+    for baseline in baselines.to_dict("records"):
+        ends = f"{signed(baseline['mean_low'])} to {signed(baseline['mean_high'])}".replace("+", "")
+        spread = "" if pd.isna(baseline["mean_low"]) else f" ({ends}, {count(baseline['backbones'], 'backbone')})"
+        said.append(f"The retraining baseline ends at {baseline['mean']:.2f} % validation error{spread}.")
+        arms_of = {standing: arms[arms["standing"] == standing] for standing in STANDINGS}
+        said += [f"{words}: {_spaces(arms_of[key])}." for key, words in OUTCOMES.items() if len(arms_of[key])]
+    for row in compared.to_dict("records"):
+        if row["question"] == "meaning":
+            network = f" ({row['network']})" if compared["network"].nunique() > 1 else ""
+            pairs = count(int(row["other"]), "label space")
+            said.append(
+                f"Over the {pairs} with labels by chance of the same G beside them{network}, the difference is "
+                f"{signed(row['difference'])} points ({interval_of(row)}): {MEANING[row['standing']]}."
+            )
+        elif row["question"] == "finest":
+            told = {"open": "can’t be told apart", "untested": "cannot be compared"}.get(
+                row["standing"], row["standing"]
+            )
+            said.append(
+                f"{row['space']}, the finest of its family, against {row['other']}, the coarsest: "
+                f"{signed(row['difference'])} points ({interval_of(row)}): {told}."
+            )
+    alone = _finer(table)
+    alone = alone[alone["control"].isna()]
+    if len(alone):
+        said.append(f"No labels by chance of the same G are beside {listing(alone['space'])}.")
     for one_pass in table[table["role"] == "one_pass"].to_dict("records"):
-        side = "above" if one_pass["difference"] >= 0 else "below"
         said.append(
-            f"Training once on the target labels, without a second stage, ends at {one_pass['mean']:.2f} %, "
-            f"{abs(one_pass['difference']):.2f} points {side} the retraining baseline ({one_pass['verdict']})."
+            f"Training once on the target labels, without a second stage, ends at {one_pass['mean']:.2f} %: "
+            f"{signed(one_pass['difference'])} points ({interval_of(one_pass)}), {one_pass['verdict']}."
         )
     return said
 
 
-def _apart(rows: pd.DataFrame, side: str) -> str:
-    if rows.empty:
-        return f"No label space has its 95 % interval of the difference wholly {side} zero."
-    said = [f"Over runs, the 95 % interval of the difference lies wholly {side} zero for {_spaces(rows)}."]
-    kept = rows[rows["outcome"].isin(["better", "worse"])]
-    lost = rows.drop(kept.index)
-    if kept.empty:
-        return f"{said[0]} After Holm's adjustment none of this stands: it may be chance."
-    if len(lost):
-        said.append(f"After Holm's adjustment it does not stand for {listing(lost['space'])}, where it may be chance.")
-    else:
-        said.append("Holm's adjustment for the number of comparisons does not change this.")
-    sure = kept[kept["standing"].isin(["better", "worse"])]
-    if sure.empty:
-        said.append("When each backbone counts once, it stands for none of them.")
-    elif len(sure) < len(rows):
-        said.append(f"When each backbone counts once, too, it stands for {listing(sure['space'])}.")
-    else:
-        said.append("It stands when each backbone counts once, too.")
-    return " ".join(said)
+OUTCOMES = {
+    "better": "Better than the baseline",
+    "worse": "Worse than the baseline",
+    "open": "Can’t be told from the baseline, in either direction",
+    "untested": "Without an interval, as there are fewer than two backbones in common or no spread",
+}
+MEANING = {
+    "better": "what the labels mean counts, not their number alone",
+    "worse": "labels by chance do better",
+    "open": "whether meaning counts beside the number can’t be told",
+    "untested": "no interval, so it can’t be told",
+}
 
 
 def _spaces(rows: pd.DataFrame) -> str:
-    parts = []
-    for row in rows.itertuples():
-        parts.append(row.space if pd.isna(row.difference) else f"{row.space} ({signed(row.difference)})")
-    return listing(parts)
-
-
-TALLIED = {
-    "better": "better",
-    "better_over_runs": "lower over runs alone",
-    "worse_over_runs": "higher over runs alone",
-    "worse": "worse",
-    "overlap": "not told apart",
-    "untested": "not tested",
-}
+    return listing(f"{row.space} ({signed(row.difference)})" for row in rows.itertuples())
 
 
 def tally(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, list[str]]]]:
     """Count, for every kind of labels and baseline, the label spaces with each verdict."""
     arms = results[results["role"] == "arm"]
     labels = list(results["label"].unique())
+    counts = arms.groupby(["series", "label"])["standing"].value_counts()
+    short = {"better": "better", "open": "can’t be told", "worse": "worse", "untested": "no interval"}
     rows = []
     for one in series.sort(arms["series"]):
-        cells = []
-        for label in labels:
-            found = arms.loc[(arms["series"] == one) & (arms["label"] == label), "standing"]
-            found = found.replace({f"{side}_untested": f"{side}_over_runs" for side in ("better", "worse")})
-            # What did not survive the adjustment is not told apart.
-            found = found.replace({f"{side}_unadjusted": "overlap" for side in ("better", "worse")}).value_counts()
-            cells.append(", ".join(f"{found[key]} {TALLIED[key]}" for key in TALLIED if key in found) or "–")
+        found = [{key: counts.get((one, label, key), 0) for key in short} for label in labels]
+        cells = [", ".join(f"{cell[key]} {short[key]}" for key in short if cell[key]) or "–" for cell in found]
         rows.append((series.words(one), cells))
     return labels, rows
 
 
-def caveats(conditions: list[ConditionResults], results: pd.DataFrame, encoder: Encoder | None) -> list[str]:
+def caveats(
+    conditions: list[ConditionResults], results: pd.DataFrame, compared: pd.DataFrame, encoder: Encoder | None
+) -> list[str]:
     """Caveats: what the numbers cannot show."""
-    said = [_comparisons(results), _few_backbones(results)]
+    said = [_corrected(compared), _backbones(results)]
     images = listing(dict.fromkeys(f"{condition.images('val'):,}" for condition in conditions))
     point = 100 / max(1, conditions[0].images("val"))
     said.append(
@@ -193,36 +179,24 @@ def caveats(conditions: list[ConditionResults], results: pd.DataFrame, encoder: 
         said.append("Transfers to other data are trained and scored on the images of those data instead.")
     if encoder is not None and any(condition.of("cluster") for condition in conditions):
         said.append(encoder.leak)
-    said.append("An interval that contains zero is not evidence of no effect: the runs may be too few to see it.")
+    said.append("An interval that contains zero is not evidence of no effect: the backbones may be too few to see it.")
     return said
 
 
-def _comparisons(results: pd.DataFrame) -> str:
-    number = int(results["p"].notna().sum())
+def _corrected(compared: pd.DataFrame) -> str:
+    asked = compared[compared["comparisons"] > 0].drop_duplicates("question")
+    numbers = [f"{QUESTIONS[row.question]} ({row.comparisons})" for row in asked.itertuples()]
     return (
-        f"{count(number, 'comparison')} with the retraining baseline {'was' if number == 1 else 'were'} made. At "
-        "the 95 % level about one in twenty finds a difference where there is none "
-        f"(here {number / 20:.1f}), so verdicts use p-values adjusted by Holm's method over all of them. Only what "
-        "this configuration holds is counted: label spaces and training-set sizes tried and then dropped are not."
+        "Each interval is over backbones, paired by pretraining seed, and corrected (Bonferroni) for the number of its "
+        f"question's comparisons: {'; '.join(numbers) or 'none'}. Only what this configuration holds is counted: label "
+        "spaces and training-set sizes tried and then dropped are not. Which arm is the best is picked from the same "
+        "numbers, so its mean is likely to flatter it."
     )
 
 
-def _few_backbones(results: pd.DataFrame) -> str:
+def _backbones(results: pd.DataFrame) -> str:
     backbones = int(results.loc[results["role"] != "one_pass", "backbones"].min())
-    apart = results[(results["low"] > 0) | (results["high"] < 0)]
-    tested = apart[apart["backbone_low"].notna()]
-    if apart.empty:
-        check = "No interval was apart from zero to begin with."
-    elif tested.empty:
-        check = "With one backbone per label space, no interval over backbones can be given."
-    else:
-        still = int(((tested["backbone_low"] > 0) | (tested["backbone_high"] < 0)).sum())
-        check = (
-            f"If each backbone counts once, {still} of the {count(len(apart), 'interval')} apart from zero "
-            f"{'stays' if still == 1 else 'stay'} so."
-        )
     return (
-        f"Only {count(backbones, 'pretrained backbone')} {'stands' if backbones == 1 else 'stand'} behind each "
-        "label space. Runs finetuned from one backbone are not independent, so intervals over runs are too narrow "
-        f"where backbones differ. {check}"
+        f"{count(backbones, 'pretrained backbone')} {'stands' if backbones == 1 else 'stand'} behind each label space. "
+        "Runs finetuned from one backbone are not independent, and count once."
     )

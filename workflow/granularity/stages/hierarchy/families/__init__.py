@@ -20,7 +20,8 @@ and, where they apply,
 - `more_files(training, **params) -> dict[str, DataFrame]`: further tables of its artifact, `more_NAME.parquet`;
 - `checks(space, samples) -> Iterator[Check]`: what must hold of a finished artifact, for `granularity spaces`;
 - `series(params) -> str`, where it is drawn as several series: `WORDS` and `STYLE` then have an entry per series;
-- `MEANINGLESS = True`, where its labels say nothing about the image.
+- `MEANINGLESS = True`, where its labels are drawn by chance, and say nothing of an image beyond its target class:
+  the report holds label spaces with a meaning against these.
 
 Files are imported for `--help` and dry runs too: what is slow to import (pandas, scipy, pyarrow) is imported inside
 functions.

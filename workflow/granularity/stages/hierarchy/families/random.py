@@ -14,7 +14,7 @@ from granularity.stages.hierarchy.labels import Labels, Training, numbered
 from granularity.stages.hierarchy.options import fewer_than_images
 from granularity.stages.hierarchy.space import Space
 
-OPTION = (list[Count], Field([10, 30, 100], description="Random IDs over the whole set: numbers of classes G."))
+OPTION = (list[Count], Field([10, 30, 90], description="Random IDs over the whole set: numbers of classes G."))
 WORDS = "random IDs"
 STYLE = ("#e07b00", "s")
 MEANINGLESS = True

@@ -17,9 +17,10 @@ from granularity.stages.hierarchy.space import Space
 if TYPE_CHECKING:
     from granularity.store.artifacts import Artifact
 
-OPTION = (list[Count], Field([10], description="Random IDs within each superclass: number of IDs per superclass."))
+OPTION = (list[Count], Field([3, 10, 30], description="Random IDs within each superclass: IDs per superclass."))
 WORDS = "random IDs per superclass"
 STYLE = ("#a8742a", "D")
+MEANINGLESS = True
 
 
 def spaces(option: list[int], samples: Any) -> Iterator[Space]:

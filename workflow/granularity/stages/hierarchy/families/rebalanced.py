@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Rebalanced(Section):
     clusters: list[Count] = Field([2, 4, 8, 16], min_length=1, description="The grid of cluster counts per superclass.")
     thresholds: list[Natural] = Field(
-        [12, 4],
+        [12],
         description="One label space per threshold: each superclass takes the largest count of the grid whose smallest "
         "cluster holds more images than this.",
     )

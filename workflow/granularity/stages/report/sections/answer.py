@@ -15,11 +15,14 @@ def applies(loaded: Loaded) -> bool:
 
 
 def build(loaded: Loaded) -> Part:
-    results = loaded.results
+    results, compared = loaded.results, loaded.comparisons
     values = {
-        "findings": [(label, words.findings(table)) for label, table in results.groupby("label", sort=False)],
+        "findings": [
+            (label, words.findings(table, compared[compared["label"] == label]))
+            for label, table in results.groupby("label", sort=False)
+        ],
         "tally": words.tally(results),
-        "caveats": words.caveats(loaded.conditions, results, loaded.encoder),
+        "caveats": words.caveats(loaded.conditions, results, compared, loaded.encoder),
     }
     return Part(values=values)
 
@@ -43,8 +46,8 @@ TEMPLATE = """
 {% endfor %}
 </tbody>
 {% endcall %}
-<p class="note">Label spaces by verdict against the retraining baseline, after Holm's adjustment. Better and worse are
-those that are so over runs and when each backbone counts once.</p>
+<p class="note">Label spaces by verdict against the retraining baseline. Better and worse are those whose corrected
+interval over backbones excludes zero.</p>
 {% endif %}
 <h3>What cannot be concluded</h3>
 <ul>

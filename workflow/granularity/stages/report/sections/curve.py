@@ -23,7 +23,8 @@ def build(loaded: Loaded) -> Part:
 
 TEMPLATE = """
 {{ drawing("granularity_curve", "Error of the finetuned network on the target against the number of classes it was
-pretrained on. Points are means over runs, bars are one standard deviation over runs. Points of equal G are
+pretrained on. Points are means over backbones, bars their "
+~ level ~ " % intervals (of a mean by itself; the table has those of differences). Points of equal G are
 moved apart sideways by a few percent."
 ~ (" What was pretrained without labels has no G: its point stands at the right edge, on a dotted line." if
 unlabelled)) }}

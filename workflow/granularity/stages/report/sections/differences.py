@@ -17,11 +17,13 @@ def applies(loaded: Loaded) -> bool:
 
 
 def build(loaded: Loaded) -> Part:
-    return Part(figures={"differences": figures.differences(loaded.results)})
+    results = loaded.results
+    compared = results[(results["role"] != "baseline") & results["difference"].notna()]
+    return Part(figures={"differences": figures.differences(compared, "differences", "the baseline")})
 
 
 TEMPLATE = """
 {{ drawing("differences", "Mean error minus that of the retraining baseline; left of zero is better. Lines are "
-~ level ~ " % intervals (Welch's t, over runs), not adjusted for the number of comparisons. Filled markers differ also
-after Holm's adjustment, and when each backbone counts once.") }}
+~ level ~ " % intervals over backbones, corrected for the number of comparisons; filled markers have one that excludes
+zero.") }}
 """

@@ -1,0 +1,28 @@
+"""What labels mean, beside how many they are: every label space against labels by chance of the same G."""
+
+from __future__ import annotations
+
+from granularity.stages.report import figures
+from granularity.stages.report.loaded import Loaded
+from granularity.stages.report.part import Part
+
+HEADING = "Meaning against number"
+LINK = "Meaning"
+
+
+def applies(loaded: Loaded) -> bool:
+    return len(loaded.results) > 0 and bool(loaded.results["control"].notna().any())
+
+
+def build(loaded: Loaded) -> Part:
+    paired = loaded.results[loaded.results["control"].notna()].drop(columns=["difference", "low", "high", "standing"])
+    paired = paired.rename(columns=lambda name: name.removeprefix("control_"))
+    paired["space"] = paired["space"] + " − " + paired["control"]
+    return Part(figures={"meaning": figures.differences(paired, "meaning", "the control")})
+
+
+TEMPLATE = """
+{{ drawing("meaning", "Mean error minus that of labels drawn by chance, as many and with the same seeds; left of zero,
+their meaning helps. Lines are " ~ level ~ " % intervals over backbones, corrected for the number of pairs; filled
+markers have one that excludes zero.") }}
+"""
