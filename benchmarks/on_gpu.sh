@@ -4,7 +4,7 @@
 #   WHEELS=FOLDER benchmarks/on_gpu.sh [OUT]    on a machine without a network, which has torch, torchvision, timm, pandas
 #                                               and pyarrow; benchmarks/wheels.sh FOLDER gathers the rest beforehand
 # Writes OUT/*.log, OUT/rows.jsonl (work, ours, peer, ratio, goal) and OUT/table.txt. A part that fails or takes longer
-# than its time is named, and the next one begins.
+# than its time is named, and the next one begins. QUICK=1: sizes that show that every part runs, and no more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 out="$(mkdir -p "${1:-on_gpu}" && cd "${1:-on_gpu}" && pwd)"
@@ -17,13 +17,25 @@ if [ -n "${WHEELS:-}" ]; then
 fi
 . benchmarks/parts.sh
 
-versions
-part tests 120 "$python" -m pytest -q -p no:cacheprovider tests/machine/test_device.py
-part train_step 130 "$python" benchmarks/train_step.py --seconds 3
-part stacks 45 "$python" benchmarks/stacks.py --sizes 12 36 64
-part loader 60 "$python" benchmarks/loader.py 200
-part kmeans 70 "$python" benchmarks/kmeans.py --parts gpu
-part embed 60 "$python" benchmarks/embed.py --images "${IMAGES:-2000}" --turns 1
-part probes 70 "$python" benchmarks/probes.py
-part theory 45 "$python" benchmarks/theory.py --groups 1
+if [ -n "${QUICK:-}" ]; then
+  tests="-k tf32" train_step="--seconds 0 --rows 1" stacks="--sizes 2" loader=70 kmeans="--quick --parts groups"
+  embed="--images 64 --turns 1" probes="--images 300 --turns 1 --classes 2 10 --penalties 0.1" theory="neural_collapse --groups 1"
+else
+  tests="" train_step="--seconds 3" stacks="--sizes 12 36 64" loader=200 kmeans="--parts gpu"
+  embed="--images 2000 --turns 1" probes="" theory="--groups 1"
+fi
+
+# The words of a part are apart on purpose.
+# shellcheck disable=SC2086
+{
+  versions
+  part tests 120 "$python" -m pytest -q -p no:cacheprovider tests/machine/test_device.py $tests
+  part train_step 130 "$python" benchmarks/train_step.py $train_step
+  part stacks 45 "$python" benchmarks/stacks.py $stacks
+  part loader 60 "$python" benchmarks/loader.py $loader
+  part kmeans 70 "$python" benchmarks/kmeans.py $kmeans
+  part embed 60 "$python" benchmarks/embed.py $embed
+  part probes 70 "$python" benchmarks/probes.py $probes
+  part theory 45 "$python" benchmarks/theory.py $theory
+}
 table

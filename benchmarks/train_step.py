@@ -182,7 +182,7 @@ def main() -> None:
         batch, data = row[4], resident(Path(name), row, device)
         read = photographs(Path(name, str(row[2])), len(data.train), row[2], "jpeg", device)
         turns = {"ours": ours(read, *row, device), "peer": ours(data, *row, device)}
-        work = f"{described(row)}: from JPEG by {readers()} readers, against images in memory"
+        work = f"{described(row)}: from JPEG by {readers(device)} readers, against images in memory"
         rows.append(compared(work, turns, batch, FROM_JPEG_GOAL if on_gpu else None, given.seconds))
     for row in rows:
         print(json.dumps(row))

@@ -17,5 +17,5 @@ part embed 150 "$python" benchmarks/embed.py --images 640
 part kmeans 60 "$python" benchmarks/kmeans.py --quick --parts whole groups
 part verify 60 "$python" benchmarks/verify.py "$out" --gb 2
 part probes 120 "$python" benchmarks/probes.py --device cpu
-part theory 60 "$python" benchmarks/theory.py --groups 1 --device cpu
+part theory 100 "$python" benchmarks/theory.py --groups 1 --device cpu
 table

@@ -341,7 +341,7 @@ def test_a_reader_that_is_killed_is_a_line(data, readers):
 def test_a_number_of_readers_that_is_none(monkeypatch, value):
     monkeypatch.setenv("GRANULARITY_READERS", value)
     with pytest.raises(GranularityError, match=r"GRANULARITY_READERS: .* must be a number of processes"):
-        feed.readers()
+        feed.readers(CPU)
 
 
 def test_pieces_fit_the_shared_memory(monkeypatch):

@@ -33,15 +33,19 @@ PR_SET_PDEATHSIG = 1
 View = Callable[[int, int, int], np.ndarray]  # row of the sample table, step, place in the batch -> uint8 [H, W, C]
 
 
-def readers() -> int:
-    """The number of processes that read: GRANULARITY_READERS, or those CPUs that this training leaves; 0 for none.
+def readers(device: torch.device) -> int:
+    """The number of processes that read: GRANULARITY_READERS, or the CPUs that a training leaves; 0 for none.
+
+    Args:
+        device: what the training computes on; on CPUs, it takes as many as torch has threads.
 
     Raises:
         GranularityError: GRANULARITY_READERS is no such number.
     """
     asked = os.environ.get("GRANULARITY_READERS")
     if asked is None:
-        return min(MOST_READERS, len(os.sched_getaffinity(0)) // processes.local_size() - 1)
+        busy = 1 if device.type == "cuda" else torch.get_num_threads()
+        return max(0, min(MOST_READERS, len(os.sched_getaffinity(0)) // processes.local_size() - busy))
     if not asked.isdecimal() or int(asked) > 1000:
         raise GranularityError(f"GRANULARITY_READERS: {asked!r} must be a number of processes, 0 to 1000")
     return int(asked)
@@ -68,7 +72,7 @@ class Feed:
         first_place: int = 0,
     ):
         self._rows_of, self._steps, self._shape = rows_of, steps, shape
-        self._readers = max(0, readers())
+        self._readers = readers(device)
         self._piece = _piece(int(np.prod(shape)), self._readers)
         self._pieces = _Pieces(view, first_place)
         self._copy, self._pinned = pipeline.copier(device), device.type == "cuda"
