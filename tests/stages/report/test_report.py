@@ -194,6 +194,18 @@ def test_every_size_is_answered_for_itself(monkeypatch, tmp_path):
     )
 
 
+def test_the_headlines_arm_is_of_a_size_that_it_answers():
+    """At one size there is no room for a gain, at another it can't be told: that is the answer, and its arm."""
+    rows = [("10", -0.1, -0.2, 0.1), ("20", 0.5, -1.0, 2.0), ("30", -3.0, np.nan, np.nan)]
+    table = pd.DataFrame(rows, columns=["label", "difference", "low", "high"]).assign(role="arm", space="fine")
+    table["standing"] = ["open", "open", "untested"]
+    table = pd.concat([table, table.assign(role="baseline", space="target")], ignore_index=True)
+    table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n")
+    table["granularity"] = np.where(table["role"] == "arm", 9, 3)
+    answer, sentence = words.headline(table)
+    assert answer == "open" and sentence.startswith("With 20 (10: no and 30: can’t be told), the best networks")
+
+
 def test_runs_of_one_backbone_count_once(monkeypatch, tmp_path):
     """Many finetunings that agree make no interval, nor do backbones that differ by more than the arms."""
     over = {"seeds": {"pretrain": 1, "finetune": 12}}

@@ -41,9 +41,10 @@ def headline(results: pd.DataFrame) -> tuple[str, str]:
             "seeds.pretrain."
         )
     found = answer(arms)
-    best = arms[arms["standing"] == "better"] if found == "yes" else arms[arms["low"].notna()]
-    best = best.loc[best["difference"].idxmin()]
     where = {label: answer(part) for label, part in arms.groupby("label", sort=False)}
+    held = arms[arms["standing"] == "better"] if found == "yes" else arms[arms["low"].notna()]
+    elsewhere = held["label"].map(where) != found  # where the answer is another
+    best = held.assign(elsewhere=elsewhere).sort_values(["elsewhere", "difference"], kind="stable").iloc[0]
     others = [f"{label}: {ANSWERS[one].lower()}" for label, one in where.items() if label != best["label"]]
     return found, (
         f"With {best['label']}{f' ({listing(others)})' if others else ''}, {AT_BEST[found]} pretrained on "

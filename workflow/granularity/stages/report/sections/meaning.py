@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from granularity.stages.report import figures
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
@@ -18,11 +20,16 @@ def build(loaded: Loaded) -> Part:
     paired = loaded.results[loaded.results["control"].notna()].drop(columns=["difference", "low", "high", "standing"])
     paired = paired.rename(columns=lambda name: name.removeprefix("control_"))
     paired["space"] = paired["space"] + " − " + paired["control"]
-    return Part(figures={"meaning": figures.differences(paired, "meaning", "the control")})
+    average = loaded.comparisons[loaded.comparisons["question"] == "meaning"]
+    average = average.assign(
+        space="all " + average["other"] + " averaged", series="average", baseline=average["network"]
+    )
+    shown = pd.concat([paired, average], ignore_index=True)
+    return Part(figures={"meaning": figures.differences(shown, "meaning", "the control")})
 
 
 TEMPLATE = """
 {{ drawing("meaning", "Mean error minus that of labels drawn by chance, as many and with the same seeds; left of zero,
-their meaning helps. Lines are " ~ level ~ " % intervals over backbones, corrected for the number of pairs; filled
-markers have one that excludes zero.") }}
+their meaning helps. The last line of each group is the average of its pairs. Lines are " ~ level ~ " % intervals over
+backbones, corrected for the number of comparisons; filled markers have one that excludes zero.") }}
 """
