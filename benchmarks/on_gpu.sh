@@ -18,7 +18,8 @@ fi
 . benchmarks/parts.sh
 
 if [ -n "${QUICK:-}" ]; then
-  tests="-k tf32" train_step="--seconds 0 --rows 1" stacks="--sizes 2" loader=70 kmeans="--quick --parts groups"
+  export OMP_NUM_THREADS=1  # on a busy machine, threads wait for each other
+  tests="-k tf32" train_step="--seconds 0 --rows 1 --turns 1" stacks="--sizes 2" loader=70 kmeans="--quick --parts groups"
   embed="--images 64 --turns 1" probes="--images 300 --turns 1 --classes 2 10 --penalties 0.1" theory="neural_collapse --groups 1"
 else
   tests="" train_step="--seconds 3" stacks="--sizes 12 36 64" loader=200 kmeans="--parts gpu"

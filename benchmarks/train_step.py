@@ -164,9 +164,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="at least, of each side of a row")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--turns", type=int, default=3, help="at least, of each side of a row")
     parser.add_argument("--rows", type=int, help="the first rows alone")
     given = parser.parse_args()
-    device = torch_device(given.device, len(os.sched_getaffinity(0)))
+    device = torch_device(given.device, int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
     on_gpu = device.type == "cuda"
     rows = []
     print(f"{torch.__version__} on {torch.cuda.get_device_name() if on_gpu else 'a CPU'}", end="; ")
@@ -175,7 +176,7 @@ def main() -> None:
         for row in (ON_GPU if on_gpu else ON_CPU)[: given.rows]:
             batch, data = row[4], resident(Path(name), row, device)
             turns = {"ours": ours(data, *row, device), "peer": timms(*row, device)}
-            rows.append(compared(described(row), turns, batch, GOAL, given.seconds))
+            rows.append(compared(described(row), turns, batch, GOAL, given))
             if on_gpu:
                 torch.cuda.empty_cache()
         row = (ON_GPU if on_gpu else ON_CPU)[0]
@@ -183,7 +184,7 @@ def main() -> None:
         read = photographs(Path(name, str(row[2])), len(data.train), row[2], "jpeg", device)
         turns = {"ours": ours(read, *row, device), "peer": ours(data, *row, device)}
         work = f"{described(row)}: from JPEG by {readers(device)} readers, against images in memory"
-        rows.append(compared(work, turns, batch, FROM_JPEG_GOAL if on_gpu else None, given.seconds))
+        rows.append(compared(work, turns, batch, FROM_JPEG_GOAL if on_gpu else None, given))
     for row in rows:
         print(json.dumps(row))
 
@@ -199,11 +200,11 @@ def described(row: tuple) -> str:
     return work + (", compiled" if compiled else "")
 
 
-def compared(work: str, turns: dict, batch: int, goal: float | None, at_least: float) -> dict:
+def compared(work: str, turns: dict, batch: int, goal: float | None, given: argparse.Namespace) -> dict:
     """Both sides in turns; a row of the table, which is printed."""
     taken: dict[str, list[float]] = {side: [] for side in turns}
     began = time.perf_counter()
-    while time.perf_counter() < began + 2 * at_least or len(taken["peer"]) < 3:
+    while time.perf_counter() < began + 2 * given.seconds or len(taken["peer"]) < given.turns:
         for side, turn in turns.items():
             taken[side].append(turn())
     speed = {side: round(batch / statistics.median(one), 1) for side, one in taken.items()}
