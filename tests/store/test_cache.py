@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from granularity.stages.cluster import stage as cluster
+from granularity.stages.cluster.engines import faiss as engine
 from granularity.stages.hierarchy.families import kmeans
 from granularity.store.artifacts import Artifact, key_of
 from granularity.store.cache import fetch, place_of, store
@@ -244,7 +244,7 @@ def test_clusterings_and_label_spaces_are_shared(tmp_path, cache, monkeypatch, m
         options = {"space": "kmeans-3", "family": "kmeans", "params": {"clusterings": ["whole-3"]}}
         given = {"samples": samples, "cluster": clusters, "embed": embed}
         tasks.run("hierarchy", tmp_path / user / "space", options, anew=False, **given)
-        monkeypatch.setattr(cluster, "kmeans", None)  # the second user computes nothing
+        monkeypatch.setattr(engine, "cluster", None)  # the second user computes nothing
         monkeypatch.setattr(kmeans, "labels", None)
     for name in ("whole-3", "space"):
         mine, yours = (Artifact.open(tmp_path / user / name) for user in ("mine", "yours"))
