@@ -164,14 +164,18 @@ class Recipe(Section):
         description="Networks of one job that are trained side by side at most, as one network of grouped convolutions "
         "(null: as many as pay, which is one for all but small networks; 1: one after another). A network's last bits "
         "tell whether it was in a stack, but not which others were. Where a recipe or a network is for one at a time "
-        "(micro_batch, clip_norm, compile, freeze_backbone, dropout, several processes, layers other than convolution "
-        "and batch normalisation, numbers of channels other than 8, 16, ...), so it is trained, whatever this says.",
+        "(micro_batch, clip_norm, compile, freeze_backbone, dropout, precision, several processes, layers other than "
+        "convolution and batch normalisation, numbers of channels other than 8, 16, ...), so it is trained, whatever "
+        "this says.",
     )
 
     @property
     def for_one(self) -> str:
         """The first option that can be had for one network at a time only; "" for none."""
         asked = {name: getattr(self, name) for name in ("micro_batch", "clip_norm", "compile", "freeze_backbone")}
+        asked["precision"] = (
+            self.precision != "float32"
+        )  # rounding would hide what is looked for before a stack is made
         asked["optimizer"] = self.optimizer not in ("sgd", "adam", "adamw")  # others look at norms of whole tensors
         return next((name for name, value in asked.items() if value), "")
 

@@ -76,13 +76,24 @@ class Stack(nn.Module):
                     own.copy_(wide if wide.dim() == 0 else wide.unflatten(0, (len(networks), -1))[number])
 
 
-def check(network: nn.Module, images: torch.Tensor, size: int) -> None:
+def check_recipe(recipe: Recipe) -> None:
+    """Raise `CannotStack` if a recipe is for one network at a time."""
+    if processes.size() > 1:
+        raise CannotStack("several processes train one network")
+    if recipe.for_one:
+        raise CannotStack(f"{recipe.for_one} is for one network")
+
+
+def check(network: nn.Module, images: torch.Tensor, size: int, recipe: Recipe) -> None:
     """Try a step of stacks of a network, on images float32 [B, C, H, W] as many as a batch has.
 
     Raises:
         CannotStack: it gives other outputs than the network alone, gradients that depend on the size of the stack or
             the place in it, or none at all.
     """
+    network = copy.deepcopy(network)
+    if not recipe.dropout:
+        remove_dropout(network)
     try:
         alone = copy.deepcopy(network).train()(images)
         outputs, gradients = _tried(network, images, 2, 0)
@@ -106,33 +117,18 @@ def _tried(network: nn.Module, images: torch.Tensor, size: int, place: int) -> t
     return outputs[place].detach(), gradients + [one.grad for one in stacked.heads[place].parameters()]
 
 
-def size_of(network: nn.Module, images: torch.Tensor, recipe: Recipe) -> int:
+def size_of(network: nn.Module, image: torch.Tensor, recipe: Recipe) -> int:
     """The number of networks that are trained side by side, at most: what the recipe says, or as many as pay.
 
     Args:
-        images: a batch as the network takes it, float32 [B, C, H, W].
-
-    Raises:
-        CannotStack: there would be several, but this network or recipe is for one at a time.
+        image: one as the network takes it, float32 [1, C, H, W].
     """
-    if recipe.stack is None:
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            network.eval()(images[:1])
-        kind = images.device.type
-        size = min(MOST[kind], int(WORK[kind] / max(1, counter.get_total_flops() * recipe.batch_size)))
-    else:
-        size = recipe.stack
-    if size < 2:
-        return 1
-    if processes.size() > 1:
-        raise CannotStack("several processes train one network")
-    if recipe.for_one:
-        raise CannotStack(f"{recipe.for_one} is for one network")
-    tried = copy.deepcopy(network)
-    if not recipe.dropout:
-        remove_dropout(tried)
-    check(tried, images, size)
-    return size
+    if recipe.stack is not None:
+        return recipe.stack
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network.eval()(image)
+    kind = image.device.type
+    return max(1, min(MOST[kind], int(WORK[kind] / max(1, counter.get_total_flops() * recipe.batch_size))))
 
 
 def train_together(

@@ -200,10 +200,14 @@ def _stacked(one: Training, recipe: Recipe) -> tuple[int, str]:
     """How many networks like that of a training are trained side by side, and what forbids more, if that was asked."""
     if recipe.stack == 1:
         return 1, ""
-    network = one.start().to(one.data.device)
-    check_takes(network, one.data, recipe)
     try:
-        return stacks.size_of(network, _images(one.data, recipe, recipe.batch_size), recipe), ""
+        stacks.check_recipe(recipe)
+        network = one.start().to(one.data.device)
+        check_takes(network, one.data, recipe)
+        size = stacks.size_of(network, _images(one.data, recipe, 1), recipe)
+        if size > 1:
+            stacks.check(network, _images(one.data, recipe, recipe.batch_size), size, recipe)
+        return size, ""
     except stacks.CannotStack as why:
         if recipe.stack is None:
             return 1, ""
