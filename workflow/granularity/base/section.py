@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
+
+from granularity.base import extensions
 
 LARGEST = 2**31 - 1  # labels are int32
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
@@ -19,6 +21,25 @@ Rank = Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", max_
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "tf32", "bfloat16"]
+
+
+def name_in(room: str) -> Any:
+    """The type of a name of what a room has (:mod:`granularity.base.extensions`); editors are offered the names."""
+
+    def check(name: str) -> str:
+        known = ", ".join(map(repr, extensions.names(room)))
+        if name not in extensions.names(room):
+            raise PydanticCustomError(
+                "unknown_name",
+                "there is no such {room}; there are {known}, and files of your own (extensions)",
+                {"room": room, "known": known},
+            )
+        return name
+
+    def offer(schema: dict[str, Any]) -> None:
+        schema["anyOf"] = [{"enum": extensions.names(room)}, {"type": schema.pop("type")}]
+
+    return Annotated[str, AfterValidator(check), Field(json_schema_extra=offer)]
 
 
 def split_key(message: str) -> tuple[str, str]:

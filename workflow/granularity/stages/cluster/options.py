@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field, field_validator
-from pydantic_core import PydanticCustomError
 
-from granularity.base import extensions
-from granularity.base.section import Count, Section
-
-
-def _engines(schema: dict[str, Any]) -> None:
-    """Let an editor offer the names that there are, and accept a user's own."""
-    schema["anyOf"] = [{"enum": extensions.names("engine")}, {"type": schema.pop("type")}]
+from granularity.base.section import Count, Section, name_in
 
 
 class Cluster(Section):
@@ -22,24 +15,11 @@ class Cluster(Section):
 
     iterations: Count = Field(25, description="Lloyd iterations at most; stops early once nothing moves.")
     restarts: Count = Field(4, description="Random starts; the one with the lowest objective is kept.")
-    engine: str = Field(
+    engine: name_in("engine") = Field(
         "faiss",
         description="What computes k-means: `faiss`; `torch`, which keeps the embedding on a GPU and takes many groups "
         "at once; or a file of your own.",
-        json_schema_extra=_engines,
     )
-
-    @field_validator("engine")
-    @classmethod
-    def _exists(cls, name: str) -> str:
-        known = extensions.names("engine")
-        if name not in known:
-            raise PydanticCustomError(
-                "unknown_engine",
-                "there is no such engine; there are {known}, and files of your own (extensions)",
-                {"known": ", ".join(map(repr, known))},
-            )
-        return name
 
 
 class Clustering(Cluster):

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, create_model, field_validator, model_validator
+from pydantic import Field, create_model, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.section import Count, Rank, Section, Share
+from granularity.base.section import Count, Rank, Section, Share, name_in
 from granularity.data import listing
 from granularity.data.columns import RESERVED
 
@@ -30,18 +29,12 @@ LABELS = (
 )
 
 
-def _sources(schema: dict[str, Any]) -> None:
-    """Let an editor offer the names that there are, and accept a user's own."""
-    schema["anyOf"] = [{"enum": extensions.names("source")}, {"type": schema.pop("type")}]
-
-
 class _Place(Section):
-    source: str = Field(
+    source: name_in("source") = Field(
         "digits",
         description="The family of data sets, in its publisher's own layout: see docs/datasets.md. `digits` "
         "(scikit-learn's bundled handwritten digits) needs no files; `folder` is your own images, in folders named "
         "after their classes.",
-        json_schema_extra=_sources,
     )
     root: Path | None = Field(
         None,
@@ -49,18 +42,6 @@ class _Place(Section):
         "the images: root/RANK1/RANK2/.../image.jpg. If it holds `train` and `val`, `validation`, `valid` or `test`, "
         "these are the splits.",
     )
-
-    @field_validator("source")
-    @classmethod
-    def _exists(cls, name: str) -> str:
-        known = extensions.names("source")
-        if name not in known:
-            raise PydanticCustomError(
-                "unknown_source",
-                "there is no such source; there are {known}, and files of your own (extensions)",
-                {"known": ", ".join(map(repr, known))},
-            )
-        return name
 
 
 class Samples(_Place):
