@@ -38,7 +38,7 @@ TINY = {
         "kmeans_superclass": [],
         "rebalanced": {"clusters": [2, 3], "thresholds": [3]},
     },
-    "model": {"args": {"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8], "stem_width": 2, "stem_type": "deep"}},
+    "model": {"args": {"layers": [1, 1, 0, 0], "channels": [8, 8, 8, 8], "stem_width": 4, "stem_type": "deep"}},
     "pretrain": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
     "finetune": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
     "jobs": {"pretrain": "condition", "finetune": "condition"},

@@ -22,7 +22,7 @@ CONFIG = {
         "kmeans_superclass": [],
         "rebalanced": {"thresholds": []},
     },
-    "model": {"args": {"channels": [4, 4, 8, 8], "stem_width": 2}},
+    "model": {"args": {"channels": [8, 8, 8, 8], "stem_width": 4}},
     "pixels": {"format": "jpeg"},
     "pretrain": SMALL | {"precision": "bfloat16", "micro_batch": 10},
     "finetune": SMALL,

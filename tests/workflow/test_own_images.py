@@ -26,7 +26,7 @@ label_spaces:
   kmeans_superclass: [2]
   rebalanced: {clusters: [2, 3], thresholds: [3]}
 pixels: {size: 32, mode: RGB}
-model: {args: {channels: [4, 4, 8, 8], stem_width: 2}}
+model: {args: {channels: [8, 8, 8, 8], stem_width: 4}}
 pretrain: &recipe {batch_size: 20, epochs: 1, warmup_epochs: 0, augment: {flip: true, pad: 4}}
 finetune: *recipe
 seeds: {pretrain: 2, finetune: 2}

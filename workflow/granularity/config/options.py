@@ -240,9 +240,9 @@ def build() -> type[Experiment]:
                     Condition(train_size=900, spaces=["manual-digit", "random-10", "kmeans-10"]),
                 ],
                 min_length=1,
-                description="Training-set sizes, each a chain of its own from the samples on. 300 is the default "
-                "because that is where a trial saw differences; with 900 every arm was within noise. Both are shown: "
-                "900 with one human, one clustered and one random label space of equal G, as all would take too long.",
+                description="Training-set sizes, each a chain of its own from the samples on. The default asks all label "
+                "spaces of 300 images, and at 900 one human, one clustered and one random one of equal G, as all would "
+                "take too long.",
             ),
         ),
         "encoder": (Encoder, Encoder()),
