@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,39 +21,11 @@ from granularity.learning.runs import Run
 from granularity.machine import leases
 from granularity.store.artifacts import Artifact
 from support import tasks
+from support.several import Ended
 from support.sockets import listeners
 from support.trainings import made_space
 
 TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
-
-
-@dataclass
-class Ended:
-    status: list[int]
-    errors: list[str]
-
-    @property
-    def said(self) -> list[str]:
-        """Lines of all processes."""
-        return [line for text in self.errors for line in text.splitlines()]
-
-
-@pytest.fixture(scope="module")
-def processes():
-    """Run lines of Python in several processes at once: processes(size, code)."""
-    command = [sys.executable, str(Path(tasks.__file__).with_name("ranks.py"))]
-    environment = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # as the launcher sets it
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stdout.readline() == "ready\n"
-
-        def go(size: int, code: str, **environment: str) -> Ended:
-            job = {"size": size, "code": code, "environment": environment}
-            server.stdin.write(json.dumps(job) + "\n")
-            server.stdin.flush()
-            return Ended(**json.loads(server.stdout.readline()))
-
-        yield go
-        server.stdin.close()
 
 
 @pytest.fixture(scope="module")

@@ -70,7 +70,11 @@ def test_runs_are_named_after_what_makes_their_embedding():
         plan = planned({"networks": [{"name": "a", "spaces": ["kmeans-10"]}], **over})
         return [run.id for network in plan.networks for run in plan.pretrainings(network, plan.conditions[0])]
 
-    same = [ids(), ids(jobs={"embed_processes": 4}), ids(encoder={"precision": "float32", "images": "originals"})]
+    same = [
+        ids(),
+        ids(jobs={"embed_processes": 4, "arms": 2}),
+        ids(encoder={"precision": "float32", "images": "originals"}),
+    ]
     assert same[0] == same[1] == same[2]
     assert not set(ids()) & set(ids(encoder={"precision": "bfloat16"}))
     assert not set(ids()) & set(ids(encoder={"images": "pixels"}))

@@ -163,6 +163,19 @@ def test_processes_of_an_embedding_are_counted_apart_from_those_of_trainings():
     assert second.options["processes"] == 4 and job_of(four, "pretrain").options["processes"] == 1
 
 
+def test_arms_in_lockstep_have_a_gpu_each_and_the_readers_of_one():
+    over = {"device": "cuda", "pixels": {"size": 256, "mode": "RGB", "format": "jpeg"}}
+    over |= {"label_spaces": {"manual": [], "random": [10, 20, 30], "kmeans": []}}
+    one, four = (photos(**over, jobs={"pretrain": "condition", "arms": arms}) for arms in (1, 4))
+    alone, job = job_of(one, "pretrain"), job_of(four, "pretrain")
+    assert (resources.gpus(one, alone), threads(one, alone)) == (1, 1 + 8)
+    assert (resources.gpus(four, job), threads(four, job)) == (4, 4 * (1 + 2))
+    assert (alone.options["arms"], job.options["arms"]) == (1, 4)
+    assert minutes(four, job) < minutes(one, alone)
+    families = photos(**over, jobs={"pretrain": "family", "arms": 4})  # a job has no more processes than arms
+    assert sorted(one.processes for one in families.jobs("pretrain")) == [1, 1, 1, 3, 3, 3]
+
+
 def test_jobs_on_a_gpu_have_cpus_for_the_processes_that_decode_for_them():
     for form, readers in (("raw", 0), ("jpeg", 8)):
         plan = photos(device="cuda", pixels={"size": 256, "mode": "RGB", "format": form}, jobs={"processes": 2})

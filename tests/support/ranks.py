@@ -38,6 +38,8 @@ def child(job: dict, rank: int, meeting: Path, errors: Path) -> None:
 
 def main() -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
+    import timm  # noqa: F401
+
     from granularity.stages.finetune import stage as finetune  # noqa: F401
     from granularity.stages.pretrain import stage as pretrain  # noqa: F401
 

@@ -9,7 +9,7 @@ from granularity.store.artifacts import Artifact
 
 pytestmark = pytest.mark.workflow
 
-SMALL = {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5}
+SMALL = {"stack": 1, "batch_size": 20, "epochs": 2, "warmup_epochs": 0.5}
 CONFIG = {
     "name": "lists",
     "conditions": [{"train_size": 60}],
@@ -45,7 +45,7 @@ CONFIG = {
     ],
     "studies": ["granularity_t5"],
     "seeds": {"pretrain": 1, "finetune": 2},
-    "jobs": {"pretrain": "condition", "finetune": "condition", "measure": "condition", "embed_processes": 2},
+    "jobs": dict.fromkeys(("pretrain", "finetune", "measure"), "condition") | {"embed_processes": 2, "arms": 2},
 }
 CHAIN = "results/lists/train-60"
 

@@ -37,6 +37,11 @@ def test_it_ends_in_a_report_and_sound_artifacts(smoke):
     assert "all sound" in smoke.run("granularity", "verify", "results")
 
 
+def test_its_networks_were_trained_side_by_side(smoke):
+    made = [Artifact.open(path.resolve()) for path in smoke.path(CHAIN).glob("pretrain/*/*") if path.is_symlink()]
+    assert max(one.summary["stack"] for one in made) > 1
+
+
 def test_nothing_is_left_to_do(smoke):
     assert "Nothing to be done" in smoke.snakemake("-n", *SMOKE)
 

@@ -16,6 +16,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 _reason: str | None = None
 _status = 1
 _resumable = 0
+_held = False
 
 
 class Stopped(SystemExit):
@@ -51,9 +52,20 @@ def withdraw(reason: str) -> None:
         _reason = None
 
 
+def noted() -> bool:
+    """Whether the process was asked to stop, be it that it waits until others know."""
+    return _reason is not None
+
+
 def requested() -> bool:
     """Whether a checkpoint is due because the process is to stop."""
-    return _reason is not None
+    return noted() and not _held
+
+
+def hold(held: bool) -> None:
+    """Whether to only note requests: until several processes have agreed to stop at the same step."""
+    global _held
+    _held = held
 
 
 def stop_if_requested() -> None:
@@ -63,7 +75,7 @@ def stop_if_requested() -> None:
         Stopped: the process was asked to stop.
     """
     global _reason
-    if _reason is not None:
+    if requested():
         reason, _reason = _reason, None
         raise Stopped(reason, _status)
 

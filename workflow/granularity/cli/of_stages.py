@@ -40,6 +40,7 @@ def _command(stage: Stage) -> Any:
     def run(**given: Any) -> None:
         extensions.load(given["extension"])
         options = parse(stage.model, given["options"], "--options")
+        processes = getattr(options, "processes", 1) * getattr(options, "arms", 1)
         task = Task(
             stage,
             folder_of(given["output"]),
@@ -48,12 +49,10 @@ def _command(stage: Stage) -> Any:
             given.get("seed", 0),
             device(given.get("device", "cpu")),
             given["threads"],
-            machine(
-                given.get("device", "cpu"), launch.threads_each(given["threads"], getattr(options, "processes", 1))
-            ),
+            machine(given.get("device", "cpu"), launch.threads_each(given["threads"], processes)),
         )
         assert task.key  # now: the code may be edited while the job waits
-        _make(task, getattr(options, "processes", 1))
+        _make(task, processes)
 
     run.__doc__ = f"{stage.does}\n\n{_described(stage)}"
     run.__signature__ = inspect.Signature([*_parameters(stage)])

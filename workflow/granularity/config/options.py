@@ -66,11 +66,25 @@ class Jobs(Section):
         description="Processes that train one network together, in pretrain and finetune, each with a GPU (or a CPU "
         "thread) of its own and a share of every batch. Part of the result: sums over them decide its last bits.",
     )
+    arms: Annotated[int, Field(ge=1, le=1000)] = Field(
+        1,
+        description="Label spaces (arms) that a job of pretrain or finetune trains at the same time, in lockstep: each "
+        "by a process with a GPU (or a CPU thread) of its own, and each image is read once for all. Changes no byte of "
+        "the result.",
+    )
     embed_processes: Annotated[int, Field(ge=1, le=1000)] = Field(
         1,
         description="Processes that share the batches of an embedding, each with a GPU (or a CPU thread) of its own. "
         "Changes no byte of the result.",
     )
+
+    @model_validator(mode="after")
+    def _can_be_in_lockstep(self):
+        if self.arms > 1 and self.processes > 1:
+            raise ValueError("arms: arms in lockstep are trained by one process each; set arms or processes")
+        if self.arms > 1 and not {"family", "condition"} & {self.pretrain, self.finetune}:
+            raise ValueError("arms: no job holds several label spaces; set pretrain or finetune to family or condition")
+        return self
 
 
 class Network(Section):
@@ -240,9 +254,9 @@ def build() -> type[Experiment]:
                     Condition(train_size=900, spaces=["manual-digit", "random-10", "kmeans-10"]),
                 ],
                 min_length=1,
-                description="Training-set sizes, each a chain of its own from the samples on. The default asks all label "
-                "spaces of 300 images, and at 900 one human, one clustered and one random one of equal G, as all would "
-                "take too long.",
+                description="Training-set sizes, each a chain of its own from the samples on. The default asks all "
+                "label spaces of 300 images, and at 900 one human, one clustered and one random one of equal G, as all "
+                "would take too long.",
             ),
         ),
         "encoder": (Encoder, Encoder()),

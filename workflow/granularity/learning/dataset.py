@@ -15,12 +15,13 @@ from PIL import Image
 from granularity.base.errors import GranularityError
 from granularity.data import moments
 from granularity.data.shards import Shards, pictures
-from granularity.learning import views
+from granularity.learning import lockstep, views
 from granularity.learning.augment import augment, centre_crop
-from granularity.learning.feed import Feed
+from granularity.learning.feed import Feed, View
 from granularity.learning.label_sets import LabelSets, read_labels
 from granularity.learning.loop import Batches
 from granularity.learning.options import Augment
+from granularity.machine import processes
 from granularity.store.artifacts import Artifact
 
 RESIDENT_SHARE = 0.5  # of a GPU's free memory that images may take
@@ -107,9 +108,14 @@ class Data:
             part: which part of each batch; an image is augmented as it would be in the whole batch.
         """
         batches = copy.copy(batches)  # it holds the order of one epoch, and reading ahead is in the next one sooner
+        read = part if self._lies_ready(options) else lockstep.part_of(batches.batch_size, part)
 
         def rows_of(step: int) -> np.ndarray:
-            return self.train[batches(step)[part].numpy()]
+            return self.train[batches(step)[read].numpy()]
+
+        def read_ahead(view: View, shape: tuple[int, int, int]) -> Callable[[int], torch.Tensor]:
+            feed = Feed(view, rows_of, steps, shape, self.device, read.start or 0)
+            return lockstep.shared(feed, batches.batch_size, steps)
 
         def on_device(images: torch.Tensor, step: int) -> torch.Tensor:
             return augment(images, options, seed, step, among=batches.batch_size, part=part)
@@ -121,11 +127,11 @@ class Data:
             def view(row: int, step: int, place: int) -> np.ndarray:
                 return views.training_view(self._picture(row), options, self.side, seed, step, place)
 
-            feed = Feed(view, rows_of, steps, (side, side, self.channels), self.device, part.start or 0)
+            feed = read_ahead(view, (side, side, self.channels))
             return lambda step: self._normalised(feed(step))
         if self._is_near:
             return lambda step: on_device(self.images(rows_of(step)), step)
-        feed = Feed(lambda row, step, place: self._pictures[row], rows_of, steps, self._shape, self.device)
+        feed = read_ahead(lambda row, step, place: self._pictures[row], self._shape)
         return lambda step: on_device(self._normalised(feed(step)), step)
 
     def centres(self, rows: np.ndarray, options: Augment, batch: int) -> Iterator[torch.Tensor]:
@@ -157,6 +163,10 @@ class Data:
             raise GranularityError(f"augment.crop: {options.crop} px do not fit in images of {self.side} px")
         if options.policy is not None:
             views.policy(options)
+
+    def _lies_ready(self, options: Augment) -> bool:
+        """Whether training images are taken from memory as they are, and need no reading ahead."""
+        return self._pixels is not None and not options.on_host and self._is_near
 
     @property
     def _is_near(self) -> bool:
@@ -219,7 +229,7 @@ class Data:
 
 def _resident(array: np.ndarray, device: torch.device) -> torch.Tensor:
     """The images as a tensor: on a GPU if they fit, and else the memory-mapped file."""
-    if device.type != "cuda" or array.nbytes > RESIDENT_SHARE * torch.cuda.mem_get_info(device)[0]:
+    if device.type != "cuda" or not _all_have_room(array.nbytes, device):
         return torch.from_numpy(array)
     found = torch.empty(array.shape, dtype=torch.uint8, device=device)
     rows = max(1, READ_AT_ONCE // max(1, array[0].nbytes))
@@ -233,3 +243,8 @@ def _resident(array: np.ndarray, device: torch.device) -> torch.Tensor:
             ):
                 found[start : start + rows] = torch.from_numpy(part).to(device)
     return found
+
+
+def _all_have_room(nbytes: int, device: torch.device) -> bool:
+    """Whether images fit on the GPU of each process: all must read them in the same way."""
+    return processes.everywhere(nbytes <= RESIDENT_SHARE * torch.cuda.mem_get_info(device)[0])

@@ -276,6 +276,7 @@ class Trainings(Section):
         [], description="Names of the runs of this job: SPACE-pSEED-ID, or SPACE-pSEED-fSEED-ID in finetune."
     )
     processes: Few = Field(1, description="Number of processes that train one network together; it decides last bits.")
+    arms: Few = Field(1, description="Number of processes that train a network each, in lockstep; changes no byte.")
 
     @field_validator("runs")
     @classmethod
@@ -290,6 +291,8 @@ class Trainings(Section):
 
     @model_validator(mode="after")
     def _can_share(self):
+        if self.arms > 1 and self.processes > 1:
+            raise ValueError("arms: arms in lockstep are trained by one process each; set processes or arms")
         if self.processes > self.recipe.batch_size:
             raise ValueError(f"processes: {self.processes} cannot share a batch_size of {self.recipe.batch_size}")
         one, whole = self.recipe.micro_batch, self.recipe.batch_size

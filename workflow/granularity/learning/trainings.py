@@ -15,7 +15,7 @@ import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
-from granularity.learning import stacks
+from granularity.learning import lockstep, stacks
 from granularity.learning.augment import centre_crop
 from granularity.learning.batch_norm import RunningMoments, synchronised, whole_batch
 from granularity.learning.compiling import compiled
@@ -26,7 +26,7 @@ from granularity.learning.optimisers import optimiser
 from granularity.learning.options import Recipe
 from granularity.learning.packing import arrays_of, tensors_of
 from granularity.learning.precision import computing
-from granularity.learning.runs import Run
+from granularity.learning.runs import Run, in_lockstep
 from granularity.learning.schedules import schedule
 from granularity.machine import processes
 from granularity.machine.device import noting_nondeterministic
@@ -66,6 +66,7 @@ def train_runs(
     column: str | None = None,
     folder: str = "",
     keep: Sequence[int] = (),
+    arms: int = 1,
 ) -> dict[str, dict[str, np.ndarray]]:
     """Train, and write `runs.parquet`, `history.parquet` and, where they are wanted, the weights.
 
@@ -80,6 +81,7 @@ def train_runs(
         column: the column that names the files of weights (None: weights are not kept).
         folder: the folder of these files, RUN.safetensors and RUN@EPOCH.safetensors.
         keep: epochs whose weights are kept beside those of the last one; 0 is before the first.
+        arms: how many processes train a network each, in lockstep.
 
     Returns:
         run_id -> the arrays that the objective's evaluation gave.
@@ -89,7 +91,10 @@ def train_runs(
     """
     keep = [epoch for epoch in sorted(keep) if epoch != recipe.epochs]
     rows, history, checkpoints, found, nondeterministic = [], [], [], {}, set()
-    size, why_not = _stacked(trainings[0], recipe)
+    with processes.each_alone() if arms > 1 else contextlib.nullcontext():
+        size, why_not = _stacked(trainings[0], recipe)
+    if arms > 1:
+        _train_in_lockstep(trainings, size, recipe, out.work, keep, column is not None, what)
     for one, (arrays, notes), places in track(
         _finished(trainings, size, recipe, out.work, keep, column is not None), len(trainings), what, "runs"
     ):
@@ -132,7 +137,6 @@ def train(
     after_epoch: Callable[[int], dict[str, float]] | None = None,
 ) -> list[dict[str, Any]]:
     """Minimise an objective on the training split; returns the history, a row per epoch."""
-    batches = Batches(len(data.train), recipe.batch_size, seed, recipe.shuffle_block)
     if not recipe.dropout:
         remove_dropout(network)
     if recipe.micro_batch is None:
@@ -144,7 +148,7 @@ def train(
     size = recipe.micro_batch or part.stop - part.start
     micro_batches = [slice(start, start + size) for start in range(0, part.stop - part.start, size)]
     together = whole_batch if recipe.micro_batch is None else contextlib.nullcontext
-    feed = data.feed(batches, recipe.epochs * batches.per_epoch, recipe.augment, seed, part)
+    batches, feed = _batches(data, recipe, seed, part)
 
     def gradients_at(step: int) -> torch.Tensor:
         picked = batches(step)[part]
@@ -179,6 +183,14 @@ def train(
         schedule=schedule(recipe, batches.per_epoch),
         clip_norm=recipe.clip_norm,
     )
+
+
+def _batches(
+    data: Data, recipe: Recipe, seed: int, part: slice = slice(None)
+) -> tuple[Batches, Callable[[int], torch.Tensor]]:
+    """The images of each step of a training: their indices, and a part of the images themselves."""
+    batches = Batches(len(data.train), recipe.batch_size, seed, recipe.shuffle_block)
+    return batches, data.feed(batches, recipe.epochs * batches.per_epoch, recipe.augment, seed, part)
 
 
 def check_takes(network: torch.nn.Module, data: Data, recipe: Recipe) -> None:
@@ -234,6 +246,40 @@ def _finished(
                 write_state(file, *state)
             forget(_running(group, work))
         yield from zip(group, states, places, strict=True)
+
+
+def _train_in_lockstep(
+    trainings: Sequence[Training], size: int, recipe: Recipe, work: Path, keep: Sequence[int], weights: bool, what: str
+) -> None:
+    """Train, each process a network of its own at a time; all are finished then, and on disk.
+
+    Raises:
+        GranularityError: a training of this process cannot go on; it is raised when those of the others are finished.
+    """
+    if size > 1:
+        raise GranularityError(
+            "jobs.arms: networks this small are trained side by side by one process (stack): set jobs.arms: 1, or "
+            "stack: 1 in pretrain and finetune"
+        )
+    work = Path(processes.from_first(lambda: ({}, str(work)))[1])
+    failed = None
+    with processes.each_alone() as (number, arms):
+        groups = in_lockstep([one.run for one in trainings], arms)
+        for group in track(groups, len(groups), f"{what} in lockstep", "rounds"):
+            with lockstep.reading() as images:
+                try:
+                    if number < len(group):
+                        list(_finished([trainings[group[number]]], 1, recipe, work, keep, weights))
+                except (processes.PeerLost, lockstep.CannotRead):
+                    raise
+                except GranularityError as error:
+                    failed = failed or error
+                if not images.begun:
+                    any_of_it = trainings[group[0]]
+                    _batches(any_of_it.data, recipe, any_of_it.seed)
+                images.finish()
+    if failed:
+        raise failed
 
 
 def _train(

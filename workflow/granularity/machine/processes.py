@@ -62,6 +62,7 @@ class Group:
 
 
 _group: Group | None = None
+_alone = False  # each trains a network of its own
 _times = 0  # that this process has joined others: a stage, or several one after another
 
 
@@ -220,11 +221,25 @@ def _others_may_be_gone() -> Iterator[None]:
 
 def size() -> int:
     """The number of processes that train together. A parameter of a training: sums over them decide its last bits."""
-    return 1 if _group is None else _group.size
+    return 1 if _group is None or _alone else _group.size
 
 
 def rank() -> int:
-    return 0 if _group is None else _group.rank
+    return 0 if _group is None or _alone else _group.rank
+
+
+@contextlib.contextmanager
+def each_alone() -> Iterator[tuple[int, int]]:
+    """A time in which each process is the only one to all that trains and saves; gives which it is, of how many.
+
+    What names all processes still reaches them: :func:`share_of_all`, :func:`joined`, :func:`least`, :func:`anywhere`.
+    """
+    global _alone
+    _alone = True
+    try:
+        yield (0, 1) if _group is None else (_group.rank, _group.size)
+    finally:
+        _alone = False
 
 
 def local_rank() -> int:
@@ -257,7 +272,16 @@ def share(count: int) -> slice:
     """
     if count < size():
         raise GranularityError(f"batch_size = {count}: too small for {size()} processes, which share a batch")
-    return slice(count * rank() // size(), count * (rank() + 1) // size())
+    return _share(count, rank(), size())
+
+
+def share_of_all(count: int) -> slice:
+    """This process's part of a batch, as :func:`share`, even where each is alone; it may be empty."""
+    return _share(count, _group.rank, _group.size)
+
+
+def _share(count: int, part: int, parts: int) -> slice:
+    return slice(count * part // parts, count * (part + 1) // parts)
 
 
 # ---------------------------------------------------------------- what is said
@@ -303,9 +327,34 @@ def anywhere(*here: bool) -> bool:
     found = torch.tensor([float(one) for one in here])
     with _others_may_be_gone():
         dist.all_reduce(found, dist.ReduceOp.MAX)
-    if found[-1] and not interrupt.requested():
+    if found[-1] and not interrupt.noted():
         interrupt.request(ELSEWHERE)
     return bool(found.any())
+
+
+def least(value: int) -> int:
+    """The least of what the processes say."""
+    found = torch.tensor([value])
+    with _others_may_be_gone():
+        dist.all_reduce(found, dist.ReduceOp.MIN)
+    return int(found)
+
+
+def joined(part: torch.Tensor, count: int) -> torch.Tensor:
+    """A whole batch, given what each process has of it (:func:`share_of_all`)."""
+    most = -(-count // _group.size)
+    own = part.new_zeros(most, *part.shape[1:])  # of one size, as a collective takes it
+    own[: len(part)] = part
+    found = [torch.empty_like(own) for _ in range(_group.size)]
+    with _others_may_be_gone():
+        dist.all_gather(found, own)
+    parts = (_share(count, other, _group.size) for other in range(_group.size))
+    return torch.cat([one[: of.stop - of.start] for one, of in zip(found, parts, strict=True)])
+
+
+def everywhere(here: bool) -> bool:
+    """Whether a condition holds in all processes."""
+    return here if size() == 1 else bool(least(int(here)))
 
 
 def barrier() -> None:

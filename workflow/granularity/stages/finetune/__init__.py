@@ -8,6 +8,7 @@ from typing import Any
 from granularity.base.stage import Job, Needs, Stage
 from granularity.learning.cost import readers, resident_bytes, slower
 from granularity.learning.options import Finetune, own_network
+from granularity.learning.runs import in_lockstep
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -21,6 +22,7 @@ def _plan(plan: Any) -> Iterator[Job]:
                 pretrained = plan.jobs("pretrain", network=network.name, **where)
                 runs = plan.finetunings(transfer, network, condition)
                 for unit, held in plan.units("finetune", runs, network, condition).items():
+                    arms = max(map(len, in_lockstep(held, config.jobs.arms)))
                     yield Job(
                         "finetune",
                         {**where, "transfer": transfer.name, "network": network.name, "unit": unit},
@@ -32,16 +34,17 @@ def _plan(plan: Any) -> Iterator[Job]:
                             "other_data": transfer.data is not None,
                             "runs": [run.name for run in held],
                             "processes": config.jobs.processes,
+                            "arms": arms,
                         },
                         {
                             "samples": tuple(plan.jobs("samples", condition=data)),
                             "pixels": tuple(plan.jobs("pixels", condition=data)),
                             "pretrain": tuple(plan.holding(pretrained, held)),
                         },
-                        passes=len(held) * transfer.recipe.epochs,
+                        passes=len(in_lockstep(held, arms)) * arms * transfer.recipe.epochs,
                         memory=lambda images: resident_bytes(images, pixels),
-                        processes=config.jobs.processes,
-                        readers=readers(pixels),
+                        processes=config.jobs.processes * arms,
+                        readers=-(-readers(pixels) // arms),
                         slower=slower(config),
                     )
 
@@ -57,6 +60,7 @@ STAGE = Stage(
     needs=Needs(1500, 2, 30, 2.0, gpu=True),
     message="Finetuning {wildcards.unit} of {wildcards.condition} ({wildcards.network}, {wildcards.transfer})",
     inputs={"samples": "samples", "pixels": "pixels", "pretrain": "pretrain*"},
+    asked=lambda options: options.model_dump(mode="json", exclude={"arms"}),
     seeded=True,
     chosen=lambda options: own_network(options.architecture),
 )

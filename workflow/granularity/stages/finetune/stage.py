@@ -39,10 +39,10 @@ def run(task: Task) -> None:
     """
     options: Finetune = task.options
     place = torch_device(task.device, task.threads)
-    processes.check_size(options.processes)
+    processes.check_size(options.processes * options.arms)
     table, images = open(task, "samples"), open(task, "pixels")
     backbones = Backbones(task.paths("pretrain"))
-    resolved = options.model_dump(mode="json") | {
+    resolved = options.model_dump(mode="json", exclude={"arms"}) | {
         "target": table.facts["target"],
         "seed": task.seed,
         "threads": cpu_threads(place),
@@ -59,7 +59,7 @@ def run(task: Task) -> None:
             one = Run.parse(name)
             trainings.append(_training(one, options, backbones, data, task.seed))
         weights = ("weights", "networks") if options.keep else ()
-        found = train_runs(trainings, options.recipe, out, "finetuning", *weights)
+        found = train_runs(trainings, options.recipe, out, "finetuning", *weights, arms=options.arms)
         predictions = {run_id: arrays["predictions"] for run_id, arrays in found.items()}
         sample_id = data.table["sample_id"].to_numpy()[data.val]
         out.table("predictions.parquet", pd.DataFrame({"sample_id": sample_id, **predictions}))

@@ -10,6 +10,7 @@ from granularity.base.stage import Job, Needs, Stage
 from granularity.data.listing import contents
 from granularity.learning.cost import readers, resident_bytes, slower
 from granularity.learning.options import Pretrain, own_network
+from granularity.learning.runs import in_lockstep
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -29,6 +30,7 @@ def _plan(plan: Any) -> Iterator[Job]:
                     inputs[needs] = tuple(plan.jobs(needs, **where))
                 if network.init.run is not None:
                     inputs["init"] = (Job("pretrain", at=str(network.init.folder())),)
+                arms = max(map(len, in_lockstep(held, config.jobs.arms)))
                 yield Job(
                     "pretrain",
                     {**where, "network": network.name, "unit": unit},
@@ -41,13 +43,14 @@ def _plan(plan: Any) -> Iterator[Job]:
                         "keep": network.keep,
                         "runs": [run.name for run in held],
                         "processes": config.jobs.processes,
+                        "arms": arms,
                     },
                     inputs,
                     files=() if network.init.timm is None else (str(network.init.timm),),
-                    passes=len(held) * network.recipe.epochs,
+                    passes=len(in_lockstep(held, arms)) * arms * network.recipe.epochs,
                     memory=lambda images: resident_bytes(images, pixels),
-                    processes=config.jobs.processes,
-                    readers=readers(pixels),
+                    processes=config.jobs.processes * arms,
+                    readers=-(-readers(pixels) // arms),
                     slower=slower(config),
                 )
 
@@ -69,6 +72,7 @@ STAGE = Stage(
         "embed": "embed?",
         "init": "pretrain?",
     },
+    asked=lambda options: options.model_dump(mode="json", exclude={"arms"}),
     seeded=True,
     outside=lambda options: contents([] if options.init.timm is None else [options.init.timm]),
     chosen=lambda options: [("objective", options.objective.name), *own_network(options.model.name)],

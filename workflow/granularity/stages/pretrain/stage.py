@@ -41,7 +41,7 @@ def run(task: Task) -> None:
     """
     options: Pretrain = task.options
     place = torch_device(task.device, task.threads)
-    processes.check_size(options.processes)
+    processes.check_size(options.processes * options.arms)
     runs = [Run.parse(name) for name in options.runs]
     table, images = open(task, "samples"), open(task, "pixels")
     objective, chosen = objectives.chosen(options.objective)
@@ -49,7 +49,7 @@ def run(task: Task) -> None:
     known = {run.id: objective.describe(sources[run.space], options.recipe, chosen) for run in runs}
     start, identity, extra = _start(task, options)
     inputs = {"samples": table, "pixels": images, **_by_role(sources, objective.NEEDS), **extra}
-    resolved = options.model_dump(mode="json") | {
+    resolved = options.model_dump(mode="json", exclude={"arms"}) | {
         "init": identity,
         "target": table.facts["target"],
         "seed": task.seed,
@@ -91,7 +91,7 @@ def run(task: Task) -> None:
                     },
                 )
             )
-        train_runs(trainings, options.recipe, out, "pretraining", "backbone", "backbones", options.keep)
+        train_runs(trainings, options.recipe, out, "pretraining", "backbone", "backbones", options.keep, options.arms)
         out.table("classes.parquet", _class_table(objective, sources))
 
 
