@@ -12,6 +12,7 @@ versions
 part first_step 200 "$python" benchmarks/first_step.py --images 2000 --turns 1
 part train_step 150 "$python" benchmarks/train_step.py --seconds 8 --device cpu
 part stacks 60 "$python" benchmarks/stacks.py --device cpu --sizes 6 12
+part lockstep 120 "$python" benchmarks/lockstep.py --images 500 --turns 1
 part loader 100 "$python" benchmarks/loader.py 150
 part embed 150 "$python" benchmarks/embed.py --images 640
 part kmeans 60 "$python" benchmarks/kmeans.py --quick --parts whole groups

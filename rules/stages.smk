@@ -13,6 +13,7 @@ for stage in STAGES:
             RULES.log(stage),
         benchmark:
             RULES.benchmark(stage)
+        priority: STAGES[stage].priority
         conda:
             ENV
         threads: RULES.threads(stage)

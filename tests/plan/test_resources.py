@@ -6,13 +6,16 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import timm
 
 from granularity.config import options as cfg
+from granularity.learning import cost
+from granularity.learning.options import Model
 from granularity.plan import resources
 from granularity.plan.graph import Plan
 from granularity.plan.resources import memory_mb, minutes, threads, uses_gpu
 from granularity.stages import STAGES
-from granularity.stages.measure import WEIGHT_BYTES
+from granularity.stages.measure import EMBEDDING, WEIGHT_BYTES
 from support import writing
 
 PHOTOS = {"source": "imagenet", "root": "photos", "ranks": ["synset"], "target": "synset"}
@@ -136,7 +139,7 @@ def test_a_probe_of_many_classes_takes_longer_but_no_more_memory_than_it_fits_at
         return memory_mb(plan, job), minutes(plan, job)
 
     both, family, one = asked({}), asked({"ranks": ["family"]}), asked({"ranks": ["family"], "l2": [1.0]})
-    per_weight = 2048 * WEIGHT_BYTES / 1e6
+    per_weight = EMBEDDING * WEIGHT_BYTES / 1e6
     assert both[0] - one[0] == pytest.approx((10_000 - 200) * per_weight, abs=1)  # not 5 penalties x 10,200 classes
     assert family[0] - one[0] == pytest.approx(4 * 200 * per_weight, abs=1)
     assert both[1] - 30 == pytest.approx(10.2 * (family[1] - 30), rel=0.01)
@@ -183,3 +186,24 @@ def test_jobs_on_a_gpu_have_cpus_for_the_processes_that_decode_for_them():
             assert threads(plan, job_of(plan, stage)) == processes * (1 + readers)
     plan = photos(device="cpu", pixels={"size": 256, "mode": "RGB", "format": "jpeg"})
     assert threads(plan, job_of(plan, "pretrain")) == 1  # their number decides last bits there
+
+
+@pytest.mark.parametrize(
+    ("model", "width"),
+    [
+        ({"name": "vit_base_patch16_224", "args": None, "stem": "timm"}, 768),
+        ({"name": "resnet34", "args": None}, 512),
+        ({"name": "resnet50", "args": None}, 2048),
+        ({"name": "resnet18", "args": {"channels": [8, 16, 32, 64]}}, 64),
+        ({"name": "resnet50", "args": {"channels": [8, 16, 32, 64]}}, 256),
+        ({"name": "anything", "args": None}, 2048),
+    ],
+)
+def test_measuring_is_planned_for_the_features_of_its_network(model, width):
+    assert cost.features(Model.model_validate(model)) == width
+
+
+@pytest.mark.parametrize("name", ["resnet34", "resnet50", "vit_base_patch16_224", "vit_tiny_patch16_224"])
+def test_networks_have_the_features_that_are_planned_for(name):
+    network = timm.create_model(name, num_classes=0, pretrained=False)
+    assert cost.features(Model(name=name, args=None, stem="timm")) == network.num_features

@@ -98,6 +98,7 @@ class Stage:
         exact: whether its bytes are the same on any processor, with any number of threads.
         shared: whether a cache that several people use may serve it.
         shows_names: whether the names of its inputs are part of its result, as conditions are of a report.
+        priority: jobs of a higher one start first, such as long ones that nothing but the report waits for.
     """
 
     name: str
@@ -119,6 +120,7 @@ class Stage:
     exact: bool = False
     shared: bool = False
     shows_names: bool = False
+    priority: int = 0
 
     @property
     def model(self) -> type[Section]:

@@ -7,6 +7,7 @@ from typing import Any
 RESIDENT_BYTES = 2**31  # of a data set that are in main memory at once, at most
 READERS = 8  # that decode JPEG for one GPU; not measured on one
 READER_BYTES = 2**28  # of memory of each, with what it has read ahead; reckoned
+WIDEST, WIDTHS = 2048, {"resnet18": 512, "resnet34": 512, "vit_tiny": 192, "vit_small": 384, "vit_base": 768}
 CPU_SIDE = 16  # a training on images of this side takes `Needs.ms` on a CPU; of larger ones, more by their area
 
 
@@ -24,6 +25,19 @@ def resident_bytes(images: int, pixels: Any) -> int:
 def readers(pixels: Any) -> int:
     """The number of processes beside a training on a GPU that read images for it."""
     return READERS if pixels.format == "jpeg" else 0
+
+
+def features(model: Any) -> int:
+    """The number of features that a network gives its head: reckoned from its name, and 2,048 where that says nothing.
+
+    Args:
+        model: the section `model`.
+    """
+    expansion = 1 if model.name in ("resnet18", "resnet34") else 4
+    if channels := (model.args or {}).get("channels"):
+        return expansion * max(channels)
+    named = [width for part, width in WIDTHS.items() if model.name.startswith(part)]
+    return named[0] if named else WIDEST
 
 
 def slower(config: Any) -> float:

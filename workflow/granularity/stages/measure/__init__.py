@@ -7,15 +7,16 @@ from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
 from granularity.data.listing import contents
-from granularity.learning.cost import readers, resident_bytes
+from granularity.learning.cost import features, readers, resident_bytes
 from granularity.learning.options import own_network
 from granularity.learning.runs import Run
 from granularity.stages.measure.measures.probe import WEIGHTS, Probe
 from granularity.stages.measure.options import Measure, Measuring
 
 WEIGHT_BYTES = 300  # of memory, measured, of each weight of linear probes that are fitted at once
+EMBEDDING = 1024  # features of the widest published encoders
 MANY_CLASSES = {"cpu": 1000, "cuda": 20_000}  # of all probed ranks; up to there `Needs.ms` hold: reckoned
-WIDEST = 2048  # features of the networks that are planned for
+FEATURE_BYTES = 10  # of memory, measured, of each feature of an image
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -52,7 +53,8 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
     classes, pixels = plan.classes(condition, ranks), plan.config.pixels
     many = MANY_CLASSES["cuda" if plan.config.device == "cuda" else "cpu"]
     penalties = len(Probe.model_validate(options).l2) if measure.file == "probe" else 0
-    weights = WIDEST * max(min(WEIGHTS // WIDEST, sum(classes) * penalties), *classes) if penalties else 0
+    width = max(features(network.model), EMBEDDING if "embedding" in of else 0)
+    weights = width * max(min(WEIGHTS // width, sum(classes) * penalties), *classes) if penalties else 0
     return Job(
         "measure",
         {**own, "measure": measure.name, "unit": unit},
@@ -71,7 +73,7 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
         inputs,
         files=tuple(measure.files()),
         passes=(len(held) + 1) * max(1.0, sum(classes) / many),
-        memory=lambda images: resident_bytes(images, pixels) + weights * WEIGHT_BYTES,
+        memory=lambda images: resident_bytes(images, pixels) + images * width * FEATURE_BYTES + weights * WEIGHT_BYTES,
         readers=readers(pixels),
     )
 
@@ -91,7 +93,8 @@ STAGE = Stage(
     files=("runs.parquet", "values.parquet"),
     more_files=("arrays/*.npy",),
     plan=_plan,
-    needs=Needs(1500, 20, 30, 20.0, gpu=True),
+    needs=Needs(1500, 0, 30, 20.0, gpu=True),
+    priority=1,
     message="Measuring {wildcards.unit} of {wildcards.condition} ({wildcards.network}, {wildcards.measure})",
     inputs={
         "samples": "samples",
