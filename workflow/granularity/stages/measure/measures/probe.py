@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from granularity.stages.measure.view import View
     from granularity.store.checkpoints import Parts
 
-# How far losses may lie above their minima, relative. Penalties are told apart by whole images of a fifth of them; of what
-# is reported, none shall change sides.
+# How far losses may lie above their minima, relative: penalties are told apart by whole images of a fifth of them, and
+# of what is reported, no image shall change sides.
 CHOOSING, FINAL = 1e-5, 1e-9
 WEIGHTS = 2**23  # of linear probes that are fitted at once, unless a single one has more
 TESTS = 1024  # rows of a test whose neighbours are sought at once
