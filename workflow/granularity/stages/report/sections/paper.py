@@ -14,8 +14,7 @@ from granularity.stages.report.part import Part
 
 HEADING = "What the paper found"
 LINK = "The paper"
-ROWS = "granularity_t5"
-BASELINE = "retraining baseline"
+BASELINE = "baseline"
 
 
 def applies(loaded: Loaded) -> bool:
@@ -28,9 +27,9 @@ def _fits(condition: ConditionResults) -> bool:
 
 
 def build(loaded: Loaded) -> Part:
-    table = published.rows(ROWS)
-    baseline = table[table["note"] == BASELINE].iloc[0]
-    table = table.assign(difference=table["mean"] - baseline["mean"])
+    table = published.rows("granularity", "T5").astype({"x": int}).rename(columns={"x": "granularity"})
+    baseline = table[table["arm"] == BASELINE].iloc[0]
+    table["difference"] = table["mean"] - baseline["mean"]
     values = {
         "rows": _side_by_side(table, loaded.results),
         "baseline": baseline.to_dict(),
@@ -45,8 +44,8 @@ def build(loaded: Loaded) -> Part:
 def _side_by_side(table: pd.DataFrame, results: pd.DataFrame) -> list[dict[str, Any]]:
     """The range of differences in each family, in the paper and here, in percentage points."""
     rows = []
-    for family in dict.fromkeys(table["arm"]):
-        theirs = table[(table["arm"] == family) & (table["note"] != BASELINE)]
+    for family in dict.fromkeys(arm for arm in table["arm"] if arm != BASELINE):
+        theirs = table[table["arm"] == family]
         ours = results[(results["family"] == family) & (results["role"] == "arm") & results["difference"].notna()]
         here = [ours[ours["label"] == label] for label in results["label"].unique()]
         rows.append({"family": series.words(family), "paper": _range(theirs), "here": [_range(part) for part in here]})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 READS = ("pretrain/runs.parquet", "finetune/runs.parquet")
-PUBLISHED = ("granularity_t5",)
+PUBLISHED = ("granularity",)
 BASELINE = "target"  # the space whose labels the target's are
 RUNS, BACKBONES = 6, 2  # at least, behind each arm, as in the paper
 SAME = 0.05  # relative difference of two numbers of classes that count as one
@@ -182,9 +182,8 @@ def _ours(runs: pd.DataFrame) -> tuple[Arms, pd.Series]:
 
 
 def _paper() -> Arms:
-    rows = published.rows(PUBLISHED[0]).rename(columns={"arm": "family"})
-    base = rows["note"] == "retraining baseline"
-    rows["space"] = rows["family"] + "-" + rows["granularity"].astype(str)
+    rows = published.rows(PUBLISHED[0], "T5").rename(columns={"arm": "family", "x": "granularity"})
+    base = rows["family"] == "baseline"
     return Arms(rows[~base], rows.loc[base, "mean"].item())
 
 
