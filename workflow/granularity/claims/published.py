@@ -88,6 +88,23 @@ def rows(paper: str, table: str = "") -> pd.DataFrame:
     return found.assign(**{name: [float(cell or "nan") for cell in found[name]] for name in NUMBERS})
 
 
+def number(paper: str, **where: str) -> float:
+    """The mean of one row, such as ``number("granularity", table="T3", setting="ImageNet-1k alone; ...")``.
+
+    Args:
+        where: columns and what they hold, as text: as many as it takes to tell the row from all others.
+
+    Raises:
+        GranularityError: no row, several rows, or a row without a mean (see also :func:`read`).
+    """
+    found = [row for row in read(paper) if all(row[name] == value for name, value in where.items())]
+    if len(found) != 1 or not found[0]["mean"]:
+        words = ", ".join(f"{name} '{value}'" for name, value in where.items())
+        what = "has no mean" if len(found) == 1 else f"must be 1 row, there are {len(found)}"
+        raise GranularityError(f"{file_of(paper)}: {words}: {what}")
+    return float(found[0]["mean"])
+
+
 def _mistakes(paper: str, line: int, cells: list[str]) -> list[str]:
     if len(cells) != len(COLUMNS):
         return [f"row {line}: has {len(cells)} cells, must have {len(COLUMNS)}"]

@@ -12,7 +12,7 @@ import pandas as pd
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.claims import claim, published
-from granularity.stages.verdicts.options import room_of
+from granularity.stages.verdicts.options import papers_of, room_of
 from granularity.store.artifacts import Artifact
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
@@ -51,7 +51,7 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     by = rows["setting"].map(order).to_frame("setting").assign(seed=rows["seed"])
     rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
     found = list(world.judge(rows))
-    params = task.options.model_dump(mode="json") | shared
+    params = _params(task) | shared
     with task.create({f"part {part.facts['part']}": part for part in parts}, params, facts=("study", "size")) as writer:
         writer.table("runs.parquet", rows)
         writer.json("settings.json", settings)
@@ -89,12 +89,16 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
     every = [source for opened in sources.values() for source in opened]
     above = os.path.commonpath([source.place.parent for source in every])
     inputs = {os.path.relpath(source.place, above): source for source in every}
-    params = task.options.model_dump(mode="json")
-    params["published"] = {name: digest_of(published.file_of(name)) for name in study.PUBLISHED}
-    with task.create(inputs, params, facts=("study",)) as writer:
+    with task.create(inputs, _params(task), facts=("study",)) as writer:
         _write(writer, found)
         if hasattr(study, "figures"):
             study.figures(tables, writer.path("figures/x").parent)
+
+
+def _params(task: Task) -> dict[str, Any]:
+    """The options, and the digests of the papers' rows that the study is held against."""
+    papers = {paper: digest_of(published.file_of(paper)) for paper in papers_of(task.options.study)}
+    return task.options.model_dump(mode="json") | {"published": papers}
 
 
 def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> dict[str, pd.DataFrame]:
