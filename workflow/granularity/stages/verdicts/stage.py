@@ -51,8 +51,9 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     by = rows["setting"].map(order).to_frame("setting").assign(seed=rows["seed"])
     rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
     found = list(world.judge(rows))
-    params = _params(task) | shared
-    with task.create({f"part {part.facts['part']}": part for part in parts}, params, facts=("study", "size")) as writer:
+    params = task.options.model_dump(mode="json") | shared
+    inputs, params = {f"part {part.facts['part']}": part for part in parts}, params | _published(task)
+    with task.create(inputs, params, facts=("study", "size")) as writer:
         writer.table("runs.parquet", rows)
         writer.json("settings.json", settings)
         _write(writer, found)
@@ -89,16 +90,16 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
     every = [source for opened in sources.values() for source in opened]
     above = os.path.commonpath([source.place.parent for source in every])
     inputs = {os.path.relpath(source.place, above): source for source in every}
-    with task.create(inputs, _params(task), facts=("study",)) as writer:
+    params = task.options.model_dump(mode="json") | _published(task)
+    with task.create(inputs, params, facts=("study",)) as writer:
         _write(writer, found)
         if hasattr(study, "figures"):
             study.figures(tables, writer.path("figures/x").parent)
 
 
-def _params(task: Task) -> dict[str, Any]:
-    """The options, and the digests of the papers' rows that the study is held against."""
-    papers = {paper: digest_of(published.file_of(paper)) for paper in papers_of(task.options.study)}
-    return task.options.model_dump(mode="json") | {"published": papers}
+def _published(task: Task) -> dict[str, Any]:
+    """The digests of the papers' rows that a study or world is held against, as a parameter."""
+    return {"published": {paper: digest_of(published.file_of(paper)) for paper in papers_of(task.options.study)}}
 
 
 def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> dict[str, pd.DataFrame]:
