@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from granularity.base.errors import GranularityError
-from granularity.claims import claim, published
+from granularity.claims import claim
 from granularity.claims.claim import (
     ABOVE_ZERO,
     BELOW_ZERO,
@@ -67,10 +66,3 @@ def test_table_has_spread_band_and_published_values():
     assert Claim("S1", "c", "s", "q", [1.0]).band == "reported, no band"
     assert Claim("S1", "c", "s", "q", [1.0], 1, 1).band == "= 1"
     assert Claim("S1", "c", "s", "q", [1.0], high=BELOW_ZERO).band == "< 0"
-
-
-def test_published_rows_are_found_by_name():
-    rows = published.rows("granularity_t5")
-    assert {"table", "arm", "granularity", "mean", "std"} <= set(rows.columns) and len(rows) == 34
-    with pytest.raises(GranularityError, match=r"nothing.csv: there are no published rows .* granularity_t5"):
-        published.rows("nothing")

@@ -162,6 +162,17 @@ def spaces(
 
 
 @app.command(rich_help_panel=LOOK)
+def published(
+    paper: Annotated[str | None, typer.Argument(help="Name of the paper. Left out: what there is.")] = None,
+    table: Annotated[str, typer.Option(help="One of its tables alone, such as T5.", show_default=False)] = "",
+) -> None:
+    """Print the numbers that a paper published (docs/published.md), as its tables print them."""
+    from granularity.look import published_numbers
+
+    _show(published_numbers.describe(paper, table))
+
+
+@app.command(rich_help_panel=LOOK)
 def wordnet(
     synsets: Annotated[
         Path | None, typer.Argument(help="A list of synsets, one per line. Left out: the 21,843 of ImageNet-21k.")

@@ -10,7 +10,7 @@ from granularity.base import extensions
 from granularity.base.stage import Job, Needs, Stage
 from granularity.claims import published
 from granularity.data.listing import contents
-from granularity.stages.verdicts.options import Options, room_of
+from granularity.stages.verdicts.options import Options, papers_of, room_of
 
 READS = ("samples", "hierarchy", "pretrain", "finetune", "measure")
 
@@ -18,20 +18,22 @@ READS = ("samples", "hierarchy", "pretrain", "finetune", "measure")
 def _plan(plan: Any) -> Iterator[Job]:
     for world in extensions.names("world"):
         parts = tuple(plan.jobs("theory", world=world))
-        yield Job("verdicts", {"name": "theory", "study": world}, {"study": world}, {"theory": parts})
+        yield Job("verdicts", {"name": "theory", "study": world}, {"study": world}, {"theory": parts}, _files(world))
     for study in plan.config.studies:
         module = extensions.find("study", study)
         reads = {read.partition("/")[0] for read in module.READS} | {"samples"}
         inputs = {role: tuple(plan.jobs(role)) for role in READS if role in reads}
-        # Relative: Snakemake takes the file of a checkout that has moved for another one.
-        papers = tuple(os.path.relpath(published.file_of(name)) for name in module.PUBLISHED)
-        yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs, papers)
+        yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs, _files(study))
+
+
+def _files(study: str) -> tuple[str, ...]:
+    """Relative: Snakemake takes the file of a checkout that has moved for another one."""
+    return tuple(os.path.relpath(published.file_of(paper)) for paper in papers_of(study))
 
 
 def _published(options: Options) -> dict[str, str]:
     """The digest of each paper's rows, by the paper's name: the path is that of the checkout."""
-    study = extensions.find(room_of(options.study), options.study)
-    files = {str(published.file_of(name)): name for name in getattr(study, "PUBLISHED", ())}
+    files = {str(published.file_of(paper)): paper for paper in papers_of(options.study)}
     return {files[file]: digest for file, digest in contents(files).items()}
 
 

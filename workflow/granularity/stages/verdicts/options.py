@@ -7,8 +7,10 @@ from pydantic import Field
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Name, Section
+from granularity.claims import published
 
 ROOMS = ("world", "study")
+PAPERS = {"label_granularity": "granularity"}  # of worlds that have another name than their paper's rows
 
 
 class Options(Section):
@@ -30,3 +32,17 @@ def room_of(study: str) -> str:
     if len(found) > 1:
         raise GranularityError(f"verdicts: '{study}' is a world of the theory and a study; rename the study's file")
     return found[0]
+
+
+def papers_of(study: str) -> tuple[str, ...]:
+    """The papers whose published rows a study or world is held against, see :mod:`granularity.claims.published`.
+
+    A study names them. A world's are those of its own name, where there are any: importing a world takes seconds.
+
+    Raises:
+        GranularityError: as :func:`room_of`.
+    """
+    if room_of(study) == "study":
+        return extensions.find("study", study).PUBLISHED
+    paper = PAPERS.get(study, study)
+    return (paper,) if paper in published.papers() else ()

@@ -12,7 +12,7 @@ import pandas as pd
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.claims import claim, published
-from granularity.stages.verdicts.options import room_of
+from granularity.stages.verdicts.options import papers_of, room_of
 from granularity.store.artifacts import Artifact
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
@@ -52,7 +52,8 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
     found = list(world.judge(rows))
     params = task.options.model_dump(mode="json") | shared
-    with task.create({f"part {part.facts['part']}": part for part in parts}, params, facts=("study", "size")) as writer:
+    inputs, params = {f"part {part.facts['part']}": part for part in parts}, params | _published(task)
+    with task.create(inputs, params, facts=("study", "size")) as writer:
         writer.table("runs.parquet", rows)
         writer.json("settings.json", settings)
         _write(writer, found)
@@ -89,12 +90,16 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
     every = [source for opened in sources.values() for source in opened]
     above = os.path.commonpath([source.place.parent for source in every])
     inputs = {os.path.relpath(source.place, above): source for source in every}
-    params = task.options.model_dump(mode="json")
-    params["published"] = {name: digest_of(published.file_of(name)) for name in study.PUBLISHED}
+    params = task.options.model_dump(mode="json") | _published(task)
     with task.create(inputs, params, facts=("study",)) as writer:
         _write(writer, found)
         if hasattr(study, "figures"):
             study.figures(tables, writer.path("figures/x").parent)
+
+
+def _published(task: Task) -> dict[str, Any]:
+    """The digests of the papers' rows that a study or world is held against, as a parameter."""
+    return {"published": {paper: digest_of(published.file_of(paper)) for paper in papers_of(task.options.study)}}
 
 
 def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> dict[str, pd.DataFrame]:

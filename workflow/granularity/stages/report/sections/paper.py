@@ -1,8 +1,8 @@
-"""The paper's Table 5, beside results on its own images and target: iNaturalist 2021 and the 11 superclasses."""
+"""A table of the paper beside results on the images and the target that it is about, and beside no others."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -14,27 +14,53 @@ from granularity.stages.report.part import Part
 
 HEADING = "What the paper found"
 LINK = "The paper"
-ROWS = "granularity_t5"
-BASELINE = "retraining baseline"
+BASELINE = "baseline"
+
+
+class Experiment(NamedTuple):
+    """An experiment of the paper: source and number of target classes, its network as timm names it, its table."""
+
+    source: str
+    classes: int
+    network: str
+    table: str
+
+
+EXPERIMENTS = (
+    Experiment("inaturalist", 11, "resnet34", "T5"),
+    Experiment("inaturalist", 11, "resnet50", "T7"),
+    Experiment("imagenet", 1000, "resnet50", "T9"),
+    Experiment("imagenet21k", 2, "vit_base_patch16_224", "T2"),
+)
 
 
 def applies(loaded: Loaded) -> bool:
-    return len(loaded.results) > 0 and any(map(_fits, loaded.conditions))
+    return len(loaded.results) > 0 and _experiment(loaded) is not None
 
 
-def _fits(condition: ConditionResults) -> bool:
+def _experiment(loaded: Loaded) -> Experiment | None:
+    """The experiment on these images and target: that of the same network, where there is one, else the first."""
+    fitting = [one for one in EXPERIMENTS if any(_fits(one, condition) for condition in loaded.conditions)]
+    same = [one for one in fitting if loaded.architectures == [one.network]]
+    return next(iter(same + fitting), None)
+
+
+def _fits(experiment: Experiment, condition: ConditionResults) -> bool:
     samples = condition.samples
-    return samples.facts["source"] == "inaturalist" and samples.summary["classes"][condition.target] == 11
+    found = samples.facts["source"], samples.summary["classes"][condition.target]
+    return found == (experiment.source, experiment.classes)
 
 
 def build(loaded: Loaded) -> Part:
-    table = published.rows(ROWS)
-    baseline = table[table["note"] == BASELINE].iloc[0]
-    table = table.assign(difference=table["mean"] - baseline["mean"])
+    name = _experiment(loaded).table
+    table = published.rows("granularity", name).astype({"x": int}).rename(columns={"x": "granularity"})
+    baseline = table[table["arm"] == BASELINE].iloc[0]
+    table["difference"] = table["mean"] - baseline["mean"]
     values = {
         "rows": _side_by_side(table, loaded.results),
         "baseline": baseline.to_dict(),
         "all": table.to_dict("records"),
+        "table_name": f"Table {name.removeprefix('T')}",
         "labels": list(loaded.results["label"].unique()),
         "sizes": words.listing(f"{condition.images('train'):,}" for condition in loaded.conditions),
         "architectures": words.listing(loaded.architectures),
@@ -45,8 +71,8 @@ def build(loaded: Loaded) -> Part:
 def _side_by_side(table: pd.DataFrame, results: pd.DataFrame) -> list[dict[str, Any]]:
     """The range of differences in each family, in the paper and here, in percentage points."""
     rows = []
-    for family in dict.fromkeys(table["arm"]):
-        theirs = table[(table["arm"] == family) & (table["note"] != BASELINE)]
+    for family in dict.fromkeys(arm for arm in table["arm"] if arm != BASELINE):
+        theirs = table[table["arm"] == family]
         ours = results[(results["family"] == family) & (results["role"] == "arm") & results["difference"].notna()]
         here = [ours[ours["label"] == label] for label in results["label"].unique()]
         rows.append({"family": series.words(family), "paper": _range(theirs), "here": [_range(part) for part in here]})
@@ -62,8 +88,8 @@ def _range(rows: pd.DataFrame) -> str:
 
 
 TEMPLATE = """
-<p>The paper trained ResNet34 on 500,000 images, at least 6 runs per arm; here it was {{ architectures }} on {{ sizes
-}}. The paper's retraining baseline is at {{ baseline.mean | num }} % (std {{ baseline["std"] | num(3) }}).</p>
+<p>{{ table_name }} of the paper is about: {{ baseline.setting }}. Here it was {{ architectures }} on {{ sizes }}
+images. The paper's retraining baseline is at {{ baseline.mean | num }} % (std {{ baseline["std"] | num(3) }}).</p>
 {% call table() %}
 {{ columns(["Pretraining labels", "Paper: differences (points)"] + labels) }}
 <tbody>
@@ -76,7 +102,7 @@ endfor %}</tr>
 <p class="note">Lowest to highest difference from the own retraining baseline, in percentage points; below zero is
 better. Lowest and highest are picked from several, and so look more extreme than they are.</p>
 <details>
-<summary>Every published number (Table 5, the means also in Table 1)</summary>
+<summary>Every number of {{ table_name }}</summary>
 {% call table() %}
 {{ columns(["Pretraining labels", "G", "Error (%)", "Std", "Difference", "Note"], ["Note"]) }}
 <tbody>
