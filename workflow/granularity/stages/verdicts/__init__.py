@@ -8,7 +8,7 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.stage import Job, Needs, Stage
-from granularity.claims import published
+from granularity.claims import preregistered, published
 from granularity.data.listing import contents
 from granularity.stages.verdicts.options import Options, room_of
 
@@ -18,7 +18,9 @@ READS = ("samples", "hierarchy", "pretrain", "finetune", "measure")
 def _plan(plan: Any) -> Iterator[Job]:
     for world in extensions.names("world"):
         parts = tuple(plan.jobs("theory", world=world))
-        yield Job("verdicts", {"name": "theory", "study": world}, {"study": world}, {"theory": parts})
+        own = preregistered.file_of(world)
+        files = () if own is None else (os.path.relpath(own),)
+        yield Job("verdicts", {"name": "theory", "study": world}, {"study": world}, {"theory": parts}, files)
     for study in plan.config.studies:
         module = extensions.find("study", study)
         reads = {read.partition("/")[0] for read in module.READS} | {"samples"}
@@ -28,10 +30,14 @@ def _plan(plan: Any) -> Iterator[Job]:
         yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs, papers)
 
 
-def _published(options: Options) -> dict[str, str]:
-    """The digest of each paper's rows, by the paper's name: the path is that of the checkout."""
-    study = extensions.find(room_of(options.study), options.study)
-    files = {str(published.file_of(name)): name for name in getattr(study, "PUBLISHED", ())}
+def _outside(options: Options) -> dict[str, str]:
+    """The digest of a preregistration, and of each paper's rows, by name: the path is that of the checkout."""
+    room = room_of(options.study)
+    if room == "world":
+        digest = preregistered.digest_of(options.study)
+        return {} if digest is None else {f"preregistration of {options.study}": digest}
+    study = extensions.find(room, options.study)
+    files = {str(published.file_of(name)): name for name in study.PUBLISHED}
     return {files[file]: digest for file, digest in contents(files).items()}
 
 
@@ -46,7 +52,7 @@ STAGE = Stage(
     needs=Needs(1500, 0, 60),
     message="Judging the claims of {wildcards.study}",
     inputs={"theory": "theory*", **{stage: f"{stage}*" for stage in READS}},
-    outside=_published,
+    outside=_outside,
     chosen=lambda options: [(room_of(options.study), options.study)],
     shows_names=True,
 )
