@@ -124,7 +124,7 @@ def table(claims: Iterable[Claim]) -> pd.DataFrame:
 
 
 def verdicts(claims: Iterable[Claim], kind: str = "claim") -> dict[str, str]:
-    """One verdict per claim of a kind: `fails` if a quantity fails (or its file was changed), else `holds` if one holds, else what is left."""
+    """One verdict per claim of a kind: `fails` if a quantity fails, else `holds` if one holds, else what is left."""
     folded: dict[str, str] = {}
     for claim in claims:
         if claim.kind == kind:
