@@ -25,7 +25,7 @@ def seen(table: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     A run that diverged has learnt nothing: accuracy 0.
     """
     known = table[table["phase"] == "law"].drop_duplicates("setting").set_index("setting")
-    known = known[[name for name in known if name.startswith("law_")]].rename(columns=lambda name: name[4:])
+    known = known[[name for name in known if name.startswith("law_")]].rename(columns=lambda name: name[4:]).round(9)
     ends = table[(table["phase"] == "network") & table["event"].str.contains("end|diverged")]
     accuracy = ends.assign(test_acc=ends["test_acc"].fillna(0)).pivot(
         index="setting", columns="seed", values="test_acc"
@@ -54,35 +54,42 @@ def auc(score: np.ndarray, emerged: np.ndarray, weight: np.ndarray | None = None
     return np.stack(found, 1)
 
 
+def resamples(spaces: int) -> np.ndarray:
+    """(RESAMPLES, spaces): how often each label space is drawn in a bootstrap."""
+    return np.random.default_rng(0).multinomial(spaces, np.full(spaces, 1 / spaces), RESAMPLES)
+
+
 def ahead(known: pd.DataFrame, emerged: np.ndarray, peer: str) -> tuple[float, float, float]:
     """AUC of the staircase minus that of another number, mean over seeds, with an interval over label spaces.
 
     The interval is of the bootstrap, and at 95 % holds together for all `PEERS` (Bonferroni).
     """
-    weight = np.random.default_rng(0).multinomial(len(known), np.full(len(known), 1 / len(known)), RESAMPLES)
+    weight = resamples(len(known))
     mine, other = known[STAIRCASE].to_numpy(), known[peer].to_numpy()
-    drawn = np.nanmean(auc(mine, emerged, weight) - auc(other, emerged, weight), 1)
-    low, high = np.nanquantile(drawn, (0.025 / len(PEERS), 1 - 0.025 / len(PEERS)))
-    return float(np.nanmean(auc(mine, emerged) - auc(other, emerged))), float(low), float(high)
+    drawn = (auc(mine, emerged, weight) - auc(other, emerged, weight)).mean(1)
+    low, high = np.quantile(drawn, (0.025 / len(PEERS), 1 - 0.025 / len(PEERS)))
+    return float((auc(mine, emerged) - auc(other, emerged)).mean()), float(low), float(high)
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """The predictions of the preregistration; each AUC per seed, each comparison by its interval's lower end."""
     known, accuracy = seen(table)
-    names = ("auc", *(f"ahead of {peer}" for peer in PEERS), "threshold", "without", "stairs", "share", "peers")
+    names = ("auc", "auc, balanced", *(f"ahead of {peer}" for peer in PEERS), "threshold", "without", "stairs")
+    names += ("share", *(f"auc, {peer}" for peer in PEERS))
     measured: dict[str, list[float]] = {name: [] for name in names}
     if len(known):
         emerged = accuracy >= EMERGED
         score = known[STAIRCASE].to_numpy()
         said = score >= preregistered.read(NAME)["threshold"]
         measured["auc"] = list(auc(score, emerged)[0])
+        measured["auc, balanced"] = list(auc(known["balanced"].to_numpy(), emerged)[0])
         for peer in PEERS:
             measured[f"ahead of {peer}"] = [ahead(known, emerged, peer)[1]]
-            measured["peers"].append(float(np.nanmean(auc(known[peer].to_numpy(), emerged))))
-        measured["threshold"] = [float((said[one].mean() + (~said[~one]).mean()) / 2) for one in emerged.T]
-        measured["without"] = [float(accuracy[score < ZERO].max())]
+            measured[f"auc, {peer}"] = list(auc(known[peer].to_numpy(), emerged)[0])
+        measured["threshold"] = list(auc(said.astype(float), emerged)[0])  # of a yes or no: the balanced accuracy
+        measured["without"] = list(emerged[score < ZERO].mean(0)) if (score < ZERO).any() else []
         stairs = said & (known["weakest"].to_numpy() < ZERO)
-        measured["stairs"] = [float(emerged[stairs].mean())] if stairs.any() else []
+        measured["stairs"] = list(emerged[stairs].mean(0)) if stairs.any() else []
         measured["share"] = list(emerged.mean(0))
     return preregistered.claims(NAME, measured, dict.fromkeys(measured, accuracy.shape[1] if len(known) else 0))
 
@@ -110,10 +117,13 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
     panels[0].set_ylabel("test accuracy on parity (%)")
     panels[0].legend(loc="center left")
     emerged = accuracy >= EMERGED
-    names = {STAIRCASE: STAIRCASE, **PEERS}
-    areas = [auc(known[name].to_numpy(), emerged)[0] for name in names]
-    draw.points(panels[2], range(len(names)), areas, "AUC", line=False)
+    names = {STAIRCASE: STAIRCASE, "balanced": "balanced", **PEERS}
+    for place, name in enumerate(names):
+        score = known[name].to_numpy()
+        middle, drawn = auc(score, emerged).mean(), auc(score, emerged, resamples(len(known))).mean(1)
+        bars = np.abs(np.quantile(drawn, (0.025, 0.975)) - middle)[:, None]
+        panels[2].errorbar(place, middle, yerr=bars, fmt="o", color=draw.COLOURS[0], capsize=2)
     panels[2].set_xticks(range(len(names)), names.values(), rotation=30, ha="right")
     panels[2].axhline(0.5, color="black", linestyle=":", linewidth=1)
     panels[2].set(ylabel="area under the curve", ylim=(0.4, 1.02))
-    draw.save(figure, folder, NAME)
+    draw.save(figure, folder, NAME, "left: means over seeds, from the least to the largest; right: 95 % intervals")
