@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from granularity.claims import preregistered
 from granularity.claims.claim import Claim
@@ -54,7 +55,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds of each arm: overlap of the rivals' gates, bg_sum, what is predicted of it, margin kept."""
     rows = {}
     for arm in table["setting"].unique():
-        values = {name: at(table, arm, name) for name in ("overlap", "sibling_rivals", "bg_sum")}
+        values = {name: at(table, arm, name) for name in ("overlap", "sibling_rivals", "bg_sum", "bg_own")}
         values |= {"predicted": predicted(table, arm), "kept": kept(table, arm)}
         rows[arm] = {name: value.mean() for name, value in values.items()}
     return pd.DataFrame(rows).T
@@ -69,21 +70,24 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     def gain(words: str, fine: str = FINE) -> np.ndarray:
         return change(kept(table, fine + words), kept(table, COARSE + words))
 
-    fixed = ", 512 fixed samples"
+    fixed, entropy = ", 256 fixed samples", ", cross-entropy"
     found = summary(table)
+    pulled = found[found["bg_own"].abs() > 0] if len(found) else found  # a centred background pulls nowhere
     own = found[~found.index.str.contains("shared|random|centred")] if len(found) else found
     rank = own["overlap"].corr(own["kept"], method="spearman") if len(own) > 2 else None
     measured = {
-        "derived": (found["predicted"] - found["bg_sum"]).abs().tolist() if len(found) else [],
+        "derived": ((pulled["predicted"] - pulled["bg_sum"]).abs() / pulled["bg_own"]).tolist() if len(found) else [],
         "cure": relief(table, FINE),
         "kept": gain(""),
+        "half as fine": gain("", "4 labels"),
         "trained head": relief(table, FINE, ", trained head"),
         "shared": relief(table, FINE, ", shared neurons"),
         "shared, trained": relief(table, FINE, ", shared neurons, trained head"),
         "fixed siblings": gain(fixed),
-        "fixed random": gain(fixed, "8 random labels"),
-        "redrawn random": gain(", cross-entropy", "8 random labels"),
-        "temperature": change(kept(table, f"{FINE}, T = 0.05"), kept(table, f"{FINE}, cross-entropy")),
+        "fixed siblings, cross-entropy": gain(fixed + entropy),
+        "fixed random": gain(fixed + entropy, "8 random labels"),
+        "redrawn random": gain(entropy, "8 random labels"),
+        "temperature": change(kept(table, f"{FINE}, T = 0.2"), kept(table, FINE + entropy)),
         "decay": np.concatenate([gain(", decay 0.002"), gain(", no decay")]),
         "subclasses": np.concatenate([gain(", K = 2", "4 labels"), gain(", K = 8", "16 labels")]),
         "mean": np.concatenate([gain(", background mean 0.25"), gain(", background mean 1")]),
@@ -117,7 +121,7 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
     pairs = {arm: relief(table, arm.partition(",")[0], "".join(arm.partition(",")[1:])) for arm in names}
     pairs = {arm: values for arm, values in pairs.items() if len(values)}
     for place, values in enumerate(pairs.values()):
-        half = 1.96 * values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0
+        half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else 0
         panels[2].errorbar(values.mean(), place, xerr=half, fmt="o", color=draw.COLOURS[0], capsize=2, markersize=3)
     panels[2].set_yticks(range(len(pairs)), pairs, fontsize=5)
     panels[2].axvline(0, color="black", linestyle=":", linewidth=1)
