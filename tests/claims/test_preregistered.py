@@ -66,6 +66,27 @@ def test_verdicts_name_the_file_of_the_run_and_see_that_it_was_changed(written, 
     assert judged("as it was again") == ["holds", "holds"]
 
 
+def test_a_killed_run_does_not_go_on_under_another_preregistration(written, tmp_path, monkeypatch):
+    arms = [neural_collapse.Settings(per_cluster=4, d_in=6, hidden=8, name=name, steps=2, seeds=1) for name in "ab"]
+    arms[1] = arms[1].model_copy(update={"hidden": 9})  # a group of its own
+    monkeypatch.setitem(neural_collapse.SIZES, "tiny", arms)
+    whole, trained = neural_collapse.simulate, []
+
+    def simulate(runs, device):
+        trained.append(runs[0].settings.name)
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        return whole(runs, device)
+
+    monkeypatch.setattr(neural_collapse, "simulate", simulate)
+    with pytest.raises(KeyboardInterrupt):
+        train("neural_collapse", tmp_path / "trained")
+    trained.append("killed")
+    written.write_text(FILE + "  # edited")
+    train("neural_collapse", tmp_path / "trained")
+    assert trained == ["a", "b", "killed", "a", "b"]
+
+
 def test_a_world_with_a_preregistration_is_trained_when_it_is_asked_for(written):
     targets = Rules(Plan(files.validate({}))).targets()
     assert targets["findings"] == targets["theory_neural_collapse"]
