@@ -156,7 +156,7 @@ def test_relief_compares_at_equal_risk_in_distribution():
 @pytest.mark.parametrize("world", [staircase, sibling_labels], ids=["staircase", "sibling_labels"])
 def test_every_arm_of_a_preregistration_can_be_run_judged_and_drawn(world, tmp_path):
     name = world.__name__.rsplit(".", 1)[1]
-    few = {"seeds": 2, "steps": 8, "batch": 16}
+    few = {"seeds": 2, "steps": 8, "batch": 16, "m": 32}
     if name == "staircase":
         few |= {"d": 12, "D": 12, "m": 5, "n": 100, "test": 50}
     sizes = {size: len({one.name for one in settings}) for size, settings in world.SIZES.items()}
