@@ -2,7 +2,7 @@
 
 A label space is a table: the label of each of the 32 patterns of A. Networks learn coordinates one after another, each
 from the correlation of the labels with it given those learnt before; so says the staircase property (Abbe,
-Boix-Adsera, Misiakiewicz, "The merged-staircase property", COLT 2022, Definition 1), here for the family of a label
+Boix-Adsera, Misiakiewicz, "The merged-staircase property", COLT 2022), here for the family of a label
 space's indicator functions:
 
     R(v | S)^2 = E over x_S of | E[(onehot - p_S(x)) x_v | x_S] |^2,    p_S = E[onehot | x_S],    x in {-1, 1}^5
