@@ -380,7 +380,8 @@ def test_sizes_have_names_of_their_own_and_what_was_not_run_is_not_judged():
     for settings in feature_emergence.SIZES.values():
         assert len({item.name for item in settings}) == len(settings)
     table = table_of(Settings(**TINY, name="other"))
-    folded = claim.verdicts(feature_emergence.judge(table))
+    found = feature_emergence.judge(table)
+    folded = claim.verdicts(found) | claim.verdicts(found, "identity")
     assert set(folded) == {f"A{i}" for i in range(1, 19)} | {f"P{i}" for i in range(1, 7)} | {
         f"X{i}" for i in range(1, 5)
     }

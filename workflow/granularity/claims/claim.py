@@ -3,7 +3,8 @@
 A verdict is computed, never written: `holds` when the judged values lie in the band, `fails` when one does not or is
 not a number (a diverged run), `not tested` when there are none or when a precondition is not met; then the claim says
 why. A quantity without a band is `reported`: shown beside the others, judged by nobody. An identity, true by how its
-quantity is defined, tests code and not a statement about networks: it is a kind of its own and counted apart.
+quantity is defined, tests code and not a statement about networks: it is a kind of its own and counted apart. A claim
+whose preregistration is another file than at the run has the verdict `changed after the run`, whatever the numbers are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HOLDS, FAILS, NOT_TESTED, REPORTED = "holds", "fails", "not tested", "reported"
+CHANGED = "changed after the run"  # the preregistration
 NOT_RUN = "not run at this size"  # why a claim without values was not tested, where it does not say
 ABOVE_ZERO = math.ulp(0.0)  # the smallest low end that excludes zero itself
 BELOW_ZERO = -ABOVE_ZERO  # the largest high end that does
@@ -41,6 +43,8 @@ class Claim:
         reason: why the band is where it is.
         published: the paper's own values of the quantity.
         kind: `identity` where it cannot fail but by a mistake in the code.
+        preregistration: digest of the file of predictions as it was at the run; empty where there was none.
+        changed: whether that file is another one now.
     """
 
     id: str
@@ -56,9 +60,13 @@ class Claim:
     reason: str = ""
     published: Sequence[float] = ()
     kind: Literal["claim", "identity"] = "claim"
+    preregistration: str = ""
+    changed: bool = False
 
     @property
     def verdict(self) -> str:
+        if self.changed:
+            return CHANGED
         values = np.asarray(self.values, dtype=float)
         if self.untested or values.size == 0:
             return NOT_TESTED
@@ -104,6 +112,7 @@ class Claim:
             "reason": self.reason,
             "published": _range(self.published),
             "kind": self.kind,
+            "preregistration": self.preregistration,
         }
 
 
@@ -120,7 +129,7 @@ def verdicts(claims: Iterable[Claim], kind: str = "claim") -> dict[str, str]:
     for claim in claims:
         if claim.kind == kind:
             found = {folded.get(claim.id, NOT_TESTED), claim.verdict}
-            folded[claim.id] = next(v for v in (FAILS, HOLDS, REPORTED, NOT_TESTED) if v in found)
+            folded[claim.id] = next(v for v in (CHANGED, FAILS, HOLDS, REPORTED, NOT_TESTED) if v in found)
     return folded
 
 

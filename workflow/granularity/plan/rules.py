@@ -9,6 +9,7 @@ from typing import Any
 from snakemake.io import local
 
 from granularity.base.stage import Job
+from granularity.claims import preregistered
 from granularity.plan import commands, resources
 from granularity.plan.graph import Plan, beside, pattern
 from granularity.stages import STAGES
@@ -40,12 +41,14 @@ class Rules:
         return [self.plan.stamp(job) for job in self.plan.jobs(stage, **values)]
 
     def targets(self) -> dict[str, list[str]]:
-        """Named targets: every stage, and each world of the theory up to its verdicts."""
+        """Named targets: every stage; worlds of the theory up to their verdicts, those that are findings apart."""
         found = {stage: self.results(stage) for stage in STAGES if stage not in ("report", "verdicts", "theory")}
         found["verdicts"] = self.results("verdicts", name=self.plan.config.name)
-        found["theory"] = self.results("verdicts", name="theory")
+        found |= {"theory": [], "findings": []}
         for job in self.plan.jobs("verdicts", name="theory"):
-            found[f"theory_{job.values['study']}"] = [self.plan.stamp(job)]
+            stamp, world = self.plan.stamp(job), job.values["study"]
+            found[f"theory_{world}"] = [stamp]
+            found["findings" if preregistered.file_of(world) else "theory"].append(stamp)
         return found
 
     def inputs(self, stage: str) -> Callable:

@@ -8,6 +8,7 @@ import torch
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.claims import preregistered
 from granularity.stages.theory import engine
 from granularity.store.manifests import canonical_json
 from granularity.store.task import Task
@@ -35,11 +36,16 @@ def run(task: Task) -> None:
     where = engine.pick_device(task.device).type
     resolved = [item.model_dump(mode="json") for item in settings]
     # They are written out in settings.json; here is their digest.
-    digest = hashlib.sha256(canonical_json(resolved).encode()).hexdigest()[:16]
-    params = options.model_dump(mode="json") | {"settings": digest}
+    written = hashlib.sha256(canonical_json(resolved).encode()).hexdigest()[:16]
+    params = options.model_dump(mode="json") | {"settings": written}
     params |= {"device": where, "threads": task.threads if where == "cpu" else None}
-    with task.create({}, params, facts=("world", "size", "settings", "part", "parts"), resumable=True) as writer:
-        table = engine.run_table(world, settings, task.device, options.part, options.parts, writer.work)
+    facts = ("world", "size", "settings", "part", "parts", "preregistration")
+    # As it is before the first training. It is no part of the result's key: a change is to be seen, not run again.
+    params["preregistration"] = digest = preregistered.digest_of(options.world)
+    with task.create({}, params, facts=facts, resumable=True) as writer:
+        kept = writer.work / (digest or "groups")  # what was trained under another preregistration is not taken up
+        kept.mkdir(exist_ok=True)
+        table = engine.run_table(world, settings, task.device, options.part, options.parts, kept)
         writer.table("runs.parquet", table)
         writer.json("settings.json", resolved)
         writer.summary["diverged"] = int((table["event"] == "diverged").sum())

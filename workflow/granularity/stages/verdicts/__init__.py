@@ -8,7 +8,7 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.stage import Job, Needs, Stage
-from granularity.claims import published
+from granularity.claims import preregistered, published
 from granularity.data.listing import contents
 from granularity.stages.verdicts.options import Options, papers_of, room_of
 
@@ -27,14 +27,18 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 
 def _files(study: str) -> tuple[str, ...]:
-    """Relative: Snakemake takes the file of a checkout that has moved for another one."""
-    return tuple(os.path.relpath(published.file_of(paper)) for paper in papers_of(study))
+    """Papers' rows, and a preregistration. Relative: Snakemake takes the file of a checkout that moved for another."""
+    files = [*map(published.file_of, papers_of(study)), preregistered.file_of(study)]
+    return tuple(os.path.relpath(file) for file in files if file is not None)
 
 
-def _published(options: Options) -> dict[str, str]:
-    """The digest of each paper's rows, by the paper's name: the path is that of the checkout."""
+def _outside(options: Options) -> dict[str, str]:
+    """The digests of a preregistration and of papers' rows, by name: the path is that of the checkout."""
     files = {str(published.file_of(paper)): paper for paper in papers_of(options.study)}
-    return {files[file]: digest for file, digest in contents(files).items()}
+    found = {files[file]: digest for file, digest in contents(files).items()}
+    if digest := preregistered.digest_of(options.study):
+        found[f"preregistration of {options.study}"] = digest
+    return found
 
 
 STAGE = Stage(
@@ -48,7 +52,7 @@ STAGE = Stage(
     needs=Needs(1500, 0, 60),
     message="Judging the claims of {wildcards.study}",
     inputs={"theory": "theory*", **{stage: f"{stage}*" for stage in READS}},
-    outside=_published,
+    outside=_outside,
     chosen=lambda options: [(room_of(options.study), options.study)],
     shows_names=True,
 )

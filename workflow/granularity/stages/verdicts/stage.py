@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,7 @@ import pandas as pd
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.claims import claim, published
+from granularity.claims import claim, preregistered, published
 from granularity.stages.verdicts.options import papers_of, room_of
 from granularity.store.artifacts import Artifact
 from granularity.store.hashing import digest_of
@@ -50,7 +51,9 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     rows = pd.concat([rows for part in parts if len(rows := part.table("runs.parquet"))], ignore_index=True)
     by = rows["setting"].map(order).to_frame("setting").assign(seed=rows["seed"])
     rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
-    found = list(world.judge(rows))
+    at_run = shared["preregistration"]
+    now = {"preregistration": at_run or "", "changed": at_run != preregistered.digest_of(task.options.study)}
+    found = [replace(one, **now) for one in world.judge(rows)]
     params = task.options.model_dump(mode="json") | shared
     inputs, params = {f"part {part.facts['part']}": part for part in parts}, params | _published(task)
     with task.create(inputs, params, facts=("study", "size")) as writer:
@@ -71,14 +74,15 @@ def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
     if not parts:
         raise GranularityError(f"verdicts: the world '{world}' is judged from its trainings, but none are given")
     first = parts[0].facts
-    wanted = {"world": world, **{key: first[key] for key in ("size", "settings", "parts")}}
+    same = ("size", "settings", "parts", "preregistration")
+    wanted = {"world": world, **{key: first.get(key) for key in same}}
     for part in parts:
-        if {key: part.facts[key] for key in wanted} != wanted:
+        if {key: part.facts.get(key) for key in wanted} != wanted:
             raise GranularityError(f"{part.path}: is of {part.facts}, and does not belong to {wanted}")
     if sorted(part.facts["part"] for part in parts) != list(range(first["parts"])):
         given = [part.facts["part"] for part in parts]
         raise GranularityError(f"verdicts: {world} was trained in {first['parts']} parts, but those given are {given}")
-    return {key: first[key] for key in ("size", "settings")}
+    return {key: wanted[key] for key in ("size", "settings", "preregistration")}
 
 
 def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[Artifact]]) -> None:

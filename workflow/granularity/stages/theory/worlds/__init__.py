@@ -6,7 +6,7 @@ Write ``NAME.py`` here, or a file of your own that the configuration names under
 ``EXTENDS = "world"``; where it would grow past some 350 lines, make it a package ``NAME/`` whose ``model.py`` holds
 data, network, loss and update, so that it can be held against the paper's section, ``arms.py`` what is trained,
 ``claims.py`` what is judged, and whose ``__init__`` exports the names below (``label_granularity`` is the example).
-Worlds import what worlds share, never each other:
+Worlds import what worlds share, never each other (but a finding imports the world that it extends):
 
 - ``theory.engine``: settings, trials and their random streams, groups that share shapes, the training loop;
 - ``theory.nets``: orthonormal dictionaries, activations, the batched two-layer network, gradients by hand;
@@ -32,9 +32,13 @@ and expose:
     anything but the trial.
 ``judge(table: DataFrame) -> list[Claim]``
     Every claim from the run table alone; a claim whose arms are absent gets no values and is not tested.
-    Bands are the paper's, or are set before the run; never after it.
+    Bands are the paper's, or come from pilot runs, and say so; those of a finding are in its preregistration.
 ``figures(table: DataFrame, folder: Path) -> None``
     Writes SVG files with ``figures.save``, in ``figures.style()``.
+
+A *finding* is a world with a file `config/preregistrations/NAME.yaml` of its predictions
+(:mod:`granularity.claims.preregistered`): `snakemake theory` leaves it out, `snakemake findings` or `theory_NAME`
+trains it.
 
 The run table has one row per setting, seed and recorded step, with the columns ``setting, seed, phase, step, event,
 outcome``, every parameter of the setting, ``loss`` and the measures. The loop does not know what a world is, so a world

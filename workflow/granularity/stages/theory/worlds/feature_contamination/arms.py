@@ -23,6 +23,7 @@ REGRESSION = {
 }
 SMALL = {phi: f"regression yz from yz, {name}, small start" for phi, name in (("relu", RELU), (LINEAR, LINEAR))}
 LABELS = {1: "2 labels (coarse)", 2: "4 labels", 4: "8 labels (fine)"}
+LONGER = {g: f"{name}, decay 0.0001, 6000 steps" for g, name in LABELS.items() if g != 2}
 LABELS_LINEAR = {g: f"{name}, identity" for g, name in LABELS.items() if g != 2}
 SOFTMAX = {g: f"{name}, cross-entropy" for g, name in LABELS.items()}
 RANDOM_SOFTMAX = "8 labels, random IDs in classes, cross-entropy"
@@ -72,6 +73,8 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     labels = {"task": "granularity", "steps": 3000, **five}
     for g, name in LABELS.items():
         arms.append({"name": name, **labels, "g": g})
+    for g, name in LONGER.items():
+        arms.append({"name": name, **labels, "g": g, "decay": 1e-4, "steps": 6000, "seeds": some})
     for g, name in LABELS_LINEAR.items():
         arms.append({"name": name, **labels, "g": g, "activation": "identity"})
     arms.append({"name": RANDOM, **labels, "g": 4, "labels": "random"})

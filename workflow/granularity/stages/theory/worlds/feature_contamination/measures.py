@@ -116,8 +116,8 @@ class Evaluation:
 
     def _sign(self, state: State) -> Tensor:
         """(B, m): which class is a neuron's positive one."""
-        a = state["a"]
-        return torch.sign(a[:, 0] if self.cfg.task != "granularity" else a[:, : self.cfg.g].sum(1) - 1e-9)
+        a, g = state["a"], self.cfg.g
+        return torch.sign(a[:, 0] if self.cfg.task != "granularity" else a[:, :g].sum(1) - a[:, g:].sum(1))
 
     def _weights(self, P: Tensor, state: State) -> dict[str, Tensor]:
         core, background = P[:, :, : self.cfg.d_core], P[:, :, self.cfg.d_core :]
@@ -128,6 +128,11 @@ class Evaluation:
             "bg_sum": bg.mean(1),
             "bg_largest": background.abs().amax((1, 2)),
         }
+        if "pull_own" in state:  # summed over the updates so far, each decayed as weights are since
+            mean = (self.shift.flatten() + MU) * MU * self.cfg.d_bg
+            found["bg_own"], found["bg_rival"] = (mean * state[f"pull_{name}"] for name in ("own", "rival"))
+            found["overlap"] = state["pull_rival"] / state["pull_own"]
+            found["sibling_rivals"] = state["rivalry_sibling"] / state["rivalry"]
         if self.cfg.task in ("classification", "granularity"):
             sign = self._sign(state)
             mine = sign * MU * core.sum(2)

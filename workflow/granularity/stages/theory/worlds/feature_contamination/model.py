@@ -135,7 +135,10 @@ def draw_network(cfg: Settings, init: torch.Generator, dictionary: torch.Generat
     net = {"w": w * cfg.init_scale}
     if framework:
         net |= {"b": uniform(cfg.d, m), "c": uniform(m, cfg.outputs)}
-    if "a" in cfg.trained:
+    if cfg.task == "granularity" and cfg.head == "shared":
+        signs = torch.randint(2, (cfg.outputs, m), generator=init, device=device) * 2.0 - 1
+        net["a"] = signs * math.sqrt(cfg.g / 2) / m
+    elif "a" in cfg.trained and cfg.task != "granularity":
         net["a"] = uniform(m, cfg.outputs, m) if framework else normal(cfg.outputs, m) / math.sqrt(m)
     elif cfg.task == "granularity":
         label = torch.arange(m, device=device) % cfg.outputs
@@ -164,7 +167,8 @@ def residuals(cfg: Settings, f: Tensor, batch: dict[str, Tensor]) -> tuple[Tenso
         error = batch["target"] - f
         return (error**2).sum(2).mean(1), 2 * error
     if cfg.objective == "softmax":
-        return nets.softmax_residual(f, batch["label"])
+        loss, residual = nets.softmax_residual(f / batch["temperature"], batch["label"])
+        return loss * batch["temperature"].flatten(), residual
     if cfg.task == "granularity":
         label = batch["label"].unsqueeze(2)
         own = f.gather(2, label)
@@ -199,11 +203,41 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
             found["b"] = (a * torch.bmm(slope.transpose(1, 2), pull)).squeeze(2)
         if "a" in cfg.trained:
             found |= {"a": torch.bmm(pull.transpose(1, 2), h), "c": pull.sum(1)}
+    if cfg.task == "granularity":
+        found["a"] = found["a"] * (cfg.g / cfg.m) ** 2
+        found |= _pulls(cfg, state["a"], residual, phi.slope(u), batch["label"])
     if cfg.project:
         found["w"][:, :, cfg.d_core :] = 0
     if "M" in state:
         found["w"] = torch.bmm(found["w"], state["M"])
     return loss, found
+
+
+PULLS = ("pull_own", "pull_rival", "rivalry", "rivalry_sibling")
+
+
+def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tensor) -> dict[str, Tensor]:
+    """What a sample's own label adds to the weights along a background feature, and what its rivals take away.
+
+    The weight of neuron k along background feature j grows by the mean over samples of z_j phi'(u_k) sum_c r_c a_ck,
+    r the residual: positive for the sample's own label, negative for its rivals. As far as z_j is independent of who
+    fires, its mean is a factor; what is left, averaged over neurons, splits into the own label's pull and the rivals'.
+    They cancel where rivals' neurons are as active on the sample as those of its own label (their gate overlap is 1).
+
+    Returns:
+        `pull_own`, `pull_rival` (B,), per unit of E z_j; `rivalry`, the rivals' residual, `rivalry_sibling`, the part
+        of it that is of labels of the same class.
+    """
+    own = torch.zeros_like(residual).scatter_(2, label.unsqueeze(2), 1.0)
+    active = residual * torch.bmm(gate, a.transpose(1, 2)) / a.shape[2]
+    same = (torch.arange(cfg.outputs, device=a.device) < cfg.g) == (label.unsqueeze(2) < cfg.g)
+    rivals = -residual * (1 - own)
+    return {
+        "pull_own": (active * own).sum(2).mean(1),
+        "pull_rival": -(active * (1 - own)).sum(2).mean(1),
+        "rivalry": rivals.sum(2).mean(1),
+        "rivalry_sibling": (rivals * same).sum(2).mean(1),
+    }
 
 
 # ---------------------------------------------------------------- training
@@ -254,6 +288,8 @@ def initial(runs: list[Trial], device: torch.device) -> State:
         draw_network(run.settings, run.generator("init", device), run.generator("dictionary", device)) for run in runs
     ]
     state = {name: torch.stack([net[name] for net in drawn]) for name in drawn[0]}
+    if runs[0].settings.task == "granularity":
+        state |= {name: torch.zeros(len(runs), device=device) for name in PULLS}
     return state | buffers(runs[0].settings, state)
 
 
@@ -262,7 +298,7 @@ def batches(runs: list[Trial], device: torch.device) -> Callable[[], dict[str, T
     cfg = runs[0].settings
     data = [run.generator("data", device) for run in runs]
     names = [run.generator("labels", device) for run in runs]
-    low = engine.column(runs, "bg_low", device, 3)
+    low, temperature = (engine.column(runs, key, device, 3) for key in ("bg_low", "temperature"))
 
     def draw() -> dict[str, Tensor]:
         drawn = [
@@ -271,7 +307,7 @@ def batches(runs: list[Trial], device: torch.device) -> Callable[[], dict[str, T
         ]
         batch = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
         batch["z"][:, :, cfg.d_core :] += low
-        return batch
+        return batch | {"temperature": temperature}
 
     if cfg.data == "fresh":
         return draw
@@ -285,9 +321,12 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     update, draw = updater(cfg, runs, device), batches(runs, device)
     evaluation = Evaluation(runs, draw_samples, ACTIVATIONS[cfg.activation], projections, descent, device)
 
+    lr, decay = (engine.column(runs, key, device) for key in ("lr", "decay"))
+
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         loss, minus = descent(cfg, state, draw())
-        return state | update(state, minus, t), {"loss": loss}
+        summed = {name: nets.descend(state[name], minus[name], lr, decay) for name in PULLS if name in state}
+        return state | update(state, minus, t) | summed, {"loss": loss}
 
     rows, _ = engine.train(runs, initial(runs, device), step, evaluation.measure, steps=cfg.steps, record=RECORDED)
     return rows

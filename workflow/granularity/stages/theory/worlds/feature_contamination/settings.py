@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from granularity.stages.theory import engine
 from granularity.stages.theory.engine import Count, NonNegative, Positive
 
-SCALARS = ("lr", "momentum", "decay", "bg_low", "init_scale")  # may differ between runs of one program
+SCALARS = ("lr", "momentum", "decay", "bg_low", "init_scale", "temperature")  # may differ between runs of one program
 
 
 class Settings(engine.Settings):
@@ -68,6 +68,15 @@ class Settings(engine.Settings):
     objective: Literal["hinge", "softmax"] = Field(
         "hinge", description="Multi-class hinge, or cross-entropy (task granularity)."
     )
+    temperature: Positive = Field(
+        1.0, description="T of the cross-entropy, whose loss is T CE(F / T): small T looks at the strongest rival only."
+    )
+    head: Literal["own", "shared"] = Field(
+        "own",
+        description="Task granularity. `own`: each label reads m/(2g) neurons of its own. `shared`: every label reads "
+        "all of them, with random signs and the same norm.",
+    )
+    train_head: bool = Field(False, description="Task granularity: train the readout too, in units of its size g/m.")
     neurons: int = Field(0, ge=0, description="Number of neurons whose mean pre-activations are recorded.")
 
     @model_validator(mode="after")
@@ -93,6 +102,8 @@ class Settings(engine.Settings):
             self._consistent_labels()
         elif self.objective != "hinge":
             raise ValueError("objective: can be chosen for task 'granularity' only")
+        elif self.head != "own" or self.train_head:
+            raise ValueError("head: can be chosen for task 'granularity' only")
         elif self.g != 1 or self.labels != "class":
             raise ValueError("g: labels finer than the two classes are for task 'granularity' only")
         return self
@@ -107,6 +118,8 @@ class Settings(engine.Settings):
             raise ValueError(f"g: must divide subclasses = {self.subclasses}, but {self.g} does not")
         if self.m % (2 * self.g):
             raise ValueError(f"g: each of the 2g = {2 * self.g} labels needs as many of the m = {self.m} neurons")
+        if self.temperature != 1 and self.objective != "softmax":
+            raise ValueError("temperature: is that of objective 'softmax'")
         if self.labels == "background" and self.d_bg % self.g:
             raise ValueError(f"g: must divide d_bg = {self.d_bg} for labels of the background, {self.g} does not")
         if self.init != "gaussian":
@@ -129,7 +142,7 @@ class Settings(engine.Settings):
     @property
     def trained(self) -> tuple[str, ...]:
         """Parameters that move: hidden weights w, biases b; the readout a, c is frozen in classification."""
-        readout = self.task in ("regression", "shells")
+        readout = self.task in ("regression", "shells") or self.train_head
         biases = self.init == "framework"
         return ("w", *("b",) * biases, *("a",) * readout, *("c",) * (readout and biases))
 

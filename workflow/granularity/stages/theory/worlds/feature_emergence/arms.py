@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from granularity.stages.theory.worlds.feature_emergence.spaces import count, refined, subparity
+
 SMALL = {"d": 100, "D": 50, "m": 100, "n": 10_000, "batch": 500, "test": 5000}
 MAIN = {"d": 500, "D": 100, "m": 300, "n": 50_000, "batch": 1000, "test": 10_000}
 INTERVAL = MAIN | {"rule": "interval", "k": 30, "m": 100, "steps": 200}
@@ -19,6 +21,18 @@ WORDS = {
     "pattern": "32 labels: pattern",
     "random": "6 labels: parity and random IDs",
 }
+# What labels tell beside parity, as tables (see `spaces`). Those of `WHOLE` have a whole staircase.
+WHOLE = {
+    "count of 4 of A": refined(count((0, 1, 2, 3))),
+    "majority of 3, count of the other 2": refined(count((0, 1, 2)) >= 2, count((3, 4))),
+}
+BROKEN = {
+    "parity of 2 of A": refined(subparity((0, 1))),
+    "parity of 3 of A": refined(subparity((0, 1, 2))),
+    "one pattern of A": refined(subparity((0,))),
+    "two patterns of A": refined(subparity((0,)), subparity((1,))),
+}
+SPACES = WHOLE | BROKEN
 BOTH = {True: "structured", False: PLAIN}
 RESIDUAL = {0.65: "main, leftover 0.65", 1.0: "main, leftover 1.0"}
 CLUSTERS = {
@@ -40,6 +54,11 @@ VARIED = {
 }
 SHARES = (0.8, 0.9)
 PAPER_FIXED = {0.8: {"RF": 70.4}, 0.9: {"RF": 72.4, "NTK": 81.7}}  # test accuracy below the majority's
+
+
+def space(name: str) -> str:
+    """The arm of a label space of `SPACES`."""
+    return f"parity and {name}, {PLAIN}"
 
 
 def grain(labels: str, structured: bool) -> str:
@@ -71,6 +90,9 @@ def _arms(main: int, small: int, grains: int, clusters: int, digits: int, wide: 
         for structured in BOTH:
             arm = SMALL | {"labels": labels, "structured": structured}
             arms.append({"name": grain(labels, structured), **arm, "seeds": grains})
+    for name, table in SPACES.items():
+        arm = SMALL | {"labels": "table", "table": table, "structured": False}
+        arms.append({"name": space(name), **arm, "seeds": min(grains, 5) if wide else 3})
     hidden = MAIN | {"rule": "hidden", "D": 250, "k": 50, "picture": True}
     arms.append({"name": "hidden representation", **hidden, "seeds": wide or 1} | ({} if wide else {"n": 10_000}))
     clustered = {"experiment": "clusters", "m": 800, "batch": 100, "rate": 0.1, "test": 5000}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from granularity.stages.theory import nets
 from granularity.stages.theory.engine import Trial
+from granularity.stages.theory.worlds.feature_emergence import spaces
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 
 P_O = 0.5  # share of structureless inputs in the parity mixture; else background patterns would depend on it
@@ -31,7 +32,7 @@ class Data:
     """The data that a group of runs learns from. `u` (B, p): the unit direction of the truth.
 
     `basis` (B, d, d): the dictionary in its first D columns, completed; only in input coordinates.
-    `parity` (C,) +-1: the rule's class of each label. `facts`: measures (B,) of the training inputs.
+    `parity` (B, C) +-1: the rule's class of each label. `facts`: measures (B,) of the training inputs.
     """
 
     train: Split
@@ -116,6 +117,15 @@ def draw_labels(cfg: Settings, mine: Tensor, y: Tensor, generator: torch.Generat
         label = (mine.long() * 2 ** torch.arange(5, device=device)).sum(1)
         bits = torch.arange(32, device=device).unsqueeze(1) // 2 ** torch.arange(5, device=device) % 2
         parity = bits.sum(1) % 2
+    elif cfg.labels == "table":
+        table = torch.tensor(cfg.table, device=device)
+        patterns = torch.tensor(spaces.PATTERNS, device=device)
+        parity = torch.zeros(cfg.outputs, dtype=torch.int64, device=device).scatter_(0, table, patterns.sum(1) % 2)
+        other = torch.randint(2, mine.shape, generator=generator, device=device)
+        other[:, -1] = (s + other[:, :-1].sum(1)) % 2  # of the same parity
+        redrawn = torch.rand(s.shape, generator=generator, device=device) < cfg.shuffled
+        shown = torch.where(redrawn.unsqueeze(1), other, mine.long())
+        label = table[(shown * 2 ** torch.arange(5, device=device)).sum(1)]
     else:
         label = s % 2 + 2 * torch.randint(3, s.shape, generator=generator, device=device)
         parity = counts % 2
@@ -149,7 +159,8 @@ def prepare(runs: Sequence[Trial], device: torch.device) -> Data:
 
     basis = None if drawn[0][4] is None else torch.stack([one[4] for one in drawn])
     facts = {key: torch.tensor([one[6][key] for one in drawn], device=device) for key in drawn[0][6]}
-    return Data(split(0), split(1), split(2), torch.stack([one[3] for one in drawn]), basis, drawn[0][5], facts)
+    u, parity = (torch.stack([one[i] for one in drawn]) for i in (3, 5))
+    return Data(split(0), split(1), split(2), u, basis, parity, facts)
 
 
 def _prepare(run: Trial, device: torch.device) -> tuple:

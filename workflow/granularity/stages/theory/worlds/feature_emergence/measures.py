@@ -25,12 +25,12 @@ def correct(g: Tensor, y: Tensor, parity: Tensor) -> Tensor:
     Args:
         g: (B, n, C) outputs: one decides by its sign, several by the class of the largest.
         y: (B, n) +-1.
-        parity: (C,) +-1, the class of each label.
+        parity: (B, C) +-1, the class of each label.
     """
     if g.shape[2] == 1:
         g = g.squeeze(2)
         return 100 * ((g * y > 0).to(g.dtype) + 0.5 * (g == 0)).mean(1)
-    return 100 * (parity[g.argmax(2)] == y).to(g.dtype).mean(1)
+    return 100 * (parity.gather(1, g.argmax(2)) == y).to(g.dtype).mean(1)
 
 
 def accuracy(net: State, split: Split, parity: Tensor) -> Tensor:

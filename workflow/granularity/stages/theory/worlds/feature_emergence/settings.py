@@ -9,10 +9,11 @@ from pydantic import Field, model_validator
 
 from granularity.stages.theory import engine
 from granularity.stages.theory.engine import Count, NonNegative, Positive
+from granularity.stages.theory.worlds.feature_emergence import spaces
 
 Method = Literal["network", "two_step", "one_step", "ridge", "rf", "ntk", "sgd", "linear", "literal", "reference"]
 Share = Annotated[float, Field(gt=0, lt=1)]
-LABELS = {"rule": 1, "halves": 4, "count": 6, "pattern": 32, "random": 6}  # outputs, at k = 5
+LABELS = {"rule": 1, "halves": 4, "count": 6, "pattern": 32, "random": 6}  # outputs, at k = 5; a table says its own
 
 
 class Settings(engine.Settings):
@@ -40,10 +41,16 @@ class Settings(engine.Settings):
         "`hidden`: relevant patterns are one of 50 random binary vectors per class.",
     )
     structured: bool = Field(True, description="Whether the input distribution has the paper's structure.")
-    labels: Literal["rule", "halves", "count", "pattern", "random"] = Field(
+    labels: Literal["rule", "halves", "count", "pattern", "random", "table"] = Field(
         "rule",
         description="Granularity of the labels: 2 classes; parity and s >= 3 (4); s (6); phi_A (32); parity "
-        "and one of three random IDs (6). More than two are learnt one against the rest.",
+        "and one of three random IDs (6); any others (`table`). More than two are learnt one against the rest.",
+    )
+    table: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (), description="Labels `table`: the label of each of the 32 patterns of A, pattern i with the bits of i."
+    )
+    shuffled: float = Field(
+        0.0, ge=0, le=1, description="Labels `table`: share of inputs whose label is another's of the same parity."
     )
     D: Count = Field(50, description="Patterns of the dictionary.")
     negative_share: Share | None = Field(None, description="Exact share of class -1; none: as it comes.")
@@ -109,14 +116,28 @@ class Settings(engine.Settings):
             odd = set(self.methods) - {"network"}
             if odd:
                 raise ValueError(f"methods: finer labels are for 'network' only, not {', '.join(sorted(odd))}")
+        if (self.labels == "table") != bool(self.table):
+            raise ValueError("table: goes with labels 'table', and with these alone")
+        if self.table:
+            self._check_table()
+        elif self.shuffled:
+            raise ValueError("shuffled: is for labels 'table'")
         if "reference" in self.methods and self.coordinates != "inputs":
             raise ValueError("methods: 'reference' compares weights in R^d, it needs coordinates = inputs")
         if self.residual is not None and self.coordinates == "inputs":
             raise ValueError("residual: is for coordinates = dictionary")
 
+    def _check_table(self) -> None:
+        if len(self.table) != len(spaces.PARITY):
+            raise ValueError(f"table: must have {len(spaces.PARITY)} labels, one per pattern, not {len(self.table)}")
+        if set(self.table) != set(range(max(self.table) + 1)):
+            raise ValueError("table: labels must be 0, 1, ... without a gap")
+        if len(set(zip(self.table, spaces.PARITY, strict=True))) > len(set(self.table)):
+            raise ValueError("table: must refine parity, but a label has patterns of both")
+
     @property
     def outputs(self) -> int:
-        return LABELS[self.labels]
+        return max(self.table) + 1 if self.table else LABELS[self.labels]
 
     @property
     def sigma(self) -> float:
@@ -144,8 +165,8 @@ class Settings(engine.Settings):
         return self.gamma**2 * self.sigma / (self.k * self.m**3)
 
     def shape(self) -> tuple:
-        free = {"name", "seeds", "base", "rate", "sigma_r", "structured", "negative_share"}
-        return tuple(getattr(self, key) for key in type(self).model_fields if key not in free)
+        free = {"name", "seeds", "base", "rate", "sigma_r", "structured", "negative_share", "table", "shuffled"}
+        return (self.outputs, *(getattr(self, key) for key in type(self).model_fields if key not in free))
 
     def work(self) -> float:
         if self.experiment == "digits":

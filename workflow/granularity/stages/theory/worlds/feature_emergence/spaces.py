@@ -1,0 +1,126 @@
+"""Label spaces that refine parity, and the staircase: which of them teach it, said before any training.
+
+A label space is a table: the label of each of the 32 patterns of A. Networks learn coordinates one after another, each
+from the correlation of the labels with it given those learnt before; so says the staircase property (Abbe,
+Boix-Adsera, Misiakiewicz, "The merged-staircase property", COLT 2022), here for the family of a label
+space's indicator functions:
+
+    R(v | S)^2 = E over x_S of | E[(onehot - p_S(x)) x_v | x_S] |^2,    p_S = E[onehot | x_S],    x in {-1, 1}^5
+
+S begins empty and greedily takes the coordinate of largest R; parity needs all five, so the least R on the way is how
+strongly the space teaches parity. For fair coins R(v | S)^2 is the sum over T in S of the squared Fourier coefficients
+of all indicators at T + v, so that some R is zero exactly where the merged-staircase property fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+K = 5
+PATTERNS = np.arange(2**K)[:, None] >> np.arange(K) & 1  # (32, 5), pattern i has the bits of i
+PARITY = PATTERNS.sum(1) % 2
+
+
+def refined(*functions: np.ndarray) -> tuple[int, ...]:
+    """The label space of parity and some functions (32,) of the pattern, as a table (32,) of labels 0, 1, ..."""
+    rows = np.stack([PARITY, *functions], 1)
+    return tuple(np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).tolist())
+
+
+def count(bits: Sequence[int]) -> np.ndarray:
+    """How many of some coordinates are 1."""
+    return PATTERNS[:, list(bits)].sum(1)
+
+
+def subparity(bits: Sequence[int]) -> np.ndarray:
+    """Parity of some coordinates."""
+    return count(bits) % 2
+
+
+def probabilities(table: Sequence[int], shuffled: float = 0.0) -> np.ndarray:
+    """(32, C): how likely each label is for each pattern, where a share is redrawn among patterns of equal parity."""
+    onehot = np.eye(max(table) + 1)[list(table)]
+    same = (PARITY[:, None] == PARITY[None]) / (len(PARITY) / 2)
+    return (1 - shuffled) * onehot + shuffled * same @ onehot
+
+
+@dataclass(frozen=True)
+class Law:
+    """What is known of a label space before training.
+
+    Attributes:
+        order: the coordinates as the staircase takes them.
+        steps: R of each at its turn.
+        staircase: the least of them: the strength with which parity is taught.
+        balanced: the same of the residual that the network's first steps see, over its noise (see :func:`balance`).
+        weakest: the least R(v | nothing): the staircase without its stairs.
+        degree_1: root of the sum of squares of R(v | nothing).
+        information: mutual information of label and pattern, bits.
+        labels: their number, G.
+    """
+
+    order: tuple[int, ...]
+    steps: tuple[float, ...]
+    staircase: float
+    balanced: float
+    weakest: float
+    degree_1: float
+    information: float
+    labels: int
+
+
+def signal(chance: np.ndarray, v: int, known: Sequence[int]) -> float:
+    """R(v | known) of label probabilities (32, C), over fair coins."""
+    cell = PATTERNS[:, list(known)] @ (2 ** np.arange(len(known))) if known else np.zeros(len(PATTERNS), int)
+    total = 0.0
+    for value in np.unique(cell):
+        some = cell == value
+        left = chance[some] - chance[some].mean(0)
+        total += some.mean() * float(((left * (2 * PATTERNS[some, v, None] - 1)).mean(0) ** 2).sum())
+    return total**0.5
+
+
+def balance(chance: np.ndarray) -> np.ndarray:
+    """Indicators in the units of one output against the rest with balanced weights, 1 / (2 Pr[y = v]) of each sample.
+
+    The correlation of label c with a coordinate is then its covariance over 2 P_c (1 - P_c), estimated from n samples
+    with a variance of 1 / (4 P_c (1 - P_c) n); the sum of the latter over labels is made 1 / n. For labels of equal
+    size this is close to the identity; a rare label counts for more.
+    """
+    mean = chance.mean(0)
+    spread = 2 * mean * (1 - mean)
+    return chance / spread / np.sqrt((0.5 / spread).sum())
+
+
+def climb(chance: np.ndarray) -> tuple[list[int], list[float]]:
+    """The coordinates as the staircase takes them, and R of each at its turn."""
+    order: list[int] = []
+    steps: list[float] = []
+    while len(order) < K:
+        left = {v: signal(chance, v, order) for v in range(K) if v not in order}
+        best = max(left, key=left.get)
+        order.append(best)
+        steps.append(left[best])
+    return order, steps
+
+
+def law(table: Sequence[int], shuffled: float = 0.0) -> Law:
+    """The staircase of a label space, and what else is known of it (see :class:`Law`)."""
+    chance = probabilities(table, shuffled)
+    order, steps = climb(chance)
+    first = [signal(chance, v, ()) for v in range(K)]
+    mean = chance.mean(0)
+    known = chance * np.log2(np.where(chance > 0, chance, 1) / mean)
+    return Law(
+        tuple(order),
+        tuple(steps),
+        min(steps),
+        min(climb(balance(chance))[1]),
+        min(first),
+        float(np.linalg.norm(first)),
+        float(known.sum(1).mean()),
+        len(mean),
+    )

@@ -1,0 +1,129 @@
+"""The predictions on sibling labels against what networks learnt, and their figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from granularity.claims import preregistered
+from granularity.claims.claim import Claim
+from granularity.stages.theory import figures as draw
+from granularity.stages.theory.runs import at
+
+NAME = "sibling_labels"
+COARSE, FINE = "2 labels", "8 labels"
+
+
+def kept(table: pd.DataFrame, arm: str) -> np.ndarray:
+    """Share of the margin in distribution that is left at z_bg ~ U[-1, 0], one value per seed."""
+    return at(table, arm, "ood_margin") / at(table, arm, "id_margin")
+
+
+def predicted(table: pd.DataFrame, arm: str) -> np.ndarray:
+    """bg_sum as it follows from the pulls of own labels and rivals, and from the initial weights' decay; per seed."""
+    rows = table[table["setting"] == arm]
+    if rows.empty:
+        return np.empty(0)
+    lr, decay, steps = rows[["lr", "decay", "steps"]].iloc[0]
+    start = at(table, arm, "bg_sum", step=0) * (1 - lr * decay) ** steps
+    return start + at(table, arm, "bg_own") - at(table, arm, "bg_rival")
+
+
+def relief(table: pd.DataFrame, arm: str, words: str = "") -> np.ndarray:
+    """OOD risk of coarse labels minus that of `arm`, at equal ID risk of the class; one value per seed.
+
+    The run of coarse labels is read where its ID risk has fallen to that of `arm` at the end (linear between recorded
+    steps), or at its own end, if it never does.
+
+    Args:
+        words: what the names of both arms end in, such as ", trained head".
+    """
+    found = []
+    coarse = table[(table["setting"] == COARSE + words) & table["id_risk"].notna()]
+    for seed, rows in table[table["setting"] == arm + words].groupby("seed"):
+        end, other = rows.iloc[-1], coarse[coarse["seed"] == seed].sort_values("step")
+        if len(other):
+            falling = np.minimum.accumulate(other["id_risk"].to_numpy())
+            found.append(np.interp(-end["id_risk"], -falling, other["ood_risk"].to_numpy()) - end["ood_risk"])
+    return np.array(found)
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds of each arm: overlap of the rivals' gates, bg_sum, what is predicted of it, margin kept."""
+    rows = {}
+    for arm in table["setting"].unique():
+        values = {name: at(table, arm, name) for name in ("overlap", "sibling_rivals", "bg_sum", "bg_own")}
+        values |= {"predicted": predicted(table, arm), "kept": kept(table, arm)}
+        rows[arm] = {name: value.mean() for name, value in values.items()}
+    return pd.DataFrame(rows).T
+
+
+def judge(table: pd.DataFrame) -> list[Claim]:
+    """The predictions of the preregistration; those about all arms have one value per arm, the others one per seed."""
+
+    def change(measure: np.ndarray, other: np.ndarray) -> np.ndarray:
+        return measure - other if len(measure) == len(other) else np.empty(0)
+
+    def gain(words: str, fine: str = FINE) -> np.ndarray:
+        return change(kept(table, fine + words), kept(table, COARSE + words))
+
+    fixed, entropy = ", 256 fixed samples", ", cross-entropy"
+    found = summary(table)
+    pulled = found[found["bg_own"].abs() > 0] if len(found) else found  # a centred background pulls nowhere
+    own = found[~found.index.str.contains("shared|random|centred")] if len(found) else found
+    rank = own["overlap"].corr(own["kept"], method="spearman") if len(own) > 2 else None
+    measured = {
+        "derived": ((pulled["predicted"] - pulled["bg_sum"]).abs() / pulled["bg_own"]).tolist() if len(found) else [],
+        "cure": relief(table, FINE),
+        "kept": gain(""),
+        "half as fine": gain("", "4 labels"),
+        "trained head": relief(table, FINE, ", trained head"),
+        "shared": relief(table, FINE, ", shared neurons"),
+        "shared, trained": relief(table, FINE, ", shared neurons, trained head"),
+        "fixed siblings": gain(fixed),
+        "fixed siblings, cross-entropy": gain(fixed + entropy),
+        "fixed random": gain(fixed + entropy, "8 random labels"),
+        "redrawn random": gain(entropy, "8 random labels"),
+        "temperature": change(kept(table, f"{FINE}, T = 0.2"), kept(table, FINE + entropy)),
+        "decay": np.concatenate([gain(", decay 0.002"), gain(", no decay")]),
+        "subclasses": np.concatenate([gain(", K = 2", "4 labels"), gain(", K = 8", "16 labels")]),
+        "mean": np.concatenate([gain(", background mean 0.25"), gain(", background mean 1")]),
+        "centred": np.abs(gain(", centred background")),
+        "overlap": [] if rank is None else [float(rank)],
+        "sibling rivals": at(table, FINE, "sibling_rivals"),
+    }
+    seeds = {name: table["seed"].nunique() for name in ("derived", "overlap")}
+    return preregistered.claims(NAME, measured, seeds)
+
+
+@draw.style()
+def figures(table: pd.DataFrame, folder: Path) -> None:
+    """The law beside the measurement; margin kept against overlap; the relief of every pair of arms, with intervals."""
+    found = summary(table)
+    figure, panels = draw.canvas(3, width=10.5, height=3.2)
+    one = [found["predicted"].min(), found["predicted"].max()]
+    panels[0].plot(one, one, ":", color="black", linewidth=1)
+    for arm, row in found.iterrows():
+        index = 2 if "random" in arm else 0 if arm.startswith(COARSE) else 1
+        style = {"color": draw.COLOURS[index], "marker": draw.MARKERS[index], "linestyle": ""}
+        panels[0].plot(row["predicted"], row["bg_sum"], **style)
+        if "shared" not in arm:
+            panels[1].plot(row["overlap"], row["kept"], **style)
+    panels[0].set(xlabel="predicted from the pulls", ylabel="background weight, measured")
+    panels[1].set(xlabel="overlap of the rivals' gates", ylabel="margin kept out of distribution")
+    for index, words in enumerate(("2 labels", "fine labels", "random labels")):
+        panels[1].plot([], [], color=draw.COLOURS[index], marker=draw.MARKERS[index], linestyle="", label=words)
+    panels[1].legend()
+    names = [arm for arm in found.index if not arm.startswith(COARSE)]
+    pairs = {arm: relief(table, arm.partition(",")[0], "".join(arm.partition(",")[1:])) for arm in names}
+    pairs = {arm: values for arm, values in pairs.items() if len(values)}
+    for place, values in enumerate(pairs.values()):
+        half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else 0
+        panels[2].errorbar(values.mean(), place, xerr=half, fmt="o", color=draw.COLOURS[0], capsize=2, markersize=3)
+    panels[2].set_yticks(range(len(pairs)), pairs, fontsize=5)
+    panels[2].axvline(0, color="black", linestyle=":", linewidth=1)
+    panels[2].set(xlabel="OOD risk saved, at equal ID risk")
+    draw.save(figure, folder, NAME, "means over seeds; bars are 95 % intervals of the mean over seeds")
