@@ -13,7 +13,7 @@ from granularity.stages.theory import engine, nets, simulation
 from granularity.stages.theory.worlds import mask_reconstruction
 from granularity.stages.theory.worlds.mask_reconstruction import claims, identities, model
 from granularity.stages.theory.worlds.mask_reconstruction.arms import EXACT
-from granularity.stages.theory.worlds.mask_reconstruction.settings import Settings, assumptions
+from granularity.stages.theory.worlds.mask_reconstruction.settings import Settings
 from support.worlds import judge, train
 
 SMALL = {"k": 4, "d": 16, "m": 3, "samples": 60, "test_samples": 80, "batch": 20, "distractors": 1.0}
@@ -228,7 +228,7 @@ def test_a_diverging_run_says_when():
 def test_no_runnable_setting_meets_the_papers_assumptions():
     for settings in mask_reconstruction.SIZES.values():
         for item in settings:
-            assert not all(assumptions(item.model_dump()).values())
+            assert not all(item.conditions().values())
     assert model.literal_rho(10) == pytest.approx(0.977, abs=1e-3)
 
 
