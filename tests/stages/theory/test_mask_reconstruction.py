@@ -274,7 +274,7 @@ def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
     assert_rows_name_their_arms(found[found["id"] != "P8"], "mask_reconstruction")
     assert {"A1", "A8", "B1", "G1", "G2", "G3", "B13", "P1", "P8", "C1", "C5", "R4"} <= set(found["id"])
     assert set(found.loc[found["id"].isin(["B12", "R1"]), "verdict"]) == {claim.NOT_TESTED}
-    assert len(list((tmp_path / "one" / "figures").glob("*.svg"))) == 6
+    assert len(list((tmp_path / "one" / "figures").glob("*.svg"))) == 7
 
 
 def test_sizes_have_names_of_their_own():

@@ -31,12 +31,14 @@ WITHIN, RANDOM = "random IDs within superclasses", "random IDs"
 EQUAL_STEP = {g: f"granularity {g}, equal step" for g in (2, 4, 8)}  # of g = 1 it is SWEEP's
 EQUAL_LOSS = {g: f"granularity {g}, equal loss" for g in (1, 2, 4, 8)}
 SLOW_WITHIN, SLOW_RANDOM = f"{WITHIN}, equal step", f"{RANDOM}, equal step"
+MORE_DATA = "random IDs within superclasses, 16 samples a subclass"
 FINITE = {
     "coarse labels": {"eta": 0.2},
     "fine labels": {"g": 8, "eta": 1.6},
     "random IDs within superclasses": {"g": 8, "eta": 1.6, "labels": "random_within"},
     "random IDs": {"g": 8, "eta": 1.6, "labels": "random"},
     "random IDs, equal step": {"g": 8, "labels": "random"},
+    MORE_DATA: {"g": 8, "eta": 1.6, "labels": "random_within", "per_subclass": 16, "steps": 150},
 }
 FINITE_ARMS = {what: f"finite data, {what}" for what in FINITE}
 # The coarse baseline's own sizes, one key varied at a time from "A coarse".

@@ -26,6 +26,7 @@ from granularity.stages.theory.worlds.label_granularity.arms import (
     GAUSS,
     LONG,
     LONG_FINE,
+    MORE_DATA,
     RANDOM,
     RATIOS,
     SCALES,
@@ -227,13 +228,13 @@ def _labels(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Claim]:
     for how, arms in curves.items():
         yield from _rises("S12", claim, source, table, how, arms, "hard F_y", lambda a: at(table, a, "hard_own"))
     claim = "Response to hard samples, as a share of that to normal ones: what g does whatever the scale and the step"
-    for head, words in (("", "the paper's sum head"), ("_pruned", "copies of v_y pruned"), ("_max", "maximum head")):
+    for head, words in (("sum", "the paper's sum head"), ("pruned", "copies of v_y pruned"), ("max", "maximum head")):
 
-        def share(arm: str, head: str = head) -> np.ndarray:
-            return at(table, arm, f"hard_own{head}") / at(table, arm, f"normal_own{head}")
+        def share(arm: str, tail: str = "" if head == "sum" else f"_{head}") -> np.ndarray:
+            return at(table, arm, f"hard_own{tail}") / at(table, arm, f"normal_own{tail}")
 
         for how, arms in curves.items():
-            yield from _rises("S12-ratio", claim, source, table, f"{words}, {how}", arms, "hard / normal F_y", share)
+            yield from _rises(f"S12-{head}", claim, source, table, f"{words}, {how}", arms, "hard / normal F_y", share)
     claim = "Hard samples with 2 distractors are answered the better the finer the labels"
 
     def right(arm: str) -> np.ndarray:
@@ -260,10 +261,12 @@ def _rises(id: str, claim: str, source: str, table: pd.DataFrame, how: str, arms
 
 def _chance(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Claim]:
     """S13: labels that mean nothing, redrawn at every step or fixed on finite data."""
-    claim, source = "Fine labels must mean something", "Section 5, control"
+    claim, source = "Fine labels must mean something, where random IDs are redrawn at every step", "Section 5, control"
     below = math.nextafter(1, 0)
     for arm in (WITHIN, SLOW_WITHIN):
-        yield Claim("S13", claim, source, f"{arm}: hard F_y", at(table, arm, "hard_own"), high=below, arms=(arm,))
+        hard, normal = at(table, arm, "hard_own"), at(table, arm, "normal_own")
+        yield Claim("S13", claim, source, f"{arm}: hard F_y", hard, high=below, arms=(arm,))
+        yield Claim("S13", claim, source, f"{arm}: hard / normal F_y", hard / normal, arms=(arm,))
     claim = "Random IDs over superclasses, redrawn at every step, leave nothing to learn"
     own = {"kind": "identity"}  # of labels that say nothing
     for arm in (RANDOM, SLOW_RANDOM):
@@ -275,9 +278,12 @@ def _chance(table: pd.DataFrame, scales: Iterable[str]) -> Iterable[Claim]:
     for arm in (SWEEP[1], SWEEP[8], RANDOM, SLOW_RANDOM, WITHIN, SLOW_WITHIN):
         quantity = f"{arm}: neurons that fire on anything at the end, share"
         yield Claim("S13-alive", claim, source, quantity, at(table, arm, "alive"), arms=(arm,))
-    claim = (
-        "On finite data (64 samples, seen at every step) with fixed labels, random IDs do no better than redrawn ones"
-    )
+    claim = "Fixed random IDs of few samples teach nothing either (64, or 256, seen at every step)"
+    for what in ("random IDs within superclasses", MORE_DATA):
+        arm = FINITE_ARMS[what]
+        quantity, values = f"{what}: hard accuracy, 2 distractors", at(table, arm, "accuracy_sum_2_distractors")
+        yield Claim("S13-fixed", claim, source, quantity, values, high=0.35, arms=(arm,))
+    claim = "What fixed labels of few samples teach"
     for what, arm in FINITE_ARMS.items():
         for words, column in (
             ("training loss", "loss"),
