@@ -190,6 +190,22 @@ def test_a_diverging_run_says_when():
     assert set(table.loc[table["setting"] == "tame", "outcome"]) == {"ran all steps"}
 
 
+def test_a_diverged_arm_fails_its_claims():
+    arms = [Settings(**SMALL, name="A coarse", eta=1e38, steps=10), Settings(**SMALL | {"k": 8}, name="B coarse", steps=1)]
+    judged = label_granularity.judge(table_of(*arms))
+    found = {check.quantity: check.verdict for check in judged if check.id in ("S1", "S5")}
+    assert found["A: F_y, normal"] == found["A: accuracy with 2 distractors, coarse"] == claim.FAILS
+
+
+def test_conditions_of_the_theorems():
+    (words,) = (words for words in Settings().conditions() if words.startswith("ln d"))
+    assert not Settings().conditions()[words] and Settings(k=5).conditions()[words]
+    drawn = {"neurons": "gaussian", "threshold": 3.0, "width": 10_000}
+    assert [met for met in Settings(**drawn).conditions().values()][-1] and not Settings(**drawn).conditions()[
+        "N >= d^2"
+    ]
+
+
 # ---------------------------------------------------------------- the paper's exact predictions
 
 

@@ -1,5 +1,6 @@
 """Mask reconstruction: identities, the updates against a float64 NumPy reference, data that leak, settings."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from granularity.claims import claim
 from granularity.stages.theory import engine, nets, simulation
 from granularity.stages.theory.worlds import mask_reconstruction
 from granularity.stages.theory.worlds.mask_reconstruction import claims, identities, model
-from granularity.stages.theory.worlds.mask_reconstruction.arms import EXACT
+from granularity.stages.theory.worlds.mask_reconstruction.arms import BLOCK, EXACT, JOINT
 from granularity.stages.theory.worlds.mask_reconstruction.settings import Settings
 from support.worlds import assert_rows_name_their_arms, judge, train
 
@@ -231,6 +232,14 @@ def test_one_seed_gives_the_same_bytes():
 def test_a_diverging_run_says_when():
     table = table_of(Settings(**{**SMALL, "finetune_steps": 0, "eta": 1e38, "sigma_0": 1.0}))
     assert table["event"].iloc[-1] == "diverged" and "diverged at step" in table["outcome"].iloc[-1]
+
+
+def test_a_diverged_arm_fails_its_claims():
+    arm = {**SMALL, "pretrain": "none", "sigma_0": 1.0}
+    arms = [Settings(**arm, name=JOINT, eta_2=1e38), Settings(**arm, name=BLOCK)]
+    found = mask_reconstruction.judge(table_of(*arms))
+    (single,) = (c for c in found if c.id == "B3" and c.quantity == f"{JOINT}: single-view accuracy")
+    assert math.isnan(single.values[0]) and single.verdict == claim.FAILS
 
 
 def test_no_runnable_setting_meets_the_papers_assumptions():
