@@ -191,7 +191,10 @@ def test_a_diverging_run_says_when():
 
 
 def test_a_diverged_arm_fails_its_claims():
-    arms = [Settings(**SMALL, name="A coarse", eta=1e38, steps=10), Settings(**SMALL | {"k": 8}, name="B coarse", steps=1)]
+    arms = [
+        Settings(**SMALL, name="A coarse", eta=1e38, steps=10),
+        Settings(**SMALL | {"k": 8}, name="B coarse", steps=1),
+    ]
     judged = label_granularity.judge(table_of(*arms))
     found = {check.quantity: check.verdict for check in judged if check.id in ("S1", "S5")}
     assert found["A: F_y, normal"] == found["A: accuracy with 2 distractors, coarse"] == claim.FAILS
