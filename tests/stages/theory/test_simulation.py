@@ -37,19 +37,20 @@ def test_arms_run_by_name_and_say_which_condition_they_break(own, capsys):
     assert (
         printed.index("small:")
         < printed.index("large:")
-        < printed.index("outside the theorem's conditions: not size < 3")
+        < printed.index("breaks 1 of 1 conditions of the theorem: size < 3")
     )
     assert sum("seed 1 ran all steps" in line for line in printed) == 1
     simulation.simulate("own", {"size": "3", "seeds": "1"}, "cpu", ["large"])
     printed = capsys.readouterr().out
-    assert "seed 1" not in printed and "outside" in printed and "6" in printed
+    assert "seed 1" not in printed and "breaks 1 of 1" in printed and "6" in printed
 
 
 def test_an_arm_or_size_that_is_not_there_lists_those_that_are(own):
     with pytest.raises(GranularityError, match="no arm 'smal' at the size 'quick'"):
         simulation.simulate("own", {}, "cpu", ["smal"])
-    with pytest.raises(GranularityError, match=r"did you mean .small.\? there are: small; large"):
+    with pytest.raises(GranularityError, match=r"did you mean 'small'\? there are:") as raised:
         simulation.simulate("own", {}, "cpu", ["smal"])
+    assert raised.value.args[1:] == ("small; large",)
     with pytest.raises(GranularityError, match="there is no size 'paper'; there are quick"):
         simulation.simulate("own", {}, "cpu", ["small"], "paper")
     with pytest.raises(GranularityError, match="sizes: unknown key; did you mean 'size'"):

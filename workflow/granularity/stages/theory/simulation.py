@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,9 +39,9 @@ def simulate(
     for item in chosen:
         if len(chosen) > 1:
             print(f"{item.name}:")
-        for words, met in item.conditions().items():
-            if not met:
-                print(f"outside the theorem's conditions: not {words}")
+        broken = [words for words, met in item.conditions().items() if not met]
+        if broken:
+            print(f"breaks {len(broken)} of {len(item.conditions())} conditions of the theorem: {'; '.join(broken)}")
         print(describe(table[table["setting"] == item.name], measures_of(module, table)))
 
 
@@ -52,8 +53,9 @@ def arm_of(module: Any, name: str, size: str, overrides: dict[str, str]) -> Any:
     if name not in arms:
         close = difflib.get_close_matches(name, arms, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
-        listed = "; ".join(arms)
-        raise GranularityError(f"theory: there is no arm '{name}' at the size '{size}'; {hint}there are: {listed}")
+        # A line of a message is shortened where it is long, and a world may have hundreds of arms.
+        listed = textwrap.wrap("; ".join(arms), 200, break_long_words=False)
+        raise GranularityError(f"theory: there is no arm '{name}' at the size '{size}'; {hint}there are:", *listed)
     return settings_from(module, overrides, arms[name].model_dump(exclude_unset=True))
 
 
