@@ -58,7 +58,7 @@ def _arms(seeds: int, more: bool) -> list[dict[str, Any]]:
     ]
     sweeps = ((FREE, SCRATCH, SCRATCHES), (FIXED, BLOCKS, BLOCKED), (FREE, SCRATCH, MORE_SCRATCHES if more else {}))
     arms += [
-        {"name": name.format(key, value), **base, key: value, "seeds": seeds if more else 3}
+        {"name": name.format(key, value), **base, key: value}
         for name, base, sweep in sweeps
         for key, values in sweep.items()
         for value in values
@@ -73,7 +73,7 @@ def _arms(seeds: int, more: bool) -> list[dict[str, Any]]:
             arms.append({"name": f"{name}, supervised from scratch", **SCRATCH, **what})
             arms.append({"name": f"{name}, fixed blocks", **what, **BLOCKS})
         arms += [{"name": name, **BLOCKS, **what} for name, what in WIDE.items()]
-    return [{"name": EXACT, "task": "identities", "seeds": 3}] + [{"seeds": seeds} | arm for arm in arms]
+    return [{"name": EXACT, "task": "identities", "seeds": 3}] + [arm | {"seeds": seeds} for arm in arms]
 
 
 ARMS = {"quick": _arms(5, more=False), "paper": _arms(10, more=True)}
