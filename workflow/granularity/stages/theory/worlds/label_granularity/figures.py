@@ -63,7 +63,7 @@ def _draw_separation(table: pd.DataFrame, folder: Path, scales: list[str]) -> No
     ks = [first(table, COARSE.format(s), "k") for s in scales]
     for index, (arm, label) in enumerate(((FINE, "fine labels, summed"), (COARSE, "coarse labels"))):
         draw.points(axes, ks, [at(table, arm.format(s), "hard_own") for s in scales], label, index)
-    normal = np.mean([at(table, COARSE.format(s), "normal_own").mean() for s in scales])
+    normal = np.nanmean([value for s in scales for value in at(table, COARSE.format(s), "normal_own")])
     axes.plot(ks, [normal / (k + 1) for k in ks], ":", color="black", label="normal response / (k + 1)")
     axes.set(
         xscale="log",
