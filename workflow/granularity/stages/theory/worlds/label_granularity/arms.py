@@ -42,7 +42,9 @@ FINITE = {
 }
 FINITE_ARMS = {what: f"finite data, {what}" for what in FINITE}
 # The coarse baseline's own sizes, one key varied at a time from "A coarse".
-BASELINE = {"sigma_0": (1e-4, 1e-2, 0.1), "n_act": (1, 6), "eta": (0.05, 0.8), "per_subclass": (16,)}
+BASELINE = {"sigma_0": (1e-4, 1e-2, 0.1), "n_act": (1, 6), "eta": (0.05, 0.8), "per_subclass": (16,)} | {
+    "stop_loss": (0.1, 0.001)
+}
 VARIED = "coarse, {} = {:g}"
 GAUSS, SLOW = "plain Gaussian draw, coarse", "fine, coarse step size"
 
