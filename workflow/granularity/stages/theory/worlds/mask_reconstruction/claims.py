@@ -338,7 +338,9 @@ def _paper(table: pd.DataFrame) -> Iterable[Claim]:
     rows = trained.drop(columns=["setting", "seed"]).to_dict("records")
     met = [np.mean(list(Settings.model_construct(**row).conditions().values())) for row in rows]
     quantity = "conditions met by the best arm, share"
-    yield Claim("P8", claim, "Assumption B.2", quantity, [max(met)] if met else [], 1, 1)
+    best = [(max(met), trained["setting"].iloc[int(np.argmax(met))])] if met else []
+    values, arms = [share for share, _ in best], [arm for _, arm in best]
+    yield Claim("P8", claim, "Assumption B.2", quantity, values, 1, 1, arms=arms)
 
 
 def _crossing(table: pd.DataFrame) -> Iterable[Claim]:
