@@ -110,7 +110,7 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
     )
     measures = (
         ("response to hard samples (nats)", lambda arm: at(table, arm, "hard_own")),
-        ("response, hard / normal (sum head)", lambda arm: at(table, arm, "hard_own") / at(table, arm, "normal_own")),
+        ("response, hard / normal (sum head)", lambda arm: _share(table, arm)),
         ("hard accuracy, 2 distractors", lambda arm: at(table, arm, "accuracy_sum_2_distractors")),
     )
     for axes, (label, of) in zip(panels, measures, strict=True):
@@ -123,8 +123,14 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
         axes.set(xscale="log", xlabel="labels per superclass, g", ylabel=label)
         axes.set_xticks(gs, [str(g) for g in gs])
         axes.minorticks_off()
-    panels[0].legend()
+    panels[2].legend(loc="lower right")
     draw.save(figure, folder, "granularity")
+
+
+def _share(table: pd.DataFrame, arm: str) -> np.ndarray:
+    """Hard over normal response, NaN where a network that died answers neither."""
+    hard, normal = at(table, arm, "hard_own"), at(table, arm, "normal_own")
+    return np.divide(hard, normal, out=np.full_like(hard, np.nan), where=normal > 0.1)
 
 
 def _draw_log_law(table: pd.DataFrame, folder: Path) -> None:

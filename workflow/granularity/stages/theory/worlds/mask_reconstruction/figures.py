@@ -216,8 +216,8 @@ def _draw_baselines(table: pd.DataFrame, folder: Path) -> None:
     rows = table[(table["phase"] == "finetune") & table["event"].str.contains("end")]
     heads = (
         ("sigma_0", "initial scale of the kernels", ((JOINT, FREE), (BLOCK, FIXED))),
-        ("m", "kernels per class (from scratch)", ((JOINT, FREE),)),
-        ("eta_1", "step size of the kernels (from scratch)", ((JOINT, FREE),)),
+        ("m", "kernels per class, from scratch", ((JOINT, FREE),)),
+        ("eta_1", "kernels' step size, from scratch", ((JOINT, FREE),)),
     )
     for axes, (key, label, families) in zip(panels, heads, strict=True):
         for index, (default, name) in enumerate(families):
@@ -227,7 +227,10 @@ def _draw_baselines(table: pd.DataFrame, folder: Path) -> None:
         masked = final(table, STABLE, "single_accuracy")
         if len(masked):
             axes.axhline(masked.mean(), color="black", linestyle="--", linewidth=1, label=STABLE)
+        shown = sorted(set(rows.loc[rows["setting"].isin([JOINT, *SWEPT]), key]))
         axes.set(xlabel=label, ylim=(0.4, 1.02), xscale="linear" if key == "sigma_0" else "log")
+        axes.set_xticks(shown, [f"{value:g}" for value in shown])
+        axes.minorticks_off()
     panels[0].set_ylabel("accuracy on single-view samples")
     panels[0].legend()
     draw.save(figure, folder, "baselines")
