@@ -110,7 +110,7 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
     )
     measures = (
         ("response to hard samples (nats)", lambda arm: at(table, arm, "hard_own")),
-        ("response, hard / normal (sum head)", lambda arm: _share(table, arm)),
+        ("response, hard / normal", lambda arm: _share(table, arm)),
         ("hard accuracy, 2 distractors", lambda arm: at(table, arm, "accuracy_sum_2_distractors")),
     )
     for axes, (label, of) in zip(panels, measures, strict=True):
@@ -123,7 +123,7 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
         axes.set(xscale="log", xlabel="labels per superclass, g", ylabel=label)
         axes.set_xticks(gs, [str(g) for g in gs])
         axes.minorticks_off()
-    panels[2].legend(loc="lower right")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
     draw.save(figure, folder, "granularity")
 
 
