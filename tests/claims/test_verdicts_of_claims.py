@@ -3,13 +3,15 @@
 import math
 
 import pytest
+from scipy import stats
 
-from granularity.claims import claim
+from granularity.claims import claim, statistics
 from granularity.claims.claim import (
     ABOVE_ZERO,
     BELOW_ZERO,
     FAILS,
     HOLDS,
+    NO_INTERVAL,
     NOT_RUN,
     NOT_TESTED,
     REPORTED,
@@ -66,3 +68,36 @@ def test_table_has_spread_band_and_published_values():
     assert Claim("S1", "c", "s", "q", [1.0]).band == "reported, no band"
     assert Claim("S1", "c", "s", "q", [1.0], 1, 1).band == "= 1"
     assert Claim("S1", "c", "s", "q", [1.0], high=BELOW_ZERO).band == "< 0"
+
+
+def test_a_comparison_is_judged_by_its_interval_among_the_others():
+    def one(values, low=ABOVE_ZERO, **more):
+        return Claim("S1", "c", "s", "q", values, low, judged="interval", **more)
+
+    values = [0.1, 0.2, 0.3, 0.4, 0.5]
+    ends = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert one(values).interval == pytest.approx(tuple(ends)) and one(values).verdict == HOLDS
+    assert one([-0.1, *values[1:]]).verdict == FAILS
+    found = claim.together([one(values), one([]), one([0.1, 0.11, 0.12]), one([5.0])])
+    ps = [float(stats.ttest_1samp(found[i].values, 0).pvalue) for i in (0, 2)]
+    assert [c.comparisons for c in found] == [2] * 4
+    assert found[0].p == pytest.approx(max(ps[0], 2 * ps[1])) and found[2].p == pytest.approx(2 * ps[1])
+    corrected = stats.ttest_1samp(values, 0).confidence_interval(0.975)
+    assert found[0].interval == pytest.approx(tuple(corrected))
+    row = claim.table(found).iloc[0]
+    assert (row["interval_low"], row["p"], row["comparisons"]) == (found[0].interval[0], found[0].p, 2)
+    assert (found[1].why, found[3].why, found[3].verdict) == (NOT_RUN, NO_INTERVAL, NOT_TESTED)
+    assert one([1.0, math.nan, 2.0]).verdict == FAILS
+
+
+def test_holm_steps_down_and_leaves_out_what_has_no_p_value():
+    found = statistics.holm([0.01, math.nan, 0.04, 0.03])
+    assert found[:1] + found[2:] == pytest.approx([0.03, 0.06, 0.06]) and math.isnan(found[1])
+    assert statistics.holm([0.9, 0.8]) == [1, 1] and statistics.holm([]) == []
+
+
+def test_a_row_names_its_arms_the_command_and_the_conditions():
+    one = Claim("S1", "c", "s", "q", [1.0], arms=("A fine", "b"), conditions={"n < d": True, "c < 1": False})
+    row = claim.table([one], command=lambda arms: f"run {len(arms)}").iloc[0]
+    assert (row["arms"], row["command"]) == ("A fine; b", "run 2")
+    assert row["conditions"] == "n < d: met; c < 1: NOT met"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+
 from granularity.stages import theory, verdicts
 from granularity.stages.theory import stage as training
 from granularity.stages.verdicts import stage as judging
@@ -22,3 +24,10 @@ def judge(world: str, parts: list[Path], folder: Path) -> Path:
     options = verdicts.STAGE.model(study=world)
     judging.run(Task(verdicts.STAGE, folder, options, {"theory": tuple(parts)}))
     return folder
+
+
+def assert_rows_name_their_arms(checks: pd.DataFrame, world: str) -> None:
+    """Every row that has values says which arms they are of, and the command that trains these alone."""
+    measured = checks[checks["measured"].notna()]
+    assert len(measured) and measured["arms"].notna().all()
+    assert measured["command"].str.contains(f"granularity simulate {world} --size tiny --arm ").all()

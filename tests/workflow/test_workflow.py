@@ -276,7 +276,10 @@ def test_theory_is_planned_in_parts_and_simulates_one_setting(smoke):
     assert rules == {"make_theory": 2, "make_verdicts": 1, "theory_label_granularity": 1}
     small = ["--set", "d=24", "--set", "k=4", "--set", "steps=3"]
     assert "loss" in smoke.run("granularity", "simulate", "label_granularity", *small)
+    arm = ["--arm", "A fine", "--set", "steps=1", "--set", "seeds=1", "--set", "finetune_steps=0"]
+    assert "ran all steps" in smoke.run("granularity", "simulate", "label_granularity", *arm)
     for words, message in {
+        ("label_granularity", "--arm", "A fin"): "A coarse; A fine; B coarse",
         ("label_granularity", "--set", "k=32"): "2 + 2k <= d must hold",
         ("label_granularity", "--set", "dd=3"): "unknown key; did you mean 'd'?",
         ("label_granularity", "--set", "d"): "must be KEY=VALUE",

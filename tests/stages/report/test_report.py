@@ -376,7 +376,9 @@ def test_verdicts_are_shown_beside_the_numbers(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     plan = synthetic_results.write(Config.model_validate(SMALL | over))
     rows = [
-        Claim("S1", "It rises", "Theorem 1", "slope", [1.9, 2.0, 2.1], low=1),
+        Claim(
+            "S1", "It rises", "Theorem 1", "slope", [1.9, 2.0, 2.1], low=1, conditions={"n < d": True, "c < 1": False}
+        ),
         Claim("S2", "It <b>falls</b>", "Theorem 2", "slope", [], untested="needs 3 runs"),
         Claim("S3", "It is", "Theorem 3", "sum", [1.0], 1, 1, kind="identity"),
     ]
@@ -385,6 +387,7 @@ def test_verdicts_are_shown_beside_the_numbers(monkeypatch, tmp_path):
     output = synthetic_results.write_report(Plan(plan.config))
     html = text_of(output)
     assert html.count("2 (1.9 to 2.1)") == 2 and html.count("needs 3 runs") == 2
+    assert html.count("1 of 2 conditions met") == html.count("n &lt; d: met; c &lt; 1: NOT met") == 2
     assert "granularity t5" in html and "label granularity" in html
     assert "It &lt;b&gt;falls" in html and "data:image/svg+xml;base64," in html
     assert html.count("Identities, which only a mistake in the code can break: holds: 1") == 2

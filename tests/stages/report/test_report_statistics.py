@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from granularity.claims.statistics import interval, paired
 from granularity.stages.report import statistics
 
 
@@ -17,18 +18,18 @@ def errors(*values, seeds=None):
 def test_a_difference_is_that_of_scipys_paired_test():
     one, other = errors(4.8, 5.1, 4.9, 5.3, 5.0), errors(5.9, 6.2, 6.0, 5.7, 6.4)
     test = stats.ttest_rel(one, other)
-    found = statistics.paired(one, other)
+    found = paired(one, other)
     assert found.difference == pytest.approx((one - other).mean()) and found.pairs == 5
     assert found.difference / found.error == pytest.approx(test.statistic)
-    assert statistics.interval(*found, 1) == pytest.approx(tuple(test.confidence_interval(0.95)))
+    assert interval(*found, 1) == pytest.approx(tuple(test.confidence_interval(0.95)))
     corrected = tuple(test.confidence_interval(1 - 0.05 / 7))
-    assert statistics.interval(*found, 7) == pytest.approx(corrected)
+    assert interval(*found, 7) == pytest.approx(corrected)
 
 
 def test_pairs_are_those_of_the_same_seed():
     one, other = errors(1, 2, 4, seeds=[0, 1, 2]), errors(7, 3, 1, 9, seeds=[2, 1, 0, 3])
-    assert statistics.paired(one, other) == statistics.paired(errors(1, 2, 4), errors(1, 3, 7))
-    assert statistics.paired(one, other).pairs == 3
+    assert paired(one, other) == paired(errors(1, 2, 4), errors(1, 3, 7))
+    assert paired(one, other).pairs == 3
 
 
 @pytest.mark.parametrize(
@@ -43,9 +44,9 @@ def test_pairs_are_those_of_the_same_seed():
     ids=["one backbone", "no spread", "rounding", "no seed in common", "a missing seed"],
 )
 def test_without_a_measure_of_chance_there_is_no_interval(one, other, difference, pairs):
-    found = statistics.paired(one, other)
+    found = paired(one, other)
     assert found.difference == pytest.approx(difference, nan_ok=True) and found.pairs == pairs
-    low, high = statistics.interval(*found, 3)
+    low, high = interval(*found, 3)
     assert np.isnan([low, high]).all() and statistics.standing(low, high) == "untested"
 
 
@@ -56,8 +57,8 @@ def test_intervals_of_a_question_hold_together():
     def told(reports, comparisons):
         found = 0
         for report in reports:
-            arms = [statistics.paired(errors(*arm), errors(*report[0])) for arm in report[1:]]
-            found += any(statistics.standing(*statistics.interval(*arm, comparisons)) != "open" for arm in arms)
+            arms = [paired(errors(*arm), errors(*report[0])) for arm in report[1:]]
+            found += any(statistics.standing(*interval(*arm, comparisons)) != "open" for arm in arms)
         return found / len(reports)
 
     assert 0.01 < told(draws[:500], 11) < 0.06

@@ -15,9 +15,11 @@ from granularity.stages.theory.worlds import label_granularity
 from granularity.stages.theory.worlds.label_granularity import model
 from granularity.stages.theory.worlds.label_granularity.measures import members
 from granularity.stages.theory.worlds.label_granularity.settings import Settings
-from support.worlds import judge, train
+from support.worlds import assert_rows_name_their_arms, judge, train
 
 SMALL = {"d": 24, "k": 4, "per_subclass": 2, "patches": 20, "signal": 5, "seeds": 1}
+CLAIMED = {f"S{i}" for i in range(1, 18)} - {"S14"}
+CLAIMED |= {"S5-plain", "S12-sum", "S12-pruned", "S12-max", "S12-accuracy", "S13-alive", "S13-fixed", "S13-finite"}
 FINE = {"g": 4, "eta": 0.8, "neurons": "five"}
 
 
@@ -167,6 +169,15 @@ def test_a_run_is_the_same_alone_and_in_any_batch(monkeypatch):
     pd.testing.assert_frame_equal(alone, together, rtol=1e-4, atol=1e-6)
 
 
+def test_finite_data_are_the_first_batch_at_every_step():
+    random = {**SMALL, **FINE, "neurons": "full", "labels": "random", "eta": 1e-30}
+    fixed, fresh = (table_of(Settings(**random, steps=5, fixed=fixed))["loss"].to_numpy() for fixed in (True, False))
+    assert np.ptp(fixed) == 0 and fixed[0] == fresh[0] and np.ptp(fresh) > 0
+    learnt = {**SMALL, **FINE, "neurons": "full", "steps": 30}
+    one, other = (table_of(Settings(**learnt, fixed=fixed)) for fixed in (True, False))
+    assert one["loss"].iloc[0] == other["loss"].iloc[0] and one["loss"].iloc[5] != other["loss"].iloc[5]
+
+
 def test_one_seed_gives_the_same_bytes():
     cfg = Settings(**{**SMALL, "seeds": 2}, steps=10)
     pd.testing.assert_frame_equal(table_of(cfg), table_of(cfg), check_exact=True)
@@ -177,6 +188,25 @@ def test_a_diverging_run_says_when():
     wild = table[table["setting"] == "wild"]
     assert wild["outcome"].str.match(r"diverged at step [0-4]$").all() and wild["event"].iloc[-1] == "diverged"
     assert set(table.loc[table["setting"] == "tame", "outcome"]) == {"ran all steps"}
+
+
+def test_a_diverged_arm_fails_its_claims():
+    arms = [
+        Settings(**SMALL, name="A coarse", eta=1e38, steps=10),
+        Settings(**SMALL | {"k": 8}, name="B coarse", steps=1),
+    ]
+    judged = label_granularity.judge(table_of(*arms))
+    found = {check.quantity: check.verdict for check in judged if check.id in ("S1", "S5")}
+    assert found["A: F_y, normal"] == found["A: accuracy with 2 distractors, coarse"] == claim.FAILS
+
+
+def test_conditions_of_the_theorems():
+    (words,) = (words for words in Settings().conditions() if words.startswith("ln d"))
+    assert not Settings().conditions()[words] and Settings(k=5).conditions()[words]
+    drawn = {"neurons": "gaussian", "threshold": 3.0, "width": 10_000}
+    assert [met for met in Settings(**drawn).conditions().values()][-1] and not Settings(**drawn).conditions()[
+        "N >= d^2"
+    ]
 
 
 # ---------------------------------------------------------------- the paper's exact predictions
@@ -218,7 +248,7 @@ def test_fine_trade_off_between_common_and_subclass(equal_counts):
 
 def test_what_was_not_run_is_not_judged(equal_counts):
     folded = claim.verdicts(label_granularity.judge(equal_counts))
-    assert set(folded) == {f"S{i}" for i in range(1, 17)}
+    assert set(folded) == CLAIMED
     assert folded["S1"] == folded["S12"] == folded["S16"] == claim.NOT_TESTED
 
 
@@ -263,7 +293,9 @@ def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
     fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}
     arms += [Settings(**size, **fine, g=size["k"], name=f"{scale} fine") for scale, size in sizes.items()]
     quick = [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("granularity", "random"))]
-    quick += [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith("equal counts")]
+    quick += [
+        arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("equal counts", "finite", "coarse,"))
+    ]
     arms += [arm.model_copy(update={"seeds": 1, "steps": 5}) for arm in quick]
     monkeypatch.setitem(label_granularity.SIZES, "tiny", arms)
     for name, parts in (("one", 1), ("two", 3)):  # cut into parts or not, the same bytes
@@ -273,8 +305,10 @@ def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
         judge("label_granularity", folders, tmp_path / name)
     artifact, again = (Artifact.open(tmp_path / name, "verdicts") for name in ("one", "two"))
     assert artifact.digest == again.digest
-    assert set(artifact.summary["verdicts"]) == {f"S{i}" for i in range(1, 17)}
+    assert set(artifact.summary["verdicts"]) == CLAIMED and set(artifact.summary["identities"]) == {"S13", "S14"}
     found = pd.read_csv(tmp_path / "one" / "checks.csv")
+    assert_rows_name_their_arms(found, "label_granularity")
+    assert found.loc[found["arms"] == "A fine", "conditions"].str.contains("N >= d^2: NOT met", regex=False).all()
     assert {"id", "claim", "source", "measured", "sd", "band", "verdict", "seeds"} <= set(found.columns)
     assert len(list((tmp_path / "one" / "figures").glob("*.svg"))) == 5
 

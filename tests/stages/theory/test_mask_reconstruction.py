@@ -1,5 +1,6 @@
 """Mask reconstruction: identities, the updates against a float64 NumPy reference, data that leak, settings."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ from granularity.claims import claim
 from granularity.stages.theory import engine, nets, simulation
 from granularity.stages.theory.worlds import mask_reconstruction
 from granularity.stages.theory.worlds.mask_reconstruction import claims, identities, model
-from granularity.stages.theory.worlds.mask_reconstruction.arms import EXACT
-from granularity.stages.theory.worlds.mask_reconstruction.settings import Settings, assumptions
-from support.worlds import judge, train
+from granularity.stages.theory.worlds.mask_reconstruction.arms import BLOCK, EXACT, JOINT
+from granularity.stages.theory.worlds.mask_reconstruction.settings import Settings
+from support.worlds import assert_rows_name_their_arms, judge, train
 
 SMALL = {"k": 4, "d": 16, "m": 3, "samples": 60, "test_samples": 80, "batch": 20, "distractors": 1.0}
 SMALL |= {"pretrain_steps": 6, "finetune_steps": 6, "seeds": 1, "early_stop": False, "granularity": 4}
@@ -163,6 +164,14 @@ def test_the_moving_average_teacher_gives_no_growth_at_the_start():
     assert torch.allclose(scaled, given, rtol=1e-10)
 
 
+def test_the_teachers_lead_can_be_had_without_masks():
+    assert Settings(kappa=0.3, theta=0.25, copies=2).lead == pytest.approx(0.3 * 0.75 / 0.5)
+    assert Settings(kappa=0.3, theta=1.0, gain=0.2).lead == 0.2 and Settings(kappa=0.3, theta=1.0).lead == 0
+    fast = {**SMALL, "finetune_steps": 0, "theta": 1.0, "tau_extra": 0.0, "sigma_0": 0.2, "pretrain_steps": 30}
+    still, led = (table_of(Settings(**fast, gain=gain))["lambda_median"] for gain in (0.0, 0.3))
+    assert np.ptp(still) == 0 and led.iloc[-1] > led.iloc[0]
+
+
 # ---------------------------------------------------------------- labels, measures
 
 
@@ -225,10 +234,18 @@ def test_a_diverging_run_says_when():
     assert table["event"].iloc[-1] == "diverged" and "diverged at step" in table["outcome"].iloc[-1]
 
 
+def test_a_diverged_arm_fails_its_claims():
+    arm = {**SMALL, "pretrain": "none", "sigma_0": 1.0}
+    arms = [Settings(**arm, name=JOINT, eta_2=1e38), Settings(**arm, name=BLOCK)]
+    found = mask_reconstruction.judge(table_of(*arms))
+    (single,) = (c for c in found if c.id == "B3" and c.quantity == f"{JOINT}: single-view accuracy")
+    assert math.isnan(single.values[0]) and single.verdict == claim.FAILS
+
+
 def test_no_runnable_setting_meets_the_papers_assumptions():
     for settings in mask_reconstruction.SIZES.values():
         for item in settings:
-            assert not all(assumptions(item.model_dump()).values())
+            assert not all(item.conditions().values())
     assert model.literal_rho(10) == pytest.approx(0.977, abs=1e-3)
 
 
@@ -263,9 +280,10 @@ def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
     monkeypatch.setitem(mask_reconstruction.SIZES, "tiny", small)
     judge("mask_reconstruction", [train("mask_reconstruction", tmp_path / "part")], tmp_path / "one")
     found = pd.read_csv(tmp_path / "one" / "checks.csv")
-    assert {"A1", "A8", "B1", "B13", "P1", "P8", "C1", "C5", "R4"} <= set(found["id"])
+    assert_rows_name_their_arms(found, "mask_reconstruction")
+    assert {"A1", "A8", "B1", "G1", "G2", "G3", "B13", "P1", "P8", "C1", "C5", "R4"} <= set(found["id"])
     assert set(found.loc[found["id"].isin(["B12", "R1"]), "verdict"]) == {claim.NOT_TESTED}
-    assert len(list((tmp_path / "one" / "figures").glob("*.svg"))) == 6
+    assert len(list((tmp_path / "one" / "figures").glob("*.svg"))) == 7
 
 
 def test_sizes_have_names_of_their_own():

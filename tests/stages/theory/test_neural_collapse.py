@@ -15,9 +15,9 @@ from granularity.claims import claim
 from granularity.stages.theory import engine, simulation
 from granularity.stages.theory.worlds import neural_collapse
 from granularity.stages.theory.worlds.neural_collapse import claims, measures, mixture, theorem
-from granularity.stages.theory.worlds.neural_collapse.arms import LITERAL
+from granularity.stages.theory.worlds.neural_collapse.arms import LITERAL, WITHIN
 from granularity.stages.theory.worlds.neural_collapse.settings import Settings
-from support.worlds import judge, train
+from support.worlds import assert_rows_name_their_arms, judge, train
 
 SMALL = {"per_cluster": 6, "d_in": 5, "hidden": 7, "steps": 20, "seeds": 1}
 TINY = {"model": "theorem", "dimension": 64, "samples": 8, "units": 3, "horizon": 0.4, "seeds": 1}
@@ -270,6 +270,26 @@ def test_inputs_ratio_is_known():
     assert found.to_numpy() == pytest.approx(math.sqrt(1 + cfg.tau**2 / 1e6), rel=0.01)
 
 
+def test_conditions_of_the_theorem():
+    example, inside = Settings(model="theorem").conditions(), Settings(model="theorem", **WITHIN).conditions()
+    (missed,) = (words for words, met in inside.items() if not met)
+    assert missed.startswith("eta <=") and not example["c < n^(1/2) d^(-1/6)"] and not example["n < d^(1/3)"]
+    assert Settings().conditions() == {}
+    small = Settings(model="theorem", clock_step=6.25e-4, horizon=1.0).conditions()
+    assert [words for words, met in small.items() if met != example[words]] == [missed]
+
+
+def test_triples_in_order_are_counted():
+    cfg = Settings(**TINY)
+    h = torch.randn(1, 8, 3, generator=generator(), dtype=torch.float64)
+    cluster = theorem.clusters_of(cfg)
+    d, right = torch.cdist(h, h)[0], []
+    for one, two, three in itertools.product(range(8), repeat=3):
+        if one != two and cluster[one] == cluster[two] and cluster[three] == cluster[one] ^ 1:
+            right.append(bool(d[one, two] < d[one, three]))
+    assert len(right) == 16 and measures.distance_ratios(h, cluster)[2].item() == np.mean(right)
+
+
 def test_reduced_coordinates_are_exact():
     shared = {"model": "theorem", "dimension": 512, "samples": 8, "units": 6}
     ratios = []
@@ -313,7 +333,8 @@ def test_a_diverged_run_fails_its_claim_and_leaves_others_alone():
 
 def test_what_was_not_run_is_not_judged():
     table = table_of(Settings(**SMALL, name="default, sigma2 2"), Settings(**TINY, name="other"))
-    folded = claim.verdicts(neural_collapse.judge(table))
+    found = neural_collapse.judge(table)
+    folded = claim.verdicts(found) | claim.verdicts(found, "identity")
     assert {"A15", "A16", "A16-mf", "A18", "A19", "A20", "A21", "T7.1", "U3", "X1", "X5"} <= set(folded)
     assert all(folded[id] == claim.NOT_TESTED for id in ("A15", "A17", "A18", "A19", "A20", "A21", "T7.1", "X1"))
 
@@ -374,4 +395,10 @@ def test_stage_writes_the_same_artifact_twice(tmp_path: Path, monkeypatch):
         judge("neural_collapse", [train("neural_collapse", tmp_path / f"{name} part")], tmp_path / name)
     artifact, again = (Artifact.open(tmp_path / name, "verdicts") for name in ("one", "two"))
     assert artifact.digest == again.digest
+    found = pd.read_csv(tmp_path / "one" / "checks.csv")
+    assert_rows_name_their_arms(found, "neural_collapse")
+    assert set(artifact.summary["identities"]) == {"T7.1", "U3", "X1", "X5"}
+    assert (
+        found.loc[found["id"] == "A20", "conditions"].str.contains("c < n^(1/2) d^(-1/6): NOT met", regex=False).all()
+    )
     assert len(list((tmp_path / "one" / "figures").glob("*.svg"))) == 7

@@ -3,15 +3,16 @@
 A verdict is computed, never written: `holds` when the judged values lie in the band, `fails` when one does not or is
 not a number (a diverged run), `not tested` when there are none or when a precondition is not met; then the claim says
 why. A quantity without a band is `reported`: shown beside the others, judged by nobody. An identity, true by how its
-quantity is defined, tests code and not a statement about networks: it is a kind of its own and counted apart. A claim
-whose preregistration is another file than at the run has the verdict `changed after the run`, whatever the numbers are.
+quantity is defined or by what its arms are trained for, tests code and not a statement about networks: it is a kind of
+its own and counted apart. A claim whose preregistration is another file than at the run has the verdict `changed after
+the run`, whatever the numbers are.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 HOLDS, FAILS, NOT_TESTED, REPORTED = "holds", "fails", "not tested", "reported"
 CHANGED = "changed after the run"  # the preregistration
 NOT_RUN = "not run at this size"  # why a claim without values was not tested, where it does not say
+NO_INTERVAL = "no interval: fewer than two seeds, or no spread"
 ABOVE_ZERO = math.ulp(0.0)  # the smallest low end that excludes zero itself
 BELOW_ZERO = -ABOVE_ZERO  # the largest high end that does
 
@@ -36,8 +38,9 @@ class Claim:
         source: section, theorem or table of the paper.
         quantity: what is measured, where, with its unit if it has one.
         values: what was measured, per seed or per arm, or one value over all seeds; empty: not run.
-        low, high: the band, both ends allowed. It is set before the run.
-        judged: whether every value must lie in the band, or their mean.
+        low, high: the band, both ends allowed.
+        judged: whether every value must lie in the band, or their mean, or Student's interval of their mean (values
+            that are paired differences of two arms, see :func:`together`).
         seeds: number of seeds behind the values (None: one per value).
         untested: which precondition is not met, in words (see :func:`unmet`); empty where all are.
         reason: why the band is where it is.
@@ -45,6 +48,10 @@ class Claim:
         kind: `identity` where it cannot fail but by a mistake in the code.
         preregistration: digest of the file of predictions as it was at the run; empty where there was none.
         changed: whether that file is another one now.
+        arms: names of the settings that it was measured on.
+        conditions: what the theorem behind it supposes, each condition in words with whether these arms meet it.
+        comparisons: how many intervals hold together with this one at 95 %.
+        p: of `interval`, the p-value of the mean against 0 (NaN: none); Holm's where there are several.
     """
 
     id: str
@@ -54,7 +61,7 @@ class Claim:
     values: Sequence[float]
     low: float = -math.inf
     high: float = math.inf
-    judged: Literal["every seed", "mean"] = "every seed"
+    judged: Literal["every seed", "mean", "interval"] = "every seed"
     seeds: int | None = None
     untested: str = ""
     reason: str = ""
@@ -62,23 +69,40 @@ class Claim:
     kind: Literal["claim", "identity"] = "claim"
     preregistration: str = ""
     changed: bool = False
+    arms: Sequence[str] = ()
+    conditions: Mapping[str, bool] = field(default_factory=dict)
+    comparisons: int = 1
+    p: float = math.nan
 
     @property
     def verdict(self) -> str:
         if self.changed:
             return CHANGED
         values = np.asarray(self.values, dtype=float)
-        if self.untested or values.size == 0:
+        if self.why:
             return NOT_TESTED
         if math.isinf(self.low) and math.isinf(self.high):
             return REPORTED
-        judged = values if self.judged == "every seed" else np.array([values.mean()])
+        judged = {"every seed": values, "mean": [values.mean()], "interval": self.interval}[self.judged]
+        judged = np.asarray(judged)
         return HOLDS if bool(np.all((judged >= self.low) & (judged <= self.high))) else FAILS
 
     @property
     def why(self) -> str:
         """The reason why it was not tested; empty where it was."""
-        return self.untested or ("" if len(self.values) else NOT_RUN)
+        if self.untested or not len(self.values):
+            return self.untested or NOT_RUN
+        finite = np.isfinite(np.asarray(self.values, dtype=float)).all()  # a diverged run fails
+        return NO_INTERVAL if self.judged == "interval" and finite and math.isnan(self.interval[0]) else ""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the mean of paired differences, one of `comparisons`; NaN where there is none, or it is not `judged`."""
+        if self.judged != "interval":
+            return math.nan, math.nan
+        from granularity.claims import statistics
+
+        return statistics.interval(*statistics.mean_of(self.values), self.comparisons)
 
     @property
     def band(self) -> str:
@@ -90,7 +114,8 @@ class Claim:
             return high
         return f"= {self.low:.4g}" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
 
-    def row(self) -> dict[str, object]:
+    def row(self, command: str = "") -> dict[str, object]:
+        """Its row of `checks.csv`; `command` is the one that runs its arms alone."""
         values = np.asarray(self.values, dtype=float)
         none = values.size == 0
         inside = (values >= self.low) & (values <= self.high)
@@ -113,14 +138,39 @@ class Claim:
             "published": _range(self.published),
             "kind": self.kind,
             "preregistration": self.preregistration,
+            "interval_low": self.interval[0],
+            "interval_high": self.interval[1],
+            "comparisons": self.comparisons if self.judged == "interval" else "",
+            "p": self.p,
+            "arms": "; ".join(self.arms),
+            "conditions": "; ".join(
+                f"{words}: {'met' if met else 'NOT met'}" for words, met in self.conditions.items()
+            ),
+            "command": command,
         }
 
 
-def table(claims: Iterable[Claim]) -> pd.DataFrame:
-    """One row per quantity; the columns are those of :meth:`Claim.row`."""
+def table(claims: Iterable[Claim], command: Callable[[Sequence[str]], str] = lambda arms: "") -> pd.DataFrame:
+    """One row per quantity; the columns are those of :meth:`Claim.row`. `command` says what runs some arms alone."""
     import pandas as pd
 
-    return pd.DataFrame([claim.row() for claim in claims])
+    return pd.DataFrame([claim.row(command(claim.arms)) for claim in claims])
+
+
+def together(claims: Iterable[Claim]) -> list[Claim]:
+    """Comparisons of one question: their intervals hold together (Bonferroni), and their p-values are Holm's.
+
+    Args:
+        claims: each `judged` by its interval, of values that are paired differences; those without are left out of
+            the count.
+    """
+    from granularity.claims import statistics
+
+    found = list(claims)
+    p = [statistics.p_value(*statistics.mean_of(one.values)) for one in found]
+    count = max(1, sum(map(math.isfinite, p)))
+    adjusted = statistics.holm(p)
+    return [replace(one, comparisons=count, p=value) for one, value in zip(found, adjusted, strict=True)]
 
 
 def verdicts(claims: Iterable[Claim], kind: str = "claim") -> dict[str, str]:

@@ -45,16 +45,21 @@ DEFAULT_FILES = [Path("config/config.yaml")]
 def simulate(
     world: Annotated[str, typer.Argument(help="Name of the world.", show_default=False)],
     settings: Annotated[list[str], typer.Option("--set", help="KEY=VALUE over the setting's defaults.")] = [],  # noqa: B006
+    arms: Annotated[list[str], typer.Option("--arm", help="An arm of the world, by its name.")] = [],  # noqa: B006
+    size: Annotated[str, typer.Option(help="The size that the arms are of: quick or paper.")] = "quick",
+    extension: Annotated[list[Path], typer.Option(help="A Python file of your own, such as a world.")] = [],  # noqa: B006
     device: DeviceOption = "auto",
 ) -> None:
-    """Train one setting of a world alone and print its measures."""
+    """Train one setting of a world, or some of its arms, alone and print their measures."""
+    from granularity.base import extensions
     from granularity.stages.theory.simulation import simulate as run
 
+    extensions.load(extension)
     pairs = [text.partition("=") for text in settings]
     for key, equals, _ in pairs:
         if not equals:
             raise GranularityError(f"--set {key}: must be KEY=VALUE")
-    run(world, {key: value for key, _, value in pairs}, of_stages.device(device))
+    run(world, {key: value for key, _, value in pairs}, of_stages.device(device), arms, size)
 
 
 @app.command(rich_help_panel=LOOK)

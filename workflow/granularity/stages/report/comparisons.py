@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from granularity.claims.statistics import interval, paired
 from granularity.stages.report import series
 from granularity.stages.report.conditions import BASELINE
 from granularity.stages.report.panels import Panel
-from granularity.stages.report.statistics import interval, paired, standing
+from granularity.stages.report.statistics import standing
 
 ONE_PASS = "target (one pass)"
 # The intervals of a question hold together, over the whole report.

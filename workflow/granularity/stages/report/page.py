@@ -10,11 +10,12 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
+from granularity.claims.statistics import LEVEL
 from granularity.stages.report import series, words
 from granularity.stages.report.drawing import PAPER
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
-from granularity.stages.report.statistics import ANSWERS, LEVEL, STANDINGS
+from granularity.stages.report.statistics import ANSWERS, STANDINGS
 
 HERE = Path(__file__).parent
 MACROS = "drawing, columns, table, group, badge, chip, judged"

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from granularity.claims.statistics import interval, paired
 from granularity.stages.report.comparisons import ONE_PASS
 from granularity.stages.report.conditions import BASELINE, ConditionResults, Space
 from granularity.stages.report.panels import Panel
 from granularity.stages.report.series import describe, place, series_of
-from granularity.stages.report.statistics import STANDINGS, interval, paired
+from granularity.stages.report.statistics import STANDINGS
 from granularity.store.artifacts import Artifact
 from granularity.store.cost import by_stage
 

@@ -25,7 +25,7 @@ class StudyResult:
         verdicts: number of claims per verdict, identities left out.
         identities: number of identities per verdict; only a mistake in the code can make one fail.
         claims: a row per claim: id, claim, source, verdict.
-        checks: a row per quantity: the columns of `checks.csv`, and what was `found`.
+        checks: a row per quantity: the columns of `checks.csv`, what was `found`, and the conditions `met`.
         figures: name -> data URI, so that they keep their own look.
     """
 
@@ -67,9 +67,16 @@ def _read(artifact: Artifact) -> StudyResult:
         claims=[
             {**row, "verdict": {"claim": verdicts, "identity": identities}[row["kind"]][row["id"]]} for row in claims
         ],
-        checks=[{**row, "found": _found(row)} for row in checks.to_dict("records")],
+        checks=[{**row, "found": _found(row), "met": _met(row)} for row in checks.to_dict("records")],
         figures={name.removeprefix("figures/").removesuffix(".svg"): _uri(artifact, name) for name in figures},
     )
+
+
+def _met(row: dict[str, Any]) -> str:
+    """How many of the conditions of the theorem behind a row its arms meet; empty where there are none."""
+    conditions = row["conditions"].split("; ") if row["conditions"] else []
+    met = sum(condition.endswith(": met") for condition in conditions)
+    return f"{met} of {len(conditions)} conditions met" if conditions else ""
 
 
 def _found(row: dict[str, Any]) -> str:

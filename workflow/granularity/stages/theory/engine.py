@@ -64,6 +64,10 @@ class Settings(BaseModel):
         """Multiply-adds of one training step of one run, roughly."""
         raise NotImplementedError
 
+    def conditions(self) -> dict[str, bool]:
+        """What the paper's theorem supposes of a setting, each condition in words with whether this one meets it."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Trial:

@@ -94,7 +94,12 @@ def points(
     index: int = 0,
     line: bool = True,
 ) -> None:
-    """One point per position: the mean over seeds, with a bar from the smallest to the largest."""
+    """One point per position: mean over seeds, bar from the smallest to the largest; diverged runs are left out."""
+    finite = [np.asarray(v, dtype=float)[np.isfinite(v)] for v in values]
+    x = [place for place, v in zip(x, finite, strict=True) if len(v)]
+    values = [v for v in finite if len(v)]
+    if not values:
+        return
     mean = np.array([np.mean(v) for v in values])
     bars = np.array([[m - np.min(v), np.max(v) - m] for m, v in zip(mean, values, strict=True)]).T
     axes.errorbar(

@@ -1,8 +1,10 @@
-"""Simulating one setting of a world alone: its settings from words, its measures as text."""
+"""Simulating settings of a world alone: from words, or arms by their names; their measures as text."""
 
 from __future__ import annotations
 
 import difflib
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -14,27 +16,54 @@ from granularity.stages.theory import engine
 from granularity.stages.theory.runs import RUN_COLUMNS
 
 
-def simulate(world: str, overrides: dict[str, str], device: str = "auto") -> None:
-    """Run one setting of a world and print its measures, one line per measure and one column per recorded step.
+def simulate(
+    world: str, overrides: dict[str, str], device: str = "auto", arms: Sequence[str] = (), size: str = "quick"
+) -> None:
+    """Run one setting of a world, or arms of a size, and print their measures: a line per measure, a column per step.
+
+    Conditions of the paper's theorem that a setting breaks are named; it runs all the same.
 
     Args:
         world: the name of the world.
-        overrides: key and value, as text, over the setting's defaults; ``seeds=1`` unless given.
+        overrides: key and value, as text, over the setting's defaults (with ``seeds=1`` unless given), or an arm's.
         device: auto, cpu or cuda.
+        arms: names of arms of the size `size`.
 
     Raises:
-        GranularityError: an unknown key, a value of the wrong type, or a constraint that does not hold.
+        GranularityError: an unknown world, size, arm or key, a value of the wrong type, or a constraint that does not
+            hold.
     """
     module = extensions.find("world", world)
-    table = engine.run_table(module, [settings_from(module, overrides)], device)
-    print(describe(table, measures_of(module, table)))
+    chosen = [arm_of(module, arm, size, overrides) for arm in arms] or [settings_from(module, overrides)]
+    table = engine.run_table(module, chosen, device)
+    for item in chosen:
+        if len(chosen) > 1:
+            print(f"{item.name}:")
+        broken = [words for words, met in item.conditions().items() if not met]
+        if broken:
+            print(f"breaks {len(broken)} of {len(item.conditions())} conditions of the theorem: {'; '.join(broken)}")
+        print(describe(table[table["setting"] == item.name], measures_of(module, table)))
 
 
-def settings_from(module: Any, overrides: dict[str, str]) -> Any:
-    """A world's settings from text values, one seed unless given (see :func:`simulate`)."""
-    values = {key: strict_yaml.parse(value, f"--set {key}") for key, value in ({"seeds": "1"} | overrides).items()}
+def arm_of(module: Any, name: str, size: str, overrides: dict[str, str]) -> Any:
+    """An arm of a world's size by its name, with text values over its own (see :func:`simulate`)."""
+    if size not in module.SIZES:
+        raise GranularityError(f"theory: there is no size '{size}'; there are {', '.join(module.SIZES)}")
+    arms = {item.name: item for item in module.SIZES[size]}
+    if name not in arms:
+        close = difflib.get_close_matches(name, arms, n=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        # A line of a message is shortened where it is long, and a world may have hundreds of arms.
+        listed = textwrap.wrap("; ".join(arms), 200, break_long_words=False)
+        raise GranularityError(f"theory: there is no arm '{name}' at the size '{size}'; {hint}there are:", *listed)
+    return settings_from(module, overrides, arms[name].model_dump(exclude_unset=True))
+
+
+def settings_from(module: Any, overrides: dict[str, str], base: dict[str, Any] | None = None) -> Any:
+    """A world's settings from text values over those of `base`: one seed unless given (see :func:`simulate`)."""
+    given = {key: strict_yaml.parse(value, f"--set {key}") for key, value in overrides.items()}
     try:
-        return module.Settings(**values)
+        return module.Settings(**((base or {"seeds": 1}) | given))
     except ValidationError as error:
         raise GranularityError(*(_explain(item, module.Settings) for item in error.errors())) from None
 

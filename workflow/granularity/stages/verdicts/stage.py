@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -53,16 +54,31 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
     at_run = shared["preregistration"]
     now = {"preregistration": at_run or "", "changed": at_run != preregistered.digest_of(task.options.study)}
-    found = [replace(one, **now) for one in world.judge(rows)]
+    arms = {item.name: item for item in world.SIZES.get(shared["size"], ())}
+    found = [replace(_with_conditions(one, arms), **now) for one in world.judge(rows)]
     params = task.options.model_dump(mode="json") | shared
     inputs, params = {f"part {part.facts['part']}": part for part in parts}, params | _published(task)
     with task.create(inputs, params, facts=("study", "size")) as writer:
         writer.table("runs.parquet", rows)
         writer.json("settings.json", settings)
-        _write(writer, found)
+        _write(writer, found, lambda names: _command(task.options.study, shared["size"], names))
         world.figures(rows, writer.path("figures/x").parent)
         writer.summary["runs"] = sum(item["seeds"] for item in settings)
         writer.summary["diverged"] = int((rows["event"] == "diverged").sum())
+
+
+def _with_conditions(one: claim.Claim, arms: Mapping[str, Any]) -> claim.Claim:
+    """A claim with the conditions of the theory behind its arms; one is met where every arm meets it."""
+    each = [arms[name].conditions() for name in one.arms if name in arms]
+    words = dict.fromkeys(word for conditions in each for word in conditions)
+    return replace(one, conditions={word: all(met.get(word, True) for met in each) for word in words})
+
+
+def _command(world: str, size: str, arms: Sequence[str]) -> str:
+    """What trains some arms of a world alone; empty where a claim is about none."""
+    given = [word for name in arms for word in ("--arm", name)]
+    at = [] if size == "quick" else ["--size", size]
+    return shlex.join(["granularity", "simulate", world, *at, *given]) if arms else ""
 
 
 def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
@@ -133,6 +149,8 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> 
     return tables
 
 
-def _write(writer: Any, found: Sequence[claim.Claim]) -> None:
-    writer.text("checks.csv", claim.table(found).to_csv(index=False, float_format="%.6g"))
+def _write(
+    writer: Any, found: Sequence[claim.Claim], command: Callable[[Sequence[str]], str] = lambda arms: ""
+) -> None:
+    writer.text("checks.csv", claim.table(found, command).to_csv(index=False, float_format="%.6g"))
     writer.summary |= {"verdicts": claim.verdicts(found), "identities": claim.verdicts(found, "identity")}

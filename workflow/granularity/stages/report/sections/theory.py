@@ -19,8 +19,8 @@ def build(loaded: Loaded) -> Part:
 
 TEMPLATE = """
 <p>Two-layer worlds in which the papers' claims can be checked exactly. Each claim stands beside what was measured; a
-band was set before the run, and every seed must lie in it unless the quantity says mean or median. A claim that fails
-here fails for this implementation, at this size.</p>
+band is the paper's or comes from pilot runs, and every seed must lie in it unless the quantity says mean, median or
+interval. A claim that fails here fails for this implementation, at this size.</p>
 {% for world in loaded.worlds %}
 {{ judged(world) }}
 {% endfor %}

@@ -21,7 +21,7 @@ and expose:
     are checked here, with messages that begin with the key: ``"k: 2 + 2k <= d must hold, but ..."``. Two
     methods: ``shape()``, a tuple that is equal for settings that can train in one tensor program, and
     ``work()``, the multiply-adds of one training step of one run, from which the engine decides how many runs
-    share a program.
+    share a program. Where the paper's theorem supposes something of the sizes, a third, ``conditions()``.
 ``SIZES: dict[str, list[Settings]]``
     What ``quick`` and ``paper`` train. ``settings.name`` names the arm in words and is unique within a size;
     ``settings.seeds`` says how often it is trained.
@@ -32,7 +32,8 @@ and expose:
     anything but the trial.
 ``judge(table: DataFrame) -> list[Claim]``
     Every claim from the run table alone; a claim whose arms are absent gets no values and is not tested.
-    Bands are the paper's, or come from pilot runs, and say so; those of a finding are in its preregistration.
+    Bands are the paper's, or come from pilot runs, and are not moved by what they judge; those of a finding are in its
+    preregistration. A claim names its `arms`.
 ``figures(table: DataFrame, folder: Path) -> None``
     Writes SVG files with ``figures.save``, in ``figures.style()``.
 

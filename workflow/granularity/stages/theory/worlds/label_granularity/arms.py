@@ -28,6 +28,24 @@ LONG, LONG_FINE = "equal counts, coarse", "equal counts, fine"
 EARLY, EARLY_FINE = "phase I, coarse", "phase I, fine"
 SWEEP = {g: f"granularity {g}" for g in (1, 2, 4, 8)}
 WITHIN, RANDOM = "random IDs within superclasses", "random IDs"
+EQUAL_STEP = {g: f"granularity {g}, equal step" for g in (2, 4, 8)}  # of g = 1 it is SWEEP's
+EQUAL_LOSS = {g: f"granularity {g}, equal loss" for g in (1, 2, 4, 8)}
+SLOW_WITHIN, SLOW_RANDOM = f"{WITHIN}, equal step", f"{RANDOM}, equal step"
+MORE_DATA = "random IDs within superclasses, 16 samples a subclass"
+FINITE = {
+    "coarse labels": {"eta": 0.2},
+    "fine labels": {"g": 8, "eta": 1.6},
+    "random IDs within superclasses": {"g": 8, "eta": 1.6, "labels": "random_within"},
+    "random IDs": {"g": 8, "eta": 1.6, "labels": "random"},
+    "random IDs, equal step": {"g": 8, "labels": "random"},
+    MORE_DATA: {"g": 8, "eta": 1.6, "labels": "random_within", "per_subclass": 16, "steps": 150},
+}
+FINITE_ARMS = {what: f"finite data, {what}" for what in FINITE}
+# The coarse baseline's own sizes, one key varied at a time from "A coarse".
+BASELINE = {"sigma_0": (1e-4, 1e-2, 0.1), "n_act": (1, 6), "eta": (0.05, 0.8), "per_subclass": (16,)} | {
+    "stop_loss": (0.1, 0.001)
+}
+VARIED = "coarse, {} = {:g}"
 GAUSS, SLOW = "plain Gaussian draw, coarse", "fine, coarse step size"
 
 
@@ -47,6 +65,18 @@ def _arms(scales: dict[str, int], seeds: int) -> list[dict[str, Any]]:
     arms += [{"name": name, **sweep, "g": g, "eta": 0.2 * g} for g, name in SWEEP.items()]
     arms.append({"name": WITHIN, **sweep, "g": 8, "eta": 1.6, "labels": "random_within"})
     arms.append({"name": RANDOM, **sweep, "g": 8, "eta": 1.6, "labels": "random"})
+    arms += [{"name": name, **sweep, "g": g, "eta": 0.2} for g, name in EQUAL_STEP.items()]
+    stop = {"seeds": seeds, "steps": 1000, "stop_loss": 0.1}
+    arms += [{"name": name, **stop, "g": g, "eta": 0.2 * g} for g, name in EQUAL_LOSS.items()]
+    arms.append({"name": SLOW_WITHIN, **sweep, "g": 8, "labels": "random_within"})
+    arms.append({"name": SLOW_RANDOM, **sweep, "g": 8, "labels": "random"})
+    arms += [{"name": name, **sweep, **FINITE[what], "fixed": True} for what, name in FINITE_ARMS.items()]
+    baseline = {**SCALES["A"], "seeds": seeds, "steps": 2000, "stop_loss": 0.01}
+    arms += [
+        {"name": VARIED.format(key, value), **baseline, key: value}
+        for key, values in BASELINE.items()
+        for value in values
+    ]
     arms.append({"name": GAUSS, "neurons": "gaussian", "threshold": 3.0, "stop_loss": 0.025, "seeds": seeds})
     arms.append({"name": SLOW, "seeds": seeds, **fine, "eta": 0.2, "steps": 1500})
     return arms

@@ -11,6 +11,8 @@ from granularity.stages.theory import figures as draw
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds.label_granularity.arms import (
     COARSE,
+    EQUAL_LOSS,
+    EQUAL_STEP,
     FINE,
     LONG,
     LONG_FINE,
@@ -61,7 +63,7 @@ def _draw_separation(table: pd.DataFrame, folder: Path, scales: list[str]) -> No
     ks = [first(table, COARSE.format(s), "k") for s in scales]
     for index, (arm, label) in enumerate(((FINE, "fine labels, summed"), (COARSE, "coarse labels"))):
         draw.points(axes, ks, [at(table, arm.format(s), "hard_own") for s in scales], label, index)
-    normal = np.mean([at(table, COARSE.format(s), "normal_own").mean() for s in scales])
+    normal = np.nanmean([value for s in scales for value in at(table, COARSE.format(s), "normal_own")])
     axes.plot(ks, [normal / (k + 1) for k in ks], ":", color="black", label="normal response / (k + 1)")
     axes.set(
         xscale="log",
@@ -99,16 +101,36 @@ def _draw_decisions(table: pd.DataFrame, folder: Path, scales: list[str]) -> Non
 
 
 def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
-    figure, (axes,) = draw.canvas(1)
+    figure, panels = draw.canvas(3, width=6.8)
     gs = list(SWEEP)
-    draw.points(axes, gs, [at(table, SWEEP[g], "hard_own") for g in gs], "subclass labels", 0)
-    draw.points(axes, [8], [at(table, WITHIN, "hard_own")], "random IDs in superclasses", 1, line=False)
-    draw.points(axes, [8], [at(table, RANDOM, "hard_own")], "random IDs", 2, line=False)
-    axes.set(xscale="log", xlabel="pretraining labels per superclass, g", ylabel="response to hard samples (nats)")
-    axes.set_xticks(gs, [str(g) for g in gs])
-    axes.minorticks_off()
-    axes.legend()
+    curves = (
+        (SWEEP, "step 0.2 g"),
+        ({1: SWEEP[1], **EQUAL_STEP}, "equal step"),
+        (EQUAL_LOSS, "equal loss"),
+    )
+    measures = (
+        ("response to hard samples (nats)", lambda arm: at(table, arm, "hard_own")),
+        ("response, hard / normal", lambda arm: _share(table, arm)),
+        ("hard accuracy, 2 distractors", lambda arm: at(table, arm, "accuracy_sum_2_distractors")),
+    )
+    for axes, (label, of) in zip(panels, measures, strict=True):
+        for index, (arms, how) in enumerate(curves):
+            shown = [g for g in gs if len(of(arms[g]))]
+            draw.points(axes, [g * 1.06 ** (index - 1) for g in shown], [of(arms[g]) for g in shown], how, index)
+        for index, (arm, how) in enumerate(((WITHIN, "random IDs in superclasses"), (RANDOM, "random IDs")), 3):
+            if len(of(arm)):
+                draw.points(axes, [8 * 1.06 ** (index - 1)], [of(arm)], how, index, line=False)
+        axes.set(xscale="log", xlabel="labels per superclass, g", ylabel=label)
+        axes.set_xticks(gs, [str(g) for g in gs])
+        axes.minorticks_off()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
     draw.save(figure, folder, "granularity")
+
+
+def _share(table: pd.DataFrame, arm: str) -> np.ndarray:
+    """Hard over normal response, NaN where a network that died answers neither."""
+    hard, normal = at(table, arm, "hard_own"), at(table, arm, "normal_own")
+    return np.divide(hard, normal, out=np.full_like(hard, np.nan), where=normal > 0.1)
 
 
 def _draw_log_law(table: pd.DataFrame, folder: Path) -> None:

@@ -147,8 +147,9 @@ class Evaluation:
     def _sets(self, state: State) -> dict[str, Tensor]:
         """Neurons of a class that fire on its common feature, on a subclass of its own, on others."""
         fires, (common, sub) = self.firing(state), self._own(state)
-        classes = 2 * self.g
+        classes, drawn = 2 * self.g, len(self.cfg.slots()) if self.g == self.cfg.g else state["w"].shape[1]
         return {
+            "alive": fires.any(2).sum(1) / drawn,
             "common_firing": (fires & common).sum((1, 2)) / classes,
             "subclass_firing": (fires & sub).sum((1, 2)) / (2 * self.cfg.k),
             "wrong_firing": (fires & ~common & ~sub).sum((1, 2)) / classes,

@@ -228,13 +228,18 @@ def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: s
     most = max(max(math.sqrt(1 + s.iota), s.noise_features * s.gamma) for s in settings)
     evaluation = Evaluation(runs, g, draw_samples, forward, device)
 
-    def batch() -> State:
+    def draw() -> State:
         drawn = [draw_samples(s, s.per_subclass, gen) for s, gen in zip(settings, data, strict=True)]
         return {
             "x": torch.stack([x for x, _ in drawn]),
             "shows": torch.stack([feature for _, feature in drawn]),
             "y": engine.stacked(draw_labels, settings, names),
         }
+
+    first = draw()
+
+    def batch() -> State:
+        return first if cfg.fixed else draw()
 
     def prepare(state: State, t: int) -> State:
         if t & (t - 1) and t % 32:
@@ -265,7 +270,7 @@ def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: s
         moved = {"w": state["w"].index_add(1, live, dw), "b": state["b"].index_add(1, live, -off)}
         return state | following | moved, {"loss": loss, "T0": event}
 
-    state = net | batch()
+    state = net | first
     state["could"] = evaluation.firing(state) | (state["w"][:, :, : 2 + 2 * cfg.k] > -state["b"].unsqueeze(2))
     rows, state = engine.train(
         runs,

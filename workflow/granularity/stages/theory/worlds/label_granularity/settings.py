@@ -24,6 +24,7 @@ class Settings(engine.Settings):
     d: Count = Field(64, description="Dimensions of a patch.")
     k: Count = Field(8, description="Subclasses per superclass.")
     per_subclass: Count = Field(4, description="Samples of each of the 2k subclasses in a batch: N = 2k times this.")
+    fixed: bool = Field(False, description="The first batch is all the data there is, with its labels, at every step.")
     patches: Count = Field(32, description="P, patches per sample.")
     signal: Positive = Field(8, description="s*, the expected number of common patches.")
     equal_counts: bool = Field(False, description="Exactly s* common and s* subclass patches, instead of Bernoulli.")
@@ -93,6 +94,26 @@ class Settings(engine.Settings):
                 slots += [(label, feature)] * self.n_act
         return slots
 
+    def conditions(self) -> dict[str, bool]:
+        """What Theorems 5.1 and 5.2 suppose (section 5 and appendix E), every polylog factor a power of ln d."""
+        d, ln, coarse = self.d, math.log(self.d), self.g == 1
+        drawn = d ** (2 + 2 * self.c0) if coarse else d ** (1 + 2 * self.c0)
+        return {
+            "ln d <= k <= d^0.4": ln <= self.k <= d**0.4,
+            "s* >= ln d": self.signal >= ln,
+            "iota <= 1/ln d": self.iota <= 1 / ln,
+            "sigma_z <= 1/(ln^10 d sqrt d)": self.sigma_z <= 1 / (ln**10 * math.sqrt(d)),
+            "gamma <= 1/ln^10 d": self.gamma <= 1 / ln**10,
+            "P sigma_z >= ln d": self.patches * self.sigma_z >= ln,
+            "P <= d^2": self.patches <= d**2,
+            "sigma_0 < 1/(d^3 ln d)": self.sigma_0 < 1 / (d**3 * ln),
+            "eta <= sigma_0": self.eta <= self.sigma_0,
+            "N >= d^2": self.samples >= d**2,
+            "beta <= 1/ln^5 d": self.beta <= 1 / ln**5,
+            "all of m neurons drawn, m >= d^(2+2c0) (coarse), d^(1+2c0) (fine)": self.neurons == "gaussian"
+            and self.width >= drawn,
+        }
+
     def shape(self) -> tuple:
         keys = (
             "labels",
@@ -100,6 +121,7 @@ class Settings(engine.Settings):
             "d",
             "k",
             "per_subclass",
+            "fixed",
             "patches",
             "neurons",
             "n_act",

@@ -26,6 +26,12 @@ MORE = {
     "C_p = 2": {"m": 5, "sigma_0": 0.1, "eta_2": 10.0, "copies": 2, "patches": 28},
     "k = 20": {"k": 20, "samples": 2000, "test_samples": 2000},
 }
+GAIN, MASKS = "no masks, the teacher's gain", "masks, no gain"
+# The baselines' own sizes, one key varied at a time; what is not varied is SCRATCH or BLOCKS.
+SCRATCHES = {"sigma_0": (0.1, 0.12, 0.14), "m": (5, 10), "eta_1": (0.005, 0.08)}
+BLOCKED = {"sigma_0": (0.08, 0.12, 0.14), "block_eta": (0.03, 0.3)}
+MORE_SCRATCHES = {"m": (40,), "eta_2": (0.2, 5.0), "finetune_steps": (4000,)}
+FREE, FIXED = "from scratch, {} = {:g}", "blocks, {} = {:g}"
 WIDE = {"fixed blocks, m = 20": {"m": 20}, "fixed blocks, m = 40": {"m": 40}}
 
 PAPER_TEACHER = {"kappa": 1.0, "eta": 0.03}
@@ -42,11 +48,20 @@ def _arms(seeds: int, more: bool) -> list[dict[str, Any]]:
         {"name": LITERAL, **BLOCKS, "rho": literal_rho(10)},
         *({"name": name, **BLOCKS, "mu": mu} for mu, name in MUS.items() if name != BLOCK),
         {"name": ENDLESS, **PAPER_TEACHER, "early_stop": False, "pretrain_steps": 600, "finetune_steps": 0},
-        {"name": AVERAGE, "pretrain": "average", "pretrain_steps": 600, "finetune_steps": 0},
+        {"name": AVERAGE, "pretrain": "average", "pretrain_steps": 600},
+        {"name": GAIN, "theta": 1.0, "gain": 0.3},
+        {"name": MASKS, "kappa": 0.0, "pretrain_steps": 600},
         *(
             {"name": CROSSED[label], "pretrain": "labels", "pretrain_steps": 1000, "probe_steps": 400, **what}
             for label, what in LABELS.items()
         ),
+    ]
+    sweeps = ((FREE, SCRATCH, SCRATCHES), (FIXED, BLOCKS, BLOCKED), (FREE, SCRATCH, MORE_SCRATCHES if more else {}))
+    arms += [
+        {"name": name.format(key, value), **base, key: value}
+        for name, base, sweep in sweeps
+        for key, values in sweep.items()
+        for value in values
     ]
     if more:
         for label, name in LONGER.items():

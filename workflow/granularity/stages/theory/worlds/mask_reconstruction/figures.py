@@ -13,13 +13,17 @@ from granularity.stages.theory.worlds.mask_reconstruction.arms import (
     CROSSED,
     ENDLESS,
     EXACT,
+    FIXED,
+    FREE,
     JOINT,
     MUS,
     PAPER,
+    SCRATCHES,
     STABLE,
 )
 from granularity.stages.theory.worlds.mask_reconstruction.claims import final, kernel, kernel_steps
 
+SWEPT = [FREE.format(key, value) for key, values in SCRATCHES.items() for value in values]
 METHODS = {
     STABLE: "masks, stable\nteacher",
     PAPER: "masks, paper's\nteacher",
@@ -37,7 +41,7 @@ AXES = {  # under each granularity
 
 @draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Six figures: growth, accuracies, views, purity, teacher, granularity; each where its arms were run."""
+    """Growth, accuracies, views, purity, teacher, granularity, baselines; each where its arms were run."""
     settings = set(table["setting"])
     for arms, figure in (
         ({STABLE, ENDLESS}, _draw_growth),
@@ -46,6 +50,7 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
         ({STABLE, PAPER}, _draw_purity),
         ({EXACT}, _draw_teacher),
         ({STABLE, *CROSSED.values()}, _draw_granularity),
+        ({STABLE, JOINT, BLOCK, *SWEPT}, _draw_baselines),
     ):
         if arms <= settings:
             figure(table, folder)
@@ -204,3 +209,28 @@ def _draw_granularity(table: pd.DataFrame, folder: Path) -> None:
     left.legend(loc="lower right", fontsize=6)
     right.legend(loc="lower right", fontsize=6)
     draw.save(figure, folder, "granularity")
+
+
+def _draw_baselines(table: pd.DataFrame, folder: Path) -> None:
+    figure, panels = draw.canvas(3, width=6.8)
+    rows = table[(table["phase"] == "finetune") & table["event"].str.contains("end")]
+    heads = (
+        ("sigma_0", "initial scale of the kernels", ((JOINT, FREE), (BLOCK, FIXED))),
+        ("m", "kernels per class, from scratch", ((JOINT, FREE),)),
+        ("eta_1", "kernels' step size, from scratch", ((JOINT, FREE),)),
+    )
+    for axes, (key, label, families) in zip(panels, heads, strict=True):
+        for index, (default, name) in enumerate(families):
+            swept = rows["setting"].str.startswith(name.partition("{")[0] + key + " ") | (rows["setting"] == default)
+            found = {value: part["single_accuracy"] for value, part in rows[swept].groupby(key)}
+            draw.points(axes, list(found), list(found.values()), default, index)
+        masked = final(table, STABLE, "single_accuracy")
+        if len(masked):
+            axes.axhline(masked.mean(), color="black", linestyle="--", linewidth=1, label=STABLE)
+        shown = sorted(set(rows.loc[rows["setting"].isin([JOINT, *SWEPT]), key]))
+        axes.set(xlabel=label, ylim=(0.4, 1.02), xscale="linear" if key == "sigma_0" else "log")
+        axes.set_xticks(shown, [f"{value:g}" for value in shown])
+        axes.minorticks_off()
+    panels[0].set_ylabel("accuracy on single-view samples")
+    panels[0].legend()
+    draw.save(figure, folder, "baselines")

@@ -141,7 +141,7 @@ def losses(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
         return float((got - wanted).norm() / wanted.norm())
 
     exact = averaged_loss(x, w, tau * w, theta, q, a)
-    still = model.masked(x[None], w[None], one, q, a, model.tau_at(0, one, one, 1, 0 * one))[1]
+    still = model.masked(x[None], w[None], one, q, a, model.tau_at(0, 0 * one, 0 * one))[1]
     y = torch.randint(cfg.k, (1, 4), generator=generator)
     u = torch.zeros(1, cfg.k, 5, dtype=torch.float64)
     _, dw, du = model.tuned(x[None], y, w[None], u, q, a)
@@ -196,7 +196,7 @@ def one_sample(cfg: Settings, kappa: float, held: int, eta: float, steps: int) -
     x = torch.eye(held, dtype=torch.float64).view(1, 1, held, held)
     w = torch.full((1, 1, held), 1.05 * cfg.width, dtype=torch.float64)
     theta, none = torch.full((1,), 0.5, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
-    tau = model.tau_at(0, theta, none + kappa, 1, none)
+    tau = model.tau_at(0, none + kappa, none)  # theta = 1/2, C_p = 1
     weights = [w[0, 0, 0] / cfg.width]
     for _ in range(steps):
         w = w + eta * model.masked(x, w, theta, cfg.q, cfg.width, tau)[1]

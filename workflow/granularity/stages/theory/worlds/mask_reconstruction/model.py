@@ -179,9 +179,9 @@ def tuned(x: Tensor, y: Tensor, w: Tensor, u: Tensor, q: int, width: float) -> t
     return loss, back(pull, x), residual.transpose(1, 2) @ h / x.shape[1]
 
 
-def tau_at(t: int, theta: Tensor, kappa: Tensor, copies: int, extra: Tensor) -> Tensor:
-    """tau_t (B,); the paper's has kappa = 1 and extra = Theta(1)."""
-    return 1 + kappa * (1 - theta) / (copies * theta) + extra / (t + 1)
+def tau_at(t: int, lead: Tensor, extra: Tensor) -> Tensor:
+    """tau_t (B,); the paper's has lead = (1 - theta)/(C_p theta) and extra = Theta(1)."""
+    return 1 + lead + extra / (t + 1)
 
 
 # ---------------------------------------------------------------- training
@@ -265,13 +265,13 @@ class Training:
     def reconstruct(self, w: Tensor) -> tuple[list[dict], Tensor]:
         """Mask reconstruction: rows of phase "pretrain", and the kernels."""
         cfg, next_batch = self.cfg, self.batches("pretrain")
-        theta, kappa, extra = (self.column(key) for key in ("theta", "kappa", "tau_extra"))
+        theta, lead, extra = (self.column(key) for key in ("theta", "lead", "tau_extra"))
         eta, keep = self.column("eta", 3), self.column("ema", 3)
 
         def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
             x = self.pick(self.data["x"], next_batch())
             w = state["w"]
-            tau = tau_at(t, theta, kappa, cfg.copies, extra)
+            tau = tau_at(t, lead, extra)
             loss, direction = masked(x, w, theta, cfg.q, cfg.width, tau, state.get("teacher"))
             new = state | {"w": w + eta * direction}
             if "teacher" in state:

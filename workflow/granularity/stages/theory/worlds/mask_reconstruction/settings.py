@@ -12,7 +12,7 @@ from granularity.stages.theory.engine import Count, NonNegative, Positive
 
 Steps = Annotated[int, Field(ge=0)]
 # What may differ between runs that share a tensor program.
-SCALARS = {"theta", "kappa", "tau_extra", "ema", "eta", "eta_1", "eta_2", "probe_eta", "block_eta", "beta"}
+SCALARS = {"theta", "kappa", "gain", "tau_extra", "ema", "eta", "eta_1", "eta_2", "probe_eta", "block_eta", "beta"}
 SCALARS |= {"sigma_0", "mu", "rho", "gamma", "noise", "distractors", "name", "seeds", "base"}
 
 
@@ -51,6 +51,9 @@ class Settings(engine.Settings):
     )
     theta: Positive = Field(0.5, le=1, description="Probability that a patch is kept; 1 - mask ratio.")
     kappa: NonNegative = Field(0.3, description="tau = 1 + kappa (1 - theta)/(C_p theta) + ...; paper: 1.")
+    gain: NonNegative | None = Field(
+        None, description="tau = 1 + gain + ..., instead: the teacher's lead without the masks that it belongs to."
+    )
     tau_extra: NonNegative = Field(0.5, description="... + tau_extra / (t + 1).")
     ema: NonNegative = Field(0.99, lt=1, description="Moving-average teacher: share of it that is kept.")
     eta: Positive = Field(0.1, description="Step size of mask reconstruction.")
@@ -111,24 +114,28 @@ class Settings(engine.Settings):
         """... of a background patch, gamma k / sqrt(d)."""
         return self.noise * self.gamma * self.k / math.sqrt(self.d)
 
+    @property
+    def lead(self) -> float:
+        """What tau exceeds 1 by, but for the part that fades."""
+        return self.kappa * (1 - self.theta) / (self.copies * self.theta) if self.gain is None else self.gain
+
+    def conditions(self) -> dict[str, bool]:
+        """Assumption B.2, literally and with every constant and polylog factor 1."""
+        k, q, sigma = self.k, self.q, self.sigma_0
+        need = k / sigma ** (2 * q - 1)
+        return {
+            "q >= 3": q >= 3,
+            "sigma_0^(q-2) <= 1/k": sigma ** (q - 2) <= 1 / k,
+            "gamma <= sigma_0/k": self.gamma <= sigma / k,
+            "m <= sqrt k": self.m <= math.sqrt(k),
+            "N >= k/sigma_0^(2q-1)": self.samples >= need,
+            "sqrt d >= k/sigma_0^(2q-1)": math.sqrt(self.d) >= need,
+            "sqrt d >= k^(5/2)/eta^(1/q)": math.sqrt(self.d) >= k**2.5 / self.eta ** (1 / q),
+            "P <= sigma_0^(1/2-q)": self.patches <= sigma ** (0.5 - q),
+        }
+
     def shape(self) -> tuple:
         return tuple(value for key, value in self.model_dump().items() if key not in SCALARS)
 
     def work(self) -> float:
         return 2.0 * min(self.batch, self.samples) * self.patches * self.d * self.kernels
-
-
-def assumptions(row: dict[str, float]) -> dict[str, bool]:
-    """Assumption B.2, literally and with every constant and polylog factor 1, for a row of parameters."""
-    k, q, sigma = row["k"], row["q"], row["sigma_0"]
-    need = k / sigma ** (2 * q - 1)
-    return {
-        "q >= 3": q >= 3,
-        "sigma_0^(q-2) <= 1/k": sigma ** (q - 2) <= 1 / k,
-        "gamma <= sigma_0/k": row["gamma"] <= sigma / k,
-        "m <= sqrt k": row["m"] <= math.sqrt(k),
-        "N >= k/sigma_0^(2q-1)": row["samples"] >= need,
-        "sqrt d >= k/sigma_0^(2q-1)": math.sqrt(row["d"]) >= need,
-        "sqrt d >= k^(5/2)/eta^(1/q)": math.sqrt(row["d"]) >= k**2.5 / row["eta"] ** (1 / q),
-        "P <= sigma_0^(1/2-q)": row["patches"] <= sigma ** (0.5 - q),
-    }

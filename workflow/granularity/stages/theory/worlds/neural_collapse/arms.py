@@ -7,6 +7,13 @@ from typing import Any
 
 JUDGED = (2, 4, 8)  # sigma^2 at which trends in d_in and in the width are judged
 SIMILAR_AT = 4.0  # sigma^2 of the similarity experiment
+LITERALLY, INSIDE, SMALL_STEPS = (
+    "literal (A.15) regime",
+    "inside the conditions, d 1e12",
+    "theorem, d 4096, small steps",
+)
+# Meets every condition of Theorem 7.1 but that on the step, which LITERAL misses too.
+WITHIN = {"dimension": 1e12, "samples": 64, "units": 28, "separation": 267.0, "start": 0.4, "horizon": 2.0}
 LITERAL = {"dimension": 1e30, "samples": 8, "units": 8, "separation": 8e5, "start": 0.12, "horizon": 1.0}
 
 
@@ -22,7 +29,7 @@ def _mixtures(
 ) -> list[dict[str, Any]]:
     """Appendix B: one key varied at a time; `partial` values at JUDGED sigma^2 only."""
     sigma2 = list(sigma2)
-    arms = [{"name": f"default, sigma2 {s:g}", "sigma2": s, "seeds": seeds["labels"], **size} for s in sigma2]
+    arms = [{"name": f"default, sigma2 {s:g}", "sigma2": s, "seeds": seeds["default"], **size} for s in sigma2]
     for swept, at in ((sweeps, sigma2), (partial, JUDGED)):
         arms += [
             {"name": f"{key} {value:g}, sigma2 {s:g}", **size, key: value, "sigma2": s}
@@ -53,7 +60,9 @@ def _theorems(dimensions: dict[float, int], seeds: int) -> list[dict[str, Any]]:
     arms.append({"name": "theorem, d 4096, full", **common, "coordinates": "full", "seeds": seeds})
     sweep = {"samples": 16, "units": 8, "start": 0.3, "horizon": 20.0, "seeds": seeds}
     arms += [{"name": f"separation {s:g}", **common, **sweep, "separation": float(s)} for s in (1, 2, 4, 8)]
-    return [*arms, {"name": "literal (A.15) regime", **common, **LITERAL, "seeds": seeds}]
+    arms.append({"name": SMALL_STEPS, **common, "clock_step": 6.25e-4, "horizon": 1.0, "seeds": seeds})
+    arms.append({"name": INSIDE, **common, **WITHIN, "seeds": seeds})
+    return [*arms, {"name": LITERALLY, **common, **LITERAL, "seeds": seeds}]
 
 
 # quick: the sizes at which the specification's numbers were measured; paper: 8 x 500 samples, d = h = 512.
@@ -65,13 +74,15 @@ ARMS: dict[str, list[dict[str, Any]]] = {
             "hidden": (16, 256),
             "decay": (5e-4, 5e-3, 5e-2),
             "lr": (0.01, 1.0),
+            "init": (0.3, 3.0),
+            "steps": (300, 3000),
             "labels": (2, 8, 16),
         },
         {"hidden": (32, 128)},
         mean_field_widths=(8, 16, 32, 64, 128),
         mean_field={"per_cluster": 32, "steps": 600},
         tau2=(0.05, 0.25, 1, 2, 4, 8),
-        seeds={"sweep": 3, "labels": 5, "mean-field": 6, "similar": 4},
+        seeds={"default": 10, "sweep": 3, "labels": 5, "mean-field": 6, "similar": 8},
     )
     + _theorems({4096: 10, 1e4: 10, 1e6: 10, 1e8: 10}, seeds=10),
     "paper": _mixtures(
@@ -81,13 +92,15 @@ ARMS: dict[str, list[dict[str, Any]]] = {
             "hidden": (64, 128, 256, 1024),
             "decay": (5e-5, 5e-4, 5e-3, 5e-2),
             "lr": (0.01, 1.0),
+            "init": (0.1, 0.3, 3.0),
+            "steps": (300, 3000),
             "labels": (2, 8, 16),
         },
         {},
         mean_field_widths=(64, 128, 256, 512, 1024),
         mean_field={},
         tau2=(0.05, 0.25, 1, 2, 4, 8),
-        seeds={"sweep": 10, "labels": 10, "mean-field": 10, "similar": 10},
+        seeds={"default": 10, "sweep": 10, "labels": 10, "mean-field": 10, "similar": 16},
         per_cluster=500,
         d_in=512,
         hidden=512,

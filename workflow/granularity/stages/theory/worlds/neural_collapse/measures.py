@@ -112,11 +112,12 @@ def nearest_mean_accuracy(train: Tensor, test: Tensor, member: Tensor) -> Tensor
     return (score.argmax(2) == member.argmax(2)).double().mean(1)
 
 
-def distance_ratios(h: Tensor, cluster: Tensor) -> tuple[Tensor, Tensor]:
-    """Theorem 7.1: mean inter / mean intra distance, and min inter / max intra, each (B,).
+def distance_ratios(h: Tensor, cluster: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Theorem 7.1: mean inter / mean intra distance, min inter / max intra, and the share of triples, each (B,).
 
     Inter: one sample in each of the two clusters of one label, (0, 1) and (2, 3). Intra: two different
-    samples of one cluster.
+    samples of one cluster. A triple is (1, 2 in a cluster, 3 in the other of its label); counted are those in
+    which 1 is nearer to 2 than to 3, which the theorem states of every triple.
 
     Args:
         h: (B, n, k) float64.
@@ -127,4 +128,10 @@ def distance_ratios(h: Tensor, cluster: Tensor) -> tuple[Tensor, Tensor]:
     label = (cluster // 2).unsqueeze(0) == (cluster // 2).unsqueeze(1)
     intra = distance[:, same & ~torch.eye(len(cluster), dtype=torch.bool, device=h.device)]
     inter = distance[:, label & ~same]
-    return inter.mean(1) / intra.mean(1), inter.amin(1) / intra.amax(1)
+    each = []
+    for c in range(4):
+        own, other = (distance[:, cluster == c][:, :, cluster == one] for one in (c, c ^ 1))
+        nearer = (own.unsqueeze(3) < other.unsqueeze(2)).double().mean(3)  # (B, n/4, n/4) of sample 1 and 2
+        alike = torch.eye(own.shape[1], dtype=torch.bool, device=h.device)
+        each.append(nearer[:, ~alike].mean(1))
+    return inter.mean(1) / intra.mean(1), inter.amin(1) / intra.amax(1), torch.stack(each).mean(0)

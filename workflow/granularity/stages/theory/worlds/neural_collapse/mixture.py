@@ -77,11 +77,11 @@ def draw_weights(cfg: Settings, generator: torch.Generator) -> State:
     device, h, d, G = generator.device, cfg.hidden, cfg.d_in, cfg.labels
 
     def uniform(fan_in: int, *shape: int) -> Tensor:
-        return (2 * torch.rand(*shape, generator=generator, device=device) - 1) / math.sqrt(fan_in)
+        return cfg.init * (2 * torch.rand(*shape, generator=generator, device=device) - 1) / math.sqrt(fan_in)
 
     if cfg.scaling == "mean-field":
-        w = torch.randn(h, d, generator=generator, device=device) / math.sqrt(d)
-        return {"w": w, "a": torch.randn(G, h, generator=generator, device=device) / h}
+        w = cfg.init * torch.randn(h, d, generator=generator, device=device) / math.sqrt(d)
+        return {"w": w, "a": cfg.init * torch.randn(G, h, generator=generator, device=device) / h}
     return {"w": uniform(d, h, d), "b": uniform(d, h), "a": uniform(h, G, h), "c": uniform(h, G)}
 
 

@@ -34,6 +34,7 @@ class Settings(engine.Settings):
         description="Given labels: a divisor G of `clusters` merges, c mod G; a multiple splits at random.",
     )
     lr: Positive = Field(0.1, description="Step size of full-batch gradient descent.")
+    init: Positive = Field(1.0, description="Factor on the initial weights and biases.")
     decay: NonNegative = Field(0.0, description="Weight decay, coupled: gradient + decay * parameter.")
     steps: Annotated[int, Field(ge=0)] = Field(1000, description="Gradient steps.")
     scaling: Literal["standard", "mean-field"] = Field(
@@ -109,9 +110,29 @@ class Settings(engine.Settings):
         return 8 * self.clock_step / (self.tau**3 * self.omega)
 
     @property
+    def c(self) -> float:
+        """c = 8 kappa sqrt(d) / tau, the noise in units of the separation."""
+        return 8 * math.sqrt(self.dimension) / self.tau
+
+    def conditions(self) -> dict[str, bool]:
+        """What Theorem 7.1 supposes; the length of its run, s = 1 on the clock, is that of a claim."""
+        if self.model != "theorem":
+            return {}
+        d, n, c, start = self.dimension, self.n, self.c, self.tau * self.omega
+        step = min(c**3 / self.tau**4, c**2 * self.omega / self.tau**3, c**2 * self.omega * self.tau)
+        return {
+            "n^(1/2) d^(-1/4) < c": n**0.5 * d**-0.25 < c,
+            "c < n^(1/2) d^(-1/6)": c < n**0.5 * d ** (-1 / 6),
+            "n < d^(1/3)": n < d ** (1 / 3),
+            "d^(-1/4) n^(1/2) / c < tau omega": d**-0.25 * n**0.5 / c < start,
+            "tau omega < log(m)^(-1/2)": start < math.log(self.m) ** -0.5,
+            "eta <= min(c^3 / tau^4, c^2 omega / tau^3, c^2 omega tau)": self.eta <= step,
+        }
+
+    @property
     def bound(self) -> float:
         """Least ratio of distances by (A.15), with its constants L = L' = 1."""
-        c = 8 * math.sqrt(self.dimension) / self.tau
+        c = self.c
         small = c / 2 + 10 / math.sqrt(8) * c**3 * math.sqrt(self.dimension) * self.n**-1.5
         return small**-3 / math.sqrt(24)
 

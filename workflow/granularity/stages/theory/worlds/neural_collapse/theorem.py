@@ -94,9 +94,9 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
         return state | {"w": new}, {"loss": loss, "linear": linear}
 
     def measure(state: State, t: int, end: bool) -> dict[str, Tensor]:
-        mean, worst = measures.distance_ratios(ACT.value(state["x"] @ state["w"].transpose(1, 2)), cluster)
+        mean, worst, triples = measures.distance_ratios(ACT.value(state["x"] @ state["w"].transpose(1, 2)), cluster)
         clock = torch.full((len(runs),), cfg.clock_step * t, dtype=torch.float64)
-        found = {"clock": clock, "ratio": mean, "worst_ratio": worst}
+        found = {"clock": clock, "ratio": mean, "worst_ratio": worst, "triples": triples}
         found["input_ratio"] = torch.full_like(clock, math.nan)
         if t == 0:
             found["input_ratio"] = measures.distance_ratios(state["x"], cluster)[0]

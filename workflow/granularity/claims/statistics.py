@@ -1,0 +1,67 @@
+"""Differences between arms over paired repetitions: their intervals, and p-values adjusted for how many there are.
+
+The rule for images and its reasons are in docs/predictions.md; a world's seeds are paired in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+LEVEL = 0.95
+
+
+class Difference(NamedTuple):
+    """A mean difference over `pairs`, and its standard error; both NaN where there is none."""
+
+    difference: float
+    error: float
+    pairs: int
+
+
+def paired(one: pd.Series, other: pd.Series) -> Difference:
+    """The difference of two arms, over the seeds that both have.
+
+    Args:
+        one, other: one value per repetition, by its seed, such as validation errors in percent.
+
+    Returns:
+        The mean of one - other. The error is NaN with one pair, and where all differ alike: no measure of chance.
+    """
+    return mean_of((one - other).dropna().to_numpy(float))
+
+
+def mean_of(differences: Sequence[float]) -> Difference:
+    """The mean of paired differences (see :func:`paired`)."""
+    differences = np.asarray(differences, dtype=float)
+    n = len(differences)
+    error = differences.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
+    # Equal differences leave a spread of rounding, not of chance.
+    known = n > 1 and np.ptp(differences) > 1e-9
+    return Difference(float(differences.mean()) if n else np.nan, float(error) if known else np.nan, n)
+
+
+def interval(difference: float, error: float, pairs: int, comparisons: int) -> tuple[float, float]:
+    """Student's interval of a mean difference, one of so many that hold together at `LEVEL` (Bonferroni)."""
+    if np.isnan(error):
+        return np.nan, np.nan
+    reach = error * stats.t.ppf(1 - (1 - LEVEL) / 2 / comparisons, pairs - 1)
+    return float(difference - reach), float(difference + reach)
+
+
+def p_value(difference: float, error: float, pairs: int) -> float:
+    """Student's two-sided p-value of a mean difference against none; NaN where it has no error."""
+    return np.nan if np.isnan(error) else float(2 * stats.t.sf(abs(difference) / error, pairs - 1))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values of several comparisons, in their order; one that is NaN is not counted and stays so."""
+    p = np.asarray(p, dtype=float)
+    order = np.argsort(p)[: int(np.isfinite(p).sum())]
+    adjusted = np.full(len(p), np.nan)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)), 1)
+    return adjusted.tolist()
