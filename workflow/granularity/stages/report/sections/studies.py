@@ -22,7 +22,7 @@ def build(loaded: Loaded) -> Part:
 
 TEMPLATE = """
 <p>Each claim of a paper stands beside the published numbers and those measured here. Its band and its preconditions
-were set before the run; a claim whose preconditions are not met is not tested, and says why.</p>
+do not depend on the run; a claim whose preconditions are not met is not tested, and says why.</p>
 {% for study in loaded.studies %}
 {{ judged(study) }}
 {% endfor %}
