@@ -31,12 +31,13 @@ def written(tmp_path, monkeypatch):
 
 
 def test_predictions_are_claims_with_the_bands_of_the_file(written):
-    found = preregistered.claims("neural_collapse", {"M1": [0.4, 0.6], "M2": [1.5, 0.4]}, {"M2": 7})
+    found = preregistered.claims("neural_collapse", {"M1": [0.4, 0.6], "M2": [1.5, 0.4]}, {"M2": 7}, {"M1": ("a",)})
     assert [(one.id, one.verdict, one.band) for one in found] == [
         ("M1", claim.FAILS, ">= 0.5"),
         ("M2", "holds", "<= 1"),
     ]
     assert found[0].reason == "a pilot gave 0.7; else: the finding"
+    assert [one.arms for one in found] == [("a",), ()]
     assert found[1].kind == "identity" and found[1].row()["seeds"] == 7
     with pytest.raises(GranularityError, match="predicted or measured, and not both: M2, M3"):
         preregistered.claims("neural_collapse", {"M1": [], "M3": []})

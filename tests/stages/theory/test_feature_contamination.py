@@ -15,6 +15,7 @@ from granularity.stages.theory.worlds import feature_contamination
 from granularity.stages.theory.worlds.feature_contamination import measures, model
 from granularity.stages.theory.worlds.feature_contamination.arms import LINEAR, RANDOM, RELU
 from granularity.stages.theory.worlds.feature_contamination.settings import Settings
+from support.worlds import assert_rows_name_their_arms, judge, train
 
 SMALL = {"d": 24, "d_core": 8, "d_bg": 6, "m": 16, "batch": 20, "seeds": 1}
 FRAMEWORK = {"coordinates": "full", "init": "framework"}
@@ -358,9 +359,24 @@ def test_sizes_have_names_of_their_own():
         assert len({item.name for item in settings}) == len(settings)
 
 
+def test_conditions_of_the_theorems():
+    met = Settings().conditions()
+    assert [words for words, here in met.items() if not here] == ["d >= d0^2.01", "d_bg <= d0/ln d0"]
+    assert all(Settings(d=5000, d_bg=10).conditions().values())
+    other = Settings(activation="tanh", momentum=0.5, data="fixed", bg_low=-0.5, m=300, decay=0.5).conditions()
+    assert [words for words, here in other.items() if here] == ["weights N(0, I/d), no biases"]
+    assert Settings(task="granularity").conditions() == {}
+
+
 def test_all_arms_give_checks_and_figures(tmp_path: Path, monkeypatch):
     short = {"steps": 2, "seeds": 1, "batch": 20, "m": 32}
-    table = table_of(*[arm.model_copy(update=short) for arm in feature_contamination.SIZES["paper"]])
+    arms = [arm.model_copy(update=short) for arm in feature_contamination.SIZES["paper"]]
+    monkeypatch.setitem(feature_contamination.SIZES, "tiny", arms)
+    judge("feature_contamination", [train("feature_contamination", tmp_path / "trained")], tmp_path / "judged")
+    rows = pd.read_csv(tmp_path / "judged" / "checks.csv")
+    assert_rows_name_their_arms(rows, "feature_contamination")
+    assert rows.loc[rows["arms"] == RELU, "conditions"].str.contains("d >= d0^2.01: NOT met", regex=False).all()
+    table = pd.read_parquet(tmp_path / "judged" / "runs.parquet")
     found = feature_contamination.judge(table)
     void = [one for one in found if one.quantity.startswith(f"{RANDOM}: margin")]
     assert {one.verdict for one in void} == {claim.NOT_TESTED} and "no margin between classes" in void[0].why
@@ -369,8 +385,7 @@ def test_all_arms_give_checks_and_figures(tmp_path: Path, monkeypatch):
         "C15",
         "P1",
     ]  # P1 reads step 20,000
-    for folder in (tmp_path / "one", tmp_path / "two"):
-        feature_contamination.figures(table, folder)
-    drawn = sorted((tmp_path / "one").glob("*.svg"))
+    feature_contamination.figures(table, tmp_path / "again")
+    drawn = sorted((tmp_path / "judged" / "figures").glob("*.svg"))
     assert len(drawn) == 9
-    assert all(path.read_bytes() == (tmp_path / "two" / path.name).read_bytes() for path in drawn)
+    assert all(path.read_bytes() == (tmp_path / "again" / path.name).read_bytes() for path in drawn)

@@ -15,6 +15,7 @@ from granularity.stages.theory.worlds import feature_emergence
 from granularity.stages.theory.worlds.feature_emergence import clusters, data, digits, fixed, measures, model
 from granularity.stages.theory.worlds.feature_emergence.arms import PLAIN, SMALL
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
+from support.worlds import assert_rows_name_their_arms, judge, train
 
 TINY = {"d": 24, "D": 12, "m": 8, "n": 400, "test": 200, "batch": 50, "steps": 12, "seeds": 1}
 
@@ -239,9 +240,9 @@ def test_mirrored_start_is_zero_and_folding_mirror_neurons_is_exact():
     assert g.abs().max() < 1e-6 * start["a"].abs().sum()
     order = model.batches([run], cfg, device)
     half = {"w": start["w"][:, :8], "b": start["b"][:, :8], "a": start["a"][:, :, :8]}
-    for train, rate in ((fixed.head, 0.5), (fixed.tangent, 0.01)):
-        one = train([run], half, prepared, order, rate, "x", fold=2)
-        other = train([run], start, prepared, order, rate, "x")
+    for method, rate in ((fixed.head, 0.5), (fixed.tangent, 0.01)):
+        one = method([run], half, prepared, order, rate, "x", fold=2)
+        other = method([run], start, prepared, order, rate, "x")
         assert [r["loss"] for r in one] == pytest.approx([r["loss"] for r in other], rel=1e-4)
         assert one[-1]["loss"] < one[0]["loss"]
 
@@ -388,18 +389,34 @@ def test_sizes_have_names_of_their_own_and_what_was_not_run_is_not_judged():
     assert set(folded.values()) == {claim.NOT_TESTED}
 
 
-def test_every_arm_of_both_sizes_can_be_drawn(tmp_path):
+def test_conditions_of_the_theorems():
+    (scheduled,) = (words for words in Settings().conditions() if words.startswith("no rescaling"))
+    assert [words for words, met in Settings().conditions().items() if not met] == [scheduled]
+    assert all(Settings(methods=("literal",)).conditions().values())
+    other = Settings(rule="hidden", D=60, k=50, m=50, noise=False, residual=1.0, steps=100, weighted=False)
+    met = other.conditions()
+    assert [words.partition(" ")[0] for words, here in met.items() if here] == ["one", "balanced", "sqrt(2N)"]
+    assert not all(Settings(rule="interval", k=6, structured=False).conditions().values())
+    assert not all(Settings(labels="count", structured=False).conditions().values())
+    assert Settings(structured=False).conditions() and not Settings(experiment="clusters").conditions()
+
+
+def test_every_arm_of_both_sizes_can_be_drawn(tmp_path, monkeypatch):
     """All of quick, cut to a few steps and samples: every claim and figure finds what it reads."""
     arms = []
     for arm in feature_emergence.SIZES["quick"]:
         cut = {"seeds": 1, "steps": 12, "n": 300, "test": 100, "batch": 50, "student_steps": 5}
         cut |= {"m": 10} if arm.experiment == "patterns" else {"n": arm.n if arm.experiment == "digits" else 300}
         arms.append(Settings(**(arm.model_dump() | cut)))
-    table = table_of(*arms)
-    found = claim.table(feature_emergence.judge(table))
+    monkeypatch.setitem(feature_emergence.SIZES, "tiny", arms)
+    judge("feature_emergence", [train("feature_emergence", tmp_path / "trained")], tmp_path / "judged")
+    found = pd.read_csv(tmp_path / "judged" / "checks.csv")
+    assert_rows_name_their_arms(found, "feature_emergence")
+    paper = found[found["id"].str.startswith("P")].groupby("id")["published"].unique()
+    wanted = {"P1": [100], "P2": [52.2], "P3": [0.848], "P4": [100], "P5": [70.4, 72.4, 81.7], "P6": [41]}
+    assert {id: list(values) for id, values in paper.items()} == wanted
     unseen = set(found.loc[found["verdict"] == claim.NOT_TESTED, "id"])
     assert unseen <= {"A1", "A6", "A7", "A8", "A9", "A10", "A11", "A14", "A15", "P1", "P4", "P5"}
-    feature_emergence.figures(table, tmp_path)
-    names = {path.stem for path in tmp_path.glob("*.svg")}
+    names = {path.stem for path in (tmp_path / "judged" / "figures").glob("*.svg")}
     assert {"accuracy", "alignment", "granularity", "clusters", "digits", "u_curve"} <= names
     assert {"interval_accuracy", "neurons_small", "neurons_main_leftover_10"} <= names

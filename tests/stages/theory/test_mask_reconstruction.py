@@ -283,6 +283,7 @@ def test_stage_writes_the_artifact(tmp_path: Path, monkeypatch):
     assert_rows_name_their_arms(found, "mask_reconstruction")
     assert {"A1", "A8", "B1", "G1", "G2", "G3", "B13", "P1", "P8", "C1", "C5", "R4"} <= set(found["id"])
     assert set(found.loc[found["id"].isin(["B12", "R1"]), "verdict"]) == {claim.NOT_TESTED}
+    assert found.loc[found["id"] == "B12", "published"].item() == pytest.approx(1.8)
     assert len(list((tmp_path / "one" / "figures").glob("*.svg"))) == 7
 
 

@@ -45,13 +45,19 @@ def read(name: str) -> dict[str, Any]:
     return strict_yaml.read(file)
 
 
-def claims(name: str, measured: Mapping[str, Sequence[float]], seeds: Mapping[str, int] | None = None) -> list[Claim]:
+def claims(
+    name: str,
+    measured: Mapping[str, Sequence[float]],
+    seeds: Mapping[str, int] | None = None,
+    arms: Mapping[str, Sequence[str]] | None = None,
+) -> list[Claim]:
     """The predictions of a finding's file, each with what was measured of it.
 
     Args:
         name: the finding.
         measured: the values by the prediction's id; empty: not run.
         seeds: the number of seeds behind the values, where it is not one per value.
+        arms: names of the settings that they were measured on, where these are not all.
 
     Raises:
         GranularityError: the measured ids are not those of the file.
@@ -73,6 +79,7 @@ def claims(name: str, measured: Mapping[str, Sequence[float]], seeds: Mapping[st
             (seeds or {}).get(id),
             reason=f"{said['reason']}; else: {said['killed']}" if "killed" in said else said["reason"],
             kind=said.get("kind", "claim"),
+            arms=(arms or {}).get(id, ()),
         )
         for id, said in predictions.items()
     ]

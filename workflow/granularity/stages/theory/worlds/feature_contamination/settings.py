@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -145,6 +146,28 @@ class Settings(engine.Settings):
         readout = self.task in ("regression", "shells") or self.train_head
         biases = self.init == "framework"
         return ("w", *("b",) * biases, *("a",) * readout, *("c",) * (readout and biases))
+
+    def conditions(self) -> dict[str, bool]:
+        """What Theorems 4.1 to 4.4 suppose (section 4.1), every constant taken as 1, ~O and Theta as bounds.
+
+        That d and N are polynomial in d0 and d says nothing of one size, and is not listed.
+        """
+        if self.task != "classification":
+            return {}
+        d0, m = self.d0, self.m
+        return {
+            "phi is ReLU, or for Theorem 4.4 the identity": self.activation in ("relu", "identity"),
+            "weights N(0, I/d), no biases": self.init == "gaussian" and self.init_scale == 1,
+            "SGD on the whole gradient, without momentum": self.optimiser == "sgd"
+            and self.momentum == 0
+            and not self.project,
+            "fresh samples at each step": self.data == "fresh",
+            "training background in [0, 1]": self.bg_low == 0,
+            "d >= d0^2.01": self.d >= d0**2.01,
+            "d_bg <= d0/ln d0": self.d_bg <= d0 / math.log(d0),
+            "d0 <= m <= d": d0 <= m <= self.d,
+            "lambda <= d0/m^1.01": self.decay <= d0 / m**1.01,
+        }
 
     def shape(self) -> tuple:
         known = self.model_dump(exclude={"name", "seeds", "base", *SCALARS})

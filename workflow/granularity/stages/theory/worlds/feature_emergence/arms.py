@@ -53,7 +53,6 @@ VARIED = {
     "n = 10000, m = 50": {"n": 10_000, "m": 50},
 }
 SHARES = (0.8, 0.9)
-PAPER_FIXED = {0.8: {"RF": 70.4}, 0.9: {"RF": 72.4, "NTK": 81.7}}  # test accuracy below the majority's
 
 
 def space(name: str) -> str:

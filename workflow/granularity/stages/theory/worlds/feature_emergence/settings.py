@@ -164,6 +164,30 @@ class Settings(engine.Settings):
         """Step size of step 1 (table of the paper's schedule)."""
         return self.gamma**2 * self.sigma / (self.k * self.m**3)
 
+    def conditions(self) -> dict[str, bool]:
+        """What the theorems suppose (section 3, appendix F), constants taken as 1.
+
+        (A2), a background of independent fair coins, holds in every setting. The first theorem's bounds on k, m and p_o
+        are not among these.
+        """
+        if self.experiment != "patterns":
+            return {}
+        met = {"one output, for the rule's two classes": self.labels == "rule"}
+        if not self.structured:
+            return {"parity of patterns that are fair coins (Theorem 4)": self.rule == "parity"} | met
+        balanced = self.rule != "interval" and self.negative_share in (None, 0.5)
+        bound = math.sqrt(4 * self.m) < 2**self.k
+        return met | {
+            "balanced classes (A0), or weights in steps 1 and 2 (appendix F)": balanced or self.weighted,
+            "all relevant patterns correlate alike with the label (A1)": self.rule != "hidden",
+            "steps 1 and 2 wipe the initial weights": self.residual is None,
+            "neuron noise in steps 1 and 2": self.noise,
+            "no rescaling, then eta = k^2/(T m^(1/3)) (the method `literal` alone)": self.methods == ("literal",),
+            "T >= m^(4/3)": self.steps >= self.m ** (4 / 3),
+            "2m >= 3(k + 1), neurons of an exact solution": 2 * self.m >= 3 * (self.k + 1),
+            "sqrt(2N) B < 2^k, N = 2m, B = 1: the bound on fixed features says something": bound,
+        }
+
     def shape(self) -> tuple:
         free = {"name", "seeds", "base", "rate", "sigma_r", "structured", "negative_share", "table", "shuffled"}
         return (self.outputs, *(getattr(self, key) for key in type(self).model_fields if key not in free))

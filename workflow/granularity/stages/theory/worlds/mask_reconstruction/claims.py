@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from granularity.claims import published
 from granularity.claims.claim import ABOVE_ZERO, Claim, together
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds.mask_reconstruction.arms import (
@@ -258,7 +259,10 @@ def _settings(table: pd.DataFrame) -> Iterable[Claim]:
         yield Claim("B11", claim, source, f"mu = {mu:g}: multi-view accuracy", multi, 0.99, arms=(arm,))
         yield Claim("B11", claim, source, f"mu = {mu:g}: single-view accuracy", single, arms=(arm,))
     claim = "Real images: fine-tuning after mask reconstruction is at least as accurate"
-    yield Claim("B12", claim, "Table 1", "accuracy difference, paired (no images in a simulation)", [])
+    arms = ("mask reconstruction", "supervised")
+    paper = [published.number("mask_reconstruction", table="T1", arm=arm) for arm in arms]
+    quantity = "accuracy difference, paired, points (no images in a simulation)"
+    yield Claim("B12", claim, "Table 1", quantity, [], published=[paper[0] - paper[1]])
     claim = "A moving-average teacher with a fixed decoder 1/theta does not grow semantics"
     start, end = (kernel(table, AVERAGE, "lambda_median", **w) for w in ({"step": 0}, {"event": "end"}))
     ratio = end / start if len(start) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from granularity.stages.theory.runs import at
 
 NAME = "sibling_labels"
 COARSE, FINE = "2 labels", "8 labels"
+Found = tuple[np.ndarray, tuple[str, ...]]  # a measure, one value per seed, and the arms that it is of
 
 
 def kept(table: pd.DataFrame, arm: str) -> np.ndarray:
@@ -67,36 +69,48 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     def change(measure: np.ndarray, other: np.ndarray) -> np.ndarray:
         return measure - other if len(measure) == len(other) else np.empty(0)
 
-    def gain(words: str, fine: str = FINE) -> np.ndarray:
-        return change(kept(table, fine + words), kept(table, COARSE + words))
+    def gain(words: str, fine: str = FINE) -> Found:
+        arms = (fine + words, COARSE + words)
+        return change(*(kept(table, arm) for arm in arms)), arms
+
+    def saved(words: str) -> Found:
+        return relief(table, FINE, words), (FINE + words, COARSE + words)
+
+    def both(one: Found, two: Found) -> Found:
+        return np.concatenate([one[0], two[0]]), (*one[1], *two[1])
 
     fixed, entropy = ", 256 fixed samples", ", cross-entropy"
-    found = summary(table)
-    pulled = found[found["bg_own"].abs() > 0] if len(found) else found  # a centred background pulls nowhere
-    own = found[~found.index.str.contains("shared|random|centred")] if len(found) else found
-    rank = own["overlap"].corr(own["kept"], method="spearman") if len(own) > 2 else None
-    measured = {
-        "derived": ((pulled["predicted"] - pulled["bg_sum"]).abs() / pulled["bg_own"]).tolist() if len(found) else [],
-        "cure": relief(table, FINE),
+    cold = (f"{FINE}, T = 0.2", FINE + entropy)
+    centred, arms = gain(", centred background")
+    of_arms: dict[str, Found] = {
+        "cure": saved(""),
         "kept": gain(""),
         "half as fine": gain("", "4 labels"),
-        "trained head": relief(table, FINE, ", trained head"),
-        "shared": relief(table, FINE, ", shared neurons"),
-        "shared, trained": relief(table, FINE, ", shared neurons, trained head"),
+        "trained head": saved(", trained head"),
+        "shared": saved(", shared neurons"),
+        "shared, trained": saved(", shared neurons, trained head"),
         "fixed siblings": gain(fixed),
         "fixed siblings, cross-entropy": gain(fixed + entropy),
         "fixed random": gain(fixed + entropy, "8 random labels"),
         "redrawn random": gain(entropy, "8 random labels"),
-        "temperature": change(kept(table, f"{FINE}, T = 0.2"), kept(table, FINE + entropy)),
-        "decay": np.concatenate([gain(", decay 0.002"), gain(", no decay")]),
-        "subclasses": np.concatenate([gain(", K = 2", "4 labels"), gain(", K = 8", "16 labels")]),
-        "mean": np.concatenate([gain(", background mean 0.25"), gain(", background mean 1")]),
-        "centred": np.abs(gain(", centred background")),
-        "overlap": [] if rank is None else [float(rank)],
-        "sibling rivals": at(table, FINE, "sibling_rivals"),
+        "temperature": (change(*(kept(table, arm) for arm in cold)), cold),
+        "decay": both(gain(", decay 0.002"), gain(", no decay")),
+        "subclasses": both(gain(", K = 2", "4 labels"), gain(", K = 8", "16 labels")),
+        "mean": both(gain(", background mean 0.25"), gain(", background mean 1")),
+        "centred": (np.abs(centred), arms),
+        "sibling rivals": (at(table, FINE, "sibling_rivals"), (FINE,)),
     }
-    seeds = {name: table["seed"].nunique() for name in ("derived", "overlap")}
-    return preregistered.claims(NAME, measured, seeds)
+    found = summary(table)
+    pulled = found[found["bg_own"].abs() > 0] if len(found) else found  # a centred background pulls nowhere
+    own = found[~found.index.str.contains("shared|random|centred")] if len(found) else found
+    rank = own["overlap"].corr(own["kept"], method="spearman") if len(own) > 2 else None
+    measured: dict[str, Sequence[float]] = {
+        "derived": ((pulled["predicted"] - pulled["bg_sum"]).abs() / pulled["bg_own"]).tolist() if len(found) else [],
+        "overlap": [] if rank is None else [float(rank)],
+    }
+    seeds = {name: table["seed"].nunique() for name in measured}
+    measured |= {name: values for name, (values, _) in of_arms.items()}
+    return preregistered.claims(NAME, measured, seeds, {name: arms for name, (_, arms) in of_arms.items()})
 
 
 @draw.style()
