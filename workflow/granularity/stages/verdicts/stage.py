@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -16,6 +17,15 @@ from granularity.stages.verdicts.options import papers_of, room_of
 from granularity.store.artifacts import Artifact
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
+
+# Columns that tables of a stage are given beside their own, from what its results say of themselves.
+WITH_EVERY_ROW = {
+    "pretrain": lambda facts: {"architecture": facts["model"]["name"]},
+    "finetune": lambda facts: {
+        "head_alone": facts["recipe"]["freeze_backbone"],
+        "from_epoch": math.nan if facts["from_epoch"] is None else float(facts["from_epoch"]),
+    },
+}
 
 
 def run(task: Task) -> None:
@@ -109,6 +119,7 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> 
     def of_condition(source: Artifact, file: str) -> pd.DataFrame:
         whole = file.endswith(".json")
         frame = pd.json_normalize(source.json(file)) if whole else source.table(file)
+        frame = frame.assign(**WITH_EVERY_ROW.get(source.kind, lambda facts: {})(source.facts))
         frame.insert(0, "condition", conditions.get(source.manifest["inputs"].get("samples", {}).get("digest")))
         return frame
 
