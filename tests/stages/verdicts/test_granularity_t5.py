@@ -123,8 +123,9 @@ def test_networks_without_a_baseline_join_those_of_their_architecture():
     """But not finetunings from an earlier epoch of the pretraining."""
     base = tables({key: PAPERS_WAY[key] for key in PAPERS_WAY if key[0] == "manual"}, network="ranks")
     ids = tables({("random", 22): 6.0}, network="ids")
+    again = tables({("random", 22): 5.0}, network="again")  # another recipe on the same label space
     other = tables({("random", 44): 6.0}, network="other", architecture="another")
     early = tables({("random", 22): 1.0}, network="ids", transfer="early", from_epoch=3)
-    joint, alone = of(list(judge(joined(base, ids, other, early))), "V3")
+    joint, alone, _ = of(list(judge(joined(base, ids, other, early, again))), "V3")
     assert joint.values == pytest.approx([0.8]) and joint.verdict == HOLDS
     assert alone.verdict == NOT_TESTED and alone.why.startswith("no baseline")

@@ -106,6 +106,10 @@ def test_accuracy_elsewhere_falls_from_level_to_level_and_more_for_probes():
     assert claims[1].values == pytest.approx([5]) and claims[3].values == pytest.approx([9])
     assert claims[4].values == pytest.approx([4]) and claims[4].published == pytest.approx([14.34])
     assert claims[1].published == pytest.approx([9.76]) and max(claims[0].published) < 0
+    leaf = {("wordnet", 21843): LEVELS["wordnet", 21843]}
+    ends = there(moved(leaf, 5), "r5", network="ends")
+    levels = there(moved({key: LEVELS[key] for key in LEVELS if key not in leaf}, 5), "r5", network="levels")
+    assert list(granularity_t3.judge(joined(levels, ends)))[1].values == claims[1].values
     inverted = there(moved(LEVELS, 5) | {("wordnet", 2281): 20 - 0.03}, "r5")
     assert verdict(granularity_t3, joined(inverted, probed))[1] == FAILS
     slightly = there(moved(LEVELS, 5) | {("wordnet", 2281): 20 - 0.01}, "r5")

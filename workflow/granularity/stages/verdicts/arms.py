@@ -108,19 +108,27 @@ def nothing() -> Arms:
 def joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Finetunings, with `pretrained_on` (the condition), `architecture` and `home` of their networks.
 
-    A network that was not pretrained on the target's labels is compared with the first of its architecture that was:
-    its home. All others are their own.
+    A network that was not pretrained on the target's labels is taken with one that was: its home, the first of its
+    architecture that has none of its label spaces. So the label spaces of an experiment may be those of several.
     """
     parents, runs = tables["pretrain/runs.parquet"], tables["finetune/runs.parquet"]
     known = parents.drop_duplicates("run_id").set_index("run_id")
     runs = runs.assign(
         pretrained_on=runs["parent"].map(known["condition"]), architecture=runs["parent"].map(known["architecture"])
     )
-    own = runs.loc[runs["space"] == BASELINE].drop_duplicates("network")
-    first = own.drop_duplicates("architecture").set_index("architecture")["network"].to_dict()
-    homes = {network: network for network in own["network"]}
-    pairs = zip(runs["network"], runs["architecture"], strict=True)
-    return runs.assign(home=[homes.get(network, first.get(kind, network)) for network, kind in pairs])
+    return runs.assign(home=runs["network"].map(_homes(runs)))
+
+
+def _homes(runs: pd.DataFrame) -> dict[str, str]:
+    """The home of each network."""
+    found: dict[str, str] = {}
+    taken: dict[str, set[str]] = {}
+    groups = [(*key, set(part["space"])) for key, part in runs.groupby(["network", "architecture"], sort=False)]
+    for network, kind, spaces in sorted(groups, key=lambda group: BASELINE not in group[2]):
+        mates = (one for one, other, _ in groups if one in taken and other == kind and not taken[one] & spaces)
+        found[network] = network if BASELINE in spaces else next(mates, network)
+        taken.setdefault(found[network], set()).update(spaces)
+    return found
 
 
 def by_transfer(runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Iterator[Arms]:

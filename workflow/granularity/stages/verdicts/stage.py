@@ -133,7 +133,7 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> 
         }
         for source in sources["samples"]
     ]
-    tables = {"samples": pd.DataFrame(about)}
+    tables = {"samples": pd.DataFrame(about).drop_duplicates(ignore_index=True)}  # transfers may be to the same images
     for read in reads:
         role, _, file = read.partition("/")
         tables[read] = pd.concat([of_condition(source, file) for source in sources[role]], ignore_index=True)
