@@ -27,7 +27,7 @@ def judge(tables: dict[str, pd.DataFrame]) -> Iterator[Claim]:
     runs = runs[runs["condition"] == runs["pretrained_on"]]
     runs = runs[runs["space"].isin(_ranks(runs)) & ~runs["head_alone"]]
     lengths = tables["pretrain/checkpoints.parquet"].groupby("run_id")["epoch"].max()
-    share = runs["from_epoch"].astype(float) / runs["parent"].map(lengths)
+    share = runs["from_epoch"].astype(float) / runs["parent"].map(lengths).astype(float)
     papers = {epoch: of.paper("T6", setting=f"to epoch {epoch},") for epoch in (*SHARES, 90)}
     groups = [*runs.groupby(["condition", "home"], sort=False)]
     for names, part in groups or [(("no such networks",), runs)]:
