@@ -51,6 +51,7 @@ def condition(tmp_path_factory, make_samples, make_array) -> Path:
         ("kmeans-5", "kmeans", {"clusterings": ["whole-5"]}),
         ("kmeans-superclass-2", "kmeans_superclass", {"clusterings": ["superclass-2"]}),
         ("rebalanced-6", "rebalanced", {"clusterings": GRID, "threshold": 6}),
+        ("rebalanced-G5", "rebalanced", {"clusterings": GRID, "classes": 5}),
     ):
         clusters = [folder / "cluster" / one for one in params.get("clusterings", ())]
         options = {"space": name, "family": family, "params": params}
@@ -67,7 +68,7 @@ def found(condition) -> dict:
 def test_every_space_is_compared_the_target_first(found):
     names = [row["space"] for row in found["spaces"]]
     assert names[:2] == ["target", "manual-species"]
-    assert sorted(names) == sorted(set(names)) and len(names) == 7
+    assert sorted(names) == sorted(set(names)) and len(names) == 8
     assert (found["images"], found["target"], found["finest"]) == (80, "kind", "species")
 
 

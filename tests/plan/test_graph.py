@@ -172,6 +172,7 @@ def test_finetuned_networks_are_measured_where_they_are_kept():
         ({"networks": [{"name": "n", "init": "timm:gone.safetensors"}]}, ["networks.0.init.timm", "gone.safetensors"]),
         ({"networks": [{"name": "n", "keep": [99]}]}, ["networks.0.keep", "99"]),
         ({"transfers": [{"name": "t", "of": ["m"]}]}, ["transfers.0.of", "'m'", "resnet18"]),
+        ({"transfers": [{"name": "t", "from_epoch": 3}]}, ["transfers.0.from_epoch", "resnet18", "keep epoch 3"]),
         ({"transfers": [{"name": "t", "data": {"samples": {"source": "cifa"}}}]}, ["transfers.0.data.samples", "cifa"]),
         ({"measures": [{"name": "collaps"}]}, ["measures.0", "collaps", "probe"]),
         ({"studies": ["nothing"]}, ["studies", "nothing", "granularity_t5"]),

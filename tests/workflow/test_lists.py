@@ -10,6 +10,9 @@ from granularity.store.artifacts import Artifact
 pytestmark = pytest.mark.workflow
 
 SMALL = {"stack": 1, "batch_size": 20, "epochs": 2, "warmup_epochs": 0.5}
+ELSEWHERE = {"samples": {"validation": 1500}, "train_size": 100}
+STUDIES = ["granularity_t2", "granularity_t3", "granularity_t5", "granularity_t6", "granularity_t7", "granularity_t9"]
+STUDIES.append("granularity_one_pass")
 CONFIG = {
     "name": "lists",
     "conditions": [{"train_size": 60}],
@@ -32,7 +35,9 @@ CONFIG = {
     ],
     "transfers": [
         {"name": "same", "keep": True},
-        {"name": "elsewhere", "data": {"samples": {"validation": 1500}, "train_size": 100}, "of": ["plain"]},
+        {"name": "early", "from_epoch": 1, "of": ["plain"]},
+        {"name": "elsewhere", "data": ELSEWHERE, "of": ["plain"]},
+        {"name": "probed", "data": ELSEWHERE, "of": ["plain"], "recipe": {"freeze_backbone": True}},
     ],
     "measures": [
         {"name": "probe", "of": ["backbones"]},
@@ -43,7 +48,7 @@ CONFIG = {
             "splits": ["train", "val"],
         },
     ],
-    "studies": ["granularity_t5"],
+    "studies": STUDIES,
     "seeds": {"pretrain": 1, "finetune": 2},
     "jobs": dict.fromkeys(("pretrain", "finetune", "measure"), "condition") | {"embed_processes": 2, "arms": 2},
 }
@@ -95,9 +100,24 @@ def test_a_transfer_is_scored_on_the_other_data(finished):
     assert inputs["samples"]["name"].endswith("data-elsewhere/samples")
 
 
-def test_a_study_gives_verdicts_or_says_why_not(finished):
-    checks = pd.read_csv(finished.path("results/lists/verdicts/granularity_t5/checks.csv"))
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_gives_verdicts_or_says_why_not(finished, study):
+    checks = pd.read_csv(finished.path(f"results/lists/verdicts/{study}/checks.csv"))
     assert len(checks) and checks["verdict"].str.match("holds|fails|not tested|reported").all()
+    assert checks.loc[checks["verdict"] == "not tested", "why"].notna().all()
+
+
+def test_two_transfers_to_the_same_images_are_judged_together(finished):
+    checks = pd.read_csv(finished.path("results/lists/verdicts/granularity_t3/checks.csv"))
+    assert len(checks) == 5 and checks["why"].str.contains("1 WordNet levels or human ranks", regex=False).all()
+
+
+def test_a_transfer_starts_from_the_epoch_that_it_names(finished):
+    """Epochs 1 and 2 end in different networks; and the study of checkpoints finds the former."""
+    early, late = (table(finished, f"{CHAIN}/finetune/{name}/plain/all/runs.parquet") for name in ("early", "same"))
+    assert not set(early["run_id"]) & set(late["run_id"]) and not early["train_loss"].equals(late["train_loss"])
+    checks = pd.read_csv(finished.path("results/lists/verdicts/granularity_t6/checks.csv"))
+    assert checks["measured"].notna().tolist() == [True, False] and "needs 6 on 2" in checks["why"][0]
 
 
 def test_another_configuration_goes_on_from_a_backbone_of_this_one(finished):

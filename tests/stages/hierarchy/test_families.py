@@ -338,6 +338,22 @@ def test_rebalanced_granularity_falls_with_the_threshold(world):
     assert (sweep["threshold_from"].iloc[1:].to_numpy() == sweep["threshold_to"].iloc[:-1] + 1).all()
 
 
+def test_rebalanced_finds_the_threshold_of_a_number_of_classes(make, world):
+    """The largest threshold of that G; where no threshold has it, that of the nearest G, of two the smaller."""
+    grid = {"clusterings": [f"superclass-{n}" for n in GRID]}
+    sweep = make("rebalanced", grid | {"threshold": 0}).artifact.table("threshold_sweep.parquet")
+    for row in sweep.iloc[:-1].itertuples():
+        space = make("rebalanced", grid | {"classes": row.granularity})
+        assert (space.properties["granularity"], space.artifact.summary["threshold"]) == (row[3], row.threshold_to)
+        same = make("rebalanced", grid | {"threshold": int(row.threshold_to)})
+        assert np.array_equal(space.labels, same.labels)
+    assert make("rebalanced", grid | {"classes": 1000}).properties["granularity"] == sweep["granularity"].max()
+    training = training_of(["a"] * 12, {f"superclass-{n}": np.arange(12) % n for n in (2, 4)})
+    assert rebalanced.threshold_for(training, list(training.clusterings), 1) == 6  # the end of the sweep
+    assert rebalanced.threshold_for(training, ["superclass-2", "superclass-4"], 3) == 2  # 4 is nearer than 2
+    assert rebalanced.threshold_for(training, ["superclass-4"], 2) == 3  # 1 and 4 are as near
+
+
 def chosen_at(training: Training, threshold: int) -> dict[str, int]:
     found = rebalanced.labels(training, list(training.clusterings), threshold)
     return found.notes["clusters_of_superclass"]
@@ -431,6 +447,7 @@ CLUSTERED = [
     ("kmeans_class", {"clusterings": ["class-2"]}),
     ("rebalanced", {"clusterings": ["superclass-2", "superclass-4"], "threshold": 3}),
     ("rebalanced", {"clusterings": ["superclass-2"], "threshold": 1000}),
+    ("rebalanced", {"clusterings": ["superclass-2", "superclass-4"], "classes": 9}),
     ("nested", topdown("whole-3-2-2", 1)),
     ("nested", topdown("superclass-2-3", 2)),
     ("nested", bottomup("superclass-8", 2)),

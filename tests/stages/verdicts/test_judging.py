@@ -23,6 +23,7 @@ READS = ("finetune/runs.parquet", "hierarchy/properties.json")
 PUBLISHED = ()
 def judge(tables):
     for condition, runs in tables["finetune/runs.parquet"].groupby("condition"):
+        assert runs["head_alone"].all() and (runs["from_epoch"] == 7).all()
         yield Claim("O1", "It learns", "here", f"{condition}: error", list(runs["val_error"]), high=10)
     straddling = tables["hierarchy/properties.json"]["purity.loops"]
     yield Claim("O2", "Clusters are pure", "here", "purity", list(straddling), kind="identity", low=1)
@@ -86,7 +87,8 @@ def sample_table(folder: Path, train: int) -> Path:
 
 def finetuned(folder: Path, errors: list[float]) -> dict[str, tuple[Path, ...]]:
     samples = Artifact.open(sample_table(folder, 20 + len(errors)))
-    with writing.create(folder / "finetune" / "all", "finetune", CODE, {"samples": samples}, {}) as out:
+    params = {"recipe": {"freeze_backbone": True}, "from_epoch": 7}
+    with writing.create(folder / "finetune" / "all", "finetune", CODE, {"samples": samples}, params) as out:
         out.table("runs.parquet", pd.DataFrame({"space": "target", "val_error": errors}))
     with writing.create(folder / "hierarchy" / "target", "hierarchy", CODE, {"samples": samples}, {}) as out:
         out.json("properties.json", {"space": "target", "purity": {"loops": 1.0}})

@@ -121,6 +121,10 @@ class Transfer(Section):
     grid: dict[str, list[JsonValue]] = Field(
         {}, description="Recipe keys with several values: every combination is a transfer of its own."
     )
+    from_epoch: Natural | None = Field(
+        None,
+        description="Start from this epoch of the pretraining, which networks must `keep` (null: from its end).",
+    )
     keep: bool = Field(False, description="Keep the finetuned networks, for measures of them.")
 
 
@@ -185,6 +189,10 @@ def _of_transfers(config: Any) -> Iterator[str]:
     for i, transfer in enumerate(config.transfers):
         if unknown := set(transfer.of or ()) - entries:
             yield f"transfers.{i}.of: there is no network {sorted(unknown)}; there are {sorted(entries)}"
+        epoch = transfer.from_epoch
+        for network in networks(config) if epoch is not None else ():
+            if network.entry in (transfer.of or entries) and epoch not in network.keep:
+                yield f"transfers.{i}.from_epoch: the network '{network.name}' does not keep epoch {epoch}"
     for data in {transfer.data.where: transfer.data for transfer in made if transfer.data}.values():
         for complaint in samples_complaints(data.samples, [Condition(train_size=data.train_size)]):
             key, what = split_key(complaint)

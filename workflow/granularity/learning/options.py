@@ -327,6 +327,7 @@ class Finetune(Trainings):
 
     transfer: Name = Field("default", description="The name of this transfer; a column of the results.")
     keep: bool = Field(False, description="Keep the finetuned networks: networks/RUN.safetensors.")
+    from_epoch: Natural | None = Field(None, description="Start from this epoch of the pretraining (null: its end).")
     architecture: str = Field(
         "", description="Name of the backbones' architecture; if it is a file of your own, its code counts."
     )

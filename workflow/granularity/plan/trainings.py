@@ -60,6 +60,7 @@ class Transfer:
     recipe: Recipe
     keep: bool
     data: Data | None = None
+    from_epoch: int | None = None
 
 
 def networks(config: Any) -> list[Network]:
@@ -107,7 +108,7 @@ def transfers(config: Any) -> list[Transfer]:
         for suffix, recipe in _grid(base, entry.grid, f"transfers.{i}.grid"):
             where = f"transfers.{i}.recipe" if entry.recipe or entry.grid else "finetune"
             data = _data(config, entry, f"transfers.{i}.data") if entry.data is not None else None
-            found.append(Transfer(entry.name + suffix, where, entry.of, recipe, entry.keep, data))
+            found.append(Transfer(entry.name + suffix, where, entry.of, recipe, entry.keep, data, entry.from_epoch))
     return found
 
 
@@ -207,6 +208,8 @@ def finetunings(config: Any, transfer: Transfer, parents: Iterable[Run], data: A
             continue
         for seed in range(config.seeds.finetune):
             made_from = {"parent": parent.id, "recipe": transfer.recipe, "seed": seed, "data": data.identity}
+            if transfer.from_epoch is not None:
+                made_from["epoch"] = transfer.from_epoch
             runs.append(Run(parent.space, parent.pretrain_seed, seed, _digest(made_from)))
     return runs
 

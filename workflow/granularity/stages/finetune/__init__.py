@@ -30,6 +30,7 @@ def _plan(plan: Any) -> Iterator[Job]:
                             "transfer": transfer.name,
                             "recipe": transfer.recipe.model_dump(mode="json"),
                             "keep": transfer.keep,
+                            "from_epoch": transfer.from_epoch,
                             "architecture": network.model.name,
                             "other_data": transfer.data is not None,
                             "runs": [run.name for run in held],

@@ -51,7 +51,11 @@ def run(task: Task) -> None:
     if options.other_data:
         parents = {role: without_lineage(parent) for role, parent in parents.items()}
     with create(
-        task, {"samples": table, "pixels": images, **parents}, resolved, facts=("keep",), resumable=True
+        task,
+        {"samples": table, "pixels": images, **parents},
+        resolved,
+        facts=("from_epoch", "keep", "recipe"),
+        resumable=True,
     ) as out:
         data = Data(table, images, place)
         trainings = []
@@ -74,7 +78,7 @@ def _training(one: Run, options: Finetune, backbones: Backbones, data: Data, bas
     recipe, data = options.recipe, backbones.normalised(data, parent)
 
     def start() -> torch.nn.Module:
-        network = backbones.load(parent, data.channels)
+        network = backbones.load(parent, data.channels, options.from_epoch)
         new_head(network, len(data.target_names), seed, recipe.head_bias)
         return network
 

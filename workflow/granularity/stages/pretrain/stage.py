@@ -55,7 +55,7 @@ def run(task: Task) -> None:
         "seed": task.seed,
         "threads": cpu_threads(place),
     }
-    with create(task, inputs, resolved, facts=("init", "recipe", "seed"), resumable=True) as out:
+    with create(task, inputs, resolved, facts=("init", "model", "recipe", "seed"), resumable=True) as out:
         data = Data(table, images, place)
         made: dict[str, object] = {}  # the objective of one space at a time: labels of all would fill the memory
 

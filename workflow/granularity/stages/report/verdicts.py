@@ -53,7 +53,7 @@ def _read(artifact: Artifact) -> StudyResult:
     verdicts, identities = (artifact.summary[kind] for kind in ("verdicts", "identities"))
     checks = pd.DataFrame(columns=["id", "claim", "source", "kind"])
     if verdicts or identities:  # or else the file has no columns
-        checks = pd.read_csv(artifact.folder / "checks.csv", keep_default_na=False)
+        checks = pd.read_csv(artifact.folder / "checks.csv", keep_default_na=False, dtype={"published": str})
     claims = checks.drop_duplicates(["id", "kind"])[["id", "claim", "source", "kind"]].to_dict("records")
     figures = sorted(name for name in artifact.manifest["files"] if name.endswith(".svg"))
     simulated = "runs" in artifact.summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,15 @@ from granularity.stages.verdicts.options import papers_of, room_of
 from granularity.store.artifacts import Artifact
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
+
+# Columns that tables of a stage are given beside their own, from what its results say of themselves.
+WITH_EVERY_ROW = {
+    "pretrain": lambda facts: {"architecture": facts["model"]["name"]},
+    "finetune": lambda facts: {
+        "head_alone": facts["recipe"]["freeze_backbone"],
+        "from_epoch": math.nan if facts["from_epoch"] is None else float(facts["from_epoch"]),
+    },
+}
 
 
 def run(task: Task) -> None:
@@ -129,6 +139,7 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> 
     def of_condition(source: Artifact, file: str) -> pd.DataFrame:
         whole = file.endswith(".json")
         frame = pd.json_normalize(source.json(file)) if whole else source.table(file)
+        frame = frame.assign(**WITH_EVERY_ROW.get(source.kind, lambda facts: {})(source.facts))
         frame.insert(0, "condition", conditions.get(source.manifest["inputs"].get("samples", {}).get("digest")))
         return frame
 
@@ -142,7 +153,7 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> 
         }
         for source in sources["samples"]
     ]
-    tables = {"samples": pd.DataFrame(about)}
+    tables = {"samples": pd.DataFrame(about).drop_duplicates(ignore_index=True)}  # transfers may be to the same images
     for read in reads:
         role, _, file = read.partition("/")
         tables[read] = pd.concat([of_condition(source, file) for source in sources[role]], ignore_index=True)

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from granularity.base.section import Count, Natural, Section
-from granularity.stages.hierarchy.checks import Check, compare, in_one_target_class
+from granularity.stages.hierarchy.checks import NOTE, Check, compare, in_one_target_class
 from granularity.stages.hierarchy.labels import Clustering, Labels, Training
 from granularity.stages.hierarchy.options import fewer_than_images, once_each
 from granularity.stages.hierarchy.space import Space
@@ -28,11 +28,17 @@ class Rebalanced(Section):
         description="One label space per threshold: each superclass takes the largest count of the grid whose smallest "
         "cluster holds more images than this.",
     )
+    granularity: list[Count] = Field(
+        [],
+        description="One label space per number of classes G, in all superclasses together: the threshold whose G is "
+        "nearest, found by lowering it step by step.",
+    )
 
     @model_validator(mode="after")
     def _once_each(self):
         once_each("clusters", self.clusters)
         once_each("thresholds", self.thresholds)
+        once_each("granularity", self.granularity)
         return self
 
 
@@ -46,17 +52,24 @@ def spaces(option: Rebalanced, samples: Any) -> Iterator[Space]:
     grid = [f"superclass-{clusters}" for clusters in sorted(option.clusters)]
     for threshold in option.thresholds:
         yield Space(f"rebalanced-{threshold}", "rebalanced", {"clusterings": grid, "threshold": threshold})
+    for classes in option.granularity:
+        yield Space(f"rebalanced-G{classes}", "rebalanced", {"clusterings": grid, "classes": classes})
 
 
 def check(option: Rebalanced, config: Any) -> Iterator[str]:
     yield from fewer_than_images("rebalanced.clusters", option.clusters, config)
+    yield from fewer_than_images("rebalanced.granularity", option.granularity, config)
 
 
-def labels(training: Training, clusterings: list[str], threshold: int) -> Labels:
+def labels(training: Training, clusterings: list[str], threshold: int | None = None, classes: int = 0) -> Labels:
     """For each superclass, the finest clustering whose smallest cluster still holds more than `threshold` images.
 
     Where even the coarsest clustering of the grid has a smaller one, the superclass stays one class (C = 1).
+
+    Args:
+        threshold: None is :func:`threshold_for` so many `classes`.
     """
+    threshold = threshold_for(training, clusterings, classes) if threshold is None else threshold
     superclass, _ = training.coded(training.target)
     values, names, chosen = np.empty(len(training), dtype=np.int32), [], {}
     for number, part in enumerate(_parts(training, clusterings, threshold)):
@@ -64,16 +77,19 @@ def labels(training: Training, clusterings: list[str], threshold: int) -> Labels
         values[members] = part.labels(part.clustering and part.clustering.assignment, members)
         names += part.names
         chosen[part.name] = len(part.names)
-    return Labels(values, names, notes={"clusters_of_superclass": chosen})
+    return Labels(values, names, notes={"clusters_of_superclass": chosen, "threshold": threshold})
 
 
-def elsewhere(training: Training, others: pd.DataFrame, clusterings: list[str], threshold: int) -> Labels | None:
+def elsewhere(
+    training: Training, others: pd.DataFrame, clusterings: list[str], threshold: int | None = None, classes: int = 0
+) -> Labels | None:
     """Labels of other images, by the cluster with the nearest centroid; None where their embedding was not given.
 
     None for an image of a superclass that no training image has.
     """
     if any(training.clusterings[name].elsewhere is None for name in clusterings):
         return None
+    threshold = threshold_for(training, clusterings, classes) if threshold is None else threshold
     superclass = others[training.target].to_numpy(dtype=str)
     values, names = np.full(len(others), -1, dtype=np.int32), []
     for part in _parts(training, clusterings, threshold):
@@ -105,14 +121,23 @@ def threshold_sweep(training: Training, clusterings: list[str]) -> pd.DataFrame:
     return table
 
 
-def more_files(training: Training, clusterings: list[str], threshold: int) -> dict[str, pd.DataFrame]:
+def threshold_for(training: Training, clusterings: list[str], classes: int) -> int:
+    """The largest threshold whose G is nearest to `classes`, as a ratio; of two as near, that of the smaller G."""
+    sweep = threshold_sweep(training, clusterings)[::-1]
+    row = sweep.loc[np.log(sweep["granularity"] / classes).abs().idxmin()]
+    endless = row.isna()["threshold_to"]
+    return int(row["threshold_from" if endless else "threshold_to"])
+
+
+def more_files(training: Training, clusterings: list[str], **_: int) -> dict[str, pd.DataFrame]:
     return {SWEEP: threshold_sweep(training, clusterings)}
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
     """L5, and L7 (how large classes are) from the label files themselves and not from how they were made."""
     yield in_one_target_class(space)
-    name, threshold, target = space.params["space"], space.params["threshold"], samples.params["target"]
+    name, target = space.params["space"], samples.params["target"]
+    threshold = space.params["threshold"] if "threshold" in space.params else space.summary["threshold"]
     superclass = samples.table("samples.parquet", ["split", target]).query("split == 'train'")[target].astype("str")
     superclass = superclass.reset_index(drop=True)
     ours = space.table("labels.parquet", ["label"])["label"]
@@ -131,6 +156,9 @@ def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
         wrong.append("G rises with the threshold")
     what = f"{name}: the finest grid with more than {threshold} images per class"
     yield compare("L7", what, "in every superclass", "; ".join(dict.fromkeys(wrong)) or "in every superclass")
+    if "classes" in space.params:
+        found = f"{space.summary['granularity']}, at the threshold {threshold}"
+        yield Check("L7", f"{name}: G", str(space.params["classes"]), found, NOTE)
 
 
 @dataclass

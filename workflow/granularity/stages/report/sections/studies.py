@@ -9,6 +9,7 @@ from granularity.stages.report.part import Part
 
 HEADING = "Claims about images"
 LINK = "Claims"
+NUMBERS = ("measured", "sd", "minimum", "maximum")
 
 
 def applies(loaded: Loaded) -> bool:
@@ -17,7 +18,10 @@ def applies(loaded: Loaded) -> bool:
 
 def build(loaded: Loaded) -> Part:
     claims = [{"study": study.name, **row} for study in loaded.studies for row in study.checks]
-    return Part({"claims": pd.DataFrame(claims)} if claims else {})
+    table = pd.DataFrame(claims)
+    for name in NUMBERS if claims else ():  # empty cells are texts, and what was not tested has such
+        table[name] = pd.to_numeric(table[name], errors="coerce")
+    return Part({"claims": table} if claims else {})
 
 
 TEMPLATE = """

@@ -12,10 +12,12 @@ Write ``NAME.py`` here, or a file of your own that the configuration names under
 ``judge(tables: dict[str, DataFrame]) -> Iterable[Claim]``
     Every claim with its values. `tables` has one entry for each of `READS`, the rows of all its results one after
     another, and a column ``condition`` in front (such as ``train-300``); a JSON file is a row, nested keys joined by
-    dots. ``tables["samples"]`` is always there: a row per condition with ``condition``, ``source``, ``target``,
-    ``classes`` (of the target) and ``train_images``. Preconditions, bands and their reasons are the claim's, and set
-    before the run; what cannot be tested says why (:func:`granularity.claims.claim.unmet`).
-    Finding out what a study reads imports its file: it imports pandas and the like in functions.
+    dots. Rows of `pretrain` have the network's ``architecture`` as well, and rows of `finetune` ``head_alone`` (whether
+    the rest of the network was kept as it was) and ``from_epoch`` (NaN: the end of the pretraining).
+    ``tables["samples"]`` is always there: a row per condition with ``condition``, ``source``, ``target``, ``classes``
+    (of the target) and ``train_images``. Preconditions, bands and their reasons are the claim's, and set before the
+    run; what cannot be tested says why (:func:`granularity.claims.claim.unmet`). Finding out what a study reads imports
+    its file: it imports pandas and the like in functions.
 ``figures(tables, folder: Path) -> None``
     Where it has any: writes SVG files into the folder.
 """
