@@ -156,6 +156,14 @@ def test_several_processes_take_more_memory_and_less_time():
     assert memory_mb(four, job_of(four, "measure")) == memory_mb(one, job_of(one, "measure"))
 
 
+def test_a_transfer_is_planned_for_the_images_that_it_reads():
+    data = {"samples": {"validation": 500}, "train_size": 100}
+    plan = photos(device="cuda", transfers=[{"name": "here"}, {"name": "there", "data": data}])
+    here, there = (job_of(plan, "finetune", transfer=name) for name in ("here", "there"))
+    assert (resources.images(plan, here), resources.images(plan, there)) == (IMAGES, 600)
+    assert minutes(plan, there) < 40 < minutes(plan, here)
+
+
 def test_processes_of_an_embedding_are_counted_apart_from_those_of_trainings():
     one, four = (photos(device="cuda", jobs={"embed_processes": n}) for n in (1, 4))
     first, second = job_of(one, "embed"), job_of(four, "embed")

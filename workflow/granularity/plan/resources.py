@@ -55,7 +55,8 @@ def images(plan: Plan, job: Job) -> int:
     """The number of images that a job reads: as counted in the sample table; before it is made, as the source says."""
     if job.stage in ("theory", "verdicts"):
         return 0
-    names = [job.values["condition"]] if "condition" in job.values else [one.name for one in plan.conditions]
+    read = [job, *job.inputs.get("samples", ())][-1]  # a transfer's images are not those of its condition
+    names = [read.values["condition"]] if "condition" in job.values else [one.name for one in plan.conditions]
     return sum(_images(plan, name, counted=job.stage != "samples") for name in names)
 
 
