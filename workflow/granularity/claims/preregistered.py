@@ -12,11 +12,13 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from granularity.base import strict_yaml
 from granularity.base.errors import GranularityError
-from granularity.claims.claim import Claim
+
+if TYPE_CHECKING:
+    from granularity.claims.claim import Claim
 
 FOLDER = Path(__file__).parents[3] / "config" / "preregistrations"
 
@@ -62,6 +64,8 @@ def claims(
     Raises:
         GranularityError: the measured ids are not those of the file.
     """
+    from granularity.claims.claim import Claim  # not above: planning needs no NumPy
+
     predictions = read(name)["predictions"]
     if set(predictions) != set(measured):
         odd = ", ".join(sorted(set(predictions) ^ set(measured)))
