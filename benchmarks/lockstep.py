@@ -2,8 +2,8 @@
 
     python benchmarks/lockstep.py [--arms 2] [--images 2000] [--turns 2]
 
-Ours is one job, whose processes (one per arm) read each image once for all; the peer is a job per arm, at the same
-time, so with as many processes in all. Networks as small as these leave most of the work to reading, which is where a
+Ours is one job, whose processes (one per arm) read each image once for all; the peer is one job per arm, all at
+the same time, so as many processes. Networks as small as these leave most of the work to reading, which is where a
 GPU leaves it. The time of jobs of one epoch is taken from that of jobs of five.
 
 Prints a table, and one JSON object per row: `work`, `ours` and `peer` (CPU seconds), `ratio` (how many times less

@@ -62,8 +62,9 @@ def test_a_recipe_that_contradicts_itself_is_refused(values, words):
 
 def test_processes_need_an_image_each():
     for kind in (Pretrain, Finetune):
-        with pytest.raises(pydantic.ValidationError, match="processes: 3 cannot share a batch_size of 2"):
-            kind(recipe={"batch_size": 2}, processes=3)
+        for key in ("processes", "arms"):
+            with pytest.raises(pydantic.ValidationError, match=f"{key}: 3 cannot share a batch_size of 2"):
+                kind(recipe={"batch_size": 2}, **{key: 3})
 
 
 def test_pretraining_has_no_backbone_to_freeze():

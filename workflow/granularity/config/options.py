@@ -218,8 +218,9 @@ def _of_recipes(config: Any) -> Iterator[str]:
         for of, size in images:
             if size != "all" and recipe.batch_size > size:
                 yield f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of {of}"
-        if config.jobs.processes > recipe.batch_size:
-            yield f"jobs.processes: {config.jobs.processes} cannot share a {where}.batch_size of {recipe.batch_size}"
+        for key, count in {"processes": config.jobs.processes, "arms": config.jobs.arms}.items():
+            if count > recipe.batch_size:
+                yield f"jobs.{key}: {count} cannot share a {where}.batch_size of {recipe.batch_size}"
         crop, pad = recipe.augment.crop, recipe.augment.pad
         if crop is not None and crop > config.pixels.size + 2 * pad:
             yield f"{where}.augment.crop: {crop} px do not fit in the padded {config.pixels.size} px image"

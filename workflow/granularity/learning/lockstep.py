@@ -1,7 +1,7 @@
 """Arms in lockstep: several processes train one network each on the same images, which are read once for all.
 
 Runs of one seed see the same batches and crops in every arm (label space). So each process reads its part of a batch,
-all are given the whole of it, and each takes a step of its own network: an eighth of the reading for eight arms on
+all are given the whole of it, and each takes the step of its own network: an eighth of the reading for eight arms on
 eight GPUs, and no gradient leaves a process. Beside the images they share nothing: each is, to all that trains and
 saves, a single process (:func:`granularity.machine.processes.each_alone`), and learns what it would alone.
 

@@ -293,8 +293,9 @@ class Trainings(Section):
     def _can_share(self):
         if self.arms > 1 and self.processes > 1:
             raise ValueError("arms: arms in lockstep are trained by one process each; set processes or arms")
-        if self.processes > self.recipe.batch_size:
-            raise ValueError(f"processes: {self.processes} cannot share a batch_size of {self.recipe.batch_size}")
+        for key, count in {"processes": self.processes, "arms": self.arms}.items():
+            if count > self.recipe.batch_size:
+                raise ValueError(f"{key}: {count} cannot share a batch_size of {self.recipe.batch_size}")
         one, whole = self.recipe.micro_batch, self.recipe.batch_size
         if one is not None and (whole // one) % self.processes:
             raise ValueError(f"processes: {self.processes} cannot share the {whole // one} micro-batches evenly")

@@ -251,7 +251,7 @@ def _finished(
 def _train_in_lockstep(
     trainings: Sequence[Training], size: int, recipe: Recipe, work: Path, keep: Sequence[int], weights: bool, what: str
 ) -> None:
-    """Train, each process a network of its own at a time; all are finished then, and on disk.
+    """Train one network per process at a time; when this returns, all are finished and on disk.
 
     Raises:
         GranularityError: a training of this process cannot go on; it is raised when those of the others are finished.
@@ -275,8 +275,8 @@ def _train_in_lockstep(
                 except GranularityError as error:
                     failed = failed or error
                 if not images.begun:
-                    any_of_it = trainings[group[0]]
-                    _batches(any_of_it.data, recipe, any_of_it.seed)
+                    other = trainings[group[0]]
+                    _batches(other.data, recipe, other.seed)
                 images.finish()
     if failed:
         raise failed

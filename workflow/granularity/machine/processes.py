@@ -276,7 +276,7 @@ def share(count: int) -> slice:
 
 
 def share_of_all(count: int) -> slice:
-    """This process's part of a batch, as :func:`share`, even where each is alone; it may be empty."""
+    """This process's part of a batch, as :func:`share`, even where each is alone."""
     return _share(count, _group.rank, _group.size)
 
 

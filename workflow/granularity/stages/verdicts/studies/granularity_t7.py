@@ -27,31 +27,21 @@ def judge(tables: dict[str, pd.DataFrame]) -> Iterator[Claim]:
         at = ours.where if not ours.architecture else f"{ours.where}, {ours.architecture}"
         best = ranks.loc[[ranks["mean"].idxmin()]] if len(ranks) else ranks
         theirs = paper.finer(11)
-        yield Claim(
-            "V13",
-            CLAIM,
-            "Table 7",
-            f"{at}: error minus the baseline's, the best human rank",
-            ours.differences(best),
-            high=BELOW_ZERO,
-            untested=_unmet(known, ours.too_few(ranks, "finer human labels")),
-            reason=of.SIGN,
-            published=paper.differences(theirs.loc[[theirs["mean"].idxmin()]]),
-            seeds=int(best["runs"].sum()),
-        )
-        yield Claim(
-            "V13",
-            CLAIM,
-            "Table 7",
-            f"{at}: error minus the baseline's, each number of random IDs",
-            ours.differences(ids),
-            low=ABOVE_ZERO,
-            untested=_unmet(known, ours.too_few(ids, "random IDs")),
-            reason=of.SIGN,
-            published=paper.differences(paper.of("random")),
-            seeds=int(ids["runs"].sum()),
-        )
-
-
-def _unmet(known: tuple[bool, str], few: str) -> str:
-    return unmet(known, (not few, few))
+        their_best = theirs.loc[[theirs["mean"].idxmin()]]
+        for quantity, what, arms, few, published, band in (
+            ("the best human rank", "finer human labels", best, ranks, their_best, {"high": BELOW_ZERO}),
+            ("each number of random IDs", "random IDs", ids, ids, paper.of("random"), {"low": ABOVE_ZERO}),
+        ):
+            too_few = ours.too_few(few, what)
+            yield Claim(
+                "V13",
+                CLAIM,
+                "Table 7",
+                f"{at}: error minus the baseline's, {quantity}",
+                ours.differences(arms),
+                untested=unmet(known, (not too_few, too_few)),
+                reason=of.SIGN,
+                published=paper.differences(published),
+                seeds=int(arms["runs"].sum()),
+                **band,
+            )
