@@ -100,6 +100,22 @@ def test_a_job_that_sleeps_after_its_claim_takes_what_another_checkout_has_made(
         assert NOTHING in snakemake(one, "-n", "pretrain")
 
 
+@pytest.mark.parametrize("saved", [True, False])
+def test_work_that_a_published_result_left_behind_is_tidied_up(checkout, saved):
+    """A job died just after it had published, or noted what its work is for just after another one had tidied up."""
+    name = checkout.path(f"{CHAIN}/samples")
+    key = Artifact.open(name).manifest["key"]
+    work = generations.work_folder(checkout.path("results/.store"), "samples", key)
+    generations.open_work(work, name)
+    if saved:
+        (work / "state").touch()
+    else:
+        work.rmdir()
+    assert leftovers(checkout.path("results"))
+    snakemake(checkout, "--forcerun", "make_samples", "--until", "make_samples")
+    assert leftovers(checkout.path("results")) == []
+
+
 def test_two_drivers_on_one_folder_both_succeed(tiny, tmp_path):
     before = ("samples", "encoder", "embed", "cluster", "hierarchy")  # of which the last follows from the others
     made = made_in(tiny.path("results")).items()

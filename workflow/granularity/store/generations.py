@@ -83,8 +83,9 @@ def open_work(folder: Path, output: Path) -> None:
 
 
 def close_work(folder: Path) -> None:
-    """Delete the work of a job whose result is published."""
-    remove(folder)
+    """Delete the work of a job whose result is published, if there is any."""
+    if os.path.lexists(folder):
+        remove(folder)
     _note(folder).unlink(missing_ok=True)
 
 

@@ -145,4 +145,6 @@ def find(task: Task) -> Artifact | None:
         cache.store(found)
     if found is not None:
         generations.point(task.output, found.folder, kind, found.digest)
+        # What a job saved that died just after publishing, or that woke just after another one had tidied up.
+        generations.close_work(generations.work_folder(store, kind, key))
     return found
