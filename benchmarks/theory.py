@@ -8,7 +8,8 @@ on a GPU; and how many runs the engine left alone. Of a world that it leaves alo
 one at a time. Feature contamination's step against the published script's is in
 benchmarks/theory_contamination.py.
 
-Prints a table, and one JSON object per row: `work`, `ours` and `peer` (runs per second), `ratio` and `goal`.
+Prints each measurement twice, as a line of a table and as a JSON object: `work`, `ours` and `peer` (runs per second),
+`ratio` and `goal`.
 """
 
 import argparse
@@ -51,7 +52,6 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     device = engine.pick_device(options.device)
-    rows = []
     for name in options.worlds:
         world = extensions.find("world", name)
         groups = engine.groups(world.SIZES[options.size], device)
@@ -67,11 +67,10 @@ def main() -> None:
                 some = [[run] for run in group[:ALONE]]
                 apart = len(some) / seconds(world, some, device)
                 work = f"{name}, {options.size}, {group[0].settings.name}, {len(group)} runs{forced}, {device.type}"
-                rows.append({"work": work, "ours": round(together, 3), "peer": round(apart, 3)})
-                rows[-1] |= {"ratio": round(together / apart, 2), "goal": None if forced else GOAL}
-                print(f"  {work:80.80} {together:8.3f} runs/s {apart:8.3f} alone {together / apart:6.1f} x", flush=True)
-    for row in rows:
-        print(json.dumps(row))
+                row = {"work": work, "ours": round(together, 3), "peer": round(apart, 3)}
+                row |= {"ratio": round(together / apart, 2), "goal": None if forced else GOAL}
+                print(f"  {work:80.80} {together:8.3f} runs/s {apart:8.3f} alone {together / apart:6.1f} x")
+                print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ def main() -> None:
         for row in (ON_GPU if on_gpu else ON_CPU)[: given.rows]:
             batch, data = row[4], resident(Path(name), row, device)
             turns = {"ours": ours(data, *row, device), "peer": timms(*row, device)}
-            rows.append(compared(described(row), turns, batch, GOAL, given))
+            rows.append(compared(described(row), turns, batch, GOAL if on_gpu else None, given))
             if on_gpu:
                 torch.cuda.empty_cache()
         row = (ON_GPU if on_gpu else ON_CPU)[0]
