@@ -67,7 +67,7 @@ def read(file: Path) -> pd.DataFrame:
     if missing := [column for column in COLUMNS if column not in table]:
         raise GranularityError(f"{file}: has no column {missing[0]}; give a file that `granularity recommend` wrote")
     for column in (*PROPERTIES, *GAIN):
-        if not pd.api.types.is_numeric_dtype(table[column]):
+        if len(table) and not pd.api.types.is_numeric_dtype(table[column]):
             raise GranularityError(f"{file}: column '{column}' must be numbers")
     return table[COLUMNS]
 

@@ -43,8 +43,9 @@ def embedded(labels: np.ndarray, target: np.ndarray, vectors: np.ndarray, leadin
 
     Returns:
         `compactness`: share of the embedding's variance between the label's classes. `signal`: R2 of the one-hot labels
-        on the leading directions, both centred within target classes. `weakest`: of the 8 first directions the one that
-        labels tell least of, as the share of its variance between the label's classes. Each adjusted for chance.
+        on the leading directions, both centred within target classes, by one read-out for all of these. `weakest`: of
+        the 8 first directions the one that labels tell least of, as the share of its variance between the label's
+        classes. Each adjusted for chance.
     """
     n, sizes = len(labels), np.bincount(labels)
     humans = np.bincount(target)
