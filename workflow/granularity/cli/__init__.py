@@ -169,9 +169,9 @@ def spaces(
 @app.command(rich_help_panel=LOOK)
 def recommend(
     files: Files = DEFAULT_FILES,
-    results: Annotated[
-        Path, typer.Option(help="A folder of results: all that is finished below it is the record.")
-    ] = Path("results"),
+    results: Annotated[list[Path], typer.Option(help="Folders of results: what is finished in them is the record.")] = [  # noqa: B006
+        Path("results")
+    ],
     more: Annotated[
         Path | None, typer.Option("--evidence", help="A CSV file of further evidence. Left out: the project's own.")
     ] = None,

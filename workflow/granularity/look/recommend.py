@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,13 +43,13 @@ weakest         the share of the least of the embedding's 8 leading directions w
 
 
 def gather(
-    plan: Plan, results: Path, committed: Path | None, command: str
+    plan: Plan, results: Sequence[Path], committed: Path | None, command: str
 ) -> tuple[list[dict[str, Any]], pd.DataFrame]:
     """What is known of a configuration's label spaces, and all evidence there is.
 
     Args:
         plan: of the configuration, whose label spaces are made; nothing need be trained.
-        results: a folder of results, all of which count.
+        results: folders of results, all of which count.
         committed: a CSV file of further evidence; a group that is in the results is taken from there.
         command: the one that makes label spaces.
 
@@ -67,7 +68,8 @@ def gather(
             f"{lacking[0]}: {len(lacking)} of {len(every)} label spaces are not made; make them with: {command}"
         )
     found = [_ahead(plan, one, folders[one.name]) for one in conditions]
-    return found, combine(evidence.found(results), None if committed is None else evidence.read(committed))
+    frames = [*map(evidence.found, results), *([] if committed is None else [evidence.read(committed)])]
+    return found, functools.reduce(combine, frames)
 
 
 def _ahead(plan: Plan, condition: Condition, folders: list[Path]) -> dict[str, Any]:
@@ -78,12 +80,10 @@ def _ahead(plan: Plan, condition: Condition, folders: list[Path]) -> dict[str, A
     return {"condition": f"{plan.config.name}, {condition.name}", **where, "spaces": known}
 
 
-def combine(own: pd.DataFrame, committed: pd.DataFrame | None) -> pd.DataFrame:
-    """One table of evidence: the own, and of the committed the groups that are not among the own."""
-    if committed is None:
-        return own
+def combine(own: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """One table of evidence: the own, and of the other the groups that are not among the own."""
     mine = set(own[GROUP].itertuples(index=False, name=None))
-    more = committed[[row not in mine for row in committed[GROUP].itertuples(index=False, name=None)]]
+    more = other[[row not in mine for row in other[GROUP].itertuples(index=False, name=None)]]
     return pd.concat([frame for frame in (own, more) if len(frame)] or [own], ignore_index=True)
 
 
