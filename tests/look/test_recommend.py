@@ -81,6 +81,12 @@ def test_with_one_data_set_it_says_what_is_missing_and_still_ranks(room):
     assert text.count("not tested") == 12
 
 
+def test_a_winner_that_is_not_known_of_some_label_spaces_does_not_rank_them(room):
+    record, spaces = foresight.record(made_up(["signal"])), made_up(["signal"])[:4]
+    assert recommend.leader(record, spaces) == "signal"
+    assert recommend.leader(record, spaces.assign(signal=np.nan)) in foresight.DUMB
+
+
 def test_where_nothing_beats_the_dumb_ones_it_says_so(room):
     made_up(["nmi_finest"]).to_csv("dumb.csv", index=False)
     text = said(*MADE_UP, "dumb.csv")
@@ -111,7 +117,7 @@ def test_label_spaces_that_are_not_made_are_refused_with_the_command(room):
         ("", "bad.csv: cannot be read as a CSV file"),
         (
             ",".join(evidence.COLUMNS) + "\n" + ",".join("x" * len(evidence.COLUMNS)) + "\n",
-            "column 'G' must be numbers",
+            "column 'meaningless' must be True or False",
         ),
     ],
 )

@@ -192,8 +192,8 @@ def recommend(
     command = f"snakemake hierarchy --configfile {given}" if given else "snakemake hierarchy"
     found, known = recommendation.gather(Plan(config_files.load(*files)), results, more, command)
     record = recommendation.foresight.record(known)
-    best, ranking = recommendation.rank(found, known, record)
-    _show(ranking.to_csv(index=False) if csv else recommendation.describe(found, ranking, best, record))
+    ranking = recommendation.rank(found, known, record)
+    _show(ranking.to_csv(index=False) if csv else recommendation.describe(found, ranking, record))
     if write is not None:
         for file in recommendation.write(write, known, record):
             say(f"wrote {file}")

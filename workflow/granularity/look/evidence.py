@@ -22,6 +22,7 @@ from granularity.store.artifacts import Artifact
 
 GAIN = ["gain", "gain_low", "gain_high", "gain_even", "gain_odd", "backbones"]
 COLUMNS = [*GROUP, "train_images", "space", "family", "meaningless", *PROPERTIES, *GAIN]
+TEXT = [*GROUP, "space", "family"]
 RUNS = dict.fromkeys(["run_id", "network", "space", "transfer"], "text")
 RUNS |= {"val_error": "number", "pretrain_seed": "number"}
 KEYS = ("granularity", "straddling_share", "mutual_information_bits", "nmi")
@@ -63,11 +64,16 @@ def read(file: Path) -> pd.DataFrame:
         GranularityError: it cannot be read, or lacks columns.
     """
     with artifacts.readable(file, "a CSV file"):
-        table = pd.read_csv(file, keep_default_na=False, na_values=[""])
+        table = pd.read_csv(file, dtype=dict.fromkeys(TEXT, "str"), keep_default_na=False, na_values=[""])
     if missing := [column for column in COLUMNS if column not in table]:
         raise GranularityError(f"{file}: has no column {missing[0]}; give a file that `granularity recommend` wrote")
-    for column in (*PROPERTIES, *GAIN):
-        if len(table) and not pd.api.types.is_numeric_dtype(table[column]):
+    for column in COLUMNS if len(table) else ():
+        values = table[column]
+        if column in TEXT and values.isna().any():
+            raise GranularityError(f"{file}: column '{column}' must not be empty")
+        if column == "meaningless" and not pd.api.types.is_bool_dtype(values):
+            raise GranularityError(f"{file}: column '{column}' must be True or False")
+        if column in (*PROPERTIES, *GAIN) and not pd.api.types.is_numeric_dtype(values):
             raise GranularityError(f"{file}: column '{column}' must be numbers")
     return table[COLUMNS]
 

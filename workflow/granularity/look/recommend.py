@@ -87,39 +87,47 @@ def combine(own: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame for frame in (own, more) if len(frame)] or [own], ignore_index=True)
 
 
-def rank(found: list[dict[str, Any]], known: pd.DataFrame, record: Record) -> tuple[str, pd.DataFrame]:
-    """The predictor that orders, and the label spaces of every condition in its order.
+def rank(found: list[dict[str, Any]], known: pd.DataFrame, record: Record) -> pd.DataFrame:
+    """The label spaces of every condition in the order in which to try them: `condition`, what is known of each, `by`,
+    the predictor that orders them, `score` and `place`.
 
-    That is the one that beats the dumb ones; where none does, the dumb one of the better record; NMI where there is no
-    record. Its sign and its weights come from other data sets than the one that is ranked.
+    That predictor is the one that beats the dumb ones; where none does, or it is not known of these, the dumb one of
+    the better record; NMI where there is no record. Its sign and its weights come from other data sets than the one
+    that is ranked.
     """
-    best = "nmi_finest"
-    if len(record.table):
-        rho = record.table.set_index("predictor")["rho"]
-        best = record.winner or max(DUMB, key=rho.__getitem__)
     tables = []
     for one in found:
         table = one["spaces"].copy()
+        best = leader(record, table)
         table.insert(0, "condition", one["condition"])
-        table["score"] = foresight.score(known, table, best, one["data"])
+        table["by"], table["score"] = best, foresight.score(known, table, best, one["data"])
         table["place"] = table["score"].rank(ascending=False, method="min").astype(int)
         tables.append(table.sort_values(["place", "space"]))
-    return best, pd.concat(tables, ignore_index=True)
+    return pd.concat(tables, ignore_index=True)
 
 
-def describe(found: list[dict[str, Any]], ranking: pd.DataFrame, best: str, record: Record) -> str:
+def leader(record: Record, spaces: pd.DataFrame) -> str:
+    """The predictor that orders some label spaces, see :func:`rank`."""
+    if record.winner and (record.winner not in spaces or spaces[record.winner].notna().all()):
+        return record.winner
+    rho = record.table.set_index("predictor")["rho"] if len(record.table) else {"G": 0, "nmi_finest": 1}
+    return max(DUMB, key=rho.__getitem__)
+
+
+def describe(found: list[dict[str, Any]], ranking: pd.DataFrame, record: Record) -> str:
     """The ranking of each condition, the record of every predictor, and the predictions' verdicts, as text."""
     parts = []
     for one in found:
         table = ranking[ranking["condition"] == one["condition"]]
         columns = ["place", "space", *(name for name in PROPERTIES if name != RANDOM)]
         shown = _rounded(table[columns]).rename(columns=WORDS | {"space": "label space", "place": ""})
-        head = f"{one['condition']}: {one['train_images']:,} training images, best first by {WORDS[best]}"
+        best = WORDS[table["by"].iloc[0]]
+        head = f"{one['condition']}: {one['train_images']:,} training images, best first by {best}"
         parts.append(f"{head}\n\n{shown.to_string(index=False)}")
-    return "\n\n".join([*parts, LEGEND, judgement(record, best), *_tables(record)])
+    return "\n\n".join([*parts, LEGEND, judgement(record), *_tables(record)])
 
 
-def judgement(record: Record, best: str) -> str:
+def judgement(record: Record) -> str:
     """In a sentence or two: how far the order is to be trusted."""
     run = (
         f"Record: {_count(record.data, 'data set')}, {_count(record.groups, 'group')}, {_count(record.spaces, 'row')}."
@@ -128,15 +136,14 @@ def judgement(record: Record, best: str) -> str:
         lacking = "a second data set" if record.data else "two data sets"
         return (
             f"{run} NOTHING IS KNOWN of how well any of this predicts: it takes {lacking} with results of at least "
-            f"{foresight.FEWEST} label spaces beside the target in one training-set size. The order is by "
-            f"{WORDS[best]} for want of better."
+            f"{foresight.FEWEST} label spaces beside the target in one training-set size."
         )
     if record.winner is None:
         return (
             f"{run} NO PROPERTY BEATS the number of classes alone and NMI with the finest rank alone; the order is by "
-            f"the better of these two, {WORDS[best]}."
+            "the better of these two."
         )
-    return f"{run} {WORDS[best]} beats the number of classes alone and NMI with the finest rank alone."
+    return f"{run} {WORDS[record.winner]} beats the number of classes alone and NMI with the finest rank alone."
 
 
 def _tables(record: Record) -> list[str]:
