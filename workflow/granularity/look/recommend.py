@@ -232,7 +232,7 @@ def figure(known: pd.DataFrame, record: Record) -> bytes:
                     )
             axes.axhline(0, color="black", linewidth=0.6)
             axes.set(xlabel=WORDS[name], xscale="log" if name == "G" else "linear")
-        panels[0].legend()
+        panels[11].legend(*panels[0].get_legend_handles_labels(), loc="center")
         for axes in (panels[0], panels[4], panels[8]):
             axes.set_ylabel("gain (points)")
         _bars(panels[10], record, draw.COLOURS)
