@@ -75,13 +75,14 @@ def test_a_sign_is_that_of_the_other_data_sets():
     signs = iter([1, 1, -1, -1])
     found = foresight.record(evidence(lambda known: next(signs) * known["signal"], DATA[:2], conditions=("a",)))
     assert rho(found)["signal"] < -0.9
+    assert found.within.loc["cars", "signal"] > 0.9 and found.within.loc["birds", "signal"] < -0.9
 
 
 def test_one_data_set_is_not_judged_nor_are_small_groups():
     whole = evidence(lambda known: known["signal"])
     small = whole[(whole["data"] == "cars") | whole["space"].isin(["space-1", "space-2", "space-3"])]
     found = foresight.record(small)
-    assert (found.data, len(found.table), found.winner) == (1, 0, None)
+    assert (found.data, len(found.table), found.winner) == (1, 0, None) and found.within["signal"].item() > 0.9
     assert set(verdicts(found).values()) == {claim.NOT_TESTED}
 
 

@@ -38,6 +38,7 @@ class Record:
             and `ahead_nmi_finest` (differences of rho), `worst` (least of these differences in any data set), `p`
             (Holm's), `beats`.
         by_data: a row per data set, a column per predictor: rho of the one that is left out.
+        within: the same of single properties as they are, with no sign from elsewhere: a description, no prediction.
         ceiling: rank correlation of the gains of every other backbone with those of the rest; NaN where unknown.
         data, groups, spaces: how many data sets, groups, and rows it rests on. With fewer than two data sets the table
             is empty.
@@ -45,6 +46,7 @@ class Record:
 
     table: pd.DataFrame
     by_data: pd.DataFrame
+    within: pd.DataFrame
     ceiling: float
     data: int
     groups: int
@@ -80,9 +82,11 @@ def record(evidence: pd.DataFrame) -> Record:
     groups, draws = _groups(rows)
     names = sorted(draws)
     held = {"data": len(names), "groups": len(groups), "spaces": len(rows), "ceiling": _ceiling(rows)}
+    once = {name: np.ones((1, one.shape[1])) for name, one in draws.items()}
+    index = pd.Index(names, name="data")
+    held["within"] = pd.DataFrame(_correlations(groups, once)[:, 0], index, _COLUMNS) if names else pd.DataFrame()
     if len(names) < 2:
         return Record(pd.DataFrame(), pd.DataFrame(), **held)
-    once = {name: np.ones((1, one.shape[1])) for name, one in draws.items()}
     found = left_out(groups, once)[:, 0]  # (data sets, predictors)
     drawn = left_out(groups, draws).mean(0)  # (draws, predictors)
     table = pd.DataFrame({"predictor": PREDICTORS, "rho": found.mean(0)})
@@ -104,7 +108,7 @@ def record(evidence: pd.DataFrame) -> Record:
     table["worst"] = np.where(judged, worst, np.nan)
     table["p"] = holm(np.where(judged, p, np.nan))
     table["beats"] = judged & (worst > 0) & (table["p"] <= 1 - LEVEL)
-    return Record(table, pd.DataFrame(found, index=pd.Index(names, name="data"), columns=PREDICTORS), **held)
+    return Record(table, pd.DataFrame(found, index, PREDICTORS), **held)
 
 
 def claims(found: Record) -> list[Claim]:

@@ -154,8 +154,10 @@ def _tables(record: Record) -> list[str]:
     ]
     file = f"config/preregistrations/{foresight.NAME}.yaml ({preregistered.digest_of(foresight.NAME)})"
     predicted = "\n".join([f"Predicted before, in {file}", *lines])
+    as_is = record.within.rename(columns=WORDS).round(2).to_string()
+    within = [f"Rank correlations within each data set as they are; a description, no prediction\n{as_is}"]
     if record.table.empty:
-        return [predicted]
+        return [*(within if record.data else []), predicted]
     shown = record.table.sort_values("rho", ascending=False, kind="stable").round(2)
     shown["interval"] = [f"{low:.2f} to {high:.2f}" for low, high in zip(shown["low"], shown["high"], strict=True)]
     shown["predictor"] = shown["predictor"].map(WORDS)
@@ -179,7 +181,7 @@ def _tables(record: Record) -> list[str]:
         "data set"
     )
     halves = "" if np.isnan(record.ceiling) else f"\nHalf of the backbones predict the other half: {record.ceiling:.2f}"
-    return [f"{text}\n{notes}{halves}", f"Of each data set left out\n{by_data}", predicted]
+    return [f"{text}\n{notes}{halves}", f"Of each data set left out\n{by_data}", *within, predicted]
 
 
 def _count(number: int, what: str) -> str:
