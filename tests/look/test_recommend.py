@@ -135,3 +135,13 @@ def test_results_of_another_label_space_are_left_out(room, tmp_path, capsys):
     shown = {"hierarchy": {"0" * 64}, "samples": set()}
     assert spaces and evidence._runs(evidence.artifacts.find(condition / "finetune"), shown).empty
     assert "was made from another sample table or label space" in capsys.readouterr().err
+
+
+def test_the_page_has_the_numbers_of_the_committed_evidence():
+    record = foresight.record(evidence.read(recommend.COMMITTED))
+    page = (recommend.COMMITTED.parents[1] / "docs/recommend.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:-1] for line in page.split("\n") if ", rank correlation with the gain |" in line]
+    assert [name.split(",")[0].strip() for name, *_ in rows] == list(record.within.index)
+    for (_, *cells), found in zip(rows, record.within.to_numpy(), strict=True):
+        assert [float(cell.replace("−", "-")) for cell in cells] == found.round(2).tolist()
+    assert f"predict the other half with {record.ceiling:.2f}" in page
