@@ -17,7 +17,7 @@ from granularity.cli import app
 from granularity.config.options import Config
 from granularity.learning.flops import forward_flops
 from granularity.learning.options import Model
-from granularity.look import label_checks
+from granularity.look import evidence, label_checks
 from granularity.look import spaces as comparison
 from granularity.stages.pixels.options import Pixels
 from granularity.store import artifacts
@@ -254,3 +254,11 @@ def test_several_labels_an_image_are_shown(small21k):
     assert one["spaces"][0]["labels_per_image"] > 1
     assert "labels/image" in comparison.describe([one])
     assert one["spaces"][0]["cost"] is None  # there is no target to compare with
+
+
+def test_what_an_embedding_shows_of_several_labels_an_image(small21k, make_array):
+    count = len(Artifact.open(small21k / "samples").table("samples.parquet"))
+    vectors = np.random.default_rng(0).normal(size=(count, 3)).astype(np.float32)
+    make_array(small21k / "embed", "embed", small21k / "samples", vectors)
+    known = evidence.properties(small21k, [small21k / "hierarchy" / "wordnet-1"]).iloc[0]
+    assert known["space"] == "wordnet-1" and known[["compactness", "signal", "weakest"]].between(-1, 1).all()

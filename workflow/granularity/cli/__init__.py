@@ -167,6 +167,39 @@ def spaces(
 
 
 @app.command(rich_help_panel=LOOK)
+def recommend(
+    files: Files = DEFAULT_FILES,
+    results: Annotated[list[Path], typer.Option(help="Folders of results: what is finished in them is the record.")] = [  # noqa: B006
+        Path("results")
+    ],
+    more: Annotated[
+        Path | None, typer.Option("--evidence", help="A CSV file of further evidence. Left out: the project's own.")
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="The ranking, for a program.")] = False,
+    write: Annotated[
+        Path | None, typer.Option(help="A folder for the evidence, the record, the predictions and a figure.")
+    ] = None,
+) -> None:
+    """Rank the label spaces of a configuration before anything is trained on them, and say how far to trust that.
+
+    Needs the label spaces, which `snakemake hierarchy` makes. What ranks them, and how that was judged, is in
+    docs/recommend.md.
+    """
+    from granularity.look import recommend as recommendation
+
+    more = more or (recommendation.COMMITTED if recommendation.COMMITTED.is_file() else None)
+    given = " ".join(str(file) for file in files if file not in DEFAULT_FILES)
+    command = f"snakemake hierarchy --configfile {given}" if given else "snakemake hierarchy"
+    found, known = recommendation.gather(Plan(config_files.load(*files)), results, more, command)
+    record = recommendation.foresight.record(known)
+    ranking = recommendation.rank(found, known, record)
+    _show(ranking.to_csv(index=False) if csv else recommendation.describe(found, ranking, record))
+    if write is not None:
+        for file in recommendation.write(write, known, record):
+            say(f"wrote {file}")
+
+
+@app.command(rich_help_panel=LOOK)
 def published(
     paper: Annotated[str | None, typer.Argument(help="Name of the paper. Left out: what there is.")] = None,
     table: Annotated[str, typer.Option(help="One of its tables alone, such as T5.", show_default=False)] = "",
