@@ -53,7 +53,7 @@ def _rows(judge: Any, module: ModuleType) -> list[dict[str, str]]:
     columns: list[str] = []
     while len(columns) < MOST:
         try:
-            return as_text(claim.table(judge(columns)))
+            return [_emptied(row) for row in as_text(claim.table(judge(columns)))]
         except KeyError as error:
             asked = re.findall(r"'(?:Column not found: )?([^']+)'", str(error))
             if not set(asked) - set(columns):
@@ -62,6 +62,13 @@ def _rows(judge: Any, module: ModuleType) -> list[dict[str, str]]:
         except (IndexError, ValueError, TypeError, AttributeError):  # a user's own
             break
     raise GranularityError(f"{module.__name__}: its claims cannot be listed before it was run")
+
+
+def _emptied(row: dict[str, str]) -> dict[str, str]:
+    """Without what was counted of nothing, and without the place where nothing lies."""
+    where = re.compile(r"^no [^:]*(?:networks|data set)(?:, \w+)?: ")
+    measured = dict.fromkeys(("measured", "sd", "minimum", "maximum", "interval_low", "interval_high", "p"), "")
+    return row | measured | {"quantity": where.sub("", row["quantity"]), "seeds": "0", "why": claim.NOT_RUN}
 
 
 def as_text(table: Any) -> list[dict[str, str]]:

@@ -90,7 +90,8 @@ def _experiment(file: Path) -> Experiment:
     try:
         config = files.load(*given)
     except GranularityError as error:
-        config, missing = files.load(*given, inputs=False), error.args
+        config = files.load(*given, inputs=False)
+        missing = tuple(line.removeprefix(f"{file}: ") for line in error.args)
     plan = Plan(config)
     jobs = (job for stage in STAGES if stage != "theory" for job in plan.jobs(stage))
     own = (job for job in jobs if job.values.get("name") != "theory")

@@ -86,8 +86,9 @@ def tables_of(source: str) -> set[str]:
 
 
 def where(group: Group, source: str, parts: Iterable[Part]) -> list[Part]:
-    """The parts that a claim is about: of its study, those with the tables that it names, or all where none has."""
-    own = [part for part in parts if part.entry.study == group.study]
+    """The parts that a claim is about: of its study and experiment, those with the tables that it names, or all."""
+    of_study = [part for part in parts if part.entry.study == group.study]
+    own = [part for part in of_study if group in part.groups] or of_study
     named = tables_of(source)
     return [part for part in own if _hold(part, named)] or own
 

@@ -117,7 +117,11 @@ def _html(root: Path, here: list[Experiment], groups: list[Group], parts: list[P
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals |= {"chip": CLASSES, "ours": ours}
+    environment.globals |= {
+        "chip": CLASSES,
+        "ours": ours,
+        "published": lambda check: check["published"].replace("-", "−") or "–",
+    }
     environment.globals["where"] = lambda group, source: numbers.where(group, source, parts)
     styles = [(folder / "page.css").read_text(encoding="utf-8") for folder in (REPORT, HERE)]
     titles = {name: paper.title for name, paper in about.read().items()}
