@@ -91,7 +91,7 @@ def groups(
     costs: dict[str, Cost | None] = {}
     found = {}
     for folder in sorted(root.glob("*/verdicts/*")):
-        if folder.name.startswith(".") or folder.name.endswith(STAMP):
+        if any(part.startswith(".") for part in folder.relative_to(root).parts) or folder.name.endswith(STAMP):
             continue
         with told(wrong):
             group = _tested(folder, files, costs)
