@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import re
 from collections.abc import Iterable
 from types import ModuleType
@@ -18,9 +20,12 @@ TEXTS = ("setting", "phase", "event", "outcome")
 
 def of_study(name: str) -> list[dict[str, str]]:
     """The rows of a study of images, see :func:`_rows`."""
-    import pandas as pd
+    return _of_study(extensions.find("study", name))
 
-    study = extensions.find("study", name)
+
+@functools.cache
+def _of_study(study: ModuleType) -> list[dict[str, str]]:
+    import pandas as pd
 
     def judge(columns: Iterable[str]) -> list[Claim]:
         table = pd.DataFrame({column: pd.Series(dtype=object) for column in columns})
@@ -73,8 +78,6 @@ def _emptied(row: dict[str, str]) -> dict[str, str]:
 
 def as_text(table: Any) -> list[dict[str, str]]:
     """A table of checks as its CSV file holds it."""
-    import io
-
     import pandas as pd
 
     if table.empty:

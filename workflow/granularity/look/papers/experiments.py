@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,10 +99,10 @@ def _experiment(file: Path) -> Experiment:
     return Experiment(config.name, file, studies, missing, _planned(plan, own))
 
 
-def worlds(wrong: list[str]) -> dict[str, tuple[Study, Cost]]:
-    """Every world of the theory with what it would cost."""
+def worlds(judged: Container[str], wrong: list[str]) -> dict[str, tuple[Study, Cost]]:
+    """Every world of the theory but some, with what it would cost."""
     plan, found = Plan(files.load(DEFAULT)), {}
-    for world in extensions.names("world"):
+    for world in (name for name in extensions.names("world") if name not in judged):  # to import one takes seconds
         with told(wrong):
             cost = _planned(plan, plan.jobs("theory", world=world))
             found[world] = Study(paper_of(world), blank.of_world(world)), cost

@@ -11,7 +11,7 @@ from granularity.claims import preregistered
 from granularity.claims.claim import CHANGED, FAILS, HOLDS, NOT_TESTED, REPORTED
 from granularity.look.inspection import is_current
 from granularity.look.papers import blank
-from granularity.look.papers.experiments import Cost, Experiment, Study, measured, paper_of, told
+from granularity.look.papers.experiments import Cost, Experiment, Study, measured, paper_of, told, worlds
 from granularity.store.artifacts import Artifact
 from granularity.store.generations import STAMP
 
@@ -78,9 +78,7 @@ class Group:
         return f"{self.results}-{self.study}"
 
 
-def groups(
-    root: Path, experiments: list[Experiment], worlds: Mapping[str, tuple[Study, Cost]], wrong: list[str]
-) -> list[Group]:
+def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[Group]:
     """Every study in every experiment: those of images first, then the worlds; what was tested before what was not.
 
     Args:
@@ -101,9 +99,9 @@ def groups(
             if (one.name, name) not in found and files[one.name] is one:
                 cost = costs.setdefault(one.name, measured(root / one.name)) or one.planned
                 found[one.name, name] = _untested(one.name, name, study, cost, _command(one), one.missing)
-    for world, (study, cost) in worlds.items():
-        if (THEORY, world) not in found:
-            found[THEORY, world] = _untested(THEORY, world, study, cost, f"snakemake theory_{world}")
+    simulated = {study for results, study in found if results == THEORY}
+    for world, (study, cost) in worlds(simulated, wrong).items():
+        found[THEORY, world] = _untested(THEORY, world, study, cost, f"snakemake theory_{world}")
     return sorted(found.values(), key=lambda one: (one.results == THEORY, not one.tested))
 
 

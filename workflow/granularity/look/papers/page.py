@@ -36,8 +36,8 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
         GranularityError: the folder cannot be written to, or the published rows are wrong.
     """
     wrong: list[str] = []
-    here, worlds = experiments.here(wrong), experiments.worlds(wrong)
-    groups = judged.groups(root, here, worlds, wrong)
+    here = experiments.here(wrong)
+    groups = judged.groups(root, here, wrong)
     parts = numbers.parts(here, groups)
     root.mkdir(parents=True, exist_ok=True)
     files = {
