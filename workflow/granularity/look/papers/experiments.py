@@ -36,7 +36,7 @@ class Cost:
     def __str__(self) -> str:
         parts = ((self.gpu_hours, "GPU"), (self.cpu_hours, "CPU"))
         words = " and ".join(f"{_number(hours)} {unit} h" for hours, unit in parts if hours) or "nothing"
-        return f"{words}, measured" if self.how == MEASURED else f"not run; planned: at most {words}"
+        return f"{words}, measured" if self.how == MEASURED else f"planned: at most {words}"
 
 
 def _number(hours: float) -> str:

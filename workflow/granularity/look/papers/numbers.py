@@ -104,3 +104,12 @@ def _hold(part: Part, named: set[str]) -> bool:
 def verdict_of(part: Part) -> str:
     """What became of the rows' claims; `not tested` also where no study is about them."""
     return part.verdict or NOT_TESTED
+
+
+def status_of(part: Part) -> str:
+    """Whether there is a number of ours, and where."""
+    if any(group.tested for group in part.groups):
+        return "judged: papers.csv has our numbers"
+    if part.experiments or part.groups:
+        return "not run"
+    return "no experiment here"

@@ -88,7 +88,7 @@ def _cost(cost: experiments.Cost | None) -> dict[str, str]:
 def _numbers_table(parts: Iterable[Part]) -> str:
     rows = []
     for part in parts:
-        told = {"verdict": numbers.verdict_of(part), "study": part.entry.study}
+        told = {"verdict": numbers.verdict_of(part), "ours": numbers.status_of(part), "study": part.entry.study}
         told |= {"experiments": "; ".join(str(one.file) for one in part.experiments), "why": part.entry.why}
         rows += [row | told for row in part.rows]
     return _csv(rows)
@@ -175,7 +175,7 @@ def _document(root: Path, path: str) -> str:
 
 def ours(check: dict[str, str]) -> str:
     """The measured mean of a quantity, with its interval, or else its range over what it is the mean of."""
-    if not check["measured"]:
+    if not check["measured"] or check["seeds"] == "0":  # what was counted of nothing is no number
         return "–"
     mean, low, high = (_short(check[key]) for key in ("measured", "minimum", "maximum"))
     if check["interval_low"]:
