@@ -201,9 +201,8 @@ def test_every_size_is_answered_for_itself(monkeypatch, tmp_path):
     over = {"conditions": [*VERDICTS["conditions"], {"train_size": 240, "spaces": ["kmeans-4"]}]}
     _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": -6.0}, noise=1.0)
     answer, sentence = words.headline(pd.read_parquet(output / "tables/results.parquet"))
-    assert answer == "yes" and sentence.startswith(
-        "With 120 training images (240 training images: can’t be told), networks"
-    )
+    assert answer == "yes" and sentence.startswith("With 120 training images, networks")
+    assert sentence.endswith(". Elsewhere: 240 training images: can’t be told.")
     sizes = text_of(output).partition('<section id="sizes">')[2].partition("</section>")[0]
     assert re.findall(r'<span class="verdict (\w+)">', sizes) == ["yes", "open"]
 
@@ -217,7 +216,8 @@ def test_the_headlines_arm_is_of_a_size_that_it_answers():
     table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n")
     table["granularity"] = np.where(table["role"] == "arm", 9, 3)
     answer, sentence = words.headline(table)
-    assert answer == "open" and sentence.startswith("With 20 (10: no and 30: can’t be told), the best networks")
+    assert answer == "open" and sentence.startswith("With 20, the best networks")
+    assert sentence.endswith(" Elsewhere: 10: no and 30: can’t be told.")
 
 
 def test_runs_of_one_backbone_count_once(monkeypatch, tmp_path):

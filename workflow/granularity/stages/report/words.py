@@ -42,9 +42,9 @@ def headline(results: pd.DataFrame) -> tuple[str, str]:
     best = best_of(arms, found)
     others = [f"{label}: {ANSWERS[one].lower()}" for label, one in where.items() if label != best["label"]]
     return found, (
-        f"With {best['label']}{f' ({listing(others)})' if others else ''}, {AT_BEST[found]} pretrained on "
-        f"{best['space']}{_size(best)} end {_points(best['difference'])} retraining on the target labels "
-        f"({interval_of(best)}); {_beside(best, results)}."
+        f"With {best['label']}, {AT_BEST[found]} pretrained on {best['space']}{_size(best)} end "
+        f"{_points(best['difference'])} retraining on the target labels ({interval_of(best)}); "
+        f"{_beside(best, results)}.{f' Elsewhere: {listing(others)}.' if others else ''}"
     )
 
 

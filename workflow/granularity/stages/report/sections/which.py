@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from granularity.stages.report import questions
+from collections import Counter
+
+from granularity.stages.report import questions, words
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
 
@@ -16,15 +18,23 @@ def applies(loaded: Loaded) -> bool:
 
 def build(loaded: Loaded) -> Part:
     best = [case for case in questions.cases(loaded.results) if "space" in case]
-    return Part(values={"best": best, "finest": questions.finest(loaded.comparisons)})
+    finest = questions.finest(loaded.comparisons)
+    counts = Counter(row["told"] for row in finest)
+    told = words.listing(f"{one} in {number}" for one, number in counts.items())
+    return Part(values={"best": best, "finest": finest, "told": told})
 
 
 TEMPLATE = """
+<p>The finest label space of each family against its coarsest: {{ told }}.</p>
+{% if best %}
+<p>The best of the label spaces that are finer than the target and mean something:</p>
+<ul>
 {% for case in best %}
-<p>{{ case.label }}: of {{ case.arms | count("label space") }} that are finer than the target and mean something,
-{{ case.space }} (G = {{ case.granularity | num(0) }}) has the lowest error{{
-", perhaps by chance" if case.answer != "yes" }}.</p>
+<li>{{ case.label }}: {{ case.space }} (G = {{ case.granularity | num(0) }}), picked from {{ case.arms }}{{
+", perhaps by chance" if case.answer != "yes" }}</li>
 {% endfor %}
+</ul>
+{% endif %}
 {% call table() %}
 {{ columns(["Finest", "Coarsest of the family", "Difference", level ~ " % interval", "Finer or coarser?"],
            ["Coarsest of the family", "Finer or coarser?"]) }}
