@@ -2,6 +2,8 @@
 
 import csv
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -152,3 +154,52 @@ def test_one_verdict_over_several_experiments():
 def test_tables_that_a_source_names():
     assert numbers.tables_of("Appendix, Tables 2, 5 and 9") == {"T2", "T5", "T9"}
     assert numbers.tables_of("Section 3 schedule, Table 1") == {"T1"} and not numbers.tables_of("Theorem 5.1")
+
+
+@pytest.mark.browser
+def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
+    """In a browser: the rows that are left, no sideways scroll of a narrow page, and nothing in the console."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no chromium to open the page in")
+    (tmp_path / "papers.html").write_bytes((made[0] / "papers.html").read_bytes())
+    (tmp_path / "frame.html").write_text(
+        """<!doctype html><body style="margin:0">
+        <iframe src="papers.html" style="width:600px;height:800px;border:0"></iframe>
+        <script>onload = () => {
+          const page = document.querySelector("iframe").contentDocument, form = page.querySelector("form");
+          page.querySelectorAll("details").forEach(part => part.open = true);
+          document.body.dataset.width = page.documentElement.scrollWidth;
+          const choose = (paper, verdict) => {
+            form.paper.value = paper;
+            form.verdict.value = verdict;
+            form.dispatchEvent(new Event("input"));
+            const rows = [...page.querySelectorAll("#claims tr[data-verdict]")];
+            return rows.filter(row => row.offsetParent).length + " " + form.querySelector("output").textContent;
+          };
+          document.body.dataset.holds = choose("granularity", "holds");
+          document.body.dataset.none = choose("neural_collapse", "holds");
+          document.body.dataset.all = choose("*", "*");
+        }</script></body>"""
+    )
+    done = subprocess.run(
+        [
+            *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"),
+            *("--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,900"),
+            *("--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    found = dict(re.findall(r'data-(width|holds|none|all)="([^"]+)"', done.stdout))
+    claims = {
+        (row["results"], row["study"], row["kind"], row["id"]) for row in table(made[0], "papers.csv") if row["paper"]
+    }
+    assert int(found.pop("width")) <= 600
+    assert found == {
+        "holds": "3 3 shown",
+        "none": "0 0 shown",
+        "all": f"{len(claims)} {len(claims)} shown",
+    }
+    assert "CONSOLE" not in done.stderr
