@@ -56,6 +56,7 @@ class Group:
         cost: what the experiment cost or would cost; None where nobody knows.
         command: what makes the verdicts.
         missing: inputs that are not there.
+        data: the images that it was judged on, in words; empty for a world.
     """
 
     paper: str
@@ -67,6 +68,7 @@ class Group:
     cost: Cost | None
     command: str
     missing: tuple[str, ...] = ()
+    data: str = ""
 
     @property
     def finding(self) -> bool:
@@ -118,7 +120,21 @@ def _tested(folder: Path, files: Mapping[str, Experiment], costs: dict[str, Cost
             costs[results] = measured(folder.parent.parent)
         cost, command = costs[results], _command(files[results]) if results in files else UNKNOWN_FILE
     claims = list(_claims(rows, summary))
-    return Group(paper_of(study), study, results, True, is_current(artifact), claims, cost, command)
+    current = is_current(artifact)
+    return Group(paper_of(study), study, results, True, current, claims, cost, command, (), _images(artifact))
+
+
+def _images(verdicts: Artifact) -> str:
+    """The data sets behind some verdicts: source, target, images."""
+    found = []
+    for one in verdicts.lineage().values():
+        if one.kind == "samples":
+            target, train = one.facts["target"], one.summary["images"]["train"]
+            found.append(
+                f"{one.facts['source']}: {train:,} training images, target “{target}” of "
+                f"{one.summary['classes'][target]:,} classes"
+            )
+    return "; ".join(dict.fromkeys(found))
 
 
 def _rows(artifact: Artifact) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from granularity.claims import preregistered
 from granularity.claims.claim import FAILS, HOLDS
 from granularity.look.papers import experiments, judged, numbers
 from granularity.look.papers.experiments import Experiment
-from granularity.look.papers.judged import Group
+from granularity.look.papers.judged import Claim, Group
 from granularity.look.papers.numbers import Part
 from granularity.stages import report
 
@@ -75,6 +75,7 @@ def _claims_table(groups: Iterable[Group]) -> str:
                 row |= {"kind": one.kind, "claim": one.claim, "source": one.source, "verdict": one.verdict}
                 row |= {name: check[name] for name in COPIED}
                 row |= {"of_quantity": check["verdict"], "why": check["why"]} | _cost(group.cost)
+                row |= {"data": group.data}
                 rows.append(row | {"missing": "; ".join(group.missing), "command": check["command"] or group.command})
     return _csv(rows)
 
@@ -150,11 +151,21 @@ def _paper(name: str, title: str, groups: list[Group], parts: list[Part]) -> dic
         "name": name,
         "title": title,
         "groups": own,
+        "as_there": len({one.id for group in own if _as_there(group, rows) for one in group.claims if _counts(one)}),
         "claims": judged.tally(judged.folded(own).values()),
         "identities": judged.tally(judged.folded(own, "identity").values()),
         "rows": sum(len(part.rows) for part in rows),
         "with_experiment": sum(len(part.rows) for part in rows if part.experiments or part.groups),
     }
+
+
+def _as_there(group: Group, parts: list[Part]) -> bool:
+    """Whether it was tested where the paper has it: in a world, or in the experiment of published rows."""
+    return group.tested and (group.results == judged.THEORY or any(group in part.groups for part in parts))
+
+
+def _counts(one: Claim) -> bool:
+    return one.kind == "claim" and one.verdict in (HOLDS, FAILS)
 
 
 def _state(root: Path, one: Experiment, groups: list[Group]) -> str:
