@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -41,6 +42,9 @@ def headline(results: pd.DataFrame) -> tuple[str, str]:
     where = {label: answer(part) for label, part in arms.groupby("label", sort=False)}
     best = best_of(arms, found)
     others = [f"{label}: {ANSWERS[one].lower()}" for label, one in where.items() if label != best["label"]]
+    if len(others) > 2:  # the sections have each
+        alike = Counter(one for label, one in where.items() if label != best["label"])
+        others = [f"{number} times {ANSWERS[one].lower()}" for one, number in alike.items()]
     return found, (
         f"With {best['label']}, {AT_BEST[found]} pretrained on {best['space']}{_size(best)} end "
         f"{_points(best['difference'])} retraining on the target labels ({interval_of(best)}); "
