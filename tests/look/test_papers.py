@@ -18,8 +18,9 @@ from granularity.stages.verdicts import stage as verdicts
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
-from support import arm_tables
+from support import arm_tables, tiny_chain, worlds
 from support.checkout import ROOT
+from support.tiny_chain import WORLD
 
 ERRORS = {("manual", 3): 6.0, ("manual", 10): 5.0, ("manual", 40): 5.5, ("random", 10): 5.9, ("kmeans", 10): 5.8}
 
@@ -40,13 +41,16 @@ def judge(name: str, study: str) -> Path:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The page over verdicts of one configuration, and over damaged ones of another."""
+    """The page over verdicts of one configuration and one world, and over damaged ones of another configuration."""
     folder = tmp_path_factory.mktemp("papers")
     (folder / "config").symlink_to(ROOT / "config")
     (folder / "docs").symlink_to(ROOT / "docs")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         judge("mine", "granularity_t5")
+        with tiny_chain.tiny_world():
+            part = worlds.train(WORLD, Path("results/theory") / WORLD / "0")
+            worlds.judge(WORLD, [part], Path("results/theory/verdicts") / WORLD)
         damaged = judge("damaged", "granularity_one_pass")
         file = damaged / "checks.csv"
         file.chmod(0o644)
@@ -64,7 +68,7 @@ def test_every_claim_is_there_once_for_each_experiment(made):
     claims = {(row["paper"], row["id"]) for row in rows if row["kind"] == "claim" and row["paper"]}
     assert sum(counts.values()) == len(claims)
     assert {f"V{number}" for number in range(1, 14)} <= {id for paper, id in claims if paper == "granularity"}
-    untested = [row for row in rows if row["results"] not in ("mine", "damaged")]
+    untested = [row for row in rows if row["results"] != "mine" and row["study"] != WORLD]
     assert {row["verdict"] for row in untested} == {"not tested"} and not any(row["measured"] for row in untested)
     assert {row["cost_is"] for row in untested} == {"planned"}
     (v7,) = (row for row in untested if row["results"] == "inat2021-resnet34" and row["id"] == "V7")
@@ -72,19 +76,28 @@ def test_every_claim_is_there_once_for_each_experiment(made):
     assert "there is no folder 'data/inat2021'" in v7["missing"] and float(v7["gpu_hours"]) > 9000
 
 
-def test_what_was_judged_stands_as_it_was_judged(made):
-    root, counts = made
-    checks = table(root / "mine/verdicts/granularity_t5", "checks.csv")
-    rows = [row for row in table(root, "papers.csv") if row["results"] == "mine"]
+@pytest.mark.parametrize(
+    ("verdicts_of", "of", "folders"),
+    [
+        ("mine/verdicts/granularity_t5", ("results", "mine"), ["mine"]),
+        (f"theory/verdicts/{WORLD}", ("study", WORLD), [f"theory/{WORLD}", f"theory/verdicts/{WORLD}"]),
+    ],
+    ids=["images", "a world"],
+)
+def test_what_was_judged_stands_as_it_was_judged(made, verdicts_of, of, folders):
+    root, _ = made
+    checks = table(root / verdicts_of, "checks.csv")
+    rows = [row for row in table(root, "papers.csv") if row[of[0]] == of[1]]
     for name in ("id", "quantity", "measured", "interval_low", "band", "published", "why"):
         assert [row[name] for row in rows] == [row[name] for row in checks]
-    summary = Artifact.open(root / "mine/verdicts/granularity_t5").summary["verdicts"]
-    assert {row["id"]: row["verdict"] for row in rows} == summary and {"holds", "not tested"} <= set(summary.values())
-    names = artifacts.find(root / "mine")
-    spent = sum({one.digest: one.manifest["cost"]["cpu_seconds"] for one in map(Artifact.peek, names)}.values())
+    summary = Artifact.open(root / verdicts_of).summary
+    for kind, name in (("claim", "verdicts"), ("identity", "identities")):
+        assert {row["id"]: row["verdict"] for row in rows if row["kind"] == kind} == summary[name]
+    assert {"holds", "fails", "not tested"} <= set(summary["verdicts"].values())
+    names = [name for folder in folders for name in artifacts.find(root / folder)]
+    spent = sum(Artifact.peek(name).manifest["cost"]["cpu_seconds"] for name in names)
     assert {row["cost_is"] for row in rows} == {"measured"}
     assert float(rows[0]["cpu_hours"]) == pytest.approx(spent / 3600, rel=1e-3)
-    assert counts["holds"] == list(summary.values()).count("holds")
 
 
 def test_what_is_damaged_is_named_and_nothing_else_is_lost(made):
@@ -193,13 +206,11 @@ def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
         timeout=120,
     )
     found = dict(re.findall(r'data-(width|holds|none|all)="([^"]+)"', done.stdout))
-    claims = {
-        (row["results"], row["study"], row["kind"], row["id"]) for row in table(made[0], "papers.csv") if row["paper"]
-    }
+    rows = [row for row in table(made[0], "papers.csv") if row["paper"]]
+    holding = [row for row in rows if (row["paper"], row["verdict"]) == ("granularity", "holds")]
+    every, held = (
+        len({(row["results"], row["study"], row["kind"], row["id"]) for row in some}) for some in (rows, holding)
+    )
     assert int(found.pop("width")) <= 600
-    assert found == {
-        "holds": "3 3 shown",
-        "none": "0 0 shown",
-        "all": f"{len(claims)} {len(claims)} shown",
-    }
+    assert found == {"holds": f"{held} {held} shown", "none": "0 0 shown", "all": f"{every} {every} shown"}
     assert "CONSOLE" not in done.stderr

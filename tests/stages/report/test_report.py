@@ -20,7 +20,7 @@ from granularity.claims.claim import Claim
 from granularity.config.options import Config
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.stages.report import drawing, figures, loaded, montage, page, words
+from granularity.stages.report import drawing, figures, loaded, montage, page, questions, words
 from granularity.stages.report.encoder import Encoder
 from granularity.store import artifacts, writer
 from granularity.store.artifacts import Artifact
@@ -161,6 +161,8 @@ def test_the_headline_follows_the_arms(monkeypatch, tmp_path, effects, noise, ve
     assert answer == verdict and arms["manual-digit"] == standing
     assert (answer == "yes") == (arms.drop(["random-4", "random-10"]) == "better").any()
     assert f'<span class="verdict {answer}">' in text and sentence in text
+    (case,) = questions.cases(results)  # what the sections say of this size is what the headline says
+    assert (case["answer"], case["space"]) == (answer, words.best_of(words.finer(results), answer)["space"])
     for mark in ("better", "worse"):  # labels by chance are marked neither, whatever they come to
         marked = words.finer(results)["standing"] == mark
         assert text.count(f'class="verdict {mark}"') == int(marked.sum())
