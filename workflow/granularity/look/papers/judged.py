@@ -17,6 +17,7 @@ from granularity.store.generations import STAMP
 
 THEORY = "theory"
 BOTH = "holds and fails"  # of one claim, in several experiments
+BEYOND = ("not in the paper", "crossing")
 VERDICTS = (HOLDS, FAILS, BOTH, CHANGED, NOT_TESTED, REPORTED)
 UNKNOWN_FILE = "snakemake verdicts --configfile FILE  # your own file, with the name and the studies of these results"
 
@@ -38,6 +39,11 @@ class Claim:
         return next((row for row in self.checks if row["verdict"] == self.verdict), self.checks[0])
 
     @property
+    def beyond(self) -> bool:
+        """Whether it is a question of our own to the paper's model, as its source then says."""
+        return any(words in self.source for words in BEYOND)
+
+    @property
     def why(self) -> str:
         return "; ".join(dict.fromkeys(row["why"] for row in self.checks if row["why"]))
 
@@ -56,7 +62,7 @@ class Group:
         cost: what the experiment cost or would cost; None where nobody knows.
         command: what makes the verdicts.
         missing: inputs that are not there.
-        data: the images that it was judged on, in words; empty for a world.
+        data: the images that it was judged on, in words; the size of a world.
     """
 
     paper: str
@@ -121,11 +127,13 @@ def _tested(folder: Path, files: Mapping[str, Experiment], costs: dict[str, Cost
         cost, command = costs[results], _command(files[results]) if results in files else UNKNOWN_FILE
     claims = list(_claims(rows, summary))
     current = is_current(artifact)
-    return Group(paper_of(study), study, results, True, current, claims, cost, command, (), _images(artifact))
+    return Group(paper_of(study), study, results, True, current, claims, cost, command, (), _data(artifact))
 
 
-def _images(verdicts: Artifact) -> str:
-    """The data sets behind some verdicts: source, target, images."""
+def _data(verdicts: Artifact) -> str:
+    """The data sets behind some verdicts: source, target, images; of a world, its size."""
+    if "size" in verdicts.facts:
+        return f"size “{verdicts.facts['size']}”"
     found = []
     for one in verdicts.lineage().values():
         if one.kind == "samples":
@@ -161,15 +169,15 @@ def _command(experiment: Experiment) -> str:
     return f"snakemake verdicts{experiment.options}"
 
 
-def folded(groups: Iterable[Group], kind: str = "claim") -> dict[str, str]:
-    """One verdict for each claim over several experiments, by its id.
+def folded(groups: Iterable[Group], kind: str = "claim", beyond: bool = False) -> dict[str, str]:
+    """One verdict for each claim over several experiments, by its id: of the paper's own, or of those `beyond` it.
 
     What was tested counts: `holds` or `fails` where it does so in all of them, both where they differ.
     """
     found: dict[str, set[str]] = {}
     for group in groups:
         for one in group.claims:
-            if one.kind == kind:
+            if one.kind == kind and one.beyond == beyond:
                 found.setdefault(one.id, set()).add(one.verdict)
     return {id: _fold(verdicts) for id, verdicts in found.items()}
 

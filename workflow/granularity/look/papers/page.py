@@ -153,6 +153,7 @@ def _paper(name: str, title: str, groups: list[Group], parts: list[Part]) -> dic
         "groups": own,
         "as_there": len({one.id for group in own if _as_there(group, rows) for one in group.claims if _counts(one)}),
         "claims": judged.tally(judged.folded(own).values()),
+        "beyond": judged.tally(judged.folded(own, beyond=True).values()),
         "identities": judged.tally(judged.folded(own, "identity").values()),
         "rows": sum(len(part.rows) for part in rows),
         "with_experiment": sum(len(part.rows) for part in rows if part.experiments or part.groups),
@@ -165,7 +166,7 @@ def _as_there(group: Group, parts: list[Part]) -> bool:
 
 
 def _counts(one: Claim) -> bool:
-    return one.kind == "claim" and one.verdict in (HOLDS, FAILS)
+    return one.kind == "claim" and not one.beyond and one.verdict in (HOLDS, FAILS)
 
 
 def _state(root: Path, one: Experiment, groups: list[Group]) -> str:
