@@ -7,3 +7,17 @@ for target, results in RULES.targets().items():
         input:
             results,
         localrule: True
+
+
+# Five papers, claim by claim, over all results that lie there, whatever configuration they are of. It trains nothing,
+# and is made anew each time: the results of other configurations are no input of this one.
+rule papers:
+    log:
+        "results/papers.log",
+    localrule: True
+    conda:
+        ENV
+    message:
+        "The papers, claim by claim: results/papers.html"
+    shell:
+        "granularity papers $(dirname {log}) 2>&1 | tee {log}"

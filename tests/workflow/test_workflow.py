@@ -60,6 +60,13 @@ def test_every_named_target_exists(smoke):
         assert "Nothing to be done" in smoke.snakemake("-n", target, *SMOKE), target
 
 
+def test_the_papers_page_is_made_of_what_lies_there_and_trains_nothing(smoke):
+    output = smoke.snakemake("papers", *SMOKE)
+    assert planned(output) == {"papers": 1}
+    assert "not tested" in output and "smoke" in smoke.path("results/papers.html").read_text()
+    assert "Nothing to be done" in smoke.snakemake("-n", *SMOKE)
+
+
 def test_an_edit_to_clustering_makes_clusters_and_what_follows_again(smoke):
     file = smoke.path("workflow/granularity/stages/cluster/stage.py")
     original = file.read_text()

@@ -20,7 +20,7 @@ from granularity.claims.claim import Claim
 from granularity.config.options import Config
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.stages.report import drawing, figures, loaded, montage, page, words
+from granularity.stages.report import drawing, figures, loaded, montage, page, questions, words
 from granularity.stages.report.encoder import Encoder
 from granularity.store import artifacts, writer
 from granularity.store.artifacts import Artifact
@@ -75,8 +75,19 @@ def sections_of(text: str) -> list[str]:
     return re.findall(r'<section id="(\w+)">', text)
 
 
-DEFAULT_SECTIONS = ["answer", "curve", "differences", "meaning", "results", "probes", "spaces", "clusters", "encoder"]
-DEFAULT_SECTIONS += ["cost", "reproduce"]
+DEFAULT_SECTIONS = [
+    "curve",
+    "differences",
+    "caveats",
+    "meaning",
+    "which",
+    "sizes",
+    "results",
+    "answer",
+    "probes",
+    "spaces",
+]
+DEFAULT_SECTIONS += ["clusters", "encoder", "cost", "reproduce"]
 
 
 # ---------------------------------------------------------------- tables
@@ -150,9 +161,11 @@ def test_the_headline_follows_the_arms(monkeypatch, tmp_path, effects, noise, ve
     assert answer == verdict and arms["manual-digit"] == standing
     assert (answer == "yes") == (arms.drop(["random-4", "random-10"]) == "better").any()
     assert f'<span class="verdict {answer}">' in text and sentence in text
-    assert text.count('class="verdict better"') == int(
-        (results[["standing", "control_standing"]] == "better").sum().sum()
-    )
+    (case,) = questions.cases(results)  # what the sections say of this size is what the headline says
+    assert (case["answer"], case["space"]) == (answer, words.best_of(words.finer(results), answer)["space"])
+    for mark in ("better", "worse"):  # labels by chance are marked neither, whatever they come to
+        marked = words.finer(results)["standing"] == mark
+        assert text.count(f'class="verdict {mark}"') == int(marked.sum())
     best = results[results["space"].isin(["manual-digit", "kmeans-4"])].set_index("space")
     best = best.loc[best["difference"].idxmin()]
     assert best.name in sentence and words.interval_of(best) in sentence
@@ -190,9 +203,10 @@ def test_every_size_is_answered_for_itself(monkeypatch, tmp_path):
     over = {"conditions": [*VERDICTS["conditions"], {"train_size": 240, "spaces": ["kmeans-4"]}]}
     _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": -6.0}, noise=1.0)
     answer, sentence = words.headline(pd.read_parquet(output / "tables/results.parquet"))
-    assert answer == "yes" and sentence.startswith(
-        "With 120 training images (240 training images: can’t be told), networks"
-    )
+    assert answer == "yes" and sentence.startswith("With 120 training images, networks")
+    assert sentence.endswith(". Elsewhere: 240 training images: can’t be told.")
+    sizes = text_of(output).partition('<section id="sizes">')[2].partition("</section>")[0]
+    assert re.findall(r'<span class="verdict (\w+)">', sizes) == ["yes", "open"]
 
 
 def test_the_headlines_arm_is_of_a_size_that_it_answers():
@@ -204,7 +218,8 @@ def test_the_headlines_arm_is_of_a_size_that_it_answers():
     table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n")
     table["granularity"] = np.where(table["role"] == "arm", 9, 3)
     answer, sentence = words.headline(table)
-    assert answer == "open" and sentence.startswith("With 20 (10: no and 30: can’t be told), the best networks")
+    assert answer == "open" and sentence.startswith("With 20, the best networks")
+    assert sentence.endswith(" Elsewhere: 10: no and 30: can’t be told.")
 
 
 def test_runs_of_one_backbone_count_once(monkeypatch, tmp_path):
@@ -467,7 +482,7 @@ def test_the_artifact_names_all_it_read(made):
 def test_what_there_is_nothing_to_show_of_is_left_out(monkeypatch, tmp_path, over, absent, parts):
     _, output = make(monkeypatch, tmp_path, FEW | over)
     text = text_of(output)
-    absent = absent | {"meaning"}  # no labels by chance are beside these
+    absent = absent | {"meaning", "which", "sizes"}  # one size, no labels by chance, and no family of two
     assert sections_of(text) == [name for name in DEFAULT_SECTIONS if name not in absent]
     drawn = {file.stem for file in (output / "figures").iterdir()}
     assert parts <= drawn and drawn == set(re.findall(r'<figure id="figure-(\w+)">', text))
@@ -509,7 +524,8 @@ def test_several_networks_and_transfers_stand_apart(monkeypatch, tmp_path):
     assert "no labels: distil (distilled)" in text and "distil, distilled" in text
     header = text.partition('id="results"')[2].partition("</thead>")[0]
     assert "Network" in header and "Transfer" in header
-    assert sections_of(text) == [one for one in DEFAULT_SECTIONS if one != "meaning"]
+    asked = ["transfers" if one == "sizes" else one for one in DEFAULT_SECTIONS if one not in ("meaning", "which")]
+    assert sections_of(text) == asked
 
 
 def test_a_network_without_any_baseline_is_not_compared(monkeypatch, tmp_path):

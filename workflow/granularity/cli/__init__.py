@@ -211,6 +211,22 @@ def published(
 
 
 @app.command(rich_help_panel=LOOK)
+def papers(
+    path: Annotated[Path, typer.Argument(help="The folder of all results.")] = Path("results"),
+) -> None:
+    """Write one page over all results: every claim of the papers, what was published, ours, the verdict, the cost.
+
+    It reads the verdicts that lie in the folder (`snakemake verdicts`, `snakemake theory`), whatever the configuration
+    that they are of, and trains nothing; what was never run is listed with the command that would run it. It writes
+    papers.html, papers.csv (the claims) and papers_numbers.csv (the published rows) there.
+    """
+    from granularity.look.papers import page
+
+    file, counts = page.write(path)
+    print(f"{file}  {', '.join(f'{number} {verdict}' for verdict, number in counts.items())}")
+
+
+@app.command(rich_help_panel=LOOK)
 def wordnet(
     synsets: Annotated[
         Path | None, typer.Argument(help="A list of synsets, one per line. Left out: the 21,843 of ImageNet-21k.")

@@ -35,19 +35,23 @@ def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
     return _validate(values, [(str(file), _read(file)) for file in files])
 
 
-def load(*files: str | Path, overrides: dict | None = None) -> Config:
-    """Read and merge YAML files (later ones win, key by key), and check the result."""
+def load(*files: str | Path, overrides: dict | None = None, inputs: bool = True) -> Config:
+    """Read and merge YAML files (later ones win, key by key), and check the result.
+
+    Args:
+        inputs: whether the folders and files that it names must be there.
+    """
     found = [(str(file), _read(file)) for file in files]
     merged: dict = {}
     for values in [*(values for _, values in found), overrides or {}]:
         merged = _merge(merged, values)
-    return _validate(merged, found)
+    return _validate(merged, found, inputs)
 
 
 Found = list[tuple[str, dict]]  # the files, of which later ones win, and what each says
 
 
-def _validate(values: dict, found: Found) -> Config:
+def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
     _refuse(strict_yaml.odd(values), found)
     model = _model(values.get("extensions"), found)
     try:
@@ -55,7 +59,7 @@ def _validate(values: dict, found: Found) -> Config:
     except ValidationError as error:
         raise GranularityError(*_explained(model, error, values, found)) from None
     _refuse(_disagreements(config), found)
-    _refuse(_missing_paths(config), found)
+    _refuse(_missing_paths(config) if inputs else (), found)
     return config
 
 

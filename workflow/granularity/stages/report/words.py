@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
 from granularity.stages.report import series
-from granularity.stages.report.comparisons import QUESTIONS
-from granularity.stages.report.conditions import ConditionResults
-from granularity.stages.report.encoder import Encoder
 from granularity.stages.report.statistics import ANSWERS, STANDINGS, answer
 
 
@@ -32,7 +30,7 @@ def signed(number: float, digits: int = 2) -> str:
 
 def headline(results: pd.DataFrame) -> tuple[str, str]:
     """The answer, a key of `ANSWERS`, and the sentence that goes with it: the best arm, and beside it its control."""
-    arms = _finer(results)
+    arms = finer(results)
     if arms.empty:
         return "open", "No label space finer than the target, other than by chance, was pretrained on."
     if arms["low"].isna().all():
@@ -42,25 +40,37 @@ def headline(results: pd.DataFrame) -> tuple[str, str]:
         )
     found = answer(arms)
     where = {label: answer(part) for label, part in arms.groupby("label", sort=False)}
-    held = arms[arms["standing"] == "better"] if found == "yes" else arms[arms["low"].notna()]
-    elsewhere = held["label"].map(where) != found  # where the answer is another
-    best = held.assign(elsewhere=elsewhere).sort_values(["elsewhere", "difference"], kind="stable").iloc[0]
+    best = best_of(arms, found)
     others = [f"{label}: {ANSWERS[one].lower()}" for label, one in where.items() if label != best["label"]]
+    if len(others) > 2:  # the sections have each
+        alike = Counter(one for label, one in where.items() if label != best["label"])
+        others = [f"{number} times {ANSWERS[one].lower()}" for one, number in alike.items()]
     return found, (
-        f"With {best['label']}{f' ({listing(others)})' if others else ''}, {AT_BEST[found]} pretrained on "
-        f"{best['space']}{_size(best)} end {_points(best['difference'])} retraining on the target labels "
-        f"({interval_of(best)}); {_beside(best, results)}."
+        f"With {best['label']}, {AT_BEST[found]} pretrained on {best['space']}{_size(best)} end "
+        f"{_points(best['difference'])} retraining on the target labels ({interval_of(best)}); "
+        f"{_beside(best, results)}.{f' Elsewhere: {listing(others)}.' if others else ''}"
     )
 
 
 AT_BEST = {"yes": "networks", "no": "even the best networks,", "open": "the best networks, perhaps by chance,"}
 
 
-def _finer(results: pd.DataFrame) -> pd.DataFrame:
-    """Label spaces with a meaning that are finer than the target: not what has no labels, or no baseline."""
+def finer(results: pd.DataFrame) -> pd.DataFrame:
+    """Label spaces with a meaning that are finer than the target: not what has no labels, or no baseline.
+
+    They are what the question is about: the headline, and every mark of better or worse on the page, are theirs alone.
+    """
     arms = results[(results["role"] == "arm") & ~results["meaningless"].astype(bool)]
     size = results[results["role"] == "baseline"].set_index("label")["granularity"]
     return arms[arms["granularity"].astype(float) > arms["label"].map(size).astype(float)]
+
+
+def best_of(arms: pd.DataFrame, found: str) -> pd.Series:
+    """The best of some arms that have intervals, of those that the answer `found` is about."""
+    where = {label: answer(part) for label, part in arms.groupby("label", sort=False)}
+    held = arms[arms["standing"] == "better"] if found == "yes" else arms[arms["low"].notna()]
+    elsewhere = held["label"].map(where) != found  # where the answer is another
+    return held.assign(elsewhere=elsewhere).sort_values(["elsewhere", "difference"], kind="stable").iloc[0]
 
 
 def _beside(arm: pd.Series, results: pd.DataFrame) -> str:
@@ -120,7 +130,7 @@ def findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[str]:
                 f"{row['space']}, the finest of its family, against {row['other']}, the coarsest: "
                 f"{signed(row['difference'])} points ({interval_of(row)}): {told}."
             )
-    alone = _finer(table)
+    alone = finer(table)
     alone = alone[alone["control"].isna()]
     if len(alone):
         said.append(f"No labels by chance of the same G are beside {listing(alone['space'])}.")
@@ -162,42 +172,3 @@ def tally(results: pd.DataFrame) -> tuple[list[str], list[tuple[str, list[str]]]
         cells = [", ".join(f"{cell[key]} {short[key]}" for key in short if cell[key]) or "–" for cell in found]
         rows.append((series.words(one), cells))
     return labels, rows
-
-
-def caveats(
-    conditions: list[ConditionResults], results: pd.DataFrame, compared: pd.DataFrame, encoder: Encoder | None
-) -> list[str]:
-    """Caveats: what the numbers cannot show."""
-    said = [_corrected(compared), _backbones(results)]
-    images = listing(dict.fromkeys(f"{condition.images('val'):,}" for condition in conditions))
-    point = 100 / max(1, conditions[0].images("val"))
-    said.append(
-        f"Every run is scored on the same {images} validation images (each is {point:.2g} % of them) "
-        "and trained on the same training images. The intervals hold the chance of initialisation and order, not "
-        "that of another draw of images, another data set, network or recipe."
-    )
-    if any(condition.finetune["other_data"].any() for condition in conditions):
-        said.append("Transfers to other data are trained and scored on the images of those data instead.")
-    if encoder is not None and any(condition.of("cluster") for condition in conditions):
-        said.append(encoder.leak)
-    said.append("An interval that contains zero is not evidence of no effect: the backbones may be too few to see it.")
-    return said
-
-
-def _corrected(compared: pd.DataFrame) -> str:
-    asked = compared[compared["comparisons"] > 0].drop_duplicates("question")
-    numbers = [f"{QUESTIONS[row.question]} ({row.comparisons})" for row in asked.itertuples()]
-    return (
-        "Each interval is over backbones, paired by pretraining seed, and corrected (Bonferroni) for the number of its "
-        f"question's comparisons: {'; '.join(numbers) or 'none'}. Only what this configuration holds is counted: label "
-        "spaces and training-set sizes tried and then dropped are not. Which arm is the best is picked from the same "
-        "numbers, so its mean is likely to flatter it."
-    )
-
-
-def _backbones(results: pd.DataFrame) -> str:
-    backbones = int(results.loc[results["role"] != "one_pass", "backbones"].min())
-    return (
-        f"{count(backbones, 'pretrained backbone')} {'stands' if backbones == 1 else 'stand'} behind each label space. "
-        "Runs finetuned from one backbone are not independent, and count once."
-    )

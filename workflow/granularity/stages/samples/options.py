@@ -204,7 +204,8 @@ def outside(samples: Samples) -> dict[str, str]:
 
 def expected_images(samples: Samples) -> int | None:
     """The number of images, roughly, if the source says it."""
-    return getattr(extensions.find("source", samples.source), "IMAGES", None)
+    known = getattr(extensions.find("source", samples.source), "IMAGES", None)
+    return known.get(samples.train, max(known.values())) if isinstance(known, dict) else known
 
 
 def _options() -> Iterator[tuple[str, str, Any, FieldInfo]]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from granularity.stages.report.sections import (
     answer,
+    caveats,
     clusters,
     cost,
     curve,
@@ -30,17 +31,24 @@ from granularity.stages.report.sections import (
     probes,
     reproduce,
     results,
+    sizes,
     spaces,
     studies,
     theory,
+    transfers,
+    which,
 )
 
 SECTIONS = (
-    answer,
     curve,
     differences,
+    caveats,
     meaning,
+    which,
+    sizes,
+    transfers,
     results,
+    answer,
     probes,
     measures,
     spaces,

@@ -1,4 +1,4 @@
-"""The answer in words, for each baseline; which labels help; what cannot be concluded."""
+"""Every comparison in words, for each baseline; which labels help."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from granularity.stages.report import words
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
 
-HEADING = "The answer, case by case"
-LINK = "Answer"
+HEADING = "Every comparison, in words"
+LINK = "In words"
 
 
 def applies(loaded: Loaded) -> bool:
@@ -22,7 +22,6 @@ def build(loaded: Loaded) -> Part:
             for label, table in results.groupby("label", sort=False)
         ],
         "tally": words.tally(results),
-        "caveats": words.caveats(loaded.conditions, results, compared, loaded.encoder),
     }
     return Part(values=values)
 
@@ -49,10 +48,4 @@ TEMPLATE = """
 <p class="note">Label spaces by verdict against the retraining baseline. Better and worse are those whose corrected
 interval over backbones excludes zero.</p>
 {% endif %}
-<h3>What cannot be concluded</h3>
-<ul>
-{% for sentence in caveats %}
-<li>{{ sentence }}</li>
-{% endfor %}
-</ul>
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from granularity.stages.report import words
 from granularity.stages.report.comparisons import SAME
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
@@ -20,6 +21,8 @@ def build(loaded: Loaded) -> Part:
     lent = table[(table["network"] != table["baseline"]) & table["baseline"].notna()]
     lenders = {(row.network, row.baseline) for row in lent.itertuples()}
     values = {"more": more, "lenders": sorted(lenders), "same": round(100 * SAME)}
+    asked = set(words.finer(table).index)
+    values["asked"] = [place in asked for place in table.index]
     return Part({"results": table, "comparisons": loaded.comparisons}, values=values)
 
 
@@ -37,10 +40,10 @@ TEMPLATE = """
 <td>{{ row.granularity | num(0) }}</td>
 <td>{{ row.backbones }} ({{ row.runs }})</td><td>{{ row.mean | num }}</td><td>{{ row["std"] | num }}</td>
 <td>{{ row.difference | signed }}</td><td>{{ interval(row.low, row.high) }}</td>
-<td class="text">{{ chip(row.standing) }}</td>
+<td class="text">{{ chip(row.standing, asked[loop.index0]) }}</td>
 <td class="text">{{ row.control | name }}</td><td>{{ row.control_difference | signed }}</td>
 <td>{{ interval(row.control_low, row.control_high) }}</td>
-<td class="text">{{ chip(row.control_standing) }}</td><td>{{ row.pretrain_mean | num }}</td>
+<td class="text">{{ chip(row.control_standing, false) }}</td><td>{{ row.pretrain_mean | num }}</td>
 </tr>
 {% endfor %}
 </tbody>

@@ -26,7 +26,9 @@ def build(loaded: Loaded) -> Part:
 
 TEMPLATE = """
 <p>Each claim of a paper stands beside the published numbers and those measured here. Its band and its preconditions
-do not depend on the run; a claim whose preconditions are not met is not tested, and says why.</p>
+do not depend on the run; a claim whose preconditions are not met is not tested, and says why. A band is a paper's
+kind of evidence, such as a sign over runs. The answer at the top asks for more, an interval over backbones that is
+corrected for the number of comparisons: a claim may hold where the answer can’t be told.</p>
 {% for study in loaded.studies %}
 {{ judged(study) }}
 {% endfor %}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
-IMAGES = 3_286_843
+IMAGES = {"train": 2_786_843, "train_mini": 600_000}  # with the 100,000 of val
 OPTIONS = {"labels": LABELS}
 LARGEST = 4 << 30  # bytes of an annotation file; the largest that is published has 1.2 GB
 

@@ -1,0 +1,218 @@
+"""The page over all results: every claim and every published row is on it, whatever was run."""
+
+import csv
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from granularity.base import extensions, strict_yaml
+from granularity.base.errors import GranularityError
+from granularity.claims import experiments as about
+from granularity.claims import published
+from granularity.look.papers import judged, numbers, page
+from granularity.stages import STAGES
+from granularity.stages.verdicts import stage as verdicts
+from granularity.store import artifacts
+from granularity.store.artifacts import Artifact
+from granularity.store.task import Task
+from support import arm_tables, tiny_chain, worlds
+from support.checkout import ROOT
+from support.tiny_chain import WORLD
+
+ERRORS = {("manual", 3): 6.0, ("manual", 10): 5.0, ("manual", 40): 5.5, ("random", 10): 5.9, ("kmeans", 10): 5.8}
+
+
+def table(root: Path, name: str) -> list[dict[str, str]]:
+    with open(root / name, newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def judge(name: str, study: str) -> Path:
+    """The verdicts of a study on made-up errors, as the stage leaves them."""
+    stage, folder = STAGES["verdicts"], Path("results") / name / "verdicts" / study
+    found = extensions.find("study", study).judge(arm_tables.tables(ERRORS, classes=3))
+    with Task(stage, folder, stage.model(study=study)).create({}, {"study": study}, ("study",)) as writer:
+        verdicts._write(writer, list(found))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The page over verdicts of one configuration and one world, and over damaged ones of another configuration."""
+    folder = tmp_path_factory.mktemp("papers")
+    (folder / "config").symlink_to(ROOT / "config")
+    (folder / "docs").symlink_to(ROOT / "docs")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        judge("mine", "granularity_t5")
+        with tiny_chain.tiny_world():
+            part = worlds.train(WORLD, Path("results/theory") / WORLD / "0")
+            worlds.judge(WORLD, [part], Path("results/theory/verdicts") / WORLD)
+        damaged = judge("damaged", "granularity_one_pass")
+        file = damaged / "checks.csv"
+        file.chmod(0o644)
+        file.write_text(file.read_text().replace("holds", "fails") + " ")
+        _, counts = page.write(Path("results"))
+    return folder / "results", counts
+
+
+def test_every_claim_is_there_once_for_each_experiment(made):
+    root, counts = made
+    rows = table(root, "papers.csv")
+    assert {row["paper"] for row in rows} == {*published.papers(), ""}  # findings are no paper's
+    quantities = [(row["results"], row["study"], row["kind"], row["id"], row["quantity"]) for row in rows]
+    assert len(set(quantities)) > 1000 and all(row["command"] for row in rows)
+    papers = [row for row in rows if row["paper"] and "crossing" not in row["source"]]
+    papers = [row for row in papers if "not in the paper" not in row["source"]]
+    claims = {(row["paper"], row["id"]) for row in papers if row["kind"] == "claim"}
+    assert sum(counts.values()) == len(claims)
+    assert {f"V{number}" for number in range(1, 14)} <= {id for paper, id in claims if paper == "granularity"}
+    untested = [row for row in rows if row["results"] != "mine" and row["study"] != WORLD]
+    assert {row["verdict"] for row in untested} == {"not tested"} and not any(row["measured"] for row in untested)
+    assert {row["cost_is"] for row in untested} == {"planned"}
+    (v7,) = (row for row in untested if row["results"] == "inat2021-resnet34" and row["id"] == "V7")
+    assert v7["published"] == "8.762" and v7["command"].endswith("config/experiments/inat2021_resnet34.yaml")
+    assert "there is no folder 'data/inat2021'" in v7["missing"] and float(v7["gpu_hours"]) > 9000
+
+
+@pytest.mark.parametrize(
+    ("verdicts_of", "of", "folders"),
+    [
+        ("mine/verdicts/granularity_t5", ("results", "mine"), ["mine"]),
+        (f"theory/verdicts/{WORLD}", ("study", WORLD), [f"theory/{WORLD}", f"theory/verdicts/{WORLD}"]),
+    ],
+    ids=["images", "a world"],
+)
+def test_what_was_judged_stands_as_it_was_judged(made, verdicts_of, of, folders):
+    root, _ = made
+    checks = table(root / verdicts_of, "checks.csv")
+    rows = [row for row in table(root, "papers.csv") if row[of[0]] == of[1]]
+    for name in ("id", "quantity", "measured", "interval_low", "band", "published", "why"):
+        assert [row[name] for row in rows] == [row[name] for row in checks]
+    summary = Artifact.open(root / verdicts_of).summary
+    for kind, name in (("claim", "verdicts"), ("identity", "identities")):
+        assert {row["id"]: row["verdict"] for row in rows if row["kind"] == kind} == summary[name]
+    assert {"holds", "fails", "not tested"} <= set(summary["verdicts"].values())
+    names = [name for folder in folders for name in artifacts.find(root / folder)]
+    spent = sum(Artifact.peek(name).manifest["cost"]["cpu_seconds"] for name in names)
+    assert {row["cost_is"] for row in rows} == {"measured"}
+    assert float(rows[0]["cpu_hours"]) == pytest.approx(spent / 3600, rel=1e-3)
+
+
+def test_what_is_damaged_is_named_and_nothing_else_is_lost(made):
+    root, _ = made
+    text = (root / "papers.html").read_text()
+    assert text.count("damaged/verdicts/granularity_one_pass/checks.csv: corrupt") == 1 and ".store" not in text
+    assert not [row for row in table(root, "papers.csv") if row["results"] == "damaged"]
+
+
+def test_every_published_number_has_its_place(made):
+    root, _ = made
+    text = (root / "papers.html").read_text()
+    rows = table(root, "papers_numbers.csv")
+    known = [(paper, str(line)) for paper in published.papers() for line, _ in enumerate(published.read(paper), 2)]
+    assert sorted((row["paper"], row["line"]) for row in rows) == sorted(known)
+    assert all(row["study"] or row["why"] for row in rows)
+    ids = re.findall(r' id="([^"]+)"', text)
+    assert len(ids) == len(set(ids)) and {f"{paper}-row-{line}" for paper, line in known} <= set(ids)
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
+    assert all(
+        (root / link).is_file() for link in re.findall(r'href="([^#"][^"]*)"', text) if not link.startswith("data:")
+    )
+    assert not re.search(r"https?://", text)
+
+
+def test_experiments_say_what_is_so():
+    """The one place that says which experiment is about which rows names what there is, and the files agree."""
+    files = {file.stem: strict_yaml.read(file) for file in (ROOT / "config/experiments").glob("*.yaml")}
+    known = [*extensions.names("study"), *extensions.names("world")]
+    for name, paper in about.read().items():
+        held = {paper.entry_of(row) for row in published.read(name)}
+        assert held == set(range(len(paper.rows)))  # every row fits one, and no entry is without rows
+        for entry in paper.rows:
+            assert entry.study in [*known, ""] and (entry.study or entry.why)
+            for file in entry.experiments:
+                assert not entry.study or entry.study in files[file]["studies"]
+
+
+def test_an_entry_that_is_wrong_is_named(monkeypatch, tmp_path):
+    file = tmp_path / "experiments.yaml"
+    monkeypatch.setattr(about, "FILE", file)
+    text = (published.FOLDER / "experiments.yaml").read_text()
+    file.write_text(text.replace("tables: [T6]", "table: [T6]"))
+    with pytest.raises(GranularityError, match=r"experiments.yaml: rows.5.table: Extra inputs"):
+        about.read()
+    file.write_text(text.partition("neural_collapse:")[0])
+    with pytest.raises(GranularityError, match="must hold an entry for each of feature_contamination, "):
+        about.read()
+
+
+def test_one_verdict_over_several_experiments():
+    def group(results, *verdicts):
+        claims = [judged.Claim(id, "", "", "claim", verdict, []) for id, verdict in zip("abcd", verdicts, strict=True)]
+        return judged.Group("p", "s", results, True, True, claims, None, "")
+
+    found = judged.folded(
+        [
+            group("one", "holds", "holds", "not tested", "reported"),
+            group("two", "holds", "fails", "fails", "not tested"),
+            group("three", "not tested", "not tested", "not tested", "not tested"),
+        ]
+    )
+    assert found == {"a": "holds", "b": "holds and fails", "c": "fails", "d": "reported"}
+    assert judged.tally(found.values()) == {"holds": 1, "fails": 1, "holds and fails": 1, "reported": 1}
+
+
+def test_tables_that_a_source_names():
+    assert numbers.tables_of("Appendix, Tables 2, 5 and 9") == {"T2", "T5", "T9"}
+    assert numbers.tables_of("Section 3 schedule, Table 1") == {"T1"} and not numbers.tables_of("Theorem 5.1")
+
+
+@pytest.mark.browser
+def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
+    """In a browser: the rows that are left, no sideways scroll of a narrow page, and nothing in the console."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("there is no chromium to open the page in")
+    (tmp_path / "papers.html").write_bytes((made[0] / "papers.html").read_bytes())
+    (tmp_path / "frame.html").write_text(
+        """<!doctype html><body style="margin:0">
+        <iframe src="papers.html" style="width:600px;height:800px;border:0"></iframe>
+        <script>onload = () => {
+          const page = document.querySelector("iframe").contentDocument, form = page.querySelector("form");
+          page.querySelectorAll("details").forEach(part => part.open = true);
+          document.body.dataset.width = page.documentElement.scrollWidth;
+          const choose = (paper, verdict) => {
+            form.paper.value = paper;
+            form.verdict.value = verdict;
+            form.dispatchEvent(new Event("input"));
+            const rows = [...page.querySelectorAll("#claims tr[data-verdict]")];
+            return rows.filter(row => row.offsetParent).length + " " + form.querySelector("output").textContent;
+          };
+          document.body.dataset.holds = choose("granularity", "holds");
+          document.body.dataset.none = choose("neural_collapse", "holds");
+          document.body.dataset.all = choose("*", "*");
+        }</script></body>"""
+    )
+    done = subprocess.run(
+        [
+            *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"),
+            *("--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,900"),
+            *("--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    found = dict(re.findall(r'data-(width|holds|none|all)="([^"]+)"', done.stdout))
+    rows = [row for row in table(made[0], "papers.csv") if row["paper"]]
+    holding = [row for row in rows if (row["paper"], row["verdict"]) == ("granularity", "holds")]
+    every, held = (
+        len({(row["results"], row["study"], row["kind"], row["id"]) for row in some}) for some in (rows, holding)
+    )
+    assert int(found.pop("width")) <= 600
+    assert found == {"holds": f"{held} {held} shown", "none": "0 0 shown", "all": f"{every} {every} shown"}
+    assert "CONSOLE" not in done.stderr

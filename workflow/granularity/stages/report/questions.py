@@ -1,0 +1,84 @@
+"""The questions behind the headline, each answered from the numbers; where it is the same one, by the same rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from granularity.stages.report import words
+from granularity.stages.report.comparisons import QUESTIONS
+from granularity.stages.report.loaded import Loaded
+from granularity.stages.report.statistics import answer
+
+MEANING = {
+    "better": ("yes", "meaning counts"),
+    "worse": ("no", "chance does better"),
+    "open": ("open", "can’t be told"),
+    "untested": ("open", "no interval"),
+}
+FINEST = {"better": "the finest is better", "worse": "the coarsest is better", "open": "can’t be told"}
+
+
+def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
+    """The headline of each baseline by itself: a dict of the best arm's row of `results`, and the `answer`."""
+    found = []
+    for label, part in results.groupby("label", sort=False):
+        arms = words.finer(part)
+        told = answer(arms) if len(arms) else "open"
+        best = {} if arms.empty or arms["low"].isna().all() else words.best_of(arms, told).to_dict()
+        where = {"label": label, "train_images": part["train_images"].iloc[0], "transfer": part["transfer"].iloc[0]}
+        found.append(
+            {**best, **where, "answer": told, "arms": len(arms), "baseline_mean": part["baseline_mean"].iloc[0]}
+        )
+    return found
+
+
+def meaning(compared: pd.DataFrame) -> list[dict[str, Any]]:
+    """Whether what labels mean counts beside their number, for each baseline and network: the average of all pairs."""
+    rows = compared[compared["question"] == "meaning"].to_dict("records")
+    return [row | dict(zip(("answer", "told"), MEANING[row["standing"]], strict=True)) for row in rows]
+
+
+def finest(compared: pd.DataFrame) -> list[dict[str, Any]]:
+    """The finest of each family against its coarsest."""
+    rows = compared[compared["question"] == "finest"].to_dict("records")
+    return [row | {"told": FINEST.get(row["standing"], "no interval")} for row in rows]
+
+
+def caveats(loaded: Loaded) -> list[str]:
+    """What the numbers cannot show, the most important first."""
+    conditions, results, encoder = loaded.conditions, loaded.results, loaded.encoder
+    images = words.listing(dict.fromkeys(f"{condition.images('val'):,}" for condition in conditions))
+    point = 100 / max(1, conditions[0].images("val"))
+    said = [
+        "An interval that contains zero is not evidence of no effect: the backbones may be too few to see it.",
+        f"Every run is scored on the same {images} validation images (each is {point:.2g} % of them) "
+        "and trained on the same training images. The intervals hold the chance of initialisation and order, not "
+        "that of another draw of images, another data set, network or recipe.",
+    ]
+    if encoder is not None and any(condition.of("cluster") for condition in conditions):
+        said.append(encoder.leak)
+    said += [_corrected(loaded.comparisons), _backbones(results)]
+    if any(condition.finetune["other_data"].any() for condition in conditions):
+        said.append("Transfers to other data are trained and scored on the images of those data instead.")
+    return said
+
+
+def _corrected(compared: pd.DataFrame) -> str:
+    asked = compared[compared["comparisons"] > 0].drop_duplicates("question")
+    numbers = [f"{QUESTIONS[row.question]} ({row.comparisons})" for row in asked.itertuples()]
+    return (
+        "Each interval is over backbones, paired by pretraining seed, and corrected (Bonferroni) for the number of its "
+        f"question's comparisons: {'; '.join(numbers) or 'none'}. Only what this configuration holds is counted: label "
+        "spaces and training-set sizes tried and then dropped are not. Which arm is the best is picked from the same "
+        "numbers, so its mean is likely to flatter it."
+    )
+
+
+def _backbones(results: pd.DataFrame) -> str:
+    backbones = int(results.loc[results["role"] != "one_pass", "backbones"].min())
+    return (
+        f"{words.count(backbones, 'pretrained backbone')} {'stands' if backbones == 1 else 'stand'} behind each label "
+        "space. Runs finetuned from one backbone are not independent, and count once."
+    )
