@@ -61,7 +61,7 @@ def test_background_labels_say_nothing_of_subclasses_and_fixed_samples_are_those
 
 
 def test_the_second_view_is_needed_for_the_stronger_one_alone():
-    common = {"pretrain": "labels", "mu": 0.0}
+    common = {"pretrain": "labels", "mu": 0.0, "samples": 300}
     merged, classes = (law.staircase(space_of("mask_reconstruction", **common, granularity=n)) for n in (5, 10))
     bit, stronger = (
         law.staircase(space_of("mask_reconstruction", **common, granularity=20, labels=labels))
@@ -81,18 +81,23 @@ def test_order_counts_pairs_that_score_and_every_seed_tell_apart():
     assert np.isnan(claims.order(np.zeros((2, 2)))[0])
 
 
-def test_every_arm_can_be_run_judged_and_drawn(tmp_path):
+def test_arms_can_be_run_judged_and_drawn(tmp_path):
     few = {
         "feature_emergence": {"steps": 4, "n": 100, "test": 50, "batch": 20, "m": 5, "d": 12, "D": 12},
-        "label_granularity": {"steps": 2},
+        "label_granularity": {"steps": 2, "d": 20, "patches": 6, "signal": 2},
         "feature_contamination": {"steps": 2, "m": 32},
-        "mask_reconstruction": {"pretrain_steps": 2, "finetune_steps": 2, "m": 2, "test_samples": 50, "batch": 20},
+        "mask_reconstruction": {"pretrain_steps": 2, "finetune_steps": 2, "m": 2, "samples": 60, "test_samples": 50}
+        | {"batch": 20},
     }
-    assert set(residual_signal.SIZES) == {"quick", "paper"}
-    arms = [
-        residual_signal.Settings(**(one.model_dump() | {"seeds": 1, "setting": one.setting | few[one.world]}))
-        for one in residual_signal.SIZES["quick"]
-    ]
+    registered = preregistered.read(claims.NAME)["arms"]["worlds"]
+    assert set(residual_signal.SIZES) == {"quick", "paper"} and set(registered) == set(few)
+    arms = []
+    for one in residual_signal.SIZES["quick"]:
+        part, words = registered[one.world], one.name.partition(": ")[2]
+        assert one.arm.name == one.name  # its settings are valid
+        if words in (part["coarse"], part["finest"]) or words.startswith("16 random"):
+            short = {"seeds": 1, "setting": one.setting | few[one.world]}
+            arms.append(residual_signal.Settings(**(one.model_dump() | short)))
     table = engine.run_table(residual_signal, arms, "cpu")
     assert len(table) == len(arms) and table["signal"].notna().all() and table["learnt"].notna().all()
     found = residual_signal.judge(table)

@@ -56,8 +56,11 @@ def resamples(arms: int) -> np.ndarray:
 
 
 def interval(values: np.ndarray, comparisons: int = 1) -> tuple[float, float]:
-    """Of the bootstrap, at 95 % together with as many others."""
-    low, high = np.nanquantile(values, (0.025 / comparisons, 1 - 0.025 / comparisons))
+    """Of the bootstrap, at 95 % together with as many others; NaN where no resample told a pair apart."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return float("nan"), float("nan")
+    low, high = np.quantile(values, (0.025 / comparisons, 1 - 0.025 / comparisons))
     return float(low), float(high)
 
 
