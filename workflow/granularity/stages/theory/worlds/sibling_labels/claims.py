@@ -128,9 +128,7 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
             panels[1].plot(row["overlap"], row["kept"], **style)
     panels[0].set(xlabel="predicted from the pulls", ylabel="measured", title="background weight of each arm")
     panels[0].annotate("as predicted", (one[1], one[1]), ha="right", va="bottom", fontsize=7)
-    panels[1].set(
-        xlabel="overlap of the rivals' gates", ylabel="share kept", title="margin kept when the background turns"
-    )
+    panels[1].set(xlabel="overlap of the rivals' gates", ylabel="share kept", title="margin kept, background turned")
     for index, words in enumerate(("2 labels", "fine labels", "random labels")):
         panels[1].plot([], [], color=draw.COLOURS[index], marker=draw.MARKERS[index], linestyle="", label=words)
     figure.legend(*panels[1].get_legend_handles_labels(), loc="outside upper left", ncols=3)
