@@ -84,7 +84,7 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     for g, name in SOFTMAX.items():
         arms.append({"name": name, **labels, "g": g, "objective": "softmax"})
     arms.append({"name": RANDOM_SOFTMAX, **labels, "g": 4, "labels": "random", "objective": "softmax"})
-    arms += swept.arms(labels, 10 if paper else 3)
+    arms += swept.arms(labels, 10 if paper else 3, more=paper)
     return arms
 
 
