@@ -16,7 +16,8 @@ from granularity.stages.theory.runs import at
 
 NAME = "small, {} = {:g}"
 METHODS = ("network", "rf", "ntk", "sgd")
-SWEPT = {"baseline_rms": (0.05, 1.0), "m": (25, 400), "steps": (150, 2400)}  # as drawn, r.m.s. is 0.2
+SWEPT = {"baseline_rms": (0.05, 1.0), "m": (25,), "steps": (150,)}  # as drawn, r.m.s. is 0.2
+MORE = {"m": (400,), "steps": (2400,)}  # of the size `paper` alone, as is `WIDE`
 RATES = {"rate": (0.03, 1.0, 3.0)}  # of the network; the baselines' own follow, wider than in the other arms
 WIDE = "small, wide rates"
 WIDER = {"rf_rates": (1e-3, 10.0), "ntk_rates": (1e-5, 1e-2), "sgd_rates": (1e-5, 1e-2, 0.1)}
@@ -24,23 +25,28 @@ BASELINES = ("random features", "tangent kernel", "plain SGD")
 BEFORE = "set before these arms were run"
 
 
-def arms(small: dict[str, Any], seeds: int) -> list[dict[str, Any]]:
-    """The swept arms, of the world's small size."""
+def arms(small: dict[str, Any], seeds: int, more: bool) -> list[dict[str, Any]]:
+    """The swept arms, of the world's small size; `more` adds the costly ones."""
+    sweeps = [(METHODS, SWEPT), (("network",), RATES)] + [(METHODS, MORE)] * more
     found = [
-        {"name": NAME.format(key, value), **small, "methods": methods, "seeds": seeds, key: value}
-        for methods, sweep in ((METHODS, SWEPT), (("network",), RATES))
-        for key, values in sweep.items()
-        for value in values
+        {"name": name, **small, "methods": methods, "seeds": seeds, key: value}
+        for methods, sweep in sweeps
+        for key, value, name in _each(sweep)
     ]
-    return [*found, {"name": WIDE, **small, "methods": METHODS[1:], "seeds": seeds, **WIDER}]
+    return found + [{"name": WIDE, **small, "methods": METHODS[1:], "seeds": seeds, **WIDER}] * more
+
+
+def _each(*sweeps: dict[str, tuple[float, ...]]) -> list[tuple[str, float, str]]:
+    """Key, value and name of each swept arm."""
+    return [(k, v, NAME.format(k, v)) for sweep in sweeps for k, values in sweep.items() for v in values]
 
 
 def judge(table: pd.DataFrame) -> Iterable[Claim]:
     """A19, the network, and A20, what has fixed features or no two steps, at each size; accuracies in per cent."""
-    names = [NAME.format(key, value) for key, values in SWEPT.items() for value in values]
+    names = [name for _, _, name in _each(SWEPT, MORE)]
     claim, source = "The network learns parity at every width, rate and time", "Theorem 1, varied"
-    for arm in (*names, *(NAME.format(key, value) for key, values in RATES.items() for value in values)):
-        if "baseline_rms" not in arm:  # which does not change the network
+    for key, _, arm in _each(SWEPT, MORE, RATES):
+        if key != "baseline_rms":  # which does not change the network
             values = at(table, arm, "test_acc", phase="network")
             yield Claim("A19", claim, source, f"{arm}: network, test accuracy", values, 99, arms=(arm,), reason=BEFORE)
     claim = "Fixed features, and SGD without the two steps, stay behind at every scale, width, rate and time"
