@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from granularity.base.errors import GranularityError
 from granularity.claims import preregistered
 from granularity.claims.claim import CHANGED, NOT_TESTED
-from granularity.stages.theory import engine
+from granularity.stages.theory import engine, simulation
 from granularity.stages.theory.engine import Trial
 from granularity.stages.theory.worlds import residual_signal
 from granularity.stages.theory.worlds.feature_emergence import spaces as parity
@@ -79,6 +80,11 @@ def test_order_counts_pairs_that_score_and_every_seed_tell_apart():
     assert claims.order(ranked)[0] == pytest.approx(3 / 4)
     assert claims.order(ranked, np.array([[1.0, 1, 1, 0], [0, 0, 1, 1]])).tolist() == [1.0, 0.0]
     assert np.isnan(claims.order(np.zeros((2, 2)))[0])
+
+
+def test_a_setting_that_its_world_does_not_know_is_refused_in_a_line():
+    with pytest.raises(GranularityError, match="theory: setting: label_granularity: nokey: Extra inputs"):
+        simulation.settings_from(residual_signal, {"world": "label_granularity", "setting": "{nokey: 1}"})
 
 
 def test_arms_can_be_run_judged_and_drawn(tmp_path):

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 
 from granularity.claims import preregistered
 from granularity.stages.theory import engine
@@ -37,6 +37,16 @@ class Settings(engine.Settings):
         "feature_emergence", description="The world that it is an arm of."
     )
     setting: dict[str, Any] = Field({}, description="Its settings there, where they are not that world's defaults.")
+
+    @model_validator(mode="after")
+    def _of_its_world(self):
+        try:
+            _ = self.arm
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or self.world
+            raise ValueError(f"setting: {self.world}: {where}: {first['msg']}") from None
+        return self
 
     @cached_property
     def arm(self) -> engine.Settings:
