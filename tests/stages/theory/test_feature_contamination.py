@@ -300,11 +300,12 @@ def test_contamination_at_the_papers_size(reference_run):
 def test_what_was_not_run_is_not_judged(reference_run):
     found = feature_contamination.judge(reference_run)
     folded = claim.verdicts(found)
-    names = [f"C{i}" for i in range(1, 16) if i not in (8, 9)] + [f"{part}{i}" for part in "PX" for i in range(1, 5)]
+    names = [f"C{i}" for i in range(1, 17) if i not in (8, 9)]
+    names += [f"P{i}" for i in range(1, 5)] + [f"X{i}" for i in range(1, 6)]
     assert list(folded) == names
     assert set(claim.verdicts(found, "identity")) == {"C8", "C9", "C13", "C14"}
     assert folded["C4"] != claim.NOT_TESTED
-    for name in ("C7", "C10", "C12", "C13", "C14", "C15", "P1", "P2", "P3", "X1", "X2", "X3", "X4"):
+    for name in ("C7", "C10", "C12", "C13", "C14", "C15", "C16", "P1", "P2", "P3", "X1", "X2", "X3", "X4", "X5"):
         assert folded[name] == claim.NOT_TESTED, name
 
 
@@ -381,10 +382,10 @@ def test_all_arms_give_checks_and_figures(tmp_path: Path, monkeypatch):
     void = [one for one in found if one.quantity.startswith(f"{RANDOM}: margin")]
     assert {one.verdict for one in void} == {claim.NOT_TESTED} and "no margin between classes" in void[0].why
     folded = claim.verdicts(found)
-    assert [name for name, verdict in folded.items() if verdict == claim.NOT_TESTED] == [
-        "C15",
-        "P1",
-    ]  # P1 reads step 20,000
+    unseen = [name for name, verdict in folded.items() if verdict == claim.NOT_TESTED]
+    assert unseen == ["C15", "P1"]  # P1 reads step 20,000
+    swept = [one for one in found if one.id == "C16" and one.quantity.endswith("OOD risk")]
+    assert {one.verdict for one in swept} == {claim.NOT_TESTED} and "not learnt: ID risk" in swept[0].why
     feature_contamination.figures(table, tmp_path / "again")
     drawn = sorted((tmp_path / "judged" / "figures").glob("*.svg"))
     assert len(drawn) == 9

@@ -383,7 +383,7 @@ def test_sizes_have_names_of_their_own_and_what_was_not_run_is_not_judged():
     table = table_of(Settings(**TINY, name="other"))
     found = feature_emergence.judge(table)
     folded = claim.verdicts(found) | claim.verdicts(found, "identity")
-    assert set(folded) == {f"A{i}" for i in range(1, 19)} | {f"P{i}" for i in range(1, 7)} | {
+    assert set(folded) == {f"A{i}" for i in range(1, 21)} | {f"P{i}" for i in range(1, 7)} | {
         f"X{i}" for i in range(1, 5)
     }
     assert set(folded.values()) == {claim.NOT_TESTED}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from granularity.stages.theory.worlds.feature_contamination import swept
+
 RELU, LINEAR = "ReLU", "identity"
 CENTRED, PROJECTED = "ReLU, centred background", "ReLU, core gradient only"
 QUARTER, LEAKY, AGAIN = "ReLU, background mean 0.25", "leaky ReLU", "ReLU, again"
@@ -82,6 +84,7 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     for g, name in SOFTMAX.items():
         arms.append({"name": name, **labels, "g": g, "objective": "softmax"})
     arms.append({"name": RANDOM_SOFTMAX, **labels, "g": 4, "labels": "random", "objective": "softmax"})
+    arms += swept.arms(labels, 10 if paper else 3, more=paper)
     return arms
 
 

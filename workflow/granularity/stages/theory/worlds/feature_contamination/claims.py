@@ -1,7 +1,8 @@
 """World 4's claims. They read the run table only; bands come from runs of an earlier implementation, X's from pilots.
 
 C1 to C14 are judged seed by seed. Claims that begin with "Paper:" are the paper's own where a reproduction
-had reason to doubt them. X1 to X4 cross the world with label granularity.
+had reason to doubt them. X1 to X4 cross the world with label granularity. C16 and X5, what the baselines rest on, are
+in `swept`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import pandas as pd
 
 from granularity.claims.claim import ABOVE_ZERO, Claim
 from granularity.stages.theory.runs import RUN_COLUMNS, at
+from granularity.stages.theory.worlds.feature_contamination import swept
 from granularity.stages.theory.worlds.feature_contamination.arms import (
     AGAIN,
     CENTRED,
@@ -54,7 +56,7 @@ def first(table: pd.DataFrame, setting: str, key: str) -> float:
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """C1 to C15, P1 to P4 and X1 to X4 of the run table (see `Claim`)."""
+    """C1 to C16, P1 to P4 and X1 to X5 of the run table (see `Claim`)."""
     parts = (
         _learnt,
         _contamination,
@@ -66,6 +68,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         _exact,
         _paper,
         _labels,
+        swept.judge,
     )
     found = [check for part in parts for check in part(table)]
     return sorted(found, key=lambda check: ("CPX".index(check.id[0]), int(check.id[1:])))

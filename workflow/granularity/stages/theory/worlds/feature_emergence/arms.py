@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from granularity.stages.theory.worlds.feature_emergence import swept
 from granularity.stages.theory.worlds.feature_emergence.spaces import count, refined, subparity
 
 SMALL = {"d": 100, "D": 50, "m": 100, "n": 10_000, "batch": 500, "test": 5000}
@@ -92,6 +93,7 @@ def _arms(main: int, small: int, grains: int, clusters: int, digits: int, wide: 
     for name, table in SPACES.items():
         arm = SMALL | {"labels": "table", "table": table, "structured": False}
         arms.append({"name": space(name), **arm, "seeds": min(grains, 5) if wide else 3})
+    arms += swept.arms(SMALL, wide or 3, more=bool(wide))
     hidden = MAIN | {"rule": "hidden", "D": 250, "k": 50, "picture": True}
     arms.append({"name": "hidden representation", **hidden, "seeds": wide or 1} | ({} if wide else {"n": 10_000}))
     clustered = {"experiment": "clusters", "m": 800, "batch": 100, "rate": 0.1, "test": 5000}

@@ -17,6 +17,7 @@ import pandas as pd
 from granularity.claims import published
 from granularity.claims.claim import ABOVE_ZERO, Claim
 from granularity.stages.theory.runs import at
+from granularity.stages.theory.worlds.feature_emergence import swept
 from granularity.stages.theory.worlds.feature_emergence.arms import (
     BOTH,
     BROKEN,
@@ -89,7 +90,7 @@ def _minus(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """A1 to A18, P1 to P6, X1 to X4 of the run table (see `Claim`)."""
+    """A1 to A20, P1 to P6, X1 to X4 of the run table (see `Claim`)."""
     found: list[Claim] = []
     scales = _known(table, SCALES) or ["small"]
     for part in (
@@ -104,7 +105,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         _published,
     ):
         found += part(table, scales)
-    found += _crossing(table)
+    found += [*_crossing(table), *swept.judge(table)]
     return sorted(found, key=lambda check: ("APX".index(check.id[0]), int(check.id[1:])))
 
 

@@ -274,7 +274,10 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
     features = {"one step, as is": {"w": state["w1"], "b": state["b1"]}, "one step": one, "two step": scaled}
     kappas = {"kappa": scale.squeeze(1)}
     rate = engine.column(runs, "rate", device, 3)
-    ended = scaled
+    ended, drawn = scaled, start
+    if cfg.baseline_rms is not None:
+        larger = cfg.baseline_rms * kappa(start["w"], data.train.x)
+        drawn = start | {"w": larger.unsqueeze(2) * start["w"], "b": larger * start["b"]}
     for method in cfg.methods:
         if method == "network":
             found, ended = descend(runs, scaled, data, order, rate, "network", extra=kappas)
@@ -285,7 +288,7 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
             rows += found
         elif method == "sgd":
             for value in cfg.sgd_rates:
-                rows += descend(runs, start, data, order, value, f"plain SGD {value:g}", start=0)[0]
+                rows += descend(runs, drawn, data, order, value, f"plain SGD {value:g}", start=0)[0]
         elif method in ("two_step", "one_step"):
             names = ("two step",) if method == "two_step" else ("one step, as is", "one step")
             for name in names:
@@ -297,7 +300,7 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
         elif method == "linear":
             rows += fixed.ridge(runs, None, data, "ridge on x")
         elif method in ("rf", "ntk"):
-            rows += _baseline(runs, start, data, order, method)
+            rows += _baseline(runs, drawn, data, order, method)
         else:
             rows += _reference(runs, start, data)
     if cfg.picture and runs[0].seed == 0:
@@ -313,9 +316,6 @@ def _baseline(runs: Sequence[Trial], start: State, data: Data, order: Tensor, me
     step size are the same model: f = sum over m of h_i c_i (+ a_i sigma'_i (<v_i, x> + e_i))."""
     cfg: Settings = runs[0].settings
     half = {"w": start["w"][:, : cfg.m], "b": start["b"][:, : cfg.m], "a": start["a"][:, :, : cfg.m]}
-    if cfg.baseline_rms is not None:
-        scale = cfg.baseline_rms * kappa(half["w"], data.train.x)
-        half |= {"w": scale.unsqueeze(2) * half["w"], "b": scale * half["b"]}
     rows = []
     for rate in cfg.rf_rates if method == "rf" else cfg.ntk_rates:
         if method == "rf":

@@ -70,7 +70,7 @@ class Settings(engine.Settings):
         (1e-4, 3e-4, 1e-3), description="Step sizes of SGD from the initial weights, without the two steps."
     )
     baseline_rms: Positive | None = Field(
-        None, description="Rescale RF's and NTK's initial w, b to this r.m.s. of <w, x>; none: as drawn."
+        None, description="Initial w, b of RF, NTK and plain SGD have this r.m.s. of <w, x>; none: as drawn."
     )
     picture: bool = Field(False, description="Record the neurons of seed 0, embedded in the plane.")
 

@@ -117,7 +117,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 def figures(table: pd.DataFrame, folder: Path) -> None:
     """The law beside the measurement; margin kept against overlap; the relief of every pair of arms, with intervals."""
     found = summary(table)
-    figure, panels = draw.canvas(3, width=10.5, height=3.2)
+    figure, panels = draw.canvas(3, width=13, height=3.8)
     one = [found["predicted"].min(), found["predicted"].max()]
     panels[0].plot(one, one, ":", color="black", linewidth=1)
     for arm, row in found.iterrows():
@@ -126,18 +126,19 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
         panels[0].plot(row["predicted"], row["bg_sum"], **style)
         if "shared" not in arm:
             panels[1].plot(row["overlap"], row["kept"], **style)
-    panels[0].set(xlabel="predicted from the pulls", ylabel="background weight, measured")
-    panels[1].set(xlabel="overlap of the rivals' gates", ylabel="margin kept out of distribution")
+    panels[0].set(xlabel="predicted from the pulls", ylabel="measured", title="background weight of each arm")
+    panels[0].annotate("as predicted", (one[1], one[1]), ha="right", va="bottom", fontsize=7)
+    panels[1].set(xlabel="overlap of the rivals' gates", ylabel="share kept", title="margin kept, background turned")
     for index, words in enumerate(("2 labels", "fine labels", "random labels")):
         panels[1].plot([], [], color=draw.COLOURS[index], marker=draw.MARKERS[index], linestyle="", label=words)
-    panels[1].legend()
+    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside upper left", ncols=3)
     names = [arm for arm in found.index if not arm.startswith(COARSE)]
     pairs = {arm: relief(table, arm.partition(",")[0], "".join(arm.partition(",")[1:])) for arm in names}
     pairs = {arm: values for arm, values in pairs.items() if len(values)}
     for place, values in enumerate(pairs.values()):
         half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else 0
         panels[2].errorbar(values.mean(), place, xerr=half, fmt="o", color=draw.COLOURS[0], capsize=2, markersize=3)
-    panels[2].set_yticks(range(len(pairs)), pairs, fontsize=5)
+    panels[2].set_yticks(range(len(pairs)), pairs)
     panels[2].axvline(0, color="black", linestyle=":", linewidth=1)
-    panels[2].set(xlabel="OOD risk saved, at equal ID risk")
+    panels[2].set(xlabel="OOD risk of 2 labels minus that of the arm", title="risk saved, at equal ID risk (0: none)")
     draw.save(figure, folder, NAME, "means over seeds; bars are 95 % intervals of the mean over seeds")

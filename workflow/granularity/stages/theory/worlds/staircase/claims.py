@@ -13,7 +13,7 @@ from granularity.stages.theory import figures as draw
 from granularity.stages.theory.worlds.staircase.arms import NAME
 
 EMERGED = 90.0  # per cent of test inputs whose parity is right: parity has emerged
-ZERO = 1e-9
+ZERO, NOTHING = 1e-9, 3e-3  # what counts as none, and where the figure draws it
 STAIRCASE = "staircase"
 PEERS = {"degree_1": "degree-1 mass", "weakest": "weakest degree-1", "information": "information", "labels": "G"}
 RESAMPLES = 2000
@@ -98,24 +98,26 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 def figures(table: pd.DataFrame, folder: Path) -> None:
     """Accuracy against the staircase and against degree-1 mass; the areas under the curve with intervals."""
     known, accuracy = seen(table)
-    figure, panels = draw.canvas(3, width=9)
+    figure, panels = draw.canvas(3, width=10, height=3)
     mean, low, high = accuracy.mean(1), accuracy.min(1), accuracy.max(1)
-    for axes, name, words in zip(
-        panels, (STAIRCASE, "degree_1"), ("staircase: least R", "degree-1 mass"), strict=False
-    ):
+    kinds = {STAIRCASE: ("staircase: least R on the way", "predicted"), "degree_1": ("degree-1 mass", "a rival")}
+    for axes, (name, (words, title)) in zip(panels, kinds.items(), strict=False):
         flat = (known["weakest"] < ZERO) & (known[STAIRCASE] > ZERO)
         none = known[STAIRCASE] < ZERO
         for index, (some, label) in enumerate(
             ((~flat & ~none, "all coordinates at once"), (flat, "by stairs"), (none, "a stair is missing"))
         ):
-            x, mine = known.loc[some, name].clip(lower=3e-3), some.to_numpy()
+            x, mine = known.loc[some, name].clip(lower=NOTHING), some.to_numpy()
             bars = [(mean - low)[mine], (high - mean)[mine]]
             style = {"fmt": draw.MARKERS[index], "color": draw.COLOURS[index], "markersize": 3}
             axes.errorbar(x, mean[mine], yerr=bars, elinewidth=0.4, alpha=0.6, label=label, **style)
         axes.axhline(EMERGED, color="black", linestyle=":", linewidth=1)
-        axes.set(xscale="log", xlabel=words, ylim=(40, 103))
+        axes.set(xscale="log", xlabel=words, ylim=(40, 103), title=f"what label spaces taught: {title}")
+        axes.set_xticks([NOTHING, 0.01, 0.03, 0.1, 0.3], ["0", "0.01", "0.03", "0.1", "0.3"])
+        axes.minorticks_off()
+    panels[0].annotate("taught above this line", (0.0045, EMERGED), va="bottom", fontsize=7)
     panels[0].set_ylabel("test accuracy on parity (%)")
-    panels[0].legend(loc="center left")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
     emerged = accuracy >= EMERGED
     names = {STAIRCASE: STAIRCASE, "balanced": "balanced", **PEERS}
     for place, name in enumerate(names):
@@ -125,5 +127,5 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
         panels[2].errorbar(place, middle, yerr=bars, fmt="o", color=draw.COLOURS[0], capsize=2)
     panels[2].set_xticks(range(len(names)), names.values(), rotation=30, ha="right")
     panels[2].axhline(0.5, color="black", linestyle=":", linewidth=1)
-    panels[2].set(ylabel="area under the curve", ylim=(0.4, 1.02))
+    panels[2].set(ylabel="area under the curve", ylim=(0.4, 1.02), title="how well each number predicts (0.5: a coin)")
     draw.save(figure, folder, NAME, "left: means over seeds, from the least to the largest; right: 95 % intervals")
