@@ -55,7 +55,8 @@ class Fire:
 
     def start(self, *more: str) -> subprocess.Popen:
         self.starts += 1
-        subprocess.run([DRIVER, *self.what, "--unlock"], **self._quiet(), check=False)
+        if any(self.checkout.path(".snakemake/locks").glob("*")):
+            subprocess.run([DRIVER, *self.what, "--unlock"], **self._quiet(), check=False)
         return subprocess.Popen([DRIVER, *self.what, *more, "--cores", "2"], **self._quiet(), start_new_session=True)
 
     def _quiet(self) -> dict:
