@@ -23,6 +23,12 @@ from support.several import Ended
 from support.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 
+def pytest_collection_modifyitems(items):
+    """Of several processes that share the tests, none is to wait for one that takes long: those come first."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
+
+
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workeroutput"):  # one of several processes that share the tests
         session.config.workeroutput["tallies"] = {title: dict(counts) for title, counts in tallies.tallies.items()}

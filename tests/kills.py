@@ -200,7 +200,7 @@ def main() -> None:
     print(f"in {folder}, which is kept if something is wrong", flush=True)
     what = [] if arguments.experiment else [*TARGETS]
     what += ["--configfile", f"config/experiments/{arguments.experiment}.yaml"] if arguments.experiment else []
-    checkout = Checkout(folder)
+    checkout = Checkout(folder, cold=True)
     if arguments.replace:
         fire = replacing_under_fire(checkout, arguments.kills, arguments.patience, arguments.seed)
     else:

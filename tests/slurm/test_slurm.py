@@ -26,6 +26,7 @@ from granularity.config import files
 from granularity.plan.graph import Plan
 from granularity.plan.resources import memory_mb, minutes
 from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
 from support.stores import leftovers
 
 pytestmark = pytest.mark.slurm
@@ -54,7 +55,8 @@ class Sites:
         self.cluster, self.folder = cluster, folder
         (folder / "undisturbed").mkdir()
         self.undisturbed = Site(folder / "undisturbed", cluster)
-        self.undisturbed.snakemake("finetune", "measure", "--configfile", EXPERIMENT)
+        here = Checkout(folder / "undisturbed", there=True)
+        here.snakemake("finetune", "measure", "--configfile", EXPERIMENT)
 
     def new(self, name: str) -> Site:
         """One in which nothing is made."""
