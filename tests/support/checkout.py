@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS, MOST_TIMES = 900.0, 4.0
 SECONDS_BETWEEN_LOOKS = 5.0
 SMOKE = ["--configfile", "config/experiments/smoke.yaml"]
+COLD = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 TAIL = 4000  # characters of the output that a failure shows
 
 
@@ -33,9 +34,8 @@ class Checkout:
             source = ROOT / name
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, folder / name)
-        places = [] if cold else [str(warm.commands())]
-        places += [str(Path(sys.executable).parent), os.environ["PATH"]]
-        self.environment = os.environ | {"PYTHONPATH": str(folder / "workflow"), "PATH": os.pathsep.join(places)}
+        path = COLD if cold else f"{warm.commands()}{os.pathsep}{COLD}"
+        self.environment = os.environ | {"PYTHONPATH": str(folder / "workflow"), "PATH": path}
 
     def start(self, *command, **environment):
         return subprocess.Popen(

@@ -3,7 +3,7 @@
 `commands()` is a folder for the PATH with a `snakemake` and a `granularity`. Each asks a server for a process with its
 own arguments, environment, folder and open files, in which the real command runs, with the code that its PYTHONPATH
 names: only what others have written is imported beforehand. It passes signals on, ends as that process ends, and who
-kills it kills that process.
+kills it kills that process. The jobs of such a Snakemake are not of its process group.
 """
 
 from __future__ import annotations
