@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,14 @@ from granularity.store import checkpoints
 from granularity.store.artifacts import Artifact
 from support import tallies, tasks, writing
 from support.pictures import moments_of
+from support.several import Ended
 from support.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
+
+
+def pytest_collection_modifyitems(items):
+    """Of several processes that share the tests, none is to wait for one that takes long: those come first."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
 
 
 def pytest_sessionfinish(session):
@@ -32,6 +42,10 @@ def pytest_testnodedown(node):
 def pytest_terminal_summary(terminalreporter):
     for line in tallies.lines():
         terminalreporter.write_line(line)
+
+
+# The hundreds of commands that tests start would each compile the package again where an environment asks for that.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -116,6 +130,27 @@ def make_array():
         return folder
 
     return make
+
+
+@pytest.fixture(scope="module")
+def processes(request):
+    """Run lines of Python in several processes at once: processes(size, code).
+
+    A module's `IMPORTED` are modules that take long to import, and are there before the processes are.
+    """
+    command = [sys.executable, str(Path(tasks.__file__).with_name("ranks.py")), *request.module.IMPORTED]
+    environment = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # as the launcher sets it
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stdout.readline() == "ready\n"
+
+        def go(size: int, code: str, **environment: str) -> Ended:
+            job = {"size": size, "code": code, "environment": environment}
+            server.stdin.write(json.dumps(job) + "\n")
+            server.stdin.flush()
+            return Ended(**json.loads(server.stdout.readline()))
+
+        yield go
+        server.stdin.close()
 
 
 class Killed(Exception):

@@ -55,7 +55,8 @@ class Fire:
 
     def start(self, *more: str) -> subprocess.Popen:
         self.starts += 1
-        subprocess.run([DRIVER, *self.what, "--unlock"], **self._quiet(), check=False)
+        if any(self.checkout.path(".snakemake/locks").glob("*")):
+            subprocess.run([DRIVER, *self.what, "--unlock"], **self._quiet(), check=False)
         return subprocess.Popen([DRIVER, *self.what, *more, "--cores", "2"], **self._quiet(), start_new_session=True)
 
     def _quiet(self) -> dict:
@@ -199,7 +200,7 @@ def main() -> None:
     print(f"in {folder}, which is kept if something is wrong", flush=True)
     what = [] if arguments.experiment else [*TARGETS]
     what += ["--configfile", f"config/experiments/{arguments.experiment}.yaml"] if arguments.experiment else []
-    checkout = Checkout(folder)
+    checkout = Checkout(folder, cold=True)
     if arguments.replace:
         fire = replacing_under_fire(checkout, arguments.kills, arguments.patience, arguments.seed)
     else:

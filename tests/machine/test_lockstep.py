@@ -15,6 +15,7 @@ from support import tasks
 from support.several import Ended
 from support.trainings import made_space
 
+IMPORTED = ("timm", "granularity.stages.pretrain.stage", "granularity.stages.finetune.stage")
 SPACES = ("target", "digit", "random")
 TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
 BATCH, STEPS = 31, 6  # not a multiple of the processes; two epochs of 120 images

@@ -25,6 +25,7 @@ from support.several import Ended
 from support.sockets import listeners
 from support.trainings import made_space
 
+IMPORTED = ("timm", "granularity.stages.pretrain.stage", "granularity.stages.finetune.stage")
 TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
 
 

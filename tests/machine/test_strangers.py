@@ -74,7 +74,7 @@ sys.stdin.read()
 
 @pytest.mark.workflow
 def test_a_training_of_the_workflow_listens_on_loopback_alone(tmp_path):
-    checkout = Checkout(tmp_path)
+    checkout = Checkout(tmp_path, cold=True)  # who listens is known by the environment
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(EXPERIMENT))
     mark = str(uuid.uuid4())
     # Asked for another interface, too: that is for several machines.

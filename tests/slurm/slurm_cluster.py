@@ -1,4 +1,5 @@
-"""A real Slurm on this one machine: a controller and four virtual nodes, three of CPUs and one of (pretended) GPUs.
+"""A real Slurm on this one machine: a controller and six virtual nodes. Three have CPUs, two more are there to be lost,
+and one has (pretended) GPUs.
 
 Everything is private to one folder: configuration, keys, sockets, logs; a Slurm that the machine has is left alone.
 Needs root (device files, munge) and Debian's or Ubuntu's `slurm-wlm`, `slurmdbd`, `mariadb-server` and `munge`.
@@ -17,8 +18,8 @@ import time
 from pathlib import Path
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd", "mariadb-install-db")
-CPU_NODES, GPU_NODES = ("c1", "c2", "c3"), ("g1",)
-NODES = (*CPU_NODES, *GPU_NODES)
+CPU_NODES, SPARE_NODES, GPU_NODES = ("c1", "c2", "c3"), ("s1", "s2"), ("g1",)
+NODES = (*CPU_NODES, *SPARE_NODES, *GPU_NODES)
 ACCOUNT = "vision"
 
 # A job that is put back waits as long as its credential was good for: cred_expire instead of two minutes.
@@ -31,7 +32,7 @@ SlurmctldPort={port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=20
+AuthInfo=socket={folder}/munge.socket,cred_expire=10
 CredType=cred/munge
 MpiDefault=none
 StateSaveLocation={folder}/state
@@ -48,9 +49,9 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 SchedulerType=sched/backfill
-SchedulerParameters=bf_interval=2,sched_interval=2,batch_sched_delay=0,sched_min_interval=0
+SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min_interval=0
 JobAcctGatherType=jobacct_gather/linux
-JobAcctGatherFrequency=task=2
+JobAcctGatherFrequency=task=1
 JobAcctGatherParams=OverMemoryKill
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=localhost
@@ -59,14 +60,16 @@ AccountingStoragePass={folder}/munge.socket
 AccountingStorageTRES=gres/gpu
 AccountingStoreFlags=job_comment
 MinJobAge=300
-KillWait=5
+KillWait=2
 CompleteWait=0
 SlurmctldTimeout=30
 SlurmdTimeout=30
 GresTypes=gpu
 NodeName=c[1-3] NodeAddr=127.0.0.1 NodeHostname={host} Port=[{first}-{third}] CPUs=64 RealMemory=256000
-NodeName=g1 NodeAddr=127.0.0.1 NodeHostname={host} Port={fourth} CPUs=64 RealMemory=256000 Gres=gpu:h200:8
+NodeName=s[1-2] NodeAddr=127.0.0.1 NodeHostname={host} Port=[{fourth}-{fifth}] CPUs=64 RealMemory=256000
+NodeName=g1 NodeAddr=127.0.0.1 NodeHostname={host} Port={sixth} CPUs=64 RealMemory=256000 Gres=gpu:h200:8
 PartitionName=cpu Nodes=c[1-3] LLN=YES Default=YES DefaultTime=10 MaxTime=24:00:00
+PartitionName=spare Nodes=s[1-2] DefaultTime=10 MaxTime=24:00:00
 PartitionName=gpu Nodes=g1 DefaultTime=10 MaxTime=24:00:00
 """
 ACCOUNTING = """
@@ -111,8 +114,8 @@ class Cluster:
         srun = folder / "bin" / "srun"
         srun.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {_where("srun")} "$@"\n')
         srun.chmod(0o755)
-        ports = free_ports(7)
-        names = ("database", "accounting", "port", "first", "second", "third", "fourth")
+        ports = free_ports(9)
+        names = ("database", "accounting", "port", "first", "second", "third", "fourth", "fifth", "sixth")
         values = dict(zip(names, ports, strict=True)) | {"folder": folder, "host": socket.gethostname().split(".")[0]}
         (folder / "slurm.conf").write_text(CONFIGURATION.format(**values))
         (folder / "slurmdbd.conf").write_text(ACCOUNTING.format(**values))
@@ -126,7 +129,7 @@ class Cluster:
         self.start_controller()
         for node in NODES:
             self.start_node(node)
-        self.wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), 60, "four idle nodes")
+        self.wait_for(lambda: self.states() == dict.fromkeys(NODES, "idle"), 60, "idle nodes")
 
     def _start_munge(self) -> None:
         folder = self.folder

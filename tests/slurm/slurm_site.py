@@ -62,7 +62,7 @@ class Site(Checkout):
 
     def __init__(self, folder: Path, cluster: Cluster, like: Site | None = None, results: bool = False):
         """like: another one whose code, and with `results` whose results and Snakemake's records of them, to take."""
-        super().__init__(folder)
+        super().__init__(folder, cold=True)  # what Slurm watches over are its own children
         self.cluster = cluster
         self.environment |= cluster.environment | {
             "PATH": f"{cluster.folder}/bin:{self.environment['PATH']}",

@@ -1,7 +1,7 @@
 """The workflow on a real Slurm with the profile that users get: where its jobs run, and what no mishap may change.
 
-Every disturbed run must end in the digests of an undisturbed one on one machine. What leaves the cluster as it is
-happens at once, in checkouts of its own, as most of it is waiting for Slurm; then a node and the controller go away.
+Every disturbed run must end in the digests of an undisturbed one on one machine. All of it happens at once, in
+checkouts of its own, as most of it is waiting for Slurm; then the controller goes away.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from slurm_cluster import CPU_NODES, Cluster
+from slurm_cluster import CPU_NODES, SPARE_NODES, Cluster
 from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, WORK, Site
 
 from granularity.config import files
 from granularity.plan.graph import Plan
 from granularity.plan.resources import memory_mb, minutes
 from granularity.store.artifacts import Artifact
+from support.checkout import Checkout
 from support.stores import leftovers
 
 pytestmark = pytest.mark.slurm
@@ -54,7 +55,8 @@ class Sites:
         self.cluster, self.folder = cluster, folder
         (folder / "undisturbed").mkdir()
         self.undisturbed = Site(folder / "undisturbed", cluster)
-        self.undisturbed.snakemake("finetune", "measure", "--configfile", EXPERIMENT)
+        here = Checkout(folder / "undisturbed", there=True)
+        here.snakemake("finetune", "measure", "--configfile", EXPERIMENT)
 
     def new(self, name: str) -> Site:
         """One in which nothing is made."""
@@ -87,7 +89,7 @@ def at_once(request, sites) -> Iterator[dict[str, Future]]:
     """The scenarios that were asked for, at work."""
     params = (getattr(item, "callspec", None) for item in request.session.items)
     wanted = [spec.params["scenario"] for spec in params if spec and "scenario" in spec.params]
-    pool = ThreadPoolExecutor(3)
+    pool = ThreadPoolExecutor(5)
     yield {scenario: pool.submit(scenario, sites) for scenario in wanted}
     pool.shutdown(wait=False, cancel_futures=True)  # after Control-C; they end when the cluster does
 
@@ -272,28 +274,10 @@ def driver_killed(sites: Sites) -> None:
     sites.assert_undisturbed(site)
 
 
-AT_ONCE = (  # those that wait longest first
-    over_its_time_limit,
-    warned_before_its_time_limit,
-    the_whole_workflow,
-    over_its_memory,
-    driver_interrupted,
-    driver_killed,
-    cancelled,
-    one_network_on_two_nodes,
-    stages_with_cuda,
-    gpus_for_those_who_ask,
-)
-
-
-@pytest.mark.parametrize("scenario", AT_ONCE, ids=lambda scenario: scenario.__name__)
-def test_of_many_at_once(at_once, scenario):
-    at_once[scenario].result()
-
-
-def test_a_node_is_lost_with_its_job_running_on(sites):
+def node_lost(sites: Sites) -> None:
     """As when its network fails: Slurm starts the job anew elsewhere, while the first one still writes."""
-    site = sites.before_training("node")
+    site = sites.before_training("node_lost")
+    site.edit_profile(lambda profile: profile["default-resources"].update(slurm_partition="spare"))
     driver = site.submit(TARGET)
     at = site.wait_for_training(driver)
     node = site.jobs()[0].node
@@ -308,9 +292,29 @@ def test_a_node_is_lost_with_its_job_running_on(sites):
     finally:
         site.cluster.find_node(node)
     (*_, job) = site.jobs()
-    assert job.state == "COMPLETED" and job.node != node
+    assert job.state == "COMPLETED" and {node, job.node} == {*SPARE_NODES}
     site.wait_until(lambda: not site.trainers(), "end of the orphan")
     sites.assert_undisturbed(site)
+
+
+AT_ONCE = (  # those that wait longest first
+    over_its_time_limit,
+    warned_before_its_time_limit,
+    the_whole_workflow,
+    node_lost,
+    over_its_memory,
+    driver_interrupted,
+    driver_killed,
+    cancelled,
+    one_network_on_two_nodes,
+    stages_with_cuda,
+    gpus_for_those_who_ask,
+)
+
+
+@pytest.mark.parametrize("scenario", AT_ONCE, ids=lambda scenario: scenario.__name__)
+def test_of_many_at_once(at_once, scenario):
+    at_once[scenario].result()
 
 
 def test_the_controller_is_away_for_half_a_minute(sites):

@@ -160,6 +160,28 @@ def test_no_stage_imports_another():
         assert not code.import_closure(record.module) & others, stage
 
 
+def test_what_was_parsed_is_kept_and_believed_only_where_it_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = tmp_path / "mine.py"
+    file.write_text("import json\n# words\nx = 1\n")
+
+    def read():
+        code._read.cache_clear()
+        return code._read(file)
+
+    first = read()
+    assert first == (["json"], "import json\nx = 1")
+    parsed = []
+    monkeypatch.setattr(code, "_parsed", lambda content: parsed.append(content) or first)
+    (kept,) = (tmp_path / "cache/granularity/parsed").iterdir()
+    assert read() == first and parsed == []
+    kept.write_text(kept.read_text().replace("x = 1", "x = 2"))
+    assert read() == first and len(parsed) == 1 and "x = 2" not in kept.read_text()
+    file.write_text("x = 3\n")
+    read()
+    assert parsed[1:] == [b"x = 3\n"]
+
+
 # ---------------------------------------------------------------- packages
 
 

@@ -191,10 +191,10 @@ DAMAGES = {
     "empty": lambda file: file.write_text(""),
     "cut": lambda file: file.write_bytes(file.read_bytes()[:100]),
     "another form": lambda file: file.write_text("[1, 2]"),
-    "no files": lambda file: file.write_text('{"files": 3}'),
+    "no files": lambda file: file.write_text('{"value": 3}'),
     "deep": lambda file: file.write_text("[" * 100_000),
     "a digest": lambda file: file.write_text(
-        json.dumps(json.loads(file.read_text()) | {"files": {name: [[0] * 5, "0" * 64] for name in NAMES}})
+        json.dumps(json.loads(file.read_text()) | {"value": {name: [[0] * 5, "0" * 64] for name in NAMES}})
     ),
     "writable": lambda file: file.chmod(0o620),
     "writable folder": lambda file: file.parent.chmod(0o777),

@@ -8,29 +8,34 @@ import sys
 import time
 from pathlib import Path
 
+from support import warm
+
 ROOT = Path(__file__).parents[2]
 # What a command may take, counted in seconds that the machine had for it: while three others want each CPU, a second
 # counts a quarter. However busy the machine, no command gets longer than MOST_TIMES as long.
 SECONDS, MOST_TIMES = 900.0, 4.0
 SECONDS_BETWEEN_LOOKS = 5.0
 SMOKE = ["--configfile", "config/experiments/smoke.yaml"]
+COLD = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 TAIL = 4000  # characters of the output that a failure shows
 
 
 class Checkout:
-    """A copy of the repository in which commands run with the copy's own code; `there`: it has been made before."""
+    """A copy of the repository in which commands run with the copy's own code.
 
-    def __init__(self, folder: Path, there: bool = False):
+    Args:
+        there: it has been made before.
+        cold: its commands start as those of users do, and import everything (:mod:`support.warm`).
+    """
+
+    def __init__(self, folder: Path, there: bool = False, cold: bool = False):
         self.folder = folder
         for name in () if there else ("Snakefile", "rules", "config", "profiles", "report", "envs", "workflow"):
             source = ROOT / name
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, folder / name)
-        bin_folder = str(Path(sys.executable).parent)
-        self.environment = os.environ | {
-            "PYTHONPATH": str(folder / "workflow"),
-            "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        }
+        path = COLD if cold else f"{warm.commands()}{os.pathsep}{COLD}"
+        self.environment = os.environ | {"PYTHONPATH": str(folder / "workflow"), "PATH": path}
 
     def start(self, *command, **environment):
         return subprocess.Popen(
@@ -59,13 +64,20 @@ class Checkout:
     def snakemake(self, *arguments, code=0):
         return self.run("snakemake", *arguments, code=code)
 
+    def commands(self, *arguments):
+        """The shell commands that a dry run prints, without their logs."""
+        mark = "Shell command: "
+        lines = self.snakemake("-np", *arguments).splitlines()
+        return [line.removeprefix(mark).split(" > ")[0] for line in lines if line.startswith(mark)]
+
     def command_of(self, target, *arguments):
         """The shell command that the workflow runs for a result, as `snakemake -np` prints it, without its log."""
         folder = str(target).removesuffix(".stamp")
-        output = self.snakemake("-np", "--force", f"{folder}.stamp", *arguments)
-        mark = "Shell command: "
-        commands = [line.removeprefix(mark) for line in output.splitlines() if line.startswith(mark)]
-        return next(command for command in commands if f"--output {folder} " in command).split(" > ")[0]
+        return self.to_make(folder, self.commands("--force", f"{folder}.stamp", *arguments))
+
+    @staticmethod
+    def to_make(folder, commands):
+        return next(command for command in commands if f"--output {folder} " in command)
 
     def path(self, name):
         return self.folder / name

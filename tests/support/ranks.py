@@ -1,10 +1,12 @@
 """Runs lines of Python in several processes that train together, as the launcher would start them.
 
-A program of its own, so that what is slow to import is imported once; each job is forked from it. Jobs come as lines of
-JSON on standard input; the answers, with every process's exit status and standard error, go to standard output.
+A program of its own, so that what is slow to import (its arguments) is imported once; each job is forked from it. Jobs
+come as lines of JSON on standard input; the answers, with every process's exit status and standard error, go to
+standard output.
 The launcher kills the rest when one process dies; here nobody does, so they must end by themselves.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -38,11 +40,8 @@ def child(job: dict, rank: int, meeting: Path, errors: Path) -> None:
 
 def main() -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    import timm  # noqa: F401
-
-    from granularity.stages.finetune import stage as finetune  # noqa: F401
-    from granularity.stages.pretrain import stage as pretrain  # noqa: F401
-
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     print("ready", flush=True)
     for line in sys.stdin:
         job = json.loads(line)

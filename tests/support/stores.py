@@ -23,10 +23,10 @@ def take(source: Checkout, target: Checkout, *names: str) -> None:
         shutil.copy2(generations.stamp_of(link), generations.stamp_of(target.path(name)))
 
 
-def copied(source: Checkout, folder: Path) -> Checkout:
+def copied(source: Checkout, folder: Path, cold: bool = False) -> Checkout:
     """A copy of a checkout with all its results, and Snakemake's records of them."""
     folder.mkdir(exist_ok=True)
-    made = Checkout(folder)
+    made = Checkout(folder, cold=cold)
     for name in ("results", ".snakemake"):
         shutil.copytree(source.path(name), made.path(name), symlinks=True)
     return made

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from granularity.base.section import Section
+from granularity.machine import launch
 from granularity.machine.device import machine
 from granularity.stages import STAGES
 from granularity.store import generations
@@ -40,7 +41,9 @@ def run(
         options = record.model.model_validate(options.model_dump() if isinstance(options, Section) else options or {})
     given = {role: paths if isinstance(paths, list) else [paths] for role, paths in inputs.items() if paths is not None}
     paths = {role: tuple(map(Path, several)) for role, several in given.items()}
-    task = Task(record, output, options, paths, seed, device, threads, machine(device, threads))
+    processes = getattr(options, "processes", 1) * getattr(options, "arms", 1)  # as the command has it
+    here = machine(device, launch.threads_each(threads, processes))
+    task = Task(record, output, options, paths, seed, device, threads, here)
     if not anew:
         return make(task)
     with _made_before(task) as before:

@@ -179,7 +179,7 @@ def configure(checkout):
 @pytest.fixture(scope="module")
 def own(finished_run):
     """A checkout with a finished run of a configuration that names one of everything."""
-    return finished_run("own", configure)
+    return finished_run("own", configure, cold=True)
 
 
 def test_they_go_through_to_the_report(own):

@@ -114,7 +114,7 @@ examples = settings(derandomize=True, database=None, deadline=None, max_examples
 @given(st.lists(RANK, min_size=1, max_size=4, unique=True), st.text("ab.-_9", min_size=1, max_size=20))
 def test_names_that_are_accepted_are_words_of_a_shell_and_names_of_folders(ranks, name):
     units = dict.fromkeys(("pretrain", "finetune", "measure"), "run")
-    values = {"name": name, "conditions": [{"train_size": 300}], "jobs": units}
+    values = {"name": name, "conditions": [{"train_size": 300}], "jobs": units, "seeds": {"pretrain": 1, "finetune": 2}}
     values["samples"] = {"source": "folder", "root": "/", "ranks": ranks, "target": ranks[0]}
     try:
         config = files.validate(values)

@@ -21,7 +21,7 @@ from granularity.store import artifacts, generations
 from granularity.store.artifacts import Artifact
 from granularity.store.claim import read_claim
 from support import tiny_chain
-from support.checkout import Checkout, slowness, wait
+from support.checkout import COLD, Checkout, slowness, wait
 from support.stores import copied, leftovers, made_in, stamps_in, take
 
 pytestmark = pytest.mark.workflow
@@ -168,7 +168,7 @@ def test_going_back_computes_nothing_and_a_trial_leaves_half_trained_networks_al
     before = state(checkout)
     long = RECIPE | {"epochs": 100}  # 300 steps
     tiny_chain.configure(checkout, pretrain=long)
-    driver = start(checkout, "pretrain", GRANULARITY_CHECKPOINT_SECONDS="0")
+    driver = start(checkout, "pretrain", GRANULARITY_CHECKPOINT_SECONDS="0", PATH=COLD)  # its jobs are of its group
     works = checkout.path("results/.store/.work")
     work = until(lambda: next((one for one in works.glob("pretrain-*") if first_step(one) > 100), None), driver)
     os.killpg(driver.pid, signal.SIGKILL)

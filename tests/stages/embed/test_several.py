@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,9 @@ from granularity.data.images import Images
 from granularity.store.artifacts import Artifact
 from support import tasks
 from support.encoders import options, train
+from support.several import Ended
 
+IMPORTED = ("granularity.stages.embed.stage",)
 IMAGES, BATCH = 60, 8
 LATE = (50, 58)  # images of the last batch of each of two processes: decoded when the first turn is over
 
@@ -59,62 +62,81 @@ def test_the_result_of_one_process_is_that_of_two(tmp_path, made):
     assert Artifact.open(tmp_path / "made" / "two").folder == before.folder
 
 
-STOPPED = """
-import os, runpy, signal, sys
+CALL = """
+import os, signal
+from pathlib import Path
+from granularity.base.errors import GranularityError
 from granularity.data.images import Images
+from granularity.store import checkpoints
+from support import tasks
+checkpoints.CHECKPOINT_SECONDS = 0.0
 load = Images.load
 def disturbed(self, index):
     if index == {index}:
         {what}
     return load(self, index)
 Images.load = disturbed
+tasks.run("embed", Path({output!r}), {values!r}, threads=2, **{inputs!r})
 """
 
 
 @pytest.fixture
-def disturbed(tmp_path):
-    """Do something in the process that decodes an image: the environment for it."""
+def embed(made, processes):
+    """Embed in two processes; `what` is done in the one that decodes the image `index`."""
 
-    def at(index: int, what: str) -> dict[str, str]:
-        (tmp_path / "disturbed").mkdir(exist_ok=True)
-        (tmp_path / "disturbed" / "sitecustomize.py").write_text(STOPPED.format(index=index, what=what))
-        path = f"{tmp_path / 'disturbed'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-        return {"PYTHONPATH": path, "GRANULARITY_CHECKPOINT_SECONDS": "0"}
+    def go(output: Path, index: int | None = None, what: str = "pass", **values) -> Ended:
+        values = options().model_dump(mode="json") | {"processes": 2} | values
+        inputs = {"samples": str(made / "samples"), "encoder": str(made / "encoder")}
+        return processes(2, CALL.format(index=index, what=what, output=str(output), values=values, inputs=inputs))
 
-    return at
+    return go
 
 
 @pytest.mark.parametrize("index", LATE)
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM"])
-def test_killed_or_stopped_it_goes_on(tmp_path, made, disturbed, kill_at, index, number):
-    ended = go(command(made, tmp_path / "out", 2), **disturbed(index, f"os.kill(os.getpid(), signal.{number})"))
-    assert ended.returncode != 0 and not (tmp_path / "out").exists()
-    if number == "SIGKILL":
-        assert ended.stderr.strip().splitlines()[-1].startswith(f"error: process {index // BATCH % 2} of 2 was killed")
+def test_killed_or_stopped_it_goes_on(tmp_path, made, embed, kill_at, index, number):
+    ended = embed(tmp_path / "out", index, f"os.kill(os.getpid(), signal.{number})")
+    assert 0 not in ended.status and not (tmp_path / "out").exists()
+    assert ended.status[index // BATCH % 2] == {"SIGKILL": -signal.SIGKILL, "SIGTERM": 128 + signal.SIGTERM}[number]
     calls = kill_at(Images, "load", None)
     tasks.run("embed", tmp_path / "out", options(), samples=made / "samples", encoder=made / "encoder")
     assert 0 < len(calls) < IMAGES and min(index for _, index in calls) % BATCH == 0  # the first batches were saved
     assert Artifact.open(tmp_path / "out").digest == Artifact.open(made / "one").digest
 
 
-@pytest.mark.parametrize("index", LATE)
-def test_an_error_in_any_process_is_one_line(tmp_path, made, disturbed, index):
-    what = 'from granularity.base.errors import GranularityError; raise GranularityError("no image there")'
-    ended = go(command(made, tmp_path / "out", 2), **disturbed(index, what))
+KILLED = f"""
+import os, signal
+from granularity.data.images import Images
+load = Images.load
+def disturbed(self, index):
+    if index == {LATE[1]}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return load(self, index)
+Images.load = disturbed
+"""
+
+
+def test_the_command_says_which_process_was_killed(tmp_path, made):
+    (tmp_path / "disturbed").mkdir()
+    (tmp_path / "disturbed" / "sitecustomize.py").write_text(KILLED)
+    path = f"{tmp_path / 'disturbed'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    ended = go(command(made, tmp_path / "out", 2), PYTHONPATH=path)
     assert ended.returncode == 1 and not (tmp_path / "out").exists()
-    assert [line for line in ended.stderr.splitlines() if "error" in line] == ["error: no image there"], ended.stderr
+    assert ended.stderr.strip().splitlines()[-1].startswith("error: process 1 of 2 was killed")
 
 
-def test_more_processes_than_batches(tmp_path, made):
-    ended = go(command(made, tmp_path / "out", 2, batch_size=64))
-    assert ended.returncode == 0, ended.stderr
-    tasks.run(
-        "embed",
-        tmp_path / "one" / "out",
-        options().model_copy(update={"batch_size": 64}),
-        samples=made / "samples",
-        encoder=made / "encoder",
-    )
+@pytest.mark.parametrize("index", LATE)
+def test_an_error_in_any_process_is_one_line(tmp_path, embed, index):
+    ended = embed(tmp_path / "out", index, 'raise GranularityError("no image there")')
+    assert ended.status == [1, 1] and not (tmp_path / "out").exists()
+    assert [line for line in ended.said if "error" in line] == ["error: no image there"]
+
+
+def test_more_processes_than_batches(tmp_path, made, embed):
+    ended = embed(tmp_path / "out", batch_size=64)
+    assert ended.status == [0, 0], ended.said
+    whole = options().model_copy(update={"batch_size": 64})
+    tasks.run("embed", tmp_path / "one" / "out", whole, samples=made / "samples", encoder=made / "encoder")
     assert Artifact.open(tmp_path / "out").digest == Artifact.open(tmp_path / "one" / "out").digest
 
 

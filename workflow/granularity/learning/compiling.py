@@ -7,7 +7,7 @@ import os
 import torch
 
 from granularity.base.errors import GranularityError
-from granularity.store.hashing import user_cache
+from granularity.store.kept import user_cache
 
 
 def compiled(network: torch.nn.Module) -> torch.nn.Module:

@@ -23,6 +23,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from granularity.store import kept
+
 PACKAGE = "granularity"
 ROOT = Path(__file__).parents[1]
 # Raise it when a change below base/, store/, machine/ or data formats changes the bytes of results.
@@ -144,8 +146,27 @@ class _Source(NamedTuple):
 
 @functools.cache
 def _read(path: Path) -> _Source:
-    """A file of Python. Cached, because most files are in the closure of most stages, and parsing is what it costs."""
-    tree = ast.parse(path.read_bytes())
+    """A file of Python. Parsing all files of the science takes more than a second: the user's cache keeps it.
+
+    It is known there by its content, by the Python that parsed it, and by this file, which says how.
+    """
+    content = path.read_bytes()
+    known_by = hashlib.sha256(b"\0".join([sys.version.encode(), _this_file(), content])).hexdigest()
+    file = kept.place("parsed", f"{known_by}.json")
+    if (found := kept.read(file)) is not None:
+        return _Source(**found)
+    source = _parsed(content)
+    kept.write(file, source._asdict())
+    return source
+
+
+@functools.cache
+def _this_file() -> bytes:
+    return Path(__file__).read_bytes()
+
+
+def _parsed(content: bytes) -> _Source:
+    tree = ast.parse(content)
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -3,7 +3,7 @@
 What was hashed is recorded in the user's own cache folder (`granularity/hashes/HOST` in `$XDG_CACHE_HOME` or
 `~/.cache`), with what the system says of the file: device, inode, size and the times of its last changes. As long as
 these five are the same, the record stands for the file. A record that is missing, damaged or somebody else's means
-that the file is hashed; one that cannot be written is not missed.
+that the file is hashed (:mod:`granularity.store.kept`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import re
-import secrets
 import stat
 import threading
 import time
@@ -23,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from granularity.base.errors import GranularityError
+from granularity.store import kept
 from granularity.store.claim import host
 
 BUFFER_BYTES = 2**20
@@ -168,67 +167,21 @@ def _is_settled(state: _State, now: int) -> bool:
 def _record(folder: Path) -> Path | None:
     """Where the record of a folder lies; None where this user has no folder for it."""
     try:
-        root = user_cache()
         name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()
-    except (OSError, RuntimeError):
+    except OSError:
         return None
     machine = re.sub(r"[^\w.-]|^\.+", "_", host()) or "_"
-    return root / "hashes" / machine / f"{name}.json"
-
-
-def user_cache() -> Path:
-    """The folder of what this user's jobs keep for later ones.
-
-    Raises:
-        RuntimeError: the user has no home.
-    """
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    # As the XDG specification has it, a relative path counts as none.
-    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "granularity"
-
-
-def _is_own(found: os.stat_result) -> bool:
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return kept.place("hashes", machine, f"{name}.json")
 
 
 def _read(folder: Path) -> dict[str, tuple[list[int], str]]:
     """What the record says: name -> state, SHA-256; nothing where it is missing, damaged or somebody else's."""
-    file = _record(folder)
-    try:
-        if file is None or not all(_is_own(place.lstat()) for place in file.parents[:3]):
-            return {}
-        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-            found = os.fstat(stream.fileno())
-            if not stat.S_ISREG(found.st_mode) or not _is_own(found):
-                return {}
-            recorded = json.loads(stream.read())
-        files = recorded["files"]
-        if recorded["sha256"] != _sha256_of(files):
-            return {}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    return files
+    files = kept.read(_record(folder))
+    return files if isinstance(files, dict) else {}
 
 
 def _write(folder: Path, entries: Mapping[str, tuple[_State, str]]) -> None:
     """Add entries to the record."""
-    file = _record(folder)
-    if not entries or file is None:
-        return
-    files = {**_read(folder), **{name: [list(state), digest] for name, (state, digest) in entries.items()}}
-    temporary = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
-    with contextlib.suppress(OSError):
-        for place in reversed(file.parents[:3]):
-            place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not all(_is_own(place.lstat()) for place in file.parents[:3]):
-            return
-        try:
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as stream:
-                json.dump({"folder": os.path.realpath(folder), "files": files, "sha256": _sha256_of(files)}, stream)
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-
-def _sha256_of(files: object) -> str:
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+    if entries:
+        files = {**_read(folder), **{name: [list(state), digest] for name, (state, digest) in entries.items()}}
+        kept.write(_record(folder), files, folder=os.path.realpath(folder))
