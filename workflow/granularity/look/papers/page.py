@@ -196,4 +196,4 @@ def ours(check: dict[str, str]) -> str:
 
 
 def _short(cell: str) -> str:
-    return f"{float(cell):.4g}".replace("-", "−")
+    return f"{round(float(cell), 12) + 0:.4g}".replace("-", "−")  # what rounding leaves of a difference of equals is 0
