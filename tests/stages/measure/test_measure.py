@@ -56,9 +56,9 @@ def chain(digits, digits_pixels, make_array) -> dict[str, Path]:
 
 
 @pytest.fixture
-def toy(tmp_path):
+def toy(tmp_path_factory):
     """A measure from a file outside the package."""
-    file = tmp_path / "toy.py"
+    file = tmp_path_factory.mktemp("extension") / "toy.py"
     file.write_text(TOY)
     extensions.load([file])
     yield extensions.find("measure", "toy")
@@ -179,7 +179,6 @@ def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, k
     calls = kill_at(toy, "measure", None)
     assert measured(chain, tmp_path / "b", "toy", of=EVERY).digest == undisturbed.digest
     assert len(calls) == 5 - call + 1
-    (tmp_path / "toy.py").unlink()
     assert writing.names(tmp_path) == ["a", "b"]
 
 

@@ -109,7 +109,11 @@ def test_what_decides_a_sample_table_has_no_keys_of_other_sources():
 def test_how_many_images_there_are():
     assert options.expected_images(section()) == 1797
     assert options.expected_images(section(source="folder", root=".")) is None
-    sizes = [getattr(extensions.find("source", name), "IMAGES", 1) for name in SOURCES]
+    inaturalist = {"source": "inaturalist", "root": "."}
+    small, large = (options.expected_images(section(**inaturalist, train=split)) for split in ("train_mini", "train"))
+    assert 500_000 <= small < 1_000_000 < large == options.expected_images(section(**inaturalist))
+    known = [getattr(extensions.find("source", name), "IMAGES", 1) for name in SOURCES]
+    sizes = [size for one in known for size in (one.values() if isinstance(one, dict) else [one])]
     assert all(type(size) is int and size > 0 for size in sizes)
 
 

@@ -416,7 +416,7 @@ def test_every_arm_of_both_sizes_can_be_drawn(tmp_path, monkeypatch):
     wanted = {"P1": [100], "P2": [52.2], "P3": [0.848], "P4": [100], "P5": [70.4, 72.4, 81.7], "P6": [41]}
     assert {id: list(values) for id, values in paper.items()} == wanted
     unseen = set(found.loc[found["verdict"] == claim.NOT_TESTED, "id"])
-    assert unseen <= {"A1", "A6", "A7", "A8", "A9", "A10", "A11", "A14", "A15", "P1", "P4", "P5"}
+    assert unseen <= {"A1", "A6", "A7", "A8", "A9", "A10", "A11", "A14", "A15", "A19", "A20", "P1", "P4", "P5"}
     names = {path.stem for path in (tmp_path / "judged" / "figures").glob("*.svg")}
     assert {"accuracy", "alignment", "granularity", "clusters", "digits", "u_curve"} <= names
     assert {"interval_accuracy", "neurons_small", "neurons_main_leftover_10"} <= names
