@@ -108,16 +108,11 @@ def _csv(rows: list[dict[str, str]]) -> str:
 
 
 def _html(root: Path, here: list[Experiment], groups: list[Group], parts: list[Part], wrong: list[str]) -> str:
-    import jinja2
     from markupsafe import Markup
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    from granularity.stages.report import templates
+
+    environment = templates.environment(HERE)
     environment.globals |= {
         "chip": CLASSES,
         "ours": ours,

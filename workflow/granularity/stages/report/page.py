@@ -11,7 +11,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from granularity.claims.statistics import LEVEL
-from granularity.stages.report import series, words
+from granularity.stages.report import series, templates, words
 from granularity.stages.report.drawing import PAPER
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.part import Part
@@ -33,13 +33,7 @@ class Written:
 
 def render(loaded: Loaded, parts: dict[ModuleType, Part]) -> str:
     """The page's text: some sections, in their order."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
+    environment = templates.environment(HERE)
     environment.filters |= {
         "name": lambda value: "–" if _missing(value) else value,
         "num": number,

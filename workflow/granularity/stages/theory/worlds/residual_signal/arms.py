@@ -34,7 +34,7 @@ class Settings(engine.Settings):
     WORLD: ClassVar[str] = NAME
 
     world: Literal["feature_emergence", "label_granularity", "feature_contamination", "mask_reconstruction"] = Field(
-        "feature_emergence", description="The world that it is an arm of."
+        "feature_emergence", description="The world whose arm it is."
     )
     setting: dict[str, Any] = Field({}, description="Its settings there, where they are not that world's defaults.")
 
