@@ -114,6 +114,13 @@ def test_epochs_are_kept_and_change_nothing_else(tmp_path, pretrain_on):
     assert not equal(middle, end)
 
 
+def test_the_order_of_options_changes_no_byte(tmp_path, pretrain_on):
+    runs, other = [pretraining("target")], MODEL.model_copy(update={"args": dict(reversed(MODEL.args.items()))})
+    made = [pretrain_on(tmp_path / str(i), runs, recipe(epochs=1), model=model) for i, model in enumerate([MODEL, other])]
+    assert list(MODEL.args) != list(other.args)
+    assert files_of(made[0]) == files_of(made[1])
+
+
 @pytest.mark.parametrize("step", [2, 7, 11], ids=["first epoch", "second epoch", "last epoch"])
 def test_kept_epochs_survive_a_kill_byte_for_byte(tmp_path, pretrain_on, kill_at, checkpoint_always, step):
     runs, options = [pretraining("manual-digit")], recipe(epochs=3, augment=AUGMENTED)

@@ -18,7 +18,7 @@ import torch
 
 MEMORY = 10  # pairs of steps and changes of the gradient that the curvature is known from
 MOST_STEPS = 1000
-MOST_TRIES = 12  # of a step: then rounding is all that is left
+MOST_TRIES = 12  # since a loss fell by more than rounding: then that is all that is left
 DECREASE = 1e-4  # of what the slope promises, that a step must give
 NOISE = {torch.float32: 3e-7, torch.float64: 1e-14}  # of a loss, relative
 
@@ -133,9 +133,11 @@ def _step(evaluate: Evaluate, layout: Layout, each: dict, rows: dict, tolerance:
     x, gradient, direction = rows["x"], rows["gradient"], rows["direction"]
     tried = torch.addcmul(x, layout.rows(each["length"], x.dtype)[:, None], direction)
     loss, bound, slopes = evaluate(tried)
-    accepted, shorter = _judged(each, loss, layout.dots(slopes, direction), NOISE[x.dtype])
+    noise = NOISE[x.dtype]
+    accepted, shorter = _judged(each, loss, layout.dots(slopes, direction), noise)
     each["length"] = np.where(accepted, 1.0, shorter)
-    each["tries"] = np.where(accepted, 0, each["tries"] + 1)
+    fell = accepted & (each["loss"] - loss > noise * np.abs(each["loss"]))
+    each["tries"] = np.where(fell, 0, each["tries"] + 1)
     each["loss"] = np.where(accepted, loss, each["loss"])
     each["done"] = accepted & (bound <= tolerance * loss)
     if not accepted.any():
