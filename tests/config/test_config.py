@@ -91,7 +91,7 @@ def test_conda_environments_have_the_same_pins(kind):
         ({"device": "gpu"}, ["device", "'auto', 'cpu' or 'cuda'"]),
         ({"seeds": {"base": -1}}, ["seeds.base = -1"]),
         ({"pretrain": {"lr": float("nan")}}, ["pretrain.lr"]),
-        ({"jobs": {"pretrain": "seed"}}, ["jobs.pretrain", "'run', 'space', 'family' or 'condition'"]),
+        ({"jobs": {"pretrain": "seed"}}, ["jobs.pretrain", "'run', 'space', 'family', 'condition' or 'auto'"]),
     ],
 )
 def test_mistakes_name_key_value_and_what_is_allowed(values, words):
@@ -156,7 +156,7 @@ def test_every_arm_has_the_seeds_asked_for():
             assert pretrains.count(space.name) == (12 if space.name == TARGET else 2)
 
 
-@pytest.mark.parametrize("level", ["run", "space", "family", "condition"])
+@pytest.mark.parametrize("level", ["run", "space", "family", "condition", "auto"])
 def test_jobs_hold_every_run_once_whatever_they_hold(level):
     plan = Plan(files.validate({"jobs": {"pretrain": level, "finetune": level, "measure": level}}))
     for stage in ("pretrain", "finetune"):

@@ -31,7 +31,7 @@ from granularity.stages.samples.options import Condition, samples_section
 from granularity.stages.samples.options import complaints as samples_complaints
 from granularity.stages.theory.options import Theory
 
-Unit = Literal["run", "space", "family", "condition"]
+Unit = Literal["run", "space", "family", "condition", "auto"]
 
 
 class Seeds(Section):
@@ -55,11 +55,12 @@ class Jobs(Section):
     """What one job trains, and with how many processes."""
 
     pretrain: Unit = Field(
-        "family",
+        "auto",
         description="What one pretraining job holds: one run, one label space, one family, or one whole condition. "
-        "Starting a job costs seconds, so tiny networks share one; results do not depend on it.",
+        "Starting a job costs seconds, so tiny networks share one; results do not depend on it. `auto`: a condition "
+        "whose trainings take minutes in all, and else a family.",
     )
-    finetune: Unit = Field("family", description="What one finetuning job holds, as in pretrain.")
+    finetune: Unit = Field("auto", description="What one finetuning job holds, as in pretrain.")
     measure: Unit = Field("condition", description="What one measuring job holds, as in pretrain.")
     processes: Annotated[int, Field(ge=1, le=1000)] = Field(
         1,
@@ -82,7 +83,7 @@ class Jobs(Section):
     def _can_be_in_lockstep(self):
         if self.arms > 1 and self.processes > 1:
             raise ValueError("arms: arms in lockstep are trained by one process each; set arms or processes")
-        if self.arms > 1 and not {"family", "condition"} & {self.pretrain, self.finetune}:
+        if self.arms > 1 and not {"family", "condition", "auto"} & {self.pretrain, self.finetune}:
             raise ValueError("arms: no job holds several label spaces; set pretrain or finetune to family or condition")
         return self
 

@@ -8,6 +8,7 @@ RESIDENT_BYTES = 2**31  # of a data set that are in main memory at once, at most
 READERS = 8  # that decode JPEG for one GPU; not measured on one
 READER_BYTES = 2**28  # of memory of each, with what it has read ahead; reckoned
 WIDEST, WIDTHS = 2048, {"resnet18": 512, "resnet34": 512, "vit_tiny": 192, "vit_small": 384, "vit_base": 768}
+SHORT = 2e8  # pixels that tiny networks see in two or three minutes on one CPU
 CPU_SIDE = 16  # a training on images of this side takes `Needs.ms` on a CPU; of larger ones, more by their area
 
 
@@ -43,3 +44,8 @@ def features(model: Any) -> int:
 def slower(config: Any) -> float:
     """The factor by which an image takes longer than `Needs` say, which are for a GPU, or small images on a CPU."""
     return 1.0 if config.device == "cuda" else max(1.0, config.pixels.size / CPU_SIDE) ** 2
+
+
+def is_short(images: int, pixels: Any) -> bool:
+    """Whether starting jobs would take a good part of the time of trainings that see so many images in all."""
+    return images * pixels.size**2 <= SHORT

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from typing import Any
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job, Stage
+from granularity.learning.cost import is_short
 from granularity.learning.runs import Run
 from granularity.plan import trainings
 from granularity.plan.trainings import Network, Transfer
 from granularity.stages import STAGES
 from granularity.stages.hierarchy.space import Space, clusterings, spaces
-from granularity.stages.samples.options import of_source
+from granularity.stages.samples.options import expected_images, of_source
 from granularity.store.artifacts import Artifact
 from granularity.store.generations import stamp_of
 
@@ -50,6 +51,11 @@ class Condition:
     def identity(self) -> dict[str, Any]:
         """The identity of its images, in ids of runs."""
         return {"samples": of_source(self.samples), "train_size": self.train_size, "seed": self.seed}
+
+    @property
+    def images(self) -> int | None:
+        """The number of its training images, roughly; None where nothing says it before they are read."""
+        return expected_images(self.samples) if self.train_size == "all" else int(self.train_size)
 
     def made_by(self, space: Space, network: Network) -> list:
         """The sections that a label space's clusters or embeddings come from, in ids of runs; empty without any."""
@@ -171,9 +177,26 @@ class Plan:
 
         return [job for job in jobs if needed & backbones(job)]
 
-    def units(self, stage: str, runs: Iterable[Run], network: Network, condition: Condition) -> dict[str, list[Run]]:
-        """The runs of a stage grouped into jobs, as `jobs.STAGE` says."""
+    def units(
+        self,
+        stage: str,
+        runs: Sequence[Run],
+        network: Network,
+        condition: Condition,
+        epochs: int = 1,
+        data: Condition | None = None,
+    ) -> dict[str, list[Run]]:
+        """The runs of a stage grouped into jobs, as `jobs.STAGE` says.
+
+        Args:
+            epochs: that each run takes.
+            data: whose images they see, where these are not those of the condition.
+        """
         level = getattr(self.config.jobs, stage)
+        if level == "auto":
+            images = (data or condition).images
+            seen = None if images is None else len(runs) * epochs * images
+            level = "condition" if seen is not None and is_short(seen, self.config.pixels) else "family"
         family = {space.name: space.family for space in self.spaces_of(network, condition)}
         grouped: dict[str, list[Run]] = {}
         for run in runs:

@@ -17,11 +17,12 @@ def _plan(plan: Any) -> Iterator[Job]:
     for condition in plan.conditions:
         where = {"condition": condition.name}
         for transfer in plan.transfers:
-            data = plan.data_of(transfer, condition).name
+            data = plan.data_of(transfer, condition)
             for network in plan.networks_of(transfer):
                 pretrained = plan.jobs("pretrain", network=network.name, **where)
                 runs = plan.finetunings(transfer, network, condition)
-                for unit, held in plan.units("finetune", runs, network, condition).items():
+                units = plan.units("finetune", runs, network, condition, transfer.recipe.epochs, data)
+                for unit, held in units.items():
                     arms = max(map(len, in_lockstep(held, config.jobs.arms)))
                     yield Job(
                         "finetune",
@@ -38,8 +39,8 @@ def _plan(plan: Any) -> Iterator[Job]:
                             "arms": arms,
                         },
                         {
-                            "samples": tuple(plan.jobs("samples", condition=data)),
-                            "pixels": tuple(plan.jobs("pixels", condition=data)),
+                            "samples": tuple(plan.jobs("samples", condition=data.name)),
+                            "pixels": tuple(plan.jobs("pixels", condition=data.name)),
                             "pretrain": tuple(plan.holding(pretrained, held)),
                         },
                         passes=len(in_lockstep(held, arms)) * arms * transfer.recipe.epochs,

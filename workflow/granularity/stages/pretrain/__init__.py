@@ -21,7 +21,7 @@ def _plan(plan: Any) -> Iterator[Job]:
         for network in plan.networks:
             runs = plan.pretrainings(network, condition)
             needs = extensions.find("objective", network.objective.name).NEEDS
-            for unit, held in plan.units("pretrain", runs, network, condition).items():
+            for unit, held in plan.units("pretrain", runs, network, condition, network.recipe.epochs).items():
                 spaces = dict.fromkeys(run.space for run in held)
                 inputs = {role: tuple(plan.jobs(role, **where)) for role in ("samples", "pixels")}
                 if needs == "hierarchy":
