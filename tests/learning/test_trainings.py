@@ -116,7 +116,9 @@ def test_epochs_are_kept_and_change_nothing_else(tmp_path, pretrain_on):
 
 def test_the_order_of_options_changes_no_byte(tmp_path, pretrain_on):
     runs, other = [pretraining("target")], MODEL.model_copy(update={"args": dict(reversed(MODEL.args.items()))})
-    made = [pretrain_on(tmp_path / str(i), runs, recipe(epochs=1), model=model) for i, model in enumerate([MODEL, other])]
+    made = [
+        pretrain_on(tmp_path / str(i), runs, recipe(epochs=1), model=model) for i, model in enumerate([MODEL, other])
+    ]
     assert list(MODEL.args) != list(other.args)
     assert files_of(made[0]) == files_of(made[1])
 

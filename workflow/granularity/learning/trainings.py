@@ -357,6 +357,6 @@ def _with(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
 
 
 def _write(out: Any, file: str, weights: dict[str, np.ndarray], about: dict[str, Any]) -> None:
-    # One entry only: safetensors writes several in an order that differs from process to process. Sorted, as the keys of
-    # options come in the order of whoever merged the configuration's files.
+    # One entry only: safetensors writes several in an order that differs from process to process. Sorted, because the
+    # keys of options come in the order of whoever merged the configuration's files.
     out.tensors(file, tensors_of(weights), {"granularity": json.dumps(about, sort_keys=True)})
