@@ -158,7 +158,8 @@ def test_several_processes_take_more_memory_and_less_time():
 
 def test_a_transfer_is_planned_for_the_images_that_it_reads():
     data = {"samples": {"validation": 500}, "train_size": 100}
-    plan = photos(device="cuda", transfers=[{"name": "here"}, {"name": "there", "data": data}])
+    transfers = [{"name": "here"}, {"name": "there", "data": data}]
+    plan = photos(device="cuda", transfers=transfers, jobs={"finetune": "family"})
     here, there = (job_of(plan, "finetune", transfer=name) for name in ("here", "there"))
     assert (resources.images(plan, here), resources.images(plan, there)) == (IMAGES, 600)
     assert minutes(plan, there) < 40 < minutes(plan, here)
