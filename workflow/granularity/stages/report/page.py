@@ -47,7 +47,7 @@ def render(loaded: Loaded, parts: dict[ModuleType, Part]) -> str:
     return environment.get_template("page.html.j2").render(
         loaded=loaded,
         css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        headline=words.headline(loaded.results) if len(loaded.results) else None,
+        headline=words.headline(loaded.results, loaded.comparisons) if len(loaded.results) else None,
         sections=[_write(environment, loaded, section, part) for section, part in parts.items()],
     )
 

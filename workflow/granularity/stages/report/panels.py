@@ -53,6 +53,10 @@ class Panel:
     def refines_target(self, space: str) -> bool:
         return self.condition.properties[space]["refines_target"]
 
+    def alike(self, space: str) -> str:
+        """The first label space that parts the images alike; what has no labels is like nothing else."""
+        return self.condition.alike.get(space, space)
+
     @functools.cached_property
     def spaces(self) -> dict[str, Space]:
         """The label spaces that its networks were pretrained on, or what stands in the place of one."""

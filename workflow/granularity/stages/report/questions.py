@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
 from granularity.stages.report import words
 from granularity.stages.report.comparisons import QUESTIONS
+from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.statistics import answer
 
-MEANING = {
-    "better": ("yes", "meaning counts"),
-    "worse": ("no", "chance does better"),
-    "open": ("open", "can’t be told"),
-    "untested": ("open", "no interval"),
-}
+MEANING = {"better": "yes", "worse": "no", "open": "open", "untested": "open"}
 FINEST = {"better": "the finest is better", "worse": "the coarsest is better", "open": "can’t be told"}
 
 
@@ -28,16 +25,15 @@ def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
         told = answer(arms) if len(arms) else "open"
         best = {} if arms.empty or arms["low"].isna().all() else words.best_of(arms, told).to_dict()
         where = {"label": label, "train_images": part["train_images"].iloc[0], "transfer": part["transfer"].iloc[0]}
-        found.append(
-            {**best, **where, "answer": told, "arms": len(arms), "baseline_mean": part["baseline_mean"].iloc[0]}
-        )
+        picked = {"arms": int(arms["repeats"].isna().sum()), "baseline_mean": part["baseline_mean"].iloc[0]}
+        found.append({**best, **where, "answer": told, **picked})
     return found
 
 
 def meaning(compared: pd.DataFrame) -> list[dict[str, Any]]:
-    """Whether what labels mean counts beside their number, for each baseline and network: the average of all pairs."""
+    """Whether what labels mean counts beside their number: the averages of the pairs of each baseline and network."""
     rows = compared[compared["question"] == "meaning"].to_dict("records")
-    return [row | dict(zip(("answer", "told"), MEANING[row["standing"]], strict=True)) for row in rows]
+    return [row | {"answer": MEANING[row["standing"]], "over_pairs": words.over_pairs(row)} for row in rows]
 
 
 def finest(compared: pd.DataFrame) -> list[dict[str, Any]]:
@@ -59,10 +55,22 @@ def caveats(loaded: Loaded) -> list[str]:
     ]
     if encoder is not None and any(condition.of("cluster") for condition in conditions):
         said.append(encoder.leak)
-    said += [_corrected(loaded.comparisons), _backbones(results)]
+    said += [*_alike(conditions), _corrected(loaded.comparisons), _backbones(results)]
     if any(condition.finetune["other_data"].any() for condition in conditions):
         said.append("Transfers to other data are trained and scored on the images of those data instead.")
     return said
+
+
+def _alike(conditions: list[ConditionResults]) -> Iterator[str]:
+    for condition in conditions:
+        groups: dict[str, list[str]] = {}
+        for space, first in condition.alike.items():
+            groups.setdefault(first, []).append(space)
+        for spaces in (one for one in groups.values() if len(one) > 1):
+            yield (
+                f"With {condition.label}, {words.listing(spaces)} part the images alike: one label space under "
+                f"{len(spaces)} names. It counts once, as {spaces[0]}, in averages and numbers of comparisons."
+            )
 
 
 def _corrected(compared: pd.DataFrame) -> str:
