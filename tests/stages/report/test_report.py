@@ -15,12 +15,12 @@ import pytest
 from scipy import stats
 
 from granularity.base.errors import GranularityError
-from granularity.claims import claim
+from granularity.claims import claim, statistics
 from granularity.claims.claim import Claim
 from granularity.config.options import Config
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.stages.report import drawing, figures, loaded, montage, page, questions, words
+from granularity.stages.report import between, drawing, figures, loaded, montage, page, panels, questions, words
 from granularity.stages.report.encoder import Encoder
 from granularity.store import artifacts, writer
 from granularity.store.artifacts import Artifact
@@ -218,6 +218,40 @@ def test_every_size_is_answered_for_itself(monkeypatch, tmp_path):
     assert sentence.endswith(". Elsewhere: 240 training images: can’t be told.")
     sizes = text_of(output).partition('<section id="sizes">')[2].partition("</section>")[0]
     assert re.findall(r'<span class="verdict (\w+)">', sizes) == ["yes", "open"]
+
+
+def test_gains_are_compared_between_sizes_and_between_transfers(monkeypatch, tmp_path):
+    over = {"seeds": {"pretrain": 4, "finetune": 1}, "transfers": [{"name": "first"}, {"name": "second"}]}
+    over["conditions"] = [
+        {"train_size": 120, "spaces": ["manual-digit", "random-4"]},
+        {"train_size": 240, "spaces": ["manual-digit", "kmeans-4"]},
+    ]
+    plan, output = make(monkeypatch, tmp_path, over)
+    tables = {name: pd.read_csv(output / f"tables/gains_by_{name}.csv") for name in ("size", "transfer")}
+    # Of the sizes, what both have, in each transfer; of the transfers, at each size; labels by chance in neither.
+    assert tables["size"]["space"].tolist() == ["manual-digit"] * 2
+    assert tables["transfer"]["space"].tolist() == ["manual-digit", "manual-digit", "kmeans-4"]
+    gains = {panel.label: between._gains(panel) for panel in panels.panels(load(plan).conditions)}
+    for table in tables.values():
+        p = []
+        for row in table.itertuples():
+            here, there = (gains[label][row.network, row.space] for label in (row.label, row.other))
+            test = stats.ttest_rel(here, there)
+            p.append(test.pvalue)
+            assert (row.gain, row.other_gain, row.pairs) == pytest.approx((here.mean(), there.mean(), 4))
+            ends = tuple(test.confidence_interval(1 - 0.05 / len(table)))
+            assert (row.difference, row.low, row.high) == pytest.approx(((here - there).mean(), *ends))
+        assert table["p"].tolist() == pytest.approx(statistics.holm(p))
+        assert ((table["standing"] == "open") == (table["p"] >= 0.05)).all()
+    text = text_of(output)
+    assert "Does the gain differ between sizes?" in text and "Does the gain differ between transfers?" in text
+
+
+def test_one_backbone_tells_no_difference_between_sizes(monkeypatch, tmp_path):
+    sizes = [{"train_size": size, "spaces": ["manual-digit"]} for size in (120, 240)]
+    _, output = make(monkeypatch, tmp_path, {"conditions": sizes, "seeds": {"pretrain": 1, "finetune": 2}})
+    (row,) = pd.read_csv(output / "tables/gains_by_size.csv").to_dict("records")
+    assert row["standing"] == "untested" and row["told"] == "can’t be told" and math.isnan(row["needed"])
 
 
 def test_the_headlines_arm_is_of_a_size_that_it_answers():

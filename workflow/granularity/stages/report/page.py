@@ -18,7 +18,7 @@ from granularity.stages.report.part import Part
 from granularity.stages.report.statistics import ANSWERS, STANDINGS
 
 HERE = Path(__file__).parent
-MACROS = "drawing, columns, table, group, badge, chip, answered, judged"
+MACROS = "drawing, columns, table, group, badge, chip, answered, changed, judged"
 
 
 @dataclass(frozen=True)

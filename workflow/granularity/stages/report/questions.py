@@ -7,13 +7,20 @@ from typing import Any
 
 import pandas as pd
 
+from granularity.claims.statistics import MOST_PAIRS
 from granularity.stages.report import words
+from granularity.stages.report.between import STANDINGS
 from granularity.stages.report.comparisons import QUESTIONS
 from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.statistics import answer
 
 MEANING = {"better": "yes", "worse": "no", "open": "open", "untested": "open"}
+GAINS = (
+    "The verdict is by Holm’s p over all rows of the report; intervals are Bonferroni’s, and wider. “Would be needed”: "
+    "so many backbones would tell such a difference apart, if it and its spread stayed; a dash where it is told, where "
+    f"fewer than two backbones leave no spread, or where {MOST_PAIRS:,} would not do."
+)
 FINEST = {"better": "the finest is better", "worse": "the coarsest is better", "open": "can’t be told"}
 
 
@@ -40,6 +47,12 @@ def finest(compared: pd.DataFrame) -> list[dict[str, Any]]:
     """The finest of each family against its coarsest."""
     rows = compared[compared["question"] == "finest"].to_dict("records")
     return [row | {"told": FINEST.get(row["standing"], "no interval")} for row in rows]
+
+
+def gains(loaded: Loaded, question: str, name: str) -> dict[str, pd.DataFrame]:
+    """A table of so a name: the rows of `between` of one question, with `told` in words. None where there is no row."""
+    rows = loaded.between[loaded.between["question"] == question]
+    return {name: rows.assign(told=rows["standing"].map(STANDINGS))} if len(rows) else {}
 
 
 def caveats(loaded: Loaded) -> list[str]:
