@@ -81,13 +81,13 @@ def _beside(arm: pd.Series, results: pd.DataFrame) -> str:
     same = results[(results["label"] == arm["label"]) & (results["network"] == arm["network"])]
     control = same.set_index("space").loc[arm["control"]]
     told = {"open": "which can’t be told from chance", "untested": "which cannot be tested"}
-    told = told.get(arm["control_standing"], "more than chance explains")
+    apart = "more than chance explains"
     if arm["control_holds"] not in AVERAGED:
-        told += f" and no evidence of meaning, as {HOLDS[arm['control_holds']]}"
+        apart += f" and no evidence of meaning, as {HOLDS[arm['control_holds']]}"
     return (
         f"on labels by chance of the same G, {arm['control']}, they end {_points(control['difference'])} "
         f"({interval_of(control)}), and the two differ by {signed(arm['control_difference'])} "
-        f"({interval_of(arm, 'control_')}), {told}"
+        f"({interval_of(arm, 'control_')}), {told.get(arm['control_standing'], apart)}"
     )
 
 
@@ -100,11 +100,9 @@ def _all_pairs(arm: pd.Series, compared: pd.DataFrame) -> str:
 
 def over_pairs(row: Mapping[str, Any]) -> str:
     """What the average over pairs of one kind says of meaning: a row of question `meaning`."""
-    which, told = ("hold", BEYOND) if row["holds"] == "both" else ("do not hold", MEANING)
-    return (
-        f"In the {count(int(row['other']), 'pair')} that {which} the target, {told[row['standing']]} "
-        f"({signed(row['difference'])} points, {interval_of(row)})"
-    )
+    where, told = OVER[row["holds"]]
+    pairs, points = count(int(row["other"]), "pair"), signed(row["difference"])
+    return f"{where} ({pairs}), {told[row['standing']]} ({points} points, {interval_of(row)})"
 
 
 def interval_of(row: Mapping[str, Any], prefix: str = "") -> str:
@@ -164,7 +162,7 @@ OUTCOMES = {
     "open": "Can’t be told from the baseline, in either direction",
     "untested": "Without an interval, as there are fewer than two backbones in common or no spread",
 }
-MEANING = {  # of pairs that do not hold the target; BEYOND is of those that do
+MEANING = {
     "better": "meaning counts, what the labels say of the target with the rest",
     "worse": "labels by chance do better",
     "open": "whether meaning counts can’t be told",
@@ -173,6 +171,10 @@ MEANING = {  # of pairs that do not hold the target; BEYOND is of those that do
 BEYOND = MEANING | {
     "better": "meaning beyond it counts",
     "open": "whether meaning beyond it counts can’t be told",
+}
+OVER = {
+    "both": ("Where both a label space and its control hold the target", BEYOND),
+    "neither": ("Where neither of them holds the target", MEANING),
 }
 
 

@@ -60,11 +60,11 @@ def _known(loaded: Loaded) -> list[str]:
 
 
 TEMPLATE = """
-<p>A pair is a label space and labels by chance of the same G, its control. It holds the target where each label of both
-lies in one target class: then all that differs is what the labels mean beyond the target. Where neither of them does,
-what they say of the target is in the difference.</p>
+<p>The control of a label space is labels by chance of the same G. Either holds the target where each of its labels lies
+in one target class. Where both do, all that differs is what the labels mean beyond the target; where neither does, what
+they say of the target is in the difference.</p>
 {% for row in averages %}
-<p><span class="verdict {{ row.answer }}">{{ answers[row.answer] }}</span> {{ row.label }}: {{ row.over_pairs }}.
+<p><span class="verdict {{ row.answer }}">{{ answers[row.answer] }}</span> {{ row.label }}. {{ row.over_pairs }}.
 {% if row.holds == "neither" and known %}
 By the majority target class of each label, these label spaces know the target of {{ known[0] }} of the images, and
 their controls of {{ known[1] }}.
