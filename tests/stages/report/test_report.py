@@ -335,9 +335,13 @@ def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
     number = compared.groupby("question")["comparisons"].first()
     assert (compared["question"] == "finer").sum() == number["finer"] + 1
     assert number["control"] == 1 and compared.loc[compared["question"] == "meaning", "other"].tolist() == ["1"]
-    assert "kmeans-4 and bottomup-4 part the images alike" in text_of(output) and "bottomup-4 = kmeans-4<" in text_of(
-        output
-    )
+    runs = pd.concat(Artifact.open(plan.folder(job)).table("runs.parquet") for job in plan.jobs("finetune"))
+    pooled = runs[runs["space"].isin(["kmeans-4", "bottomup-4"])].groupby("pretrain_seed")["val_error"].mean()
+    results = pd.read_parquet(output / "tables/results.parquet").set_index("space").loc[["kmeans-4", "bottomup-4"]]
+    assert results["mean"].tolist() == pytest.approx([pooled.mean()] * 2) and set(results["runs"]) == {6}
+    assert set(results["backbones"]) == {3} and results["low"].nunique() == 1
+    text = text_of(output)
+    assert "kmeans-4 and bottomup-4 part the images alike" in text and "bottomup-4 = kmeans-4<" in text
 
 
 def test_the_leak_is_that_of_the_captions_it_was_trained_on(monkeypatch, tmp_path):

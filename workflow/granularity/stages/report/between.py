@@ -76,13 +76,17 @@ def _gains(panel: Panel) -> dict[tuple[str, str], pd.Series]:
     for network, space in errors.index:
         chance = series.describe(panel.series(space)).meaningless
         if not chance and (panel.granularity(space) or 0) > classes:
-            # Of label spaces that part the images alike, the first one.
-            found.setdefault((network, panel.alike(space)), (space, errors.loc[(network, space)] - baseline))
-    return {(network, space): gain for (network, _), (space, gain) in found.items()}
+            found[network, space] = errors.loc[(network, space)] - baseline
+    return found
 
 
 def _rows(question: str, panels: list[Panel], gains: list[dict], one: int, two: int) -> Iterator[dict[str, Any]]:
+    alike: set[tuple[str, ...]] = set()
     for network, space in (key for key in gains[one] if key in gains[two]):
+        arms = network, panels[one].alike(space), panels[two].alike(space)
+        if arms in alike:  # the same arms under another name
+            continue
+        alike.add(arms)
         here, there = (gains[number][network, space] for number in (one, two))
         named = {"question": question, "network": network, "space": space}
         named |= {

@@ -40,7 +40,8 @@ def compare(panels: list[Panel]) -> pd.DataFrame:
     Columns: `question`, a key of `QUESTIONS`; `label`, `network`, `transfer` and `space`, what is compared; `other`,
     what it is compared with (of question `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key
     of `HOLDS` where it is with a control; `repeats`, the label space whose comparison this one is once more, as both
-    sides part the images alike: it is shown, and counts in no average and no number of comparisons; `difference`, the
+    sides part the images alike (:meth:`.panels.Panel.errors`): it counts in no average and no number of comparisons;
+    `difference`, the
     mean over `pairs` of backbones of one pretraining seed, with its standard `error`; `low`, `high`, its interval,
     corrected for the `comparisons` of its question; `standing`, a key of :data:`.statistics.STANDINGS`.
     """

@@ -82,7 +82,8 @@ def _alike(conditions: list[ConditionResults]) -> Iterator[str]:
         for spaces in (one for one in groups.values() if len(one) > 1):
             yield (
                 f"With {condition.label}, {words.listing(spaces)} part the images alike: one label space under "
-                f"{len(spaces)} names. It counts once, as {spaces[0]}, in averages and numbers of comparisons."
+                f"{len(spaces)} names. It counts once in averages and numbers of comparisons, with the mean of all "
+                "its names."
             )
 
 

@@ -47,7 +47,7 @@ def headline(results: pd.DataFrame, compared: pd.DataFrame) -> tuple[str, str]:
         alike = Counter(one for label, one in where.items() if label != best["label"])
         others = [f"{number} times {ANSWERS[one].lower()}" for one, number in alike.items()]
     return found, (
-        f"With {best['label']}, {AT_BEST[found]} pretrained on {best['space']}{_size(best)} end "
+        f"With {best['label']}, {AT_BEST[found]} pretrained on {_names(best, results)}{_size(best)} end "
         f"{_points(best['difference'])} retraining on the target labels ({interval_of(best)}); "
         f"{_beside(best, results)}.{_all_pairs(best, compared)}{f' Elsewhere: {listing(others)}.' if others else ''}"
     )
@@ -113,6 +113,13 @@ def interval_of(row: Mapping[str, Any], prefix: str = "") -> str:
 
 def _points(difference: float) -> str:
     return f"{abs(difference):.2f} points {'below' if difference < 0 else 'above'}"
+
+
+def _names(arm: pd.Series, results: pd.DataFrame) -> str:
+    """A label space, and those that part the images alike."""
+    same = (results["label"] == arm["label"]) & (results["network"] == arm["network"])
+    others = results.loc[same & (results["repeats"] == arm["space"]), "space"]
+    return " = ".join([arm["space"], *others])
 
 
 def _size(row: Mapping[str, Any]) -> str:

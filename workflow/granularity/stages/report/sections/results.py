@@ -63,7 +63,7 @@ each predicted class counting as its parent in the target.
 says is in their difference.
 {% endif %}
 {% if repeated %}
-“=”: it parts the images as the other label space does, and is not counted again.
+“=”: it parts the images as the other label space does; both have the mean over the runs of both, and count once.
 {% endif %}
 {% for network, baseline in lenders %}
 Network “{{ network }}” has no runs on the target labels of its own: it is compared with the baseline of
