@@ -260,7 +260,7 @@ def test_the_headlines_arm_is_of_a_size_that_it_answers():
     table = pd.DataFrame(rows, columns=["label", "difference", "low", "high"]).assign(role="arm", space="fine")
     table["standing"] = ["open", "open", "untested"]
     table = pd.concat([table, table.assign(role="baseline", space="target")], ignore_index=True)
-    table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n")
+    table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n", repeats=None)
     table["granularity"] = np.where(table["role"] == "arm", 9, 3)
     answer, sentence = words.headline(table, pd.DataFrame(columns=["question", "label", "network"]))
     assert answer == "open" and sentence.startswith("With 20, the best networks")
@@ -316,7 +316,7 @@ def test_meaning_is_told_by_pairs_that_hold_the_target_alike(monkeypatch, tmp_pa
     effects = effects | {"manual": -5.0}
     _, output = make(monkeypatch, tmp_path, over | {"name": "other"}, effects=effects)
     headline = text_of(output).partition('<p class="headline">')[2].partition("</p>")[0]
-    assert "manual-digit" in headline and "no evidence of meaning, as the control does not hold the target" in headline
+    assert "manual-digit" in headline and "but no evidence of meaning, as the control does not" in headline
     assert "random-10 *</td>" in text_of(output)
 
 

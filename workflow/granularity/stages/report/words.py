@@ -83,7 +83,7 @@ def _beside(arm: pd.Series, results: pd.DataFrame) -> str:
     told = {"open": "which can’t be told from chance", "untested": "which cannot be tested"}
     apart = "more than chance explains"
     if arm["control_holds"] not in AVERAGED:
-        apart += f" and no evidence of meaning, as {HOLDS[arm['control_holds']]}"
+        apart += f", but no evidence of meaning, as {HOLDS[arm['control_holds']]}"
     return (
         f"on labels by chance of the same G, {arm['control']}, they end {_points(control['difference'])} "
         f"({interval_of(control)}), and the two differ by {signed(arm['control_difference'])} "
