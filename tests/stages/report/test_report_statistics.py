@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from granularity.claims.statistics import interval, paired, pairs_needed
+from granularity.claims.statistics import interval, paired
 from granularity.stages.report import statistics
 
 
@@ -70,10 +70,11 @@ def test_so_many_pairs_would_tell_the_same_difference(comparisons):
     """The fewest pairs whose interval leaves zero out, with the mean and the spread that five have."""
     mean, error, pairs = paired(errors(-1.0, 0.4, -0.3, 0.6, -0.9), errors(0, 0, 0, 0, 0))
     assert interval(mean, error, pairs, comparisons)[1] > 0
-    needed = pairs_needed(mean, error, pairs, comparisons)
+    needed = statistics.pairs_needed(mean, error, pairs, comparisons)
     for n, told in ((needed - 1, False), (needed, True)):
         assert (interval(mean, error * np.sqrt(pairs / n), n, comparisons)[1] < 0) == told
-    assert pairs_needed(0.0, error, pairs, 1) is None and pairs_needed(1.0, np.nan, 1, 1) is None
+    assert statistics.pairs_needed(0.0, error, pairs, 1) is None
+    assert statistics.pairs_needed(1.0, np.nan, 1, 1) is None
 
 
 @pytest.mark.parametrize(

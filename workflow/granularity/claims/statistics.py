@@ -13,7 +13,6 @@ import pandas as pd
 from scipy import stats
 
 LEVEL = 0.95
-MOST_PAIRS = 1000
 
 
 class Difference(NamedTuple):
@@ -57,20 +56,6 @@ def interval(difference: float, error: float, pairs: int, comparisons: int) -> t
 def p_value(difference: float, error: float, pairs: int) -> float:
     """Student's two-sided p-value of a mean difference against none; NaN where it has no error."""
     return np.nan if np.isnan(error) else float(2 * stats.t.sf(abs(difference) / error, pairs - 1))
-
-
-def pairs_needed(difference: float, error: float, pairs: int, comparisons: int) -> int | None:
-    """How many pairs would give an interval without zero, if the mean and the spread of the differences stayed.
-
-    None where there is no spread, or where `MOST_PAIRS` would not do. Half of such experiments would find it: it is a
-    size to think of, and no plan.
-    """
-    if np.isnan(error):
-        return None
-    n = np.arange(2, MOST_PAIRS + 1)
-    reach = error * np.sqrt(pairs / n) * stats.t.ppf(1 - (1 - LEVEL) / 2 / comparisons, n - 1)
-    enough = reach < abs(difference)
-    return int(n[np.argmax(enough)]) if enough.any() else None
 
 
 def holm(p: Sequence[float]) -> list[float]:

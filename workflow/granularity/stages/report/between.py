@@ -12,10 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from granularity.claims.statistics import LEVEL, holm, interval, p_value, paired, pairs_needed
+from granularity.claims.statistics import LEVEL, holm, interval, p_value, paired
 from granularity.stages.report import series
 from granularity.stages.report.conditions import BASELINE
 from granularity.stages.report.panels import Panel
+from granularity.stages.report.statistics import pairs_needed
 
 STANDINGS = {"better": "gains more", "worse": "gains less", "open": "can’t be told", "untested": "can’t be told"}
 

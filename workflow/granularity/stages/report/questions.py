@@ -7,13 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from granularity.claims.statistics import MOST_PAIRS
 from granularity.stages.report import words
 from granularity.stages.report.between import STANDINGS
 from granularity.stages.report.comparisons import QUESTIONS
 from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.loaded import Loaded
-from granularity.stages.report.statistics import answer
+from granularity.stages.report.statistics import MOST_PAIRS, answer
 
 MEANING = {"better": "yes", "worse": "no", "open": "open", "untested": "open"}
 GAINS = (
