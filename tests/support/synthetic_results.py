@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -154,13 +155,16 @@ class _Condition:
             size = superclasses * (5 if params["threshold"] < 10 else 3)
         else:
             scope, count = params["clusterings"][0].rsplit("-", 1)
-            size = int(count) * (1 if scope == "whole" else superclasses)
+            size = int(params.get("classes", count)) * (1 if scope == "whole" else superclasses)
         self.sizes[name] = size
-        sizes = np.full(size, images // size)
-        if "means" in family or family == "rebalanced":
-            sizes = np.maximum(1, np.round(images * self.rng.dirichlet(np.full(size, 3.0)))).astype(int)
+        drawn = np.random.default_rng(zlib.crc32(str(params.get("clusterings", name)).encode()))
+        shares = np.full(size, 1 / size)
+        if "clusterings" in params:  # of one clustering alike, whatever the family
+            shares = drawn.dirichlet(np.full(size, 3.0))
+        labels = drawn.choice(size, images, p=shares).astype(np.int32)
+        sizes = np.bincount(labels, minlength=size)
         names = [HOSTILE if i == 0 else f"class {i}" for i in range(size)]
-        straddling = {"random": 0.97, "kmeans": 0.2}.get(family, 0.0)
+        straddling = {"random": 0.97, "kmeans": 0.2, "nested": 0.2}.get(family, 0.0)
         by_rank = dict.fromkeys(self.section.ranks, 0.5)
         properties = {
             "space": name,
@@ -177,7 +181,6 @@ class _Condition:
             "nmi": by_rank,
         }
         classes = {"label": np.arange(size, dtype=np.int32), "name": names, "size": sizes}
-        labels = np.arange(images, dtype=np.int32) % size
         out.table("labels.parquet", pd.DataFrame({"sample_id": self.train["sample_id"], "label": labels}))
         out.table("classes.parquet", pd.DataFrame(classes).assign(parent=HOSTILE, purity=1.0))
         out.json("properties.json", properties)

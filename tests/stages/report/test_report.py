@@ -15,12 +15,12 @@ import pytest
 from scipy import stats
 
 from granularity.base.errors import GranularityError
-from granularity.claims import claim
+from granularity.claims import claim, statistics
 from granularity.claims.claim import Claim
 from granularity.config.options import Config
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.stages.report import drawing, figures, loaded, montage, page, questions, words
+from granularity.stages.report import between, drawing, figures, loaded, montage, page, panels, questions, words
 from granularity.stages.report.encoder import Encoder
 from granularity.store import artifacts, writer
 from granularity.store.artifacts import Artifact
@@ -71,6 +71,10 @@ def text_of(output: Path) -> str:
     return (output / "report.html").read_text(encoding="utf-8")
 
 
+def comparisons(output: Path) -> pd.DataFrame:
+    return pd.read_parquet(output / "tables/comparisons.parquet")
+
+
 def sections_of(text: str) -> list[str]:
     return re.findall(r'<section id="(\w+)">', text)
 
@@ -114,10 +118,17 @@ def test_results_against_the_runs(made):
         interval = tuple(test.confidence_interval(1 - 0.05 / number))
         found = row[f"{prefix}difference"], row[f"{prefix}low"], row[f"{prefix}high"]
         assert found == pytest.approx(((errors.loc["kmeans-4"] - errors.loc[other]).mean(), *interval))
-    averaged = compared[(compared["question"] == "meaning") & (compared["label"] == "120 training images")].iloc[0]
-    pairs = results[(results["condition"] == "train-120") & results["control"].notna()]
-    assert int(averaged["other"]) == len(pairs) == 3
-    assert averaged["difference"] == pytest.approx(pairs["control_difference"].mean())
+    averaged = compared[(compared["question"] == "meaning") & (compared["label"] == "120 training images")]
+    pairs = results[results["condition"] == "train-120"].dropna(subset="control").groupby("control_holds")
+    assert pairs["space"].agg(list).to_dict() == {
+        "both": ["kmeans-superclass-2"],
+        "neither": ["kmeans-4"],
+        "space": ["manual-digit"],  # whose control does not hold the target: it is in no average
+    }
+    for row in averaged.itertuples():
+        assert int(row.other) == 1
+        assert row.difference == pytest.approx(pairs.get_group(row.holds)["control_difference"].mean())
+    assert averaged["holds"].tolist() == ["both", "neither"]
     one_pass = results[(results["condition"] == "train-120") & (results["role"] == "one_pass")].iloc[0]
     assert one_pass["runs"] == plan.config.seeds.pretrain * plan.config.seeds.finetune
 
@@ -156,7 +167,7 @@ def test_the_headline_follows_the_arms(monkeypatch, tmp_path, effects, noise, ve
     _, output = make(monkeypatch, tmp_path, VERDICTS, effects=effects, noise=noise)
     results = pd.read_parquet(output / "tables/results.parquet")
     text = text_of(output)
-    answer, sentence = words.headline(results)
+    answer, sentence = words.headline(results, comparisons(output))
     arms = results.set_index("space")["standing"]
     assert answer == verdict and arms["manual-digit"] == standing
     assert (answer == "yes") == (arms.drop(["random-4", "random-10"]) == "better").any()
@@ -179,13 +190,13 @@ def test_labels_by_chance_are_no_answer(monkeypatch, tmp_path):
     _, output = make(monkeypatch, tmp_path, VERDICTS | over | {"name": "chance"}, effects=effects)
     results = pd.read_parquet(output / "tables/results.parquet")
     assert set(results.loc[results["meaningless"], "standing"]) == {"better"}
-    assert words.headline(results) == (
+    assert words.headline(results, comparisons(output)) == (
         "open",
         "No label space finer than the target, other than by chance, was pretrained on.",
     )
     assert "meaning" not in sections_of(text_of(output))
     _, output = make(monkeypatch, tmp_path, VERDICTS, effects=effects)
-    answer, sentence = words.headline(pd.read_parquet(output / "tables/results.parquet"))
+    answer, sentence = words.headline(pd.read_parquet(output / "tables/results.parquet"), comparisons(output))
     assert answer == "yes" and "random-10" in sentence and "which can’t be told from chance" in sentence
 
 
@@ -193,7 +204,7 @@ def test_without_a_control_of_the_same_size_the_answer_says_so(monkeypatch, tmp_
     over = {"conditions": [{"train_size": 120, "spaces": ["manual-digit", "random-4"]}]}
     _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": -6.0})
     results = pd.read_parquet(output / "tables/results.parquet")
-    answer, sentence = words.headline(results)
+    answer, sentence = words.headline(results, comparisons(output))
     assert answer == "yes" and "no labels by chance of the same G" in sentence and results["control"].isna().all()
     assert "No labels by chance of the same G are beside manual-digit" in text_of(output)
     assert not pd.read_csv(output / "tables/comparisons.csv")["question"].isin(["control", "meaning"]).any()
@@ -202,11 +213,45 @@ def test_without_a_control_of_the_same_size_the_answer_says_so(monkeypatch, tmp_
 def test_every_size_is_answered_for_itself(monkeypatch, tmp_path):
     over = {"conditions": [*VERDICTS["conditions"], {"train_size": 240, "spaces": ["kmeans-4"]}]}
     _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": -6.0}, noise=1.0)
-    answer, sentence = words.headline(pd.read_parquet(output / "tables/results.parquet"))
+    answer, sentence = words.headline(pd.read_parquet(output / "tables/results.parquet"), comparisons(output))
     assert answer == "yes" and sentence.startswith("With 120 training images, networks")
     assert sentence.endswith(". Elsewhere: 240 training images: can’t be told.")
     sizes = text_of(output).partition('<section id="sizes">')[2].partition("</section>")[0]
     assert re.findall(r'<span class="verdict (\w+)">', sizes) == ["yes", "open"]
+
+
+def test_gains_are_compared_between_sizes_and_between_transfers(monkeypatch, tmp_path):
+    over = {"seeds": {"pretrain": 4, "finetune": 1}, "transfers": [{"name": "first"}, {"name": "second"}]}
+    over["conditions"] = [
+        {"train_size": 120, "spaces": ["manual-digit", "random-4"]},
+        {"train_size": 240, "spaces": ["manual-digit", "kmeans-4"]},
+    ]
+    plan, output = make(monkeypatch, tmp_path, over)
+    tables = {name: pd.read_csv(output / f"tables/gains_by_{name}.csv") for name in ("size", "transfer")}
+    # Of the sizes, what both have, in each transfer; of the transfers, at each size; labels by chance in neither.
+    assert tables["size"]["space"].tolist() == ["manual-digit"] * 2
+    assert tables["transfer"]["space"].tolist() == ["manual-digit", "manual-digit", "kmeans-4"]
+    gains = {panel.label: between._gains(panel) for panel in panels.panels(load(plan).conditions)}
+    for table in tables.values():
+        p = []
+        for row in table.itertuples():
+            here, there = (gains[label][row.network, row.space] for label in (row.label, row.other))
+            test = stats.ttest_rel(here, there)
+            p.append(test.pvalue)
+            assert (row.gain, row.other_gain, row.pairs) == pytest.approx((here.mean(), there.mean(), 4))
+            ends = tuple(test.confidence_interval(1 - 0.05 / len(table)))
+            assert (row.difference, row.low, row.high) == pytest.approx(((here - there).mean(), *ends))
+        assert table["p"].tolist() == pytest.approx(statistics.holm(p))
+        assert ((table["standing"] == "open") == (table["p"] >= 0.05)).all()
+    text = text_of(output)
+    assert "Does the gain differ between sizes?" in text and "Does the gain differ between transfers?" in text
+
+
+def test_one_backbone_tells_no_difference_between_sizes(monkeypatch, tmp_path):
+    sizes = [{"train_size": size, "spaces": ["manual-digit"]} for size in (120, 240)]
+    _, output = make(monkeypatch, tmp_path, {"conditions": sizes, "seeds": {"pretrain": 1, "finetune": 2}})
+    (row,) = pd.read_csv(output / "tables/gains_by_size.csv").to_dict("records")
+    assert row["standing"] == "untested" and row["told"] == "can’t be told" and math.isnan(row["needed"])
 
 
 def test_the_headlines_arm_is_of_a_size_that_it_answers():
@@ -215,9 +260,9 @@ def test_the_headlines_arm_is_of_a_size_that_it_answers():
     table = pd.DataFrame(rows, columns=["label", "difference", "low", "high"]).assign(role="arm", space="fine")
     table["standing"] = ["open", "open", "untested"]
     table = pd.concat([table, table.assign(role="baseline", space="target")], ignore_index=True)
-    table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n")
+    table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n", repeats=None)
     table["granularity"] = np.where(table["role"] == "arm", 9, 3)
-    answer, sentence = words.headline(table)
+    answer, sentence = words.headline(table, pd.DataFrame(columns=["question", "label", "network"]))
     assert answer == "open" and sentence.startswith("With 20, the best networks")
     assert sentence.endswith(" Elsewhere: 10: no and 30: can’t be told.")
 
@@ -228,7 +273,7 @@ def test_runs_of_one_backbone_count_once(monkeypatch, tmp_path):
     _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": -2.0}, noise=0.01)
     results = pd.read_parquet(output / "tables/results.parquet")
     assert set(results["standing"]) == {"baseline", "untested"} and results["low"].isna().all()
-    answer, sentence = words.headline(results)
+    answer, sentence = words.headline(results, comparisons(output))
     assert answer == "open" and "No interval can be given" in sentence and "seeds.pretrain" in sentence
     text = re.sub(r"<svg.*?</svg>", "", text_of(output), flags=re.DOTALL).lower()
     assert "nan" not in text.split() and 'class="verdict better"' not in text
@@ -245,14 +290,63 @@ def test_words_follow_the_numbers(monkeypatch, tmp_path):
     _, output = make(monkeypatch, tmp_path, VERDICTS, effects={"manual": -6.0, "random": 6.0, "kmeans": 0.0})
     results, compared = (pd.read_parquet(output / f"tables/{name}.parquet") for name in ("results", "comparisons"))
     said = words.findings(results, compared)
-    assert any(one.startswith("Better than the baseline: manual-digit (−6.") for one in said)
+    assert any(one.startswith("Better than the baseline: manual-digit (−") for one in said)
     assert any(one.startswith("Worse than the baseline: random-4 (+") and "random-10" in one for one in said)
     assert any("from the baseline, in either direction: kmeans-4" in one for one in said)
-    assert any("Over the 2 label spaces" in one and "what the labels mean counts" in one for one in said)
+    assert any(one.startswith("Where neither of them holds the target (1 pair), meaning counts") for one in said)
     assert any(one.startswith("random-10, the finest of its family, against random-4") for one in said)
     page_text = text_of(output)
     assert all(one in page_text for one in said)
     assert words.tally(results)[1][0] == ("human labels", ["1 better"])
+
+
+def test_meaning_is_told_by_pairs_that_hold_the_target_alike(monkeypatch, tmp_path):
+    """Clusters over the whole set are better than chance, those within the target's classes are not: only so far."""
+    over = {"conditions": [{"train_size": 120}], "seeds": {"pretrain": 6, "finetune": 1}}
+    spaces = {"manual": ["digit"], "random": [4, 10], "random_instance": False, "random_superclass": [2], "kmeans": [4]}
+    over |= {"label_spaces": spaces | {"kmeans_superclass": [2], "rebalanced": {"thresholds": []}}}
+    effects = {"manual": -0.1, "random": 5.0, "random_superclass": 0.0, "kmeans": 0.0, "kmeans_superclass": 0.0}
+    _, output = make(monkeypatch, tmp_path, over, effects=effects)
+    text = text_of(output)
+    section = text.partition('<section id="meaning">')[2].partition("</section>")[0]
+    assert re.findall(r'<span class="verdict (\w+)">', section) == ["open", "yes"]
+    assert "In no average: manual-digit beside random-10 (120 training images), as the control does not hold" in section
+    headline = text.partition('<p class="headline">')[2].partition("</p>")[0]
+    assert "whether meaning beyond it counts can’t be told" in headline
+    effects = effects | {"manual": -5.0}
+    _, output = make(monkeypatch, tmp_path, over | {"name": "other"}, effects=effects)
+    headline = text_of(output).partition('<p class="headline">')[2].partition("</p>")[0]
+    assert "manual-digit" in headline and "but no evidence of meaning, as the control does not" in headline
+    assert "random-10 *</td>" in text_of(output)
+
+
+def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
+    over = {"conditions": [{"train_size": 120}], "seeds": {"pretrain": 3, "finetune": 1}}
+    spaces = {"random": [4], "random_instance": False, "random_superclass": [], "kmeans": [4], "kmeans_superclass": []}
+    spaces |= {"rebalanced": {"thresholds": []}, "nested": {"bottomup": [2, 4]}}
+    plan, output = make(monkeypatch, tmp_path, over | {"label_spaces": spaces})
+    compared = comparisons(output)
+    assert load(plan).conditions[0].alike["bottomup-4"] == "kmeans-4"
+    again = compared[compared["repeats"].notna()]
+    assert set(zip(again["question"], again["space"], again["repeats"], strict=True)) == {
+        ("finer", "bottomup-4", "kmeans-4"),
+        ("control", "bottomup-4", "kmeans-4"),
+    }
+    number = compared.groupby("question")["comparisons"].first()
+    assert (compared["question"] == "finer").sum() == number["finer"] + 1
+    assert number["control"] == 1 and compared.loc[compared["question"] == "meaning", "other"].tolist() == ["1"]
+    runs = pd.concat(Artifact.open(plan.folder(job)).table("runs.parquet") for job in plan.jobs("finetune"))
+    pooled = runs[runs["space"].isin(["kmeans-4", "bottomup-4"])].groupby("pretrain_seed")["val_error"].mean()
+    results = pd.read_parquet(output / "tables/results.parquet").set_index("space").loc[["kmeans-4", "bottomup-4"]]
+    assert results["mean"].tolist() == pytest.approx([pooled.mean()] * 2) and set(results["runs"]) == {6}
+    assert set(results["backbones"]) == {3} and results["low"].nunique() == 1
+    text = text_of(output)
+    assert "kmeans-4 and bottomup-4 part the images alike" in text and "bottomup-4 = kmeans-4<" in text
+
+
+def test_the_leak_is_that_of_the_captions_it_was_trained_on(monkeypatch, tmp_path):
+    plan, _ = make(monkeypatch, tmp_path, FEW | {"encoder": {"captions": {"granularity": "coarse"}}})
+    assert load(plan).encoder.rank == "loops"
 
 
 def test_the_leak_is_told(made):

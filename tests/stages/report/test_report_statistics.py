@@ -65,6 +65,18 @@ def test_intervals_of_a_question_hold_together():
     assert told(draws[:200], 1) > 0.15  # without the correction
 
 
+@pytest.mark.parametrize("comparisons", [1, 6])
+def test_so_many_pairs_would_tell_the_same_difference(comparisons):
+    """The fewest pairs whose interval leaves zero out, with the mean and the spread that five have."""
+    mean, error, pairs = paired(errors(-1.0, 0.4, -0.3, 0.6, -0.9), errors(0, 0, 0, 0, 0))
+    assert interval(mean, error, pairs, comparisons)[1] > 0
+    needed = statistics.pairs_needed(mean, error, pairs, comparisons)
+    for n, told in ((needed - 1, False), (needed, True)):
+        assert (interval(mean, error * np.sqrt(pairs / n), n, comparisons)[1] < 0) == told
+    assert statistics.pairs_needed(0.0, error, pairs, 1) is None
+    assert statistics.pairs_needed(1.0, np.nan, 1, 1) is None
+
+
 @pytest.mark.parametrize(
     "low, high, expected",
     [(-2, -1, "better"), (-1, 1, "open"), (0, 1, "open"), (0.1, 1, "worse"), (np.nan, np.nan, "untested")],

@@ -11,6 +11,7 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.learning.runs import Run
+from granularity.stages.report.partitions import first_alike
 from granularity.store.artifacts import Artifact
 from granularity.store.task import Task
 
@@ -44,6 +45,7 @@ class ConditionResults:
     Attributes:
         spaces: its label spaces, as planned.
         properties, classes: of every label space, by name.
+        alike: label space -> the first that parts the training images as it does, which may be itself.
         pretrain, finetune: a row per run, as `runs.parquet` has them; finetunings with `other_data`, whether their
             images are of another data set than the pretraining's.
         values: a row per measured number: `measure` (the entry's name), `file` (the measure), `run`, `epoch`, `split`,
@@ -59,6 +61,7 @@ class ConditionResults:
     spaces: list[Space]
     properties: dict[str, dict[str, Any]]
     classes: dict[str, pd.DataFrame]
+    alike: dict[str, str]
     pretrain: pd.DataFrame
     finetune: pd.DataFrame
     values: pd.DataFrame
@@ -129,6 +132,7 @@ def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
 
     (samples,) = of("samples")
     made = {space.manifest["options"]["space"]: space for space in of("hierarchy")}
+    classes = {name: space.table("classes.parquet") for name, space in made.items()}
     train = samples.summary["images"].get("train", 0)
     return ConditionResults(
         name=folder.name,
@@ -136,7 +140,8 @@ def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
         samples=samples,
         spaces=[_space(space.manifest["options"]) for space in made.values()],
         properties={name: space.json("properties.json", *PROPERTIES) for name, space in made.items()},
-        classes={name: space.table("classes.parquet") for name, space in made.items()},
+        classes=classes,
+        alike=first_alike(made, classes),
         pretrain=_runs(of("pretrain"), PRETRAINED),
         finetune=_runs(of("finetune"), FINETUNED),
         values=_values(of("measure"), of("pretrain")),

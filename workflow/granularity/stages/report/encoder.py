@@ -43,9 +43,9 @@ def found(conditions: list[ConditionResults]) -> Encoder | None:
     if not embedded:
         return None
     condition, artifact = embedded[0]
-    options = artifact.manifest["options"]
+    options = artifact.manifest["options"]  # without captions: those are the encoder's
     here = condition.of("encoder")
-    captions = options["captions"] if here else None
+    captions = here[0].manifest["options"]["captions"] if here else None
     fine = captions is not None and captions["granularity"] == "fine"
     losses = {one.label: each.table("history.parquet") for one in conditions for each in one.of("encoder")}
     rank = condition.ranks[-1] if fine else condition.target

@@ -167,10 +167,10 @@ def differences(compared: pd.DataFrame, name: str, other: str) -> str:
         axis.set_yticks(range(len(table)), names, parse_math=False)
         axis.set_ylim(len(table) - 0.4, -0.6)
         axis.tick_params(axis="y", length=0)
-        axis.set_title(label)
+        axis.set_title(label, loc="left" if len(label) < 36 else "right")  # a long one reaches over the names
         axis.xaxis.set_major_locator(MaxNLocator(6, steps=STEPS))
         axis.grid(axis="x")
-    axes[-1, 0].set_xlabel(f"Difference from {other} (percentage points)")
+    axes[-1, 0].set_xlabel(f"Difference from {other} (percentage points)", loc="right")
     style = {"color": INK, "marker": "o", "linestyle": "", "markersize": 5.5}
     handles = [Line2D([], [], mfc=INK, **style), Line2D([], [], mfc=PAPER, **style)]
     words = ["interval excludes zero", "can’t be told"]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
-from granularity.stages.report import comparisons, conditions, encoder, tables, verdicts
+from granularity.stages.report import between, comparisons, conditions, encoder, tables, verdicts
 from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.encoder import Encoder
 from granularity.stages.report.options import Report
@@ -31,6 +31,7 @@ class Loaded:
         configuration: the whole configuration.
         conditions: those with trainings; another data set that is only transferred to is not among them.
         comparisons: see :func:`granularity.stages.report.comparisons.compare`.
+        between: gains between sizes and between transfers, see :func:`granularity.stages.report.between.between`.
         results, probe, measures, properties, cost: see :mod:`granularity.stages.report.tables`.
         encoder: None where nothing was embedded.
         studies, worlds: claims about images and about simulated worlds, with their verdicts.
@@ -43,6 +44,7 @@ class Loaded:
     configuration: dict[str, Any]
     conditions: list[ConditionResults]
     comparisons: pd.DataFrame
+    between: pd.DataFrame
     results: pd.DataFrame
     probe: pd.DataFrame
     measures: pd.DataFrame
@@ -85,6 +87,7 @@ def load(task: Task) -> Loaded:
         configuration=configuration,
         conditions=shown,
         comparisons=compared,
+        between=between.between(held),
         results=tables.results(held, compared),
         probe=tables.probe(shown),
         measures=tables.measures(shown),

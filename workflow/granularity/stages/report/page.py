@@ -18,7 +18,7 @@ from granularity.stages.report.part import Part
 from granularity.stages.report.statistics import ANSWERS, STANDINGS
 
 HERE = Path(__file__).parent
-MACROS = "drawing, columns, table, group, badge, chip, answered, judged"
+MACROS = "drawing, columns, table, group, badge, chip, answered, changed, judged"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def render(loaded: Loaded, parts: dict[ModuleType, Part]) -> str:
     return environment.get_template("page.html.j2").render(
         loaded=loaded,
         css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        headline=words.headline(loaded.results) if len(loaded.results) else None,
+        headline=words.headline(loaded.results, loaded.comparisons) if len(loaded.results) else None,
         sections=[_write(environment, loaded, section, part) for section, part in parts.items()],
     )
 

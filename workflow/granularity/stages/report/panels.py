@@ -34,8 +34,13 @@ class Panel:
         return bool(self.runs["other_data"].any())
 
     def errors(self) -> pd.DataFrame:
-        """Validation errors in percent, each backbone's mean: a row per network and label space, a column per seed."""
-        return self.runs.groupby(["network", "space", "pretrain_seed"], sort=False)["val_error"].mean().unstack()
+        """Validation errors in percent, each backbone's mean: a row per network and label space, a column per seed.
+
+        Label spaces that part the images alike are one arm: each has the mean over them all, seed by seed.
+        """
+        table = self.runs.groupby(["network", "space", "pretrain_seed"], sort=False)["val_error"].mean().unstack()
+        networks, spaces = zip(*table.index, strict=True)
+        return table.groupby([list(networks), [*map(self.alike, spaces)]]).transform("mean")
 
     def one_pass(self) -> pd.Series | None:
         """Errors of the baseline's backbones before they are finetuned, by pretraining seed."""
@@ -52,6 +57,10 @@ class Panel:
 
     def refines_target(self, space: str) -> bool:
         return self.condition.properties[space]["refines_target"]
+
+    def alike(self, space: str) -> str:
+        """The first label space that parts the images alike; what has no labels is like nothing else."""
+        return self.condition.alike.get(space, space)
 
     @functools.cached_property
     def spaces(self) -> dict[str, Space]:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
 from granularity.stages.report import words
+from granularity.stages.report.between import STANDINGS
 from granularity.stages.report.comparisons import QUESTIONS
+from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.loaded import Loaded
-from granularity.stages.report.statistics import answer
+from granularity.stages.report.statistics import MOST_PAIRS, answer
 
-MEANING = {
-    "better": ("yes", "meaning counts"),
-    "worse": ("no", "chance does better"),
-    "open": ("open", "can’t be told"),
-    "untested": ("open", "no interval"),
-}
+MEANING = {"better": "yes", "worse": "no", "open": "open", "untested": "open"}
+GAINS = (
+    "The verdict is by Holm’s p over all rows of the report; intervals are Bonferroni’s, and wider. “Would be needed”: "
+    "so many backbones would tell such a difference apart, if it and its spread stayed; a dash where it is told, where "
+    f"fewer than two backbones leave no spread, or where {MOST_PAIRS:,} would not do."
+)
 FINEST = {"better": "the finest is better", "worse": "the coarsest is better", "open": "can’t be told"}
 
 
@@ -28,22 +31,27 @@ def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
         told = answer(arms) if len(arms) else "open"
         best = {} if arms.empty or arms["low"].isna().all() else words.best_of(arms, told).to_dict()
         where = {"label": label, "train_images": part["train_images"].iloc[0], "transfer": part["transfer"].iloc[0]}
-        found.append(
-            {**best, **where, "answer": told, "arms": len(arms), "baseline_mean": part["baseline_mean"].iloc[0]}
-        )
+        picked = {"arms": int(arms["repeats"].isna().sum()), "baseline_mean": part["baseline_mean"].iloc[0]}
+        found.append({**best, **where, "answer": told, **picked})
     return found
 
 
 def meaning(compared: pd.DataFrame) -> list[dict[str, Any]]:
-    """Whether what labels mean counts beside their number, for each baseline and network: the average of all pairs."""
+    """Whether what labels mean counts beside their number: the averages of the pairs of each baseline and network."""
     rows = compared[compared["question"] == "meaning"].to_dict("records")
-    return [row | dict(zip(("answer", "told"), MEANING[row["standing"]], strict=True)) for row in rows]
+    return [row | {"answer": MEANING[row["standing"]], "over_pairs": words.over_pairs(row)} for row in rows]
 
 
 def finest(compared: pd.DataFrame) -> list[dict[str, Any]]:
     """The finest of each family against its coarsest."""
     rows = compared[compared["question"] == "finest"].to_dict("records")
     return [row | {"told": FINEST.get(row["standing"], "no interval")} for row in rows]
+
+
+def gains(loaded: Loaded, question: str, name: str) -> dict[str, pd.DataFrame]:
+    """A table of so a name: the rows of `between` of one question, with `told` in words. None where there is no row."""
+    rows = loaded.between[loaded.between["question"] == question]
+    return {name: rows.assign(told=rows["standing"].map(STANDINGS))} if len(rows) else {}
 
 
 def caveats(loaded: Loaded) -> list[str]:
@@ -59,10 +67,23 @@ def caveats(loaded: Loaded) -> list[str]:
     ]
     if encoder is not None and any(condition.of("cluster") for condition in conditions):
         said.append(encoder.leak)
-    said += [_corrected(loaded.comparisons), _backbones(results)]
+    said += [*_alike(conditions), _corrected(loaded.comparisons), _backbones(results)]
     if any(condition.finetune["other_data"].any() for condition in conditions):
         said.append("Transfers to other data are trained and scored on the images of those data instead.")
     return said
+
+
+def _alike(conditions: list[ConditionResults]) -> Iterator[str]:
+    for condition in conditions:
+        groups: dict[str, list[str]] = {}
+        for space, first in condition.alike.items():
+            groups.setdefault(first, []).append(space)
+        for spaces in (one for one in groups.values() if len(one) > 1):
+            yield (
+                f"With {condition.label}, {words.listing(spaces)} part the images alike: one label space under "
+                f"{len(spaces)} names. It counts once in averages and numbers of comparisons, with the mean of all "
+                "its names."
+            )
 
 
 def _corrected(compared: pd.DataFrame) -> str:

@@ -53,8 +53,10 @@ def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
     baseline it is compared with, and `baseline_mean`, its error; `meaningless`, whether its labels are drawn by chance;
     `granularity`, null without label space; `runs`, and `mean`, `std` over the `backbones`; `mean_low` and `mean_high`,
     the interval of the mean by itself; `difference` from the baseline, `low`, `high`, `standing` and its `verdict` in
-    words; `control`, the labels by chance of the same G, and `control_difference`, `control_low`, `control_high`,
-    `control_standing`; `pretrain_mean`, the error before finetuning, a predicted class counting as its parent.
+    words; `repeats`, a label space before it that parts the images alike, so that both have the numbers of all their
+    runs; `control`, the labels by chance of the same G, and `control_difference`, `control_low`, `control_high`,
+    `control_standing`, and `control_holds`, what both hold of the target (:data:`.comparisons.HOLDS`);
+    `pretrain_mean`, the error before finetuning, a predicted class counting as its parent.
     """
     table = pd.DataFrame([row for panel in panels for row in _panel_rows(panel)])
     if table.empty:
@@ -62,9 +64,10 @@ def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
     table["granularity"] = table["granularity"].astype("Int64")
     keys, found = ["label", "network", "space"], ["difference", "low", "high", "standing"]
     baseline, control = (compared[compared["question"].isin(one)] for one in (("finer", "chance"), ("control",)))
-    table = table.merge(baseline[[*keys, *found]], on=keys, how="left", validate="one_to_one")
-    control = control[[*keys, "other", *found]].rename(columns={key: f"control_{key}" for key in found})
-    table = table.merge(control.rename(columns={"other": "control"}), on=keys, how="left", validate="one_to_one")
+    table = table.merge(baseline[[*keys, *found, "repeats"]], on=keys, how="left", validate="one_to_one")
+    named = {"other": "control"} | {key: f"control_{key}" for key in (*found, "holds")}
+    control = control[[*keys, *named]].rename(columns=named)
+    table = table.merge(control, on=keys, how="left", validate="one_to_one")
     table["standing"] = table["standing"].astype("str").fillna("untested").mask(table["role"] == "baseline", "baseline")
     table["verdict"] = table["standing"].map(STANDINGS)
     return table
@@ -83,8 +86,9 @@ def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
             role = "baseline" if space.name == BASELINE and network == panel.network else "arm"
             head = {"network": network, "space": space.name, "family": space.family, "series": series_of(space)}
             head |= {"role": role, "meaningless": describe(head["series"]).meaningless}
-            error = np.nan if panel.other_data else before.loc[before["space"] == space.name, "val_error"].mean()
-            row = {"granularity": panel.granularity(space.name), "runs": int((runs["space"] == space.name).sum())}
+            ours, theirs = (table["space"].map(panel.alike) == panel.alike(space.name) for table in (before, runs))
+            error = np.nan if panel.other_data else before.loc[ours, "val_error"].mean()
+            row = {"granularity": panel.granularity(space.name), "runs": int(theirs.sum())}
             yield {**where, **head, **row, **_over_backbones(errors.loc[(network, space.name)]), "pretrain_mean": error}
         if network == panel.network and held and (one_pass := panel.one_pass()) is not None:
             head = {"network": network, "space": ONE_PASS, "family": "manual", "series": "one_pass", "role": "one_pass"}

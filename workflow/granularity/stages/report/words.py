@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from granularity.stages.report import series
+from granularity.stages.report.comparisons import AVERAGED, HOLDS
 from granularity.stages.report.statistics import ANSWERS, STANDINGS, answer
 
 
@@ -28,8 +29,8 @@ def signed(number: float, digits: int = 2) -> str:
     return f"{number:+.{digits}f}".replace("-", "−")
 
 
-def headline(results: pd.DataFrame) -> tuple[str, str]:
-    """The answer, a key of `ANSWERS`, and the sentence that goes with it: the best arm, and beside it its control."""
+def headline(results: pd.DataFrame, compared: pd.DataFrame) -> tuple[str, str]:
+    """The answer, a key of `ANSWERS`, and the sentences that go with it: the best arm, its control, and all pairs."""
     arms = finer(results)
     if arms.empty:
         return "open", "No label space finer than the target, other than by chance, was pretrained on."
@@ -46,9 +47,9 @@ def headline(results: pd.DataFrame) -> tuple[str, str]:
         alike = Counter(one for label, one in where.items() if label != best["label"])
         others = [f"{number} times {ANSWERS[one].lower()}" for one, number in alike.items()]
     return found, (
-        f"With {best['label']}, {AT_BEST[found]} pretrained on {best['space']}{_size(best)} end "
+        f"With {best['label']}, {AT_BEST[found]} pretrained on {_names(best, results)}{_size(best)} end "
         f"{_points(best['difference'])} retraining on the target labels ({interval_of(best)}); "
-        f"{_beside(best, results)}.{f' Elsewhere: {listing(others)}.' if others else ''}"
+        f"{_beside(best, results)}.{_all_pairs(best, compared)}{f' Elsewhere: {listing(others)}.' if others else ''}"
     )
 
 
@@ -80,11 +81,28 @@ def _beside(arm: pd.Series, results: pd.DataFrame) -> str:
     same = results[(results["label"] == arm["label"]) & (results["network"] == arm["network"])]
     control = same.set_index("space").loc[arm["control"]]
     told = {"open": "which can’t be told from chance", "untested": "which cannot be tested"}
+    apart = "more than chance explains"
+    if arm["control_holds"] not in AVERAGED:
+        apart += f", but no evidence of meaning, as {HOLDS[arm['control_holds']]}"
     return (
         f"on labels by chance of the same G, {arm['control']}, they end {_points(control['difference'])} "
         f"({interval_of(control)}), and the two differ by {signed(arm['control_difference'])} "
-        f"({interval_of(arm, 'control_')}), {told.get(arm['control_standing'], 'more than chance explains')}"
+        f"({interval_of(arm, 'control_')}), {told.get(arm['control_standing'], apart)}"
     )
+
+
+def _all_pairs(arm: pd.Series, compared: pd.DataFrame) -> str:
+    """What all pairs say of meaning where the best arm is, in a sentence for each kind of them."""
+    rows = compared[(compared["question"] == "meaning") & (compared["label"] == arm["label"])]
+    rows = rows[rows["network"] == arm["network"]].to_dict("records")
+    return "".join(f" {over_pairs(row)}." for row in rows)
+
+
+def over_pairs(row: Mapping[str, Any]) -> str:
+    """What the average over pairs of one kind says of meaning: a row of question `meaning`."""
+    where, told = OVER[row["holds"]]
+    pairs, points = count(int(row["other"]), "pair"), signed(row["difference"])
+    return f"{where} ({pairs}), {told[row['standing']]} ({points} points, {interval_of(row)})"
 
 
 def interval_of(row: Mapping[str, Any], prefix: str = "") -> str:
@@ -95,6 +113,13 @@ def interval_of(row: Mapping[str, Any], prefix: str = "") -> str:
 
 def _points(difference: float) -> str:
     return f"{abs(difference):.2f} points {'below' if difference < 0 else 'above'}"
+
+
+def _names(arm: pd.Series, results: pd.DataFrame) -> str:
+    """A label space, and those that part the images alike."""
+    same = (results["label"] == arm["label"]) & (results["network"] == arm["network"])
+    others = results.loc[same & (results["repeats"] == arm["space"]), "space"]
+    return " = ".join([arm["space"], *others])
 
 
 def _size(row: Mapping[str, Any]) -> str:
@@ -117,11 +142,7 @@ def findings(table: pd.DataFrame, compared: pd.DataFrame) -> list[str]:
     for row in compared.to_dict("records"):
         if row["question"] == "meaning":
             network = f" ({row['network']})" if compared["network"].nunique() > 1 else ""
-            pairs = count(int(row["other"]), "label space")
-            said.append(
-                f"Over the {pairs} with labels by chance of the same G beside them{network}, the difference is "
-                f"{signed(row['difference'])} points ({interval_of(row)}): {MEANING[row['standing']]}."
-            )
+            said.append(f"{over_pairs(row)}{network}.")
         elif row["question"] == "finest":
             told = {"open": "can’t be told apart", "untested": "cannot be compared"}.get(
                 row["standing"], row["standing"]
@@ -149,10 +170,18 @@ OUTCOMES = {
     "untested": "Without an interval, as there are fewer than two backbones in common or no spread",
 }
 MEANING = {
-    "better": "what the labels mean counts, not their number alone",
+    "better": "meaning counts, what the labels say of the target with the rest",
     "worse": "labels by chance do better",
-    "open": "whether meaning counts beside the number can’t be told",
-    "untested": "no interval, so it can’t be told",
+    "open": "whether meaning counts can’t be told",
+    "untested": "there is no interval",
+}
+BEYOND = MEANING | {
+    "better": "meaning beyond it counts",
+    "open": "whether meaning beyond it counts can’t be told",
+}
+OVER = {
+    "both": ("Where both a label space and its control hold the target", BEYOND),
+    "neither": ("Where neither of them holds the target", MEANING),
 }
 
 

@@ -15,11 +15,19 @@ def applies(loaded: Loaded) -> bool:
 
 
 def build(loaded: Loaded) -> Part:
-    return Part(values={"cases": sorted(questions.cases(loaded.results), key=lambda case: case["train_images"])})
+    cases = sorted(questions.cases(loaded.results), key=lambda case: case["train_images"])
+    return Part(questions.gains(loaded, "sizes", "gains_by_size"), values={"cases": cases, "note": questions.GAINS})
 
 
 TEMPLATE = """
 {{ answered(cases) }}
-<p class="note">Each size is answered by itself. A yes beside a “can’t be told” is no evidence that they differ: no
-interval is of a difference between sizes.</p>
+<p class="note">Each size is answered by itself. A yes beside a “can’t be told” is no evidence that they differ.</p>
+{% if "gains_by_size" in tables %}
+<h3>Does the gain differ between sizes?</h3>
+{{ changed(tables.gains_by_size) }}
+<p class="note">The difference from the baseline at a size minus that at the smallest, in percentage points; below zero,
+more is gained at the larger size. Where the baseline’s error is smaller there is less to gain. Paired by pretraining
+seed, which the sizes share; they are not the same backbones. {{ note }} <span
+class="file">tables/gains_by_size.csv</span></p>
+{% endif %}
 """
