@@ -19,7 +19,7 @@ include: "rules/targets.smk"
 rule report:
     default_target: True
     input:
-        RULES.results("report"),
+        RULES.everything(),
         rules.show_report.output,
     localrule: True
     message:

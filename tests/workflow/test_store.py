@@ -201,6 +201,16 @@ def test_going_back_computes_nothing_and_a_trial_leaves_half_trained_networks_al
 # ---------------------------------------------------------------- what hands and accidents do
 
 
+def test_results_without_their_history_get_what_a_wider_configuration_asks_for(checkout):
+    shutil.rmtree(checkout.path(".snakemake"))
+    assert NOTHING in snakemake(checkout, "-n")
+    tiny_chain.configure(checkout, conditions=[{"train_size": 60}, {"train_size": 80}])
+    plan = snakemake(checkout, "-n")
+    for job in ("Pretraining all of train-80", "The report"):
+        assert job in plan
+    assert "Pretraining all of train-60" not in plan
+
+
 def test_touch_report_and_deleting_all_output(checkout):
     before = state(checkout)
     tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})

@@ -40,6 +40,14 @@ class Rules:
         """The stamps of all results of a stage, or of those with some values."""
         return [self.plan.stamp(job) for job in self.plan.jobs(stage, **values)]
 
+    def everything(self) -> list[str]:
+        """The stamps of the report and of all that it is made from.
+
+        Of results whose history Snakemake does not have, as in a copied folder, it would look at the report alone.
+        """
+        own = [stage for stage in STAGES if stage not in ("theory", "verdicts")]
+        return [*(stamp for stage in own for stamp in self.results(stage)), *self.targets()["verdicts"]]
+
     def targets(self) -> dict[str, list[str]]:
         """Named targets: every stage; worlds of the theory up to their verdicts, those that are findings apart."""
         found = {stage: self.results(stage) for stage in STAGES if stage not in ("report", "verdicts", "theory")}
