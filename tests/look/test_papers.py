@@ -6,14 +6,17 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.claims import experiments as about
 from granularity.claims import published
-from granularity.look.papers import judged, numbers, page
+from granularity.look.papers import answers, judged, numbers, page, simulated, trained
 from granularity.stages import STAGES
+from granularity.stages.theory.runs import at
+from granularity.stages.theory.worlds import feature_emergence
 from granularity.stages.verdicts import stage as verdicts
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
@@ -39,9 +42,25 @@ def judge(name: str, study: str) -> Path:
     return folder
 
 
+RUN, EMERGENCE = "inat2021-resnet50", "feature_emergence"
+
+
+def simulate_main() -> None:
+    """The main setting of feature emergence, cut to a few steps and samples, and its verdicts."""
+    cut = {"seeds": 2, "d": 60, "D": 50, "m": 10, "n": 300, "test": 100, "batch": 50, "steps": 12}
+    (main,) = (arm for arm in feature_emergence.SIZES["paper"] if arm.name == "main")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(feature_emergence.SIZES, "tiny", [main.model_copy(update=cut)])
+        part = worlds.train(EMERGENCE, Path("results/theory") / EMERGENCE / "0")
+        worlds.judge(EMERGENCE, [part], Path("results/theory/verdicts") / EMERGENCE)
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The page over verdicts of one configuration and one world, and over damaged ones of another configuration."""
+def made(tmp_path_factory, tiny_results):
+    """The page over verdicts of one configuration and two worlds, and over damaged ones of another configuration.
+
+    A small chain that was really run lies where an experiment of the paper would, and its report in `mine`.
+    """
     folder = tmp_path_factory.mktemp("papers")
     (folder / "config").symlink_to(ROOT / "config")
     (folder / "docs").symlink_to(ROOT / "docs")
@@ -51,6 +70,9 @@ def made(tmp_path_factory):
         with tiny_chain.tiny_world():
             part = worlds.train(WORLD, Path("results/theory") / WORLD / "0")
             worlds.judge(WORLD, [part], Path("results/theory/verdicts") / WORLD)
+        simulate_main()
+        for link, to in ((f"results/{RUN}", "tiny"), ("results/mine/report", "tiny/report")):
+            Path(link).symlink_to(tiny_results[0] / "results" / to)
         damaged = judge("damaged", "granularity_one_pass")
         file = damaged / "checks.csv"
         file.chmod(0o644)
@@ -70,7 +92,7 @@ def test_every_claim_is_there_once_for_each_experiment(made):
     claims = {(row["paper"], row["id"]) for row in papers if row["kind"] == "claim"}
     assert sum(counts.values()) == len(claims)
     assert {f"V{number}" for number in range(1, 14)} <= {id for paper, id in claims if paper == "granularity"}
-    untested = [row for row in rows if row["results"] != "mine" and row["study"] != WORLD]
+    untested = [row for row in rows if row["results"] not in ("mine", RUN) and row["study"] not in (WORLD, EMERGENCE)]
     assert {row["verdict"] for row in untested} == {"not tested"} and not any(row["measured"] for row in untested)
     assert {row["cost_is"] for row in untested} == {"planned"}
     (v7,) = (row for row in untested if row["results"] == "inat2021-resnet34" and row["id"] == "V7")
@@ -115,7 +137,7 @@ def test_every_published_number_has_its_place(made):
     rows = table(root, "papers_numbers.csv")
     known = [(paper, str(line)) for paper in published.papers() for line, _ in enumerate(published.read(paper), 2)]
     assert sorted((row["paper"], row["line"]) for row in rows) == sorted(known)
-    assert all(row["study"] or row["why"] for row in rows)
+    assert all(row["ours"] or row["why"] for row in rows) and all(row["verdict"] for row in rows)
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids)) and {f"{paper}-row-{line}" for paper, line in known} <= set(ids)
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
@@ -123,6 +145,65 @@ def test_every_published_number_has_its_place(made):
         (root / link).is_file() for link in re.findall(r'href="([^#"][^"]*)"', text) if not link.startswith("data:")
     )
     assert not re.search(r"https?://", text)
+
+
+def numbers_of(root: Path, **where: str) -> dict[str, str]:
+    (found,) = (
+        row for row in table(root, "papers_numbers.csv") if all(row[name] == cell for name, cell in where.items())
+    )
+    return found
+
+
+def test_a_row_of_a_world_has_the_number_of_its_runs(made):
+    runs = pd.read_parquet(made[0] / "theory/verdicts" / EMERGENCE / "runs.parquet")
+    main = {"paper": EMERGENCE, "table": "T1", "metric": "test_accuracy_percent"}
+    row = numbers_of(made[0], **main, arm="network")
+    found = pd.Series(at(runs, "main", "test_acc", phase="network"))
+    assert [float(row[name]) for name in ("ours", "ours_sd", "ours_n")] == pytest.approx(
+        [found.mean(), found.std(), 2], rel=1e-5
+    )
+    assert row["size"] == "tiny" and "d 60, not 500" in row["unlike_size_paper"] and row["verdict"].endswith("(A5)")
+    best = []
+    for _, ends in runs[runs["phase"].str.startswith("tangent kernel ") & (runs["event"] == "end")].groupby("seed"):
+        best.append(ends.sort_values("val_acc", ascending=False, kind="stable")["test_acc"].iloc[0])
+    assert float(numbers_of(made[0], **main, arm="tangent kernel")["ours"]) == pytest.approx(sum(best) / 2, rel=1e-5)
+    first = at(runs, "main", "cos_max", phase="two steps", step=1).mean()
+    row = numbers_of(made[0], **main | {"metric": "cosine_max"}, arm="one step")
+    assert float(row["ours"]) == pytest.approx(first, rel=1e-5)
+    row = numbers_of(made[0], **main, arm="network, without structure")
+    assert not row["ours"] and row["why"].endswith("--size paper --arm 'main, without structure'")
+
+
+def test_a_row_of_images_has_the_number_of_its_experiment_and_beside_it_that_on_other_data(made):
+    results = trained.results(made[0], RUN).set_index("space")
+    t7 = {"paper": "granularity", "table": "T7"}
+    row = numbers_of(made[0], **t7, arm="baseline")
+    assert float(row["ours"]) == pytest.approx(results.loc["target", "mean"], rel=1e-5) and row["ours_n"] == "2"
+    row = numbers_of(made[0], **t7, arm="random", x="22")
+    assert not row["ours"] and "has no random of G = 22; the nearest is random-5, G = 5" in row["why"]
+    row = numbers_of(made[0], paper="granularity", table="T5", arm="kmeans", x="22")
+    assert not row["ours"] and row["why"].startswith("Not run. It lacks: ")
+    assert f"kmeans-6, G = 6: {results.loc['kmeans-6', 'mean']:.4g}" in row["other_data"]
+
+
+def test_a_name_that_the_world_does_not_have_is_one_line(made, monkeypatch, tmp_path):
+    file, text = tmp_path / "experiments.yaml", (published.FOLDER / "experiments.yaml").read_text()
+    monkeypatch.setattr(about, "FILE", file)
+    world = simulated.open_world(made[0], EMERGENCE)
+    file.write_text(text.replace("near: small}", "near: smal}", 1))
+    words = (
+        f"{file}: feature_emergence.ours.1.near: the world 'feature_emergence' has no arm 'smal'; did you mean 'small'?"
+    )
+    with pytest.raises(GranularityError) as error:
+        simulated.check(EMERGENCE, about.read()[EMERGENCE].ours, world)
+    assert error.value.args == (words,)
+    with pytest.raises(GranularityError, match="runs of the world 'feature_emergence' have no column 'cos'"):
+        simulated.answer(world, about.Source(arm=["main"], phase=["network"], measure=["cos"]))
+    group = judged.Group("p", "s", "theory", True, True, [judged.Claim("A5", "", "", "claim", "holds", [])], None, "")
+    part = numbers.Part("p", "", about.Entry(study=EMERGENCE), [], [], [group], [])
+    assert answers._verdict(part, about.Source(claims=["A5"])) == "holds (A5)"
+    with pytest.raises(GranularityError, match="'feature_emergence' has no claim A55"):
+        answers._verdict(part, about.Source(claims=["A55"]))
 
 
 def test_experiments_say_what_is_so():
@@ -195,6 +276,12 @@ def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
           document.body.dataset.holds = choose("granularity", "holds");
           document.body.dataset.none = choose("neural_collapse", "holds");
           document.body.dataset.all = choose("*", "*");
+          const numbers = page.querySelector("#numbers form");
+          numbers.ours.value = "yes";
+          numbers.words.value = "t1 RANDOM";
+          numbers.dispatchEvent(new Event("input"));
+          const left = [...page.querySelectorAll("#numbers tr[data-ours]")].filter(row => row.offsetParent);
+          document.body.dataset.ours = left.map(row => row.id).join(" ") + " " + numbers.querySelector("output").textContent;
         }</script></body>"""
     )
     done = subprocess.run(
@@ -207,12 +294,17 @@ def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
         text=True,
         timeout=120,
     )
-    found = dict(re.findall(r'data-(width|holds|none|all)="([^"]+)"', done.stdout))
+    found = dict(re.findall(r'data-(width|holds|none|all|ours)="([^"]+)"', done.stdout))
     rows = [row for row in table(made[0], "papers.csv") if row["paper"]]
     holding = [row for row in rows if (row["paper"], row["verdict"]) == ("granularity", "holds")]
     every, held = (
         len({(row["results"], row["study"], row["kind"], row["id"]) for row in some}) for some in (rows, holding)
     )
     assert int(found.pop("width")) <= 600
+    random = [row for row in table(made[0], "papers_numbers.csv") if row["paper"] == EMERGENCE and row["ours"]]
+    random = [
+        f"{EMERGENCE}-row-{row['line']}" for row in random if (row["table"], row["arm"]) == ("T1", "random features")
+    ]
+    assert found.pop("ours") == f"{' '.join(random)} {len(random)} shown" and len(random) == 3
     assert found == {"holds": f"{held} {held} shown", "none": "0 0 shown", "all": f"{every} {every} shown"}
     assert "CONSOLE" not in done.stderr

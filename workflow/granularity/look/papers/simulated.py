@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.claims.experiments import FILE, Source
+from granularity.claims import experiments as about
+from granularity.claims.experiments import Source
 from granularity.look.papers.values import Answer, Value, value
 from granularity.store.artifacts import Artifact
 
@@ -60,7 +61,7 @@ def open_world(root: Path, world: str) -> Simulated:
 
 
 def check(paper: str, sources: Iterable[Source], world: Simulated | None) -> None:
-    """That the arms, measures and parameters that sources name are those of the world.
+    """That the arms which sources name are those of the world, at any size.
 
     Raises:
         GranularityError: one is not; or there is no world, and one is named.
@@ -70,22 +71,26 @@ def check(paper: str, sources: Iterable[Source], world: Simulated | None) -> Non
         for key, names in (("arm", source.arm), ("near", [source.near] if source.near else [])):
             for name in names:
                 if world is None:
-                    raise GranularityError(f"{FILE}: {paper}.ours.{place}.{key}: no world is about rows of this paper")
+                    raise GranularityError(
+                        f"{about.FILE}: {paper}.ours.{place}.{key}: no world is about rows of this paper"
+                    )
                 if name not in known:
                     close = difflib.get_close_matches(name, known, n=1)
                     hint = f"; did you mean '{close[0]}'?" if close else ""
-                    where = f"{FILE}: {paper}.ours.{place}.{key}"
+                    where = f"{about.FILE}: {paper}.ours.{place}.{key}"
                     raise GranularityError(f"{where}: the world '{world.world}' has no arm '{name}'{hint}")
-        if world is not None and world.table is not None:
-            for key, names in (("measure", source.measure), ("per", [source.per] if source.per else [])):
-                for name in set(names) - set(world.table):
-                    where = f"{FILE}: {paper}.ours.{place}.{key}"
-                    raise GranularityError(f"{where}: runs of the world '{world.world}' have no column '{name}'")
 
 
 def answer(world: Simulated, source: Source) -> Answer:
-    """Our number of a row of the world's paper."""
+    """Our number of a row of the world's paper.
+
+    Raises:
+        GranularityError: the source names a measure or a parameter that the runs of its arms do not have.
+    """
     arms = [arm for arm in source.arm if arm in world.settings] if source.measure else []
+    for name in filter(None, (*source.measure, source.per, source.best) if arms else ()):
+        if name not in world.table:
+            raise GranularityError(f"{about.FILE}: ours: runs of the world '{world.world}' have no column '{name}'")
     values = tuple(_values(world, source, arms)) if world.table is not None else ()
     near = _near(world, source)
     if not values:
