@@ -13,7 +13,7 @@ from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.claims import experiments as about
 from granularity.claims import published
-from granularity.look.papers import answers, judged, numbers, page, simulated, trained
+from granularity.look.papers import answers, curves, judged, numbers, page, simulated, trained
 from granularity.stages import STAGES
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds import feature_emergence
@@ -144,7 +144,7 @@ def test_every_published_number_has_its_place(made):
     assert all(
         (root / link).is_file() for link in re.findall(r'href="([^#"][^"]*)"', text) if not link.startswith("data:")
     )
-    assert not re.search(r"https?://", text)
+    assert not re.search(r"https?://", text.replace("http://www.w3.org/", ""))  # names of SVG, no addresses
 
 
 def numbers_of(root: Path, **where: str) -> dict[str, str]:
@@ -184,6 +184,40 @@ def test_a_row_of_images_has_the_number_of_its_experiment_and_beside_it_that_on_
     row = numbers_of(made[0], paper="granularity", table="T5", arm="kmeans", x="22")
     assert not row["ours"] and row["why"].startswith("Not run. It lacks: ")
     assert f"kmeans-6, G = 6: {results.loc['kmeans-6', 'mean']:.4g}" in row["other_data"]
+
+
+def test_a_figure_has_what_was_published_and_what_lies_here(made):
+    points = pd.read_csv(made[0] / "papers_figures.csv")
+    theirs = points[(points["figure"] == "Fig 4") & (points["panel"] == curves.PUBLISHED)]
+    t9 = published.rows("granularity", "T9")
+    assert sorted(zip(theirs["x"], theirs["mean"], strict=True)) == sorted(zip(t9["x"], t9["mean"], strict=True))
+    names = {name for name in theirs["curve"] if name.startswith("k-means per superclass; clusters of CLIP")}
+    assert {name.split()[-1] for name in names} == {"RN50", "ViT-L/14"} and theirs["curve"].nunique() == 4
+    ours = points[(points["figure"] == "Fig 3") & (points["results"] == "mine")]
+    table = trained.results(made[0], "mine")
+    table = table[(table["series"] != "one_pass") & table["granularity"].notna()]
+    assert list(ours["mean"]) == pytest.approx(list(table["mean"])) and list(ours["x"]) == list(table["granularity"])
+    text = (made[0] / "papers.html").read_text()
+    assert "<code>snakemake --configfile config/experiments/imagenet1k_resnet50_clip_rn50.yaml</code>" in text
+    assert all((made[0] / f"papers_fig_{number}.svg").read_text() in text for number in (3, 4))
+
+
+def test_folders_of_one_data_set_share_a_panel_and_what_is_equal(made):
+    """Two encoders: their clusters are two curves, the baseline that both have is one point."""
+    table = trained.results(made[0], "mine")
+    other = table.assign(mean=table["mean"] + (table["series"] == "kmeans"))
+    rows = [row | {"line": "2"} for row in published.read("granularity", "T9")]
+    groups = [judged.Group("p", "s", name, True, True, [], None, "", data="digits") for name in ("mine", "other")]
+    part = numbers.Part("granularity", "", about.Entry(study="s"), rows, [], [], groups)
+    wrong: list[str] = []
+    (figure,) = curves.figures(made[0], [part], {"mine": table, "other": other}, wrong)
+    ours = figure.points[figure.points["panel"] != curves.PUBLISHED]
+    assert set(ours["panel"]) == {"mine, other: digits"} and len(wrong) == 1  # `other` has no report
+    assert (ours["curve"] == curves.TARGET).sum() == 1
+    clusters = ours[ours["series"] == "kmeans"].set_index("results")
+    assert set(clusters["curve"]) == {"k-means, whole set; digits-tiny", "k-means, whole set; other"}
+    assert clusters.loc["other", "mean"] == clusters.loc["mine", "mean"] + 1
+    assert "k-means, whole set; other" in curves.draw(figure)
 
 
 def test_a_name_that_the_world_does_not_have_is_one_line(made, monkeypatch, tmp_path):
@@ -281,7 +315,8 @@ def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
           numbers.words.value = "t1 RANDOM";
           numbers.dispatchEvent(new Event("input"));
           const left = [...page.querySelectorAll("#numbers tr[data-ours]")].filter(row => row.offsetParent);
-          document.body.dataset.ours = left.map(row => row.id).join(" ") + " " + numbers.querySelector("output").textContent;
+          const said = numbers.querySelector("output").textContent;
+          document.body.dataset.ours = left.map(row => row.id).join(" ") + " " + said;
         }</script></body>"""
     )
     done = subprocess.run(

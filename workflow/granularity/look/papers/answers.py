@@ -15,17 +15,19 @@ from granularity.look.papers import judged, simulated, trained
 from granularity.look.papers.experiments import told
 from granularity.look.papers.numbers import Part
 from granularity.look.papers.simulated import Simulated
+from granularity.look.papers.trained import Tables
 from granularity.look.papers.values import Answer
 
 NO_CLAIM = "no claim"
 Key = tuple[str, str]  # paper and line
 
 
-def answers(root: Path, parts: Iterable[Part], wrong: list[str]) -> dict[Key, tuple[Answer, str]]:
+def answers(root: Path, parts: Iterable[Part], tables: Tables, wrong: list[str]) -> dict[Key, tuple[Answer, str]]:
     """The answer to each published row and the verdict on it, by its paper and its line.
 
     Args:
         root: the folder of all results; need not be there.
+        tables: what :func:`.trained.tables` found.
         wrong: takes what cannot be read, a line each.
 
     Raises:
@@ -36,12 +38,6 @@ def answers(root: Path, parts: Iterable[Part], wrong: list[str]) -> dict[Key, tu
     worlds = {paper: _world(root, [part for part in parts if part.paper == paper], wrong) for paper in papers}
     for paper, world in worlds.items():
         simulated.check(paper, papers[paper].ours, world)
-    names = {one.name for part in parts for one in part.experiments}
-    names |= {group.results for part in parts for group in part.elsewhere if group.results != judged.THEORY}
-    tables = {}
-    for name in sorted(names):
-        with told(wrong):
-            tables[name] = trained.results(root, name)
     found = {}
     for part in parts:
         world = worlds[part.paper] if _is_world(part.entry.study) else None

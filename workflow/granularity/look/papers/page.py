@@ -1,4 +1,6 @@
-"""The page and its tables: `papers.html`, `papers.csv` (a row per quantity of a claim), `papers_numbers.csv`."""
+"""The page, its tables and figures: `papers.html`, `papers.csv` (a row per quantity of a claim), `papers_numbers.csv`,
+`papers_figures.csv` and `papers_fig_N.svg`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from typing import Any
 from granularity.claims import experiments as about
 from granularity.claims import preregistered
 from granularity.claims.claim import FAILS, HOLDS
-from granularity.look.papers import answers, experiments, judged, numbers
+from granularity.look.papers import answers, curves, experiments, judged, numbers, trained
+from granularity.look.papers.curves import Figure
 from granularity.look.papers.experiments import Experiment
 from granularity.look.papers.judged import Claim, Group
 from granularity.look.papers.numbers import Part
@@ -41,12 +44,18 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
     here = experiments.here(wrong)
     groups = judged.groups(root, here, wrong)
     parts = numbers.parts(here, groups)
-    found = answers.answers(root, parts, wrong)
+    tables = trained.tables(root, parts, wrong)
+    found = answers.answers(root, parts, tables, wrong)
+    drawn = {one: curves.draw(one) for one in curves.figures(root, parts, tables, wrong)}
     root.mkdir(parents=True, exist_ok=True)
     files = {
         "papers.csv": _claims_table(groups),
         "papers_numbers.csv": _numbers_table(parts, found),
-        PAGE: _html(root, here, groups, parts, found, wrong),
+        "papers_figures.csv": "".join(
+            one.points.to_csv(index=False, header=not number, lineterminator="\n") for number, one in enumerate(drawn)
+        ),
+        **{one.file: text for one, text in drawn.items()},
+        PAGE: _html(root, here, groups, parts, found, drawn, wrong),
     }
     for name, text in files.items():
         _replace(root / name, text)
@@ -112,7 +121,13 @@ def _csv(rows: list[dict[str, str]]) -> str:
 
 
 def _html(
-    root: Path, here: list[Experiment], groups: list[Group], parts: list[Part], found: Answers, wrong: list[str]
+    root: Path,
+    here: list[Experiment],
+    groups: list[Group],
+    parts: list[Part],
+    found: Answers,
+    drawn: Mapping[Figure, str],
+    wrong: list[str],
 ) -> str:
     from markupsafe import Markup
 
@@ -143,6 +158,7 @@ def _html(
         findings=[group for group in groups if group.finding],
         parts=parts,
         answers=found,
+        figures=[(one, Markup(text)) for one, text in drawn.items()],
         numbered=numbered,
         by_setting=_by_setting,
         here=[(one, _state(root, one, groups), _report(root, one.name)) for one in here],

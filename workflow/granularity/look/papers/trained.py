@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from granularity.claims.experiments import Source
-from granularity.look.papers.experiments import Experiment
-from granularity.look.papers.judged import Group
+from granularity.look.papers.experiments import Experiment, told
+from granularity.look.papers.judged import THEORY, Group
+from granularity.look.papers.numbers import Part
 from granularity.look.papers.values import Answer, Value
 from granularity.store.artifacts import Artifact
 
@@ -20,6 +21,7 @@ BASELINE = "baseline"
 TABLE = "tables/results.parquet"
 NEEDED = ["train_images", "transfer", "baseline_mean", "space", "series", "role", "granularity", "runs", "mean", "std"]
 Row = Mapping[str, str]
+Tables = Mapping[str, "pd.DataFrame | None"]  # by the name of a folder of results
 
 
 def results(root: Path, name: str) -> pd.DataFrame | None:
@@ -35,13 +37,28 @@ def results(root: Path, name: str) -> pd.DataFrame | None:
     return report.table(TABLE, NEEDED) if TABLE in report.manifest["files"] else None
 
 
+def tables(root: Path, parts: Iterable[Part], wrong: list[str]) -> Tables:
+    """:func:`results` of the experiments that would give published rows, and of those judged on other data, by name.
+
+    Args:
+        wrong: takes what cannot be read, a line each.
+    """
+    parts, found = list(parts), {}
+    names = {one.name for part in parts for one in part.experiments}
+    names |= {group.results for part in parts for group in part.elsewhere if group.results != THEORY}
+    for name in sorted(names):
+        with told(wrong):
+            found[name] = results(root, name)
+    return found
+
+
 def answer(
     root: Path,
     row: Row,
     source: Source,
     experiments: Iterable[Experiment],
     elsewhere: Iterable[Group],
-    tables: Mapping[str, pd.DataFrame | None],
+    tables: Tables,
 ) -> Answer:
     """Our number of a row, from the experiment that would give it, and beside it one on other data.
 
