@@ -48,7 +48,8 @@ def answers(root: Path, parts: Iterable[Part], tables: Tables, wrong: list[str])
             else:
                 answer = trained.answer(root, row, source, part.experiments, part.elsewhere, tables)
             why = " ".join(filter(None, (part.entry.why if not answer.values else "", answer.why)))
-            found[row["paper"], row["line"]] = replace(answer, why=why), _verdict(part, source)
+            named = len(answer.values) > 1 or not row["mean"]
+            found[row["paper"], row["line"]] = replace(answer, why=why, named=named), _verdict(part, source)
     return found
 
 

@@ -33,6 +33,7 @@ class Answer:
         unlike: in what its arms differ from those of the size `paper`.
         other: the nearest run that asks the same question at another size or on other data, in words.
         why: why there are no values, or what else to know.
+        named: whether the values are shown with their names: there are several, or the row has no number itself.
     """
 
     values: tuple[Value, ...] = ()
@@ -41,14 +42,14 @@ class Answer:
     unlike: str = ""
     other: str = ""
     why: str = ""
+    named: bool = False
 
     def cells(self) -> dict[str, str]:
-        """Its columns of `papers_numbers.csv`; several values are named, and parted by semicolons."""
+        """Its columns of `papers_numbers.csv`; several are parted by semicolons."""
 
         def joined(cells: list[str]) -> str:
-            named = len(cells) > 1
             pairs = zip(self.values, cells, strict=True)
-            return "; ".join(f"{value.name}: {cell}" if named else cell for value, cell in pairs)
+            return "; ".join(f"{value.name}: {cell}" if self.named else cell for value, cell in pairs)
 
         return {
             "ours": joined([f"{value.mean:.6g}" for value in self.values]),
