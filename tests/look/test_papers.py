@@ -13,7 +13,9 @@ from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.claims import experiments as about
 from granularity.claims import published
+from granularity.config import files
 from granularity.look.papers import answers, curves, judged, numbers, page, simulated, trained
+from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds import feature_emergence
@@ -251,6 +253,31 @@ def test_experiments_say_what_is_so():
             assert entry.study in [*known, ""] and (entry.study or entry.why)
             for file in entry.experiments:
                 assert not entry.study or entry.study in files[file]["studies"]
+
+
+def test_rows_of_images_lead_to_arms_of_their_experiments():
+    """Label space and way of finetuning of every row are in the plan of the experiment that would give it."""
+    plans = {}
+    for file in (ROOT / "config/experiments").glob("i*.yaml"):
+        plans[file.stem] = Plan(files.load(ROOT / "config/config.yaml", file, inputs=False))
+    paper = about.read()["granularity"]
+    seen = 0
+    for row in published.read("granularity"):
+        source, entry = paper.source_of(row), paper.rows[paper.entry_of(row)]
+        for plan in (plans[name] for name in entry.experiments):
+            families = {space.name: space.family for one in plan.conditions for space in one.spaces}
+            classes = {"T9": 1000}.get(row["table"], 11)  # of the target, where clusters are per superclass
+            within = f"-superclass-{float(row['x'] or 0) / classes:g}"
+            usual = {"manual": "manual", "baseline": "target", "one pass": "target"}
+            usual |= {"random": f"random-{row['x']}", "kmeans": f"kmeans-{row['x']}"}
+            usual |= {
+                family: family.partition("_")[0] + within for family in ("kmeans_superclass", "random_superclass")
+            }
+            wanted = source.space.replace("{x}", row["x"]).partition(" (")[0] or usual[row["arm"]]
+            assert wanted in {*families, *families.values()}, row
+            assert set(source.transfers) & {one.name for one in plan.transfers}, row
+            seen += 1
+    assert seen > 160
 
 
 def test_an_entry_that_is_wrong_is_named(monkeypatch, tmp_path):

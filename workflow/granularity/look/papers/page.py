@@ -52,7 +52,8 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
         "papers.csv": _claims_table(groups),
         "papers_numbers.csv": _numbers_table(parts, found),
         "papers_figures.csv": "".join(
-            one.points.to_csv(index=False, header=not number, lineterminator="\n") for number, one in enumerate(drawn)
+            one.points.to_csv(index=False, header=not number, lineterminator="\n", float_format="%.6g")
+            for number, one in enumerate(drawn)
         ),
         **{one.file: text for one, text in drawn.items()},
         PAGE: _html(root, here, groups, parts, found, drawn, wrong),
@@ -167,7 +168,7 @@ def _html(
         report=lambda name: _report(root, name),
         document=lambda path: _document(root, path),
         preregistered=preregistered.file_of,
-        wrong=wrong,
+        wrong=dict.fromkeys(wrong),
     )
 
 

@@ -67,7 +67,7 @@ def answer(
         elsewhere: what was judged of the same study in other experiments.
         tables: :func:`results` of each folder of results, by its name.
     """
-    other = next(filter(None, (_near(row, source, one, tables.get(one.results)) for one in elsewhere)), "")
+    other = " | ".join(filter(None, (_near(row, source, one, tables.get(one.results)) for one in elsewhere)))
     why = []
     for one in experiments:
         table = tables.get(one.name)
