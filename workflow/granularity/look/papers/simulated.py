@@ -97,8 +97,7 @@ def answer(world: Simulated, source: Source) -> Answer:
         return Answer(other=near, why=source.why or _missing(world, source, arms))
     where = f"theory/verdicts/{world.world}: {', '.join(arms)}: {', '.join(source.phase)}: {', '.join(source.measure)}"
     where += f" / {source.per}" if source.per else ""
-    unlike = "; ".join(dict.fromkeys(filter(None, (_unlike(world, arm) for arm in arms))))
-    return Answer(values, where, world.size, unlike, near, source.why)
+    return Answer(values, where, world.size, _unlike(world, arms), near, source.why)
 
 
 def _values(world: Simulated, source: Source, arms: Sequence[str]) -> Iterable[Value]:
@@ -157,13 +156,21 @@ def _missing(world: Simulated, source: Source, arms: Sequence[str]) -> str:
     return f"{words}. {command}" if sizes else words
 
 
-def _unlike(world: Simulated, arm: str) -> str:
-    """In what an arm that was run differs from that of the size `paper`."""
+def _unlike(world: Simulated, arms: Sequence[str]) -> str:
+    """In what arms that were run differ from those of the size `paper`; each is named where they do not all alike."""
     if world.size == AS_PAPER:
         return ""
+    by: dict[str, list[str]] = {}
+    for arm in arms:
+        by.setdefault(_difference(world, arm), []).append(arm)
+    if len(by) == 1:
+        return next(iter(by))
+    return "; ".join(f"{', '.join(those)}: {words}" for words, those in by.items() if words)
+
+
+def _difference(world: Simulated, arm: str) -> str:
     theirs = next((one for one in world.module.SIZES.get(AS_PAPER, ()) if one.name == arm), None)
     if theirs is None:
-        return f"{arm}: not in the size paper"
+        return "not in the size paper"
     wanted, own = theirs.model_dump(mode="json", exclude=UNCOUNTED), world.settings[arm]
-    different = [f"{key} {own.get(key)}, not {given}" for key, given in wanted.items() if own.get(key) != given]
-    return f"{arm}: {', '.join(different)}" if different else ""
+    return ", ".join(f"{key} {own.get(key)}, not {given}" for key, given in wanted.items() if own.get(key) != given)

@@ -141,4 +141,6 @@ def _near(row: Row, source: Source, group: Group, table: pd.DataFrame | None) ->
     alone = found["role"] == BASELINE or base is None or math.isnan(base.mean) or "gain" in row["metric"]
     beside = "" if alone else f"; its baseline {base.words}"
     g = "" if math.isnan(found["granularity"]) else f", G = {int(found['granularity']):,}"
-    return f"{group.results} ({group.data}): {found['space']}{g}: {number.words} ({number.n} runs){beside}"
+    way = "" if found["transfer"] == "target" else f", {found['transfer']}"
+    arm = f"{found['space']}{g}{way}"
+    return f"{group.results}: {arm}: {number.words} ({number.n} runs){beside}; of {group.data}"
