@@ -183,6 +183,8 @@ def test_a_row_of_images_has_the_number_of_its_experiment_and_beside_it_that_on_
     assert float(row["ours"]) == pytest.approx(results.loc["target", "mean"], rel=1e-5) and row["ours_n"] == "2"
     row = numbers_of(made[0], **t7, arm="random", x="22")
     assert not row["ours"] and "has no random of G = 22; the nearest is random-5, G = 5" in row["why"]
+    near = {x: trained._exact(results.reset_index(), {"arm": "kmeans", "x": x}, about.Source()) for x in ("6.2", "7")}
+    assert list(near["6.2"]["space"]) == ["kmeans-6"] and near["7"].empty  # within 5 % a G is the printed one
     row = numbers_of(made[0], paper="granularity", table="T5", arm="kmeans", x="22")
     assert not row["ours"] and row["why"].startswith("Not run. It lacks: ")
     assert f"kmeans-6, G = 6: {results.loc['kmeans-6', 'mean']:.4g}" in row["other_data"]

@@ -102,7 +102,7 @@ def _here(root: Path, panels: Mapping[str, str], tables: Tables, wrong: list[str
     for folder, panel in panels.items():
         table = tables[folder]
         rows = table[(table["train_images"] == table["train_images"].max()) & table["granularity"].notna()]
-        rows = rows[(rows["transfer"] == rows["transfer"].iloc[0]) & rows["series"].isin(["one_pass"]).eq(False)]
+        rows = rows[(rows["transfer"] == rows["transfer"].iloc[0]) & (rows["series"] != "one_pass")]
         for row in rows.to_dict("records"):
             base = row["role"] == BASELINE
             point = {"panel": panel, "curve": TARGET if base else series.words(row["series"])}

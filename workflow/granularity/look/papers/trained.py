@@ -12,6 +12,7 @@ from granularity.look.papers.experiments import Experiment, told
 from granularity.look.papers.judged import THEORY, Group
 from granularity.look.papers.numbers import Part
 from granularity.look.papers.values import Answer, Value
+from granularity.stages.verdicts.studies.granularity_t5 import SAME
 from granularity.store.artifacts import Artifact
 
 if TYPE_CHECKING:
@@ -78,9 +79,9 @@ def answer(
         found = _best(_exact(table, row, source))
         number = None if found is None else _in_metric(row["metric"], found)
         if number is not None:
-            return Answer((number,), f"{one.name}: {found['space']}, {found['transfer']}", other=other, why=source.why)
+            return Answer((number,), f"{one.name}: {_arm(found)}", other=other, why=source.why)
         near = _nearest(table, row, source)
-        beside = "" if near is None else f"; the nearest is {near['space']}, G = {near['granularity']:,}"
+        beside = "" if near is None else f"; the nearest is {_arm(near)}"
         why.append(f"The report of {one.name} has no {row['arm']} of G = {row['x'] or 'any'}{beside}.")
     return Answer(other=other, why=" ".join([source.why, *why]).strip())
 
@@ -89,7 +90,7 @@ def _not_run(root: Path, one: Experiment, command: str) -> str:
     if (root / one.name).is_dir():
         return f"Results of {one.name} lie here in part, without a report: {command}"
     needs = f" It lacks: {'; '.join(one.missing)}." if one.missing else ""
-    return f"Not run.{needs} It would cost ({one.planned}). {command}"
+    return f"Not run.{needs} {str(one.planned).replace('planned', 'Planned', 1)}. {command}"
 
 
 def _exact(table: pd.DataFrame, row: Row, source: Source) -> pd.DataFrame:
@@ -100,7 +101,13 @@ def _exact(table: pd.DataFrame, row: Row, source: Source) -> pd.DataFrame:
     if row["arm"] == BASELINE:
         return own[own["role"] == BASELINE]
     own = own[(own["series"] == row["arm"].replace(" ", "_")) & (own["role"] != BASELINE)]
-    return own[own["granularity"] == float(row["x"])] if row["x"] else own
+    distance = _distance(own, row)
+    return own[(distance == distance.min()) & (distance <= math.log(SAME))]
+
+
+def _distance(found: pd.DataFrame, row: Row) -> pd.Series:
+    """How far the G of each arm is from the published one, as the logarithm of their ratio."""
+    return found["granularity"].astype(float).map(lambda g: abs(math.log(g / float(row["x"] or g))))
 
 
 def _nearest(table: pd.DataFrame, row: Row, source: Source) -> dict | None:
@@ -109,8 +116,8 @@ def _nearest(table: pd.DataFrame, row: Row, source: Source) -> dict | None:
     if found.empty:
         same = table["transfer"].isin(source.transfers) & (table["series"] == row["arm"].replace(" ", "_"))
         found = table[same & (table["role"] != BASELINE)]
-        ratio = found["granularity"].astype(float).map(lambda g: abs(math.log(g / float(row["x"] or g))))
-        found = found[ratio == ratio.min()]
+        distance = _distance(found, row)
+        found = found[distance == distance.min()]
     return _best(found)
 
 
@@ -140,7 +147,10 @@ def _near(row: Row, source: Source, group: Group, table: pd.DataFrame | None) ->
     base = _in_metric(row["metric"], found | {"mean": found["baseline_mean"], "std": math.nan})
     alone = found["role"] == BASELINE or base is None or math.isnan(base.mean) or "gain" in row["metric"]
     beside = "" if alone else f"; its baseline {base.words}"
+    return f"{group.results}: {_arm(found)}: {number.words} ({number.n} runs){beside}; of {group.data}"
+
+
+def _arm(found: Mapping) -> str:
+    """A row of the table of results in words: label space, G, and the way of finetuning where it is not the usual."""
     g = "" if math.isnan(found["granularity"]) else f", G = {int(found['granularity']):,}"
-    way = "" if found["transfer"] == "target" else f", {found['transfer']}"
-    arm = f"{found['space']}{g}{way}"
-    return f"{group.results}: {arm}: {number.words} ({number.n} runs){beside}; of {group.data}"
+    return f"{found['space']}{g}" + ("" if found["transfer"] == "target" else f", {found['transfer']}")
