@@ -6,14 +6,19 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.claims import experiments as about
 from granularity.claims import published
-from granularity.look.papers import judged, numbers, page
+from granularity.config import files
+from granularity.look.papers import answers, curves, judged, numbers, page, simulated, trained
+from granularity.plan.graph import Plan
 from granularity.stages import STAGES
+from granularity.stages.theory.runs import at
+from granularity.stages.theory.worlds import feature_emergence
 from granularity.stages.verdicts import stage as verdicts
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
@@ -39,9 +44,25 @@ def judge(name: str, study: str) -> Path:
     return folder
 
 
+RUN, EMERGENCE = "inat2021-resnet50", "feature_emergence"
+
+
+def simulate_main() -> None:
+    """The main setting of feature emergence, cut to a few steps and samples, and its verdicts."""
+    cut = {"seeds": 2, "d": 60, "D": 50, "m": 10, "n": 300, "test": 100, "batch": 50, "steps": 12}
+    (main,) = (arm for arm in feature_emergence.SIZES["paper"] if arm.name == "main")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(feature_emergence.SIZES, "tiny", [main.model_copy(update=cut)])
+        part = worlds.train(EMERGENCE, Path("results/theory") / EMERGENCE / "0")
+        worlds.judge(EMERGENCE, [part], Path("results/theory/verdicts") / EMERGENCE)
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The page over verdicts of one configuration and one world, and over damaged ones of another configuration."""
+def made(tmp_path_factory, tiny_results):
+    """The page over verdicts of one configuration and two worlds, and over damaged ones of another configuration.
+
+    A small chain that was really run lies where an experiment of the paper would, and its report in `mine`.
+    """
     folder = tmp_path_factory.mktemp("papers")
     (folder / "config").symlink_to(ROOT / "config")
     (folder / "docs").symlink_to(ROOT / "docs")
@@ -51,6 +72,9 @@ def made(tmp_path_factory):
         with tiny_chain.tiny_world():
             part = worlds.train(WORLD, Path("results/theory") / WORLD / "0")
             worlds.judge(WORLD, [part], Path("results/theory/verdicts") / WORLD)
+        simulate_main()
+        for link, to in ((f"results/{RUN}", "tiny"), ("results/mine/report", "tiny/report")):
+            Path(link).symlink_to(tiny_results[0] / "results" / to)
         damaged = judge("damaged", "granularity_one_pass")
         file = damaged / "checks.csv"
         file.chmod(0o644)
@@ -70,7 +94,7 @@ def test_every_claim_is_there_once_for_each_experiment(made):
     claims = {(row["paper"], row["id"]) for row in papers if row["kind"] == "claim"}
     assert sum(counts.values()) == len(claims)
     assert {f"V{number}" for number in range(1, 14)} <= {id for paper, id in claims if paper == "granularity"}
-    untested = [row for row in rows if row["results"] != "mine" and row["study"] != WORLD]
+    untested = [row for row in rows if row["results"] not in ("mine", RUN) and row["study"] not in (WORLD, EMERGENCE)]
     assert {row["verdict"] for row in untested} == {"not tested"} and not any(row["measured"] for row in untested)
     assert {row["cost_is"] for row in untested} == {"planned"}
     (v7,) = (row for row in untested if row["results"] == "inat2021-resnet34" and row["id"] == "V7")
@@ -115,14 +139,109 @@ def test_every_published_number_has_its_place(made):
     rows = table(root, "papers_numbers.csv")
     known = [(paper, str(line)) for paper in published.papers() for line, _ in enumerate(published.read(paper), 2)]
     assert sorted((row["paper"], row["line"]) for row in rows) == sorted(known)
-    assert all(row["study"] or row["why"] for row in rows)
+    assert all(row["ours"] or row["why"] for row in rows) and all(row["verdict"] for row in rows)
     ids = re.findall(r' id="([^"]+)"', text)
     assert len(ids) == len(set(ids)) and {f"{paper}-row-{line}" for paper, line in known} <= set(ids)
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
     assert all(
         (root / link).is_file() for link in re.findall(r'href="([^#"][^"]*)"', text) if not link.startswith("data:")
     )
-    assert not re.search(r"https?://", text)
+    assert not re.search(r"https?://", text.replace("http://www.w3.org/", ""))  # names of SVG, no addresses
+
+
+def numbers_of(root: Path, **where: str) -> dict[str, str]:
+    (found,) = (
+        row for row in table(root, "papers_numbers.csv") if all(row[name] == cell for name, cell in where.items())
+    )
+    return found
+
+
+def test_a_row_of_a_world_has_the_number_of_its_runs(made):
+    runs = pd.read_parquet(made[0] / "theory/verdicts" / EMERGENCE / "runs.parquet")
+    main = {"paper": EMERGENCE, "table": "T1", "metric": "test_accuracy_percent"}
+    row = numbers_of(made[0], **main, arm="network")
+    found = pd.Series(at(runs, "main", "test_acc", phase="network"))
+    assert [float(row[name]) for name in ("ours", "ours_sd", "ours_n")] == pytest.approx(
+        [found.mean(), found.std(), 2], rel=1e-5
+    )
+    assert row["size"] == "tiny" and "d 60, not 500" in row["unlike_size_paper"] and row["verdict"].endswith("(A5)")
+    best = []
+    for _, ends in runs[runs["phase"].str.startswith("tangent kernel ") & (runs["event"] == "end")].groupby("seed"):
+        best.append(ends.sort_values("val_acc", ascending=False, kind="stable")["test_acc"].iloc[0])
+    assert float(numbers_of(made[0], **main, arm="tangent kernel")["ours"]) == pytest.approx(sum(best) / 2, rel=1e-5)
+    first = at(runs, "main", "cos_max", phase="two steps", step=1).mean()
+    row = numbers_of(made[0], **main | {"metric": "cosine_max"}, arm="one step")
+    assert float(row["ours"]) == pytest.approx(first, rel=1e-5)
+    row = numbers_of(made[0], **main, arm="network, without structure")
+    assert not row["ours"] and row["why"].endswith("--size paper --arm 'main, without structure'")
+
+
+def test_a_row_of_images_has_the_number_of_its_experiment_and_beside_it_that_on_other_data(made):
+    results = trained.results(made[0], RUN).set_index("space")
+    t7 = {"paper": "granularity", "table": "T7"}
+    row = numbers_of(made[0], **t7, arm="baseline")
+    assert float(row["ours"]) == pytest.approx(results.loc["target", "mean"], rel=1e-5) and row["ours_n"] == "2"
+    row = numbers_of(made[0], **t7, arm="random", x="22")
+    assert not row["ours"] and "has no random of G = 22; the nearest is random-5, G = 5" in row["why"]
+    near = {x: trained._exact(results.reset_index(), {"arm": "kmeans", "x": x}, about.Source()) for x in ("6.2", "7")}
+    assert list(near["6.2"]["space"]) == ["kmeans-6"] and near["7"].empty  # within 5 % a G is the printed one
+    row = numbers_of(made[0], paper="granularity", table="T5", arm="kmeans", x="22")
+    assert not row["ours"] and row["why"].startswith("Not run. It lacks: ")
+    assert f"kmeans-6, G = 6: {results.loc['kmeans-6', 'mean']:.4g}" in row["other_data"]
+
+
+def test_a_figure_has_what_was_published_and_what_lies_here(made):
+    points = pd.read_csv(made[0] / "papers_figures.csv")
+    theirs = points[(points["figure"] == "Fig 4") & (points["panel"] == curves.PUBLISHED)]
+    t9 = published.rows("granularity", "T9")
+    assert sorted(zip(theirs["x"], theirs["mean"], strict=True)) == sorted(zip(t9["x"], t9["mean"], strict=True))
+    names = {name for name in theirs["curve"] if name.startswith("k-means per superclass; clusters of CLIP")}
+    assert {name.split()[-1] for name in names} == {"RN50", "ViT-L/14"} and theirs["curve"].nunique() == 4
+    ours = points[(points["figure"] == "Fig 3") & (points["results"] == "mine")]
+    table = trained.results(made[0], "mine")
+    table = table[(table["series"] != "one_pass") & table["granularity"].notna()]
+    assert list(ours["mean"]) == pytest.approx(list(table["mean"])) and list(ours["x"]) == list(table["granularity"])
+    text = (made[0] / "papers.html").read_text()
+    assert "<code>snakemake --configfile config/experiments/imagenet1k_resnet50_clip_rn50.yaml</code>" in text
+    assert all((made[0] / f"papers_fig_{number}.svg").read_text() in text for number in (3, 4))
+
+
+def test_folders_of_one_data_set_share_a_panel_and_what_is_equal(made):
+    """Two encoders: their clusters are two curves, the baseline that both have is one point."""
+    table = trained.results(made[0], "mine")
+    other = table.assign(mean=table["mean"] + (table["series"] == "kmeans"))
+    rows = [row | {"line": "2"} for row in published.read("granularity", "T9")]
+    groups = [judged.Group("p", "s", name, True, True, [], None, "", data="digits") for name in ("mine", "other")]
+    part = numbers.Part("granularity", "", about.Entry(study="s"), rows, [], [], groups)
+    wrong: list[str] = []
+    (figure,) = curves.figures(made[0], [part], {"mine": table, "other": other}, wrong)
+    ours = figure.points[figure.points["panel"] != curves.PUBLISHED]
+    assert set(ours["panel"]) == {"mine, other: digits"} and len(wrong) == 1  # `other` has no report
+    assert (ours["curve"] == curves.TARGET).sum() == 1
+    clusters = ours[ours["series"] == "kmeans"].set_index("results")
+    assert set(clusters["curve"]) == {"k-means, whole set; digits-tiny", "k-means, whole set; other"}
+    assert clusters.loc["other", "mean"] == clusters.loc["mine", "mean"] + 1
+    assert "k-means, whole set; other" in curves.draw(figure)
+
+
+def test_a_name_that_the_world_does_not_have_is_one_line(made, monkeypatch, tmp_path):
+    file, text = tmp_path / "experiments.yaml", (published.FOLDER / "experiments.yaml").read_text()
+    monkeypatch.setattr(about, "FILE", file)
+    world = simulated.open_world(made[0], EMERGENCE)
+    file.write_text(text.replace("near: small}", "near: smal}", 1))
+    words = (
+        f"{file}: feature_emergence.ours.1.near: the world 'feature_emergence' has no arm 'smal'; did you mean 'small'?"
+    )
+    with pytest.raises(GranularityError) as error:
+        simulated.check(EMERGENCE, about.read()[EMERGENCE].ours, world)
+    assert error.value.args == (words,)
+    with pytest.raises(GranularityError, match="runs of the world 'feature_emergence' have no column 'cos'"):
+        simulated.answer(world, about.Source(arm=["main"], phase=["network"], measure=["cos"]))
+    group = judged.Group("p", "s", "theory", True, True, [judged.Claim("A5", "", "", "claim", "holds", [])], None, "")
+    part = numbers.Part("p", "", about.Entry(study=EMERGENCE), [], [], [group], [])
+    assert answers._verdict(part, about.Source(claims=["A5"])) == "holds (A5)"
+    with pytest.raises(GranularityError, match="'feature_emergence' has no claim A55"):
+        answers._verdict(part, about.Source(claims=["A55"]))
 
 
 def test_experiments_say_what_is_so():
@@ -136,6 +255,31 @@ def test_experiments_say_what_is_so():
             assert entry.study in [*known, ""] and (entry.study or entry.why)
             for file in entry.experiments:
                 assert not entry.study or entry.study in files[file]["studies"]
+
+
+def test_rows_of_images_lead_to_arms_of_their_experiments():
+    """Label space and way of finetuning of every row are in the plan of the experiment that would give it."""
+    plans = {}
+    for file in (ROOT / "config/experiments").glob("i*.yaml"):
+        plans[file.stem] = Plan(files.load(ROOT / "config/config.yaml", file, inputs=False))
+    paper = about.read()["granularity"]
+    seen = 0
+    for row in published.read("granularity"):
+        source, entry = paper.source_of(row), paper.rows[paper.entry_of(row)]
+        for plan in (plans[name] for name in entry.experiments):
+            families = {space.name: space.family for one in plan.conditions for space in one.spaces}
+            classes = {"T9": 1000}.get(row["table"], 11)  # of the target, where clusters are per superclass
+            within = f"-superclass-{float(row['x'] or 0) / classes:g}"
+            usual = {"manual": "manual", "baseline": "target", "one pass": "target"}
+            usual |= {"random": f"random-{row['x']}", "kmeans": f"kmeans-{row['x']}"}
+            usual |= {
+                family: family.partition("_")[0] + within for family in ("kmeans_superclass", "random_superclass")
+            }
+            wanted = source.space.replace("{x}", row["x"]).partition(" (")[0] or usual[row["arm"]]
+            assert wanted in {*families, *families.values()}, row
+            assert set(source.transfers) & {one.name for one in plan.transfers}, row
+            seen += 1
+    assert seen > 160
 
 
 def test_an_entry_that_is_wrong_is_named(monkeypatch, tmp_path):
@@ -195,6 +339,13 @@ def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
           document.body.dataset.holds = choose("granularity", "holds");
           document.body.dataset.none = choose("neural_collapse", "holds");
           document.body.dataset.all = choose("*", "*");
+          const numbers = page.querySelector("#numbers form");
+          numbers.ours.value = "yes";
+          numbers.words.value = "t1 RANDOM";
+          numbers.dispatchEvent(new Event("input"));
+          const left = [...page.querySelectorAll("#numbers tr[data-ours]")].filter(row => row.offsetParent);
+          const said = numbers.querySelector("output").textContent;
+          document.body.dataset.ours = left.map(row => row.id).join(" ") + " " + said;
         }</script></body>"""
     )
     done = subprocess.run(
@@ -207,12 +358,17 @@ def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
         text=True,
         timeout=120,
     )
-    found = dict(re.findall(r'data-(width|holds|none|all)="([^"]+)"', done.stdout))
+    found = dict(re.findall(r'data-(width|holds|none|all|ours)="([^"]+)"', done.stdout))
     rows = [row for row in table(made[0], "papers.csv") if row["paper"]]
     holding = [row for row in rows if (row["paper"], row["verdict"]) == ("granularity", "holds")]
     every, held = (
         len({(row["results"], row["study"], row["kind"], row["id"]) for row in some}) for some in (rows, holding)
     )
     assert int(found.pop("width")) <= 600
+    random = [row for row in table(made[0], "papers_numbers.csv") if row["paper"] == EMERGENCE and row["ours"]]
+    random = [
+        f"{EMERGENCE}-row-{row['line']}" for row in random if (row["table"], row["arm"]) == ("T1", "random features")
+    ]
+    assert found.pop("ours") == f"{' '.join(random)} {len(random)} shown" and len(random) == 3
     assert found == {"holds": f"{held} {held} shown", "none": "0 0 shown", "all": f"{every} {every} shown"}
     assert "CONSOLE" not in done.stderr

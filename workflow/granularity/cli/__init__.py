@@ -216,9 +216,10 @@ def papers(
 ) -> None:
     """Write one page over all results: every claim of the papers, what was published, ours, the verdict, the cost.
 
-    It reads the verdicts that lie in the folder (`snakemake verdicts`, `snakemake theory`), whatever the configuration
-    that they are of, and trains nothing; what was never run is listed with the command that would run it. It writes
-    papers.html, papers.csv (the claims) and papers_numbers.csv (the published rows) there.
+    It reads the verdicts and reports that lie in the folder (`snakemake`, `snakemake theory`), whatever the
+    configuration that they are of, and trains nothing; what was never run is listed with the command that would run it.
+    It writes papers.html, papers.csv (the claims), papers_numbers.csv (the published rows, with our numbers) and
+    figures of several folders (papers_fig_4.svg, papers_figures.csv) there.
     """
     from granularity.look.papers import page
 

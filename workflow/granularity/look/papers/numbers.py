@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from granularity.claims import experiments as about
 from granularity.claims import published
-from granularity.claims.claim import NOT_TESTED
 from granularity.claims.experiments import Entry
 from granularity.look.papers import judged
 from granularity.look.papers.experiments import Experiment
@@ -47,12 +46,6 @@ class Part:
     def verdicts(self) -> dict[str, int]:
         """How many claims of the study have each verdict, in the experiments of these numbers."""
         return judged.tally(judged.folded(self.groups).values())
-
-    @property
-    def verdict(self) -> str:
-        """In a word or two, for a row of a table."""
-        found = set(self.verdicts)
-        return found.pop() if len(found) == 1 else "; ".join(f"{one}: {n}" for one, n in self.verdicts.items())
 
 
 def parts(experiments: Iterable[Experiment], groups: Iterable[Group]) -> list[Part]:
@@ -99,17 +92,3 @@ def _hold(part: Part, named: set[str]) -> bool:
         if any(f"T{number}" in named for number in range(int(first), int(last or first) + 1)):
             return True
     return False
-
-
-def verdict_of(part: Part) -> str:
-    """What became of the rows' claims; `not tested` also where no study is about them."""
-    return part.verdict or NOT_TESTED
-
-
-def status_of(part: Part) -> str:
-    """Whether there is a number of ours, and where."""
-    if any(group.tested for group in part.groups):
-        return "judged: papers.csv has our numbers"
-    if part.experiments or part.groups:
-        return "not run"
-    return "no experiment here"

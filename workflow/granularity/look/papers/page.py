@@ -1,25 +1,30 @@
-"""The page and its tables: `papers.html`, `papers.csv` (a row per quantity of a claim), `papers_numbers.csv`."""
+"""The page, its tables and figures: `papers.html`, `papers.csv` (a row per quantity of a claim), `papers_numbers.csv`,
+`papers_figures.csv` and `papers_fig_N.svg`.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from granularity.claims import experiments as about
 from granularity.claims import preregistered
 from granularity.claims.claim import FAILS, HOLDS
-from granularity.look.papers import experiments, judged, numbers
+from granularity.look.papers import answers, curves, experiments, judged, numbers, trained
+from granularity.look.papers.curves import Figure
 from granularity.look.papers.experiments import Experiment
 from granularity.look.papers.judged import Claim, Group
 from granularity.look.papers.numbers import Part
+from granularity.look.papers.values import Answer
 from granularity.stages import report
 
 HERE, REPORT = Path(__file__).parent, Path(report.__file__).parent
 PAGE = "papers.html"
+Answers = Mapping[answers.Key, tuple[Answer, str]]
 OWN = "of no paper"  # claims that belong to none
 COPIED = ("quantity", "measured", "sd", "minimum", "maximum", "interval_low", "interval_high", "seeds", "band")
 COPIED += ("published", "arms", "conditions")
@@ -39,18 +44,26 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
     here = experiments.here(wrong)
     groups = judged.groups(root, here, wrong)
     parts = numbers.parts(here, groups)
+    tables = trained.tables(root, parts, wrong)
+    found = answers.answers(root, parts, tables, wrong)
+    drawn = {one: curves.draw(one) for one in curves.figures(root, parts, tables, wrong)}
     root.mkdir(parents=True, exist_ok=True)
     files = {
         "papers.csv": _claims_table(groups),
-        "papers_numbers.csv": _numbers_table(parts),
-        PAGE: _html(root, here, groups, parts, wrong),
+        "papers_numbers.csv": _numbers_table(parts, found),
+        "papers_figures.csv": "".join(
+            one.points.to_csv(index=False, header=not number, lineterminator="\n", float_format="%.6g")
+            for number, one in enumerate(drawn)
+        ),
+        **{one.file: text for one, text in drawn.items()},
+        PAGE: _html(root, here, groups, parts, found, drawn, wrong),
     }
     for name, text in files.items():
         _replace(root / name, text)
     of_papers = [group for group in groups if not group.finding]
     papers = {group.paper for group in of_papers}
-    found = [judged.folded(one for one in of_papers if one.paper == paper).values() for paper in papers]
-    return root / PAGE, judged.tally(verdict for verdicts in found for verdict in verdicts)
+    folded = [judged.folded(one for one in of_papers if one.paper == paper).values() for paper in papers]
+    return root / PAGE, judged.tally(verdict for verdicts in folded for verdict in verdicts)
 
 
 def _replace(file: Path, text: str) -> None:
@@ -86,12 +99,13 @@ def _cost(cost: experiments.Cost | None) -> dict[str, str]:
     return {"cpu_hours": f"{cost.cpu_hours:.4g}", "gpu_hours": f"{cost.gpu_hours:.4g}", "cost_is": cost.how}
 
 
-def _numbers_table(parts: Iterable[Part]) -> str:
+def _numbers_table(parts: Iterable[Part], found: Answers) -> str:
     rows = []
     for part in parts:
-        told = {"verdict": numbers.verdict_of(part), "ours": numbers.status_of(part), "study": part.entry.study}
-        told |= {"experiments": "; ".join(str(one.file) for one in part.experiments), "why": part.entry.why}
-        rows += [row | told for row in part.rows]
+        files = "; ".join(str(one.file) for one in part.experiments)
+        for row in part.rows:
+            answer, verdict = found[row["paper"], row["line"]]
+            rows.append(row | answer.cells() | {"verdict": verdict, "study": part.entry.study, "experiments": files})
     return _csv(rows)
 
 
@@ -107,7 +121,15 @@ def _csv(rows: list[dict[str, str]]) -> str:
 # ---------------------------------------------------------------- page
 
 
-def _html(root: Path, here: list[Experiment], groups: list[Group], parts: list[Part], wrong: list[str]) -> str:
+def _html(
+    root: Path,
+    here: list[Experiment],
+    groups: list[Group],
+    parts: list[Part],
+    found: Answers,
+    drawn: Mapping[Figure, str],
+    wrong: list[str],
+) -> str:
     from markupsafe import Markup
 
     from granularity.stages.report import templates
@@ -122,21 +144,31 @@ def _html(root: Path, here: list[Experiment], groups: list[Group], parts: list[P
     styles = [(folder / "page.css").read_text(encoding="utf-8") for folder in (REPORT, HERE)]
     titles = {name: paper.title for name, paper in about.read().items()}
     shown = [group for group in groups if not group.finding]
+
+    def numbered(part: Part) -> int:
+        return sum(bool(found[row["paper"], row["line"]][0].values) for row in part.rows)
+
     papers = [_paper(name, title, shown, parts) for name, title in titles.items()]
     if any(group.paper not in titles for group in shown):
         papers.append(_paper("", OWN, shown, parts))
+    for paper in papers:
+        paper["with_number"] = sum(numbered(part) for part in parts if part.paper == paper["name"])
     return environment.get_template("page.html.j2").render(
         css=Markup("\n".join(styles)),
         papers=papers,
         findings=[group for group in groups if group.finding],
         parts=parts,
+        answers=found,
+        figures=[(one, Markup(text)) for one, text in drawn.items()],
+        numbered=numbered,
+        by_setting=_by_setting,
         here=[(one, _state(root, one, groups), _report(root, one.name)) for one in here],
         verdicts=judged.VERDICTS,
         tally=lambda group: judged.tally(one.verdict for one in group.claims if one.kind == "claim"),
         report=lambda name: _report(root, name),
         document=lambda path: _document(root, path),
         preregistered=preregistered.file_of,
-        wrong=wrong,
+        wrong=dict.fromkeys(wrong),
     )
 
 
@@ -153,6 +185,13 @@ def _paper(name: str, title: str, groups: list[Group], parts: list[Part]) -> dic
         "rows": sum(len(part.rows) for part in rows),
         "with_experiment": sum(len(part.rows) for part in rows if part.experiments or part.groups),
     }
+
+
+def _by_setting(part: Part) -> list[tuple[str, list[dict[str, str]]]]:
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in part.rows:
+        found.setdefault(row["setting"], []).append(row)
+    return list(found.items())
 
 
 def _as_there(group: Group, parts: list[Part]) -> bool:
