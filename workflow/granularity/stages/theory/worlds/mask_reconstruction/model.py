@@ -41,8 +41,7 @@ from granularity.stages.theory.worlds.mask_reconstruction.settings import Settin
 MAIN, DISTRACTOR, WEAK = (1.0, 1.3), (0.2, 0.4), 1.5  # strengths S of views; weak: rho to 1.5 rho
 RECORDED = (0, 25, 50, 100, 150, 200, 300, 400, 500, 600, 700, 800, 1000, 1250)
 RECORDED_SUPERVISED = (50, 100, 200, 400, 800)
-CHUNK = 100  # samples evaluated at once
-PIECE = 20_000  # activations that a CPU works on at once: with what is made of them they fit into its cache
+CHUNK = 100  # samples evaluated at once: their activations fit into cache
 
 
 # ---------------------------------------------------------------- data
@@ -136,16 +135,10 @@ def products(x: Tensor, w: Tensor) -> Tensor:
     return torch.bmm(x.flatten(1, 2), w.transpose(1, 2)).view(B, N, P, -1)
 
 
-def pieces(z: Tensor) -> tuple[Tensor, ...]:
-    """z (B, N, P, R) cut into views of a few samples each, on a CPU."""
-    some = z.shape[1] if z.is_cuda else max(1, PIECE // z[:, 0].numel())
-    return z.split(some, dim=1)
-
-
 def encode(x: Tensor, w: Tensor, q: int, width: float) -> Tensor:
     """H(X) = (h_1..h_R), (B, N, R), of many samples."""
-    many = (z for part in x.split(CHUNK, dim=1) for z in pieces(products(part, w)))
-    return torch.cat([smoothed(z, q, width)[0].sum(2) for z in many], 1)
+    parts = [smoothed(products(part, w), q, width)[0].sum(2) for part in x.split(CHUNK, dim=1)]
+    return torch.cat(parts, 1)
 
 
 def back(pull: Tensor, x: Tensor) -> Tensor:
@@ -167,31 +160,22 @@ def masked(
         teacher: kernels (B, R, d) of the teacher instead of tau w.
     """
     z = products(x, w)
-    other = z if teacher is None else products(x, teacher)
-    lost, tau = 1 / theta - 1, tau.view(-1, 1, 1, 1)
-    kept, dropped = [], []
-    for part, ahead in zip(pieces(z), pieces(other), strict=True):
-        h, slope = smoothed(part, q, width)
-        ahead = part.mul_(tau) if teacher is None else ahead
-        phi = smoothed(ahead, q, width)[0].sum(2) - h.sum(2)
-        kept.append(phi.square().sum(2))
-        dropped.append(h.square().sum((2, 3)))
-        # the pull takes the place of the product
-        torch.mul(h.mul_(-lost.view(-1, 1, 1, 1)).add_(phi.unsqueeze(2)), slope, out=part)
-    loss = (torch.cat(kept, 1).mean(1) + lost * torch.cat(dropped, 1).mean(1)) / 2
-    return loss, back(z, x)
+    lost = 1 / theta - 1
+    h, slope = smoothed(z, q, width)
+    ahead = z.mul_(tau.view(-1, 1, 1, 1)) if teacher is None else products(x, teacher)
+    phi = smoothed(ahead, q, width)[0].sum(2) - h.sum(2)
+    dropped = h.square().sum((2, 3)).mean(1)
+    loss = (phi.square().sum(2).mean(1) + lost * dropped) / 2
+    pull = h.mul_(-lost.view(-1, 1, 1, 1)).add_(phi.unsqueeze(2)).mul_(slope)
+    return loss, back(pull, x)
 
 
 def tuned(x: Tensor, y: Tensor, w: Tensor, u: Tensor, q: int, width: float) -> tuple[Tensor, Tensor, Tensor]:
     """Cross-entropy of F = u H: mean loss (B,), minus its gradients in w (B, R, d) and in u (B, C, R)."""
-    z, sums = products(x, w), []
-    for part in pieces(z):
-        h, slope = smoothed(part, q, width)
-        sums.append(h.sum(2))
-        part.copy_(slope)  # in the place of the product
-    h = torch.cat(sums, 1)
+    h, slope = smoothed(products(x, w), q, width)
+    h = h.sum(2)
     loss, residual = nets.softmax_residual(h @ u.transpose(1, 2), y)
-    pull = z.mul_((residual @ u).unsqueeze(2))
+    pull = slope.mul_((residual @ u).unsqueeze(2))
     return loss, back(pull, x), residual.transpose(1, 2) @ h / x.shape[1]
 
 
