@@ -67,12 +67,7 @@ def smoothed(s: float) -> nets.Activation:
 
 
 def gradient(
-    net: State,
-    x: Tensor,
-    signs: Tensor,
-    phi: nets.Activation,
-    weight: Tensor | None = None,
-    steep: bool = True,
+    net: State, x: Tensor, signs: Tensor, phi: nets.Activation, weight: Tensor | None = None, steep: bool = True
 ) -> tuple[Tensor, dict[str, Tensor] | None]:
     """Weighted hinge loss (B,), summed over outputs, mean over samples, and minus its gradient.
 
