@@ -66,7 +66,7 @@ def test_gradient_against_autograd(name):
     wanted = torch.autograd.grad(loss.view(labels.shape).mean(1).sum(), list(weights.values()))
     with torch.no_grad():
         mean, residual = nets.softmax_residual(f, labels)
-        got = nets.two_layer_gradient(x, u, h, weights["a"], residual, phi)
+        got = nets.two_layer_gradient(x, phi.slope(u), h, weights["a"], residual)
     assert torch.allclose(mean, loss.view(labels.shape).mean(1))
     for name_of, reference in zip(weights, wanted, strict=True):
         assert torch.allclose(got[name_of], -reference, atol=1e-12), name_of
@@ -86,9 +86,8 @@ def test_descent_step_against_numpy():
     lr, decay = torch.tensor([[[0.1]], [[0.3]]], dtype=torch.float64), 0.01
     f, h, u = nets.two_layer(x, weights["w"], weights["a"], nets.RELU, weights["b"])
     _, residual = nets.softmax_residual(f, labels)
-    new = nets.descend(
-        weights["w"], nets.two_layer_gradient(x, u, h, weights["a"], residual, nets.RELU)["w"], lr, decay
-    )
+    down = nets.two_layer_gradient(x, nets.RELU.slope(u), h, weights["a"], residual)["w"]
+    new = nets.descend(weights["w"], down, lr, decay)
     for run in range(2):
         w, a, b = (weights[key][run].numpy() for key in ("w", "a", "b"))
         pre = x[run].numpy() @ w.T + b

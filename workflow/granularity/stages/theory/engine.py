@@ -10,6 +10,7 @@ comparisons between arms.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import math
 import os
@@ -40,9 +41,9 @@ NonNegative = Annotated[float, Field(ge=0)]
 State = dict[str, torch.Tensor]
 
 # Multiply-adds of a step of all runs in one program. On one CPU thread batching pays while calling an
-# operation costs more than its arithmetic, and loses cache above. CPU time of loop / batch of 8: 2.0 at
-# 4e4 a run, 1.0 at 4e7, 0.8 at 9e7. A GPU is filled instead.
-CPU_WORK = 1e7
+# operation costs more than its arithmetic. CPU time of a run's step alone / among five: 1.5 at 4e6 a run, 1.4
+# at 1e7, 1.1 at 1.5e7 and 4e7; two at 1e7 gain as much as five. A GPU is filled instead.
+CPU_WORK = 2.5e7
 CUDA_WORK = 2e10
 
 
@@ -116,7 +117,12 @@ def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tens
 
     Drawing one run at a time from its own generator is what keeps a run independent of its batch.
     """
-    return torch.stack([draw(*items) for items in zip(*per_run, strict=True)])
+    return joined([draw(*items) for items in zip(*per_run, strict=True)])
+
+
+def joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """`torch.stack`, without a copy where there is one."""
+    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
 
 def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end") -> dict:
@@ -178,7 +184,7 @@ def train(
             state = prepare(state, t)
         new, info = step(state, t)
         loss = info["loss"].tolist()
-        finite = (torch.isfinite(info["loss"]) & _finite(new, state, count)).tolist()
+        finite = [math.isfinite(value) for value in _total(info["loss"], new, state, count).tolist()]
         diverged = [on and not ok for on, ok in zip(active, finite, strict=True)]
         stopped = [stop_loss is not None and value <= stop_loss for value in loss]
         if stop_event is not None:
@@ -215,16 +221,12 @@ def train(
     return [row for mine in rows for row in mine], state
 
 
-def _finite(new: State, old: State, count: int) -> torch.Tensor:
-    """(B,) whether every floating tensor that the step changed is finite."""
-    ok = None
+def _total(loss: torch.Tensor, new: State, old: State, count: int) -> torch.Tensor:
+    """(B,) the loss and all numbers that the step changed, summed: finite where each of them is."""
     for name, tensor in new.items():
         if tensor.is_floating_point() and tensor is not old.get(name):
-            mine = torch.isfinite(tensor.reshape(count, -1).sum(1))
-            ok = mine if ok is None else ok & mine
-    if ok is None:
-        return torch.ones(count, dtype=torch.bool)
-    return ok
+            loss = loss + tensor.reshape(count, -1).sum(1)
+    return loss
 
 
 def _freeze(new: State, old: State, active: list[bool]) -> State:
@@ -284,6 +286,7 @@ def run_table(
     if len(set(names)) != len(names):
         raise GranularityError(f"theory: two settings share a name: {sorted(names)}")
     where = pick_device(device)
+    _keep_memory()
     own = groups(settings, where)[part::parts]
     frames = []
     with torch.no_grad(), _exact():
@@ -303,14 +306,32 @@ def run_table(
     return ordered(rows, settings)
 
 
+def _keep_memory() -> None:
+    """Have glibc keep freed tensors of up to 32 MiB for the next ones.
+
+    It gives them back to the system at once, and to get them again, page by page, takes up to half of a step's time.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        trim_threshold, mmap_threshold = -1, -3
+        set_option(trim_threshold, 1 << 30)
+        set_option(mmap_threshold, 1 << 25)
+
+
 @contextlib.contextmanager
 def _exact() -> Iterator[None]:
-    """Deterministic algorithms and full float32 products, as they were before afterwards."""
+    """Deterministic algorithms and full float32 products, as they were before afterwards.
+
+    Without the filling of new tensors with NaN that goes with the former: each is written before it is read.
+    """
+    filled = torch.utils.deterministic.fill_uninitialized_memory
     before = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
     torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
+        torch.utils.deterministic.fill_uninitialized_memory = filled
         torch.use_deterministic_algorithms(before[0])
         torch.set_float32_matmul_precision(before[1])

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+PIECE = 1 << 15  # numbers that a CPU works on at once: with what is made of them they fit into its cache
+
 # ---------------------------------------------------------------- dictionaries
 
 
@@ -37,12 +39,28 @@ class Activation:
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
+    both: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  # where they share work
+
+    def pair(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Value and slope, on a CPU worked out a piece at a time."""
+        if self.both is None:
+            return self.value(z), self.slope(z)
+        if z.is_cuda or z.numel() <= PIECE:
+            return self.both(z)
+        value, slope = torch.empty_like(z), torch.empty_like(z)
+        for part, *found in zip(*(whole.view(-1).split(PIECE) for whole in (z, value, slope)), strict=True):
+            for own, new in zip(found, self.both(part), strict=True):
+                own.copy_(new)
+        return value, slope
 
 
 # Compared into a float tensor: casting a bool one costs nine times as much on a CPU.
 RELU = Activation(torch.relu, lambda z: torch.gt(z, 0, out=torch.empty_like(z)))
 IDENTITY = Activation(lambda z: z, torch.ones_like)
-TRUNCATED_RELU = Activation(lambda z: z.clamp(0, 1), lambda z: ((z > 0) & (z < 1)).to(z.dtype))
+TRUNCATED_RELU = Activation(
+    lambda z: z.clamp(0, 1),
+    lambda z: torch.gt(z, 0, out=torch.empty_like(z)).mul_(torch.lt(z, 1, out=torch.empty_like(z))),
+)
 TANH = Activation(torch.tanh, lambda z: 1 - torch.tanh(z) ** 2)
 SIGMOID = Activation(torch.sigmoid, lambda z: torch.sigmoid(z) * (1 - torch.sigmoid(z)))
 
@@ -113,20 +131,19 @@ def two_layer(
     return f, h, u
 
 
-def two_layer_gradient(
-    x: Tensor, u: Tensor, h: Tensor, a: Tensor, residual: Tensor, phi: Activation
-) -> dict[str, Tensor]:
+def two_layer_gradient(x: Tensor, slope: Tensor, h: Tensor, a: Tensor, residual: Tensor) -> dict[str, Tensor]:
     """Minus the gradient of the mean loss, given the residual (minus the loss's gradient in the outputs).
 
     Args:
-        x, u, h, a: as in :func:`two_layer`.
+        x, h, a: as in :func:`two_layer`.
+        slope: phi'(u), (B, N, m).
         residual: (B, N, C), not divided by N.
 
     Returns:
         Descent directions ``w`` (B, m, d), ``b`` (B, m), ``a`` (B, C, m), ``c`` (B, C): add eta times them.
     """
     residual = residual / x.shape[1]
-    back = torch.bmm(residual, a) * phi.slope(u)
+    back = torch.bmm(residual, a) * slope
     return {
         "w": torch.bmm(back.transpose(1, 2), x),
         "b": back.sum(1),

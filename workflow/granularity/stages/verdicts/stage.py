@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -66,12 +67,18 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     now = {"preregistration": at_run or "", "changed": at_run != preregistered.digest_of(task.options.study)}
     arms = {item.name: item for item in world.SIZES.get(shared["size"], ())}
     found = [replace(_with_conditions(one, arms), **now) for one in world.judge(rows)]
+    whole = (f"all {len(arms)} arms",)
+    if at_run:  # a prediction that names no arms is about all of them
+        found = [one if one.arms or not len(one.values) else replace(one, arms=whole) for one in found]
     params = task.options.model_dump(mode="json") | shared
     inputs, params = {f"part {part.facts['part']}": part for part in parts}, params | _published(task)
     with task.create(inputs, params, facts=("study", "size")) as writer:
         writer.table("runs.parquet", rows)
         writer.json("settings.json", settings)
-        _write(writer, found, lambda names: _command(task.options.study, shared["size"], names))
+        every = ["snakemake", f"theory_{task.options.study}"]
+        every += [] if shared["size"] == "quick" else ["--config", f"theory={{size: {shared['size']}}}"]
+        own = partial(_command, task.options.study, shared["size"])
+        _write(writer, found, lambda names: shlex.join(every) if names == whole else own(names))
         world.figures(rows, writer.path("figures/x").parent)
         writer.summary["runs"] = sum(item["seeds"] for item in settings)
         writer.summary["diverged"] = int((rows["event"] == "diverged").sum())

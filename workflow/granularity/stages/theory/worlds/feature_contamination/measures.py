@@ -26,6 +26,7 @@ TESTS: dict[str, tuple[float, float] | None] = {
 EARLY = ("id", "ood", "worst")  # measured at all recorded steps, the others at the end
 ALIGNED = (0.9, 0.1)  # an aligned neuron is active on more of its positive class, on less of the other
 MU = 0.5  # E z
+PULLS = ("own", "rivals", "rivalry", "sibling rivalry")  # what pulls at background weights
 SIGNAL = 0.25  # constant of Definition A.4, which the paper does not give
 
 
@@ -128,11 +129,12 @@ class Evaluation:
             "bg_sum": bg.mean(1),
             "bg_largest": background.abs().amax((1, 2)),
         }
-        if "pull_own" in state:  # summed over the updates so far, each decayed as weights are since
+        if "pulls" in state:  # summed over the updates so far, each decayed as weights are since
             mean = (self.shift.flatten() + MU) * MU * self.cfg.d_bg
-            found["bg_own"], found["bg_rival"] = (mean * state[f"pull_{name}"] for name in ("own", "rival"))
-            found["overlap"] = state["pull_rival"] / state["pull_own"]
-            found["sibling_rivals"] = state["rivalry_sibling"] / state["rivalry"]
+            pulls = dict(zip(PULLS, state["pulls"].unbind(1), strict=True))
+            found["bg_own"], found["bg_rival"] = mean * pulls["own"], mean * pulls["rivals"]
+            found["overlap"] = pulls["rivals"] / pulls["own"]
+            found["sibling_rivals"] = pulls["sibling rivalry"] / pulls["rivalry"]
         if self.cfg.task in ("classification", "granularity"):
             sign = self._sign(state)
             mine = sign * MU * core.sum(2)

@@ -39,7 +39,7 @@ from torch.nn import functional
 
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory.engine import State, Trial
-from granularity.stages.theory.worlds.feature_contamination.measures import Evaluation
+from granularity.stages.theory.worlds.feature_contamination.measures import PULLS, Evaluation
 from granularity.stages.theory.worlds.feature_contamination.settings import Settings
 
 RECORDED = (0, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10000)
@@ -193,10 +193,10 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
     phi, z = ACTIVATIONS[cfg.activation], batch["z"]
     f, h, u = nets.two_layer(z, projections(state), state["a"], phi, state.get("b"), state.get("c"))
     loss, residual = residuals(cfg, f, batch)
+    slope = FROM_VALUE[cfg.activation](h) if cfg.activation in FROM_VALUE else phi.slope(u)
     if cfg.outputs > 1:
-        found = nets.two_layer_gradient(z, u, h, state["a"], residual, phi)
+        found = nets.two_layer_gradient(z, slope, h, state["a"], residual)
     else:  # a_k comes out of the sum over samples, which saves two tensors of the size of u
-        slope = FROM_VALUE[cfg.activation](h) if cfg.activation in FROM_VALUE else phi.slope(u)
         pull, a = residual / z.shape[1], state["a"].transpose(1, 2)
         found = {"w": a * torch.bmm(slope.transpose(1, 2), pull * z)}
         if "b" in cfg.trained:
@@ -205,7 +205,7 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
             found |= {"a": torch.bmm(pull.transpose(1, 2), h), "c": pull.sum(1)}
     if cfg.task == "granularity":
         found["a"] = found["a"] * (cfg.g / cfg.m) ** 2
-        found |= _pulls(cfg, state["a"], residual, phi.slope(u), batch["label"])
+        found["pulls"] = _pulls(cfg, state["a"], residual, slope, batch["label"])
     if cfg.project:
         found["w"][:, :, cfg.d_core :] = 0
     if "M" in state:
@@ -213,10 +213,7 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
     return loss, found
 
 
-PULLS = ("pull_own", "pull_rival", "rivalry", "rivalry_sibling")
-
-
-def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tensor) -> dict[str, Tensor]:
+def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tensor) -> Tensor:
     """What a sample's own label adds to the weights along a background feature, and what its rivals take away.
 
     The weight of neuron k along background feature j grows by the mean over samples of z_j phi'(u_k) sum_c r_c a_ck,
@@ -225,19 +222,15 @@ def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tens
     They cancel where rivals' neurons are as active on the sample as those of its own label (their gate overlap is 1).
 
     Returns:
-        `pull_own`, `pull_rival` (B,), per unit of E z_j; `rivalry`, the rivals' residual, `rivalry_sibling`, the part
-        of it that is of labels of the same class.
+        In the order of `PULLS` (B, 4): the own label's pull and the rivals', per unit of E z_j; the rivals' residual,
+        and the part of it that is of labels of the same class.
     """
-    own = torch.zeros_like(residual).scatter_(2, label.unsqueeze(2), 1.0)
+    label = label.unsqueeze(2)
     active = residual * torch.bmm(gate, a.transpose(1, 2)) / a.shape[2]
-    same = (torch.arange(cfg.outputs, device=a.device) < cfg.g) == (label.unsqueeze(2) < cfg.g)
-    rivals = -residual * (1 - own)
-    return {
-        "pull_own": (active * own).sum(2).mean(1),
-        "pull_rival": -(active * (1 - own)).sum(2).mean(1),
-        "rivalry": rivals.sum(2).mean(1),
-        "rivalry_sibling": (rivals * same).sum(2).mean(1),
-    }
+    same = (torch.arange(cfg.outputs, device=a.device) < cfg.g) == (label < cfg.g)
+    rivals = residual.scatter(2, label, 0.0)
+    others = torch.stack((active.scatter(2, label, 0.0), rivals, rivals * same), 1).sum(3).mean(2)
+    return torch.cat((active.gather(2, label).mean(1), -others), 1)
 
 
 # ---------------------------------------------------------------- training
@@ -289,7 +282,7 @@ def initial(runs: list[Trial], device: torch.device) -> State:
     ]
     state = {name: torch.stack([net[name] for net in drawn]) for name in drawn[0]}
     if runs[0].settings.task == "granularity":
-        state |= {name: torch.zeros(len(runs), device=device) for name in PULLS}
+        state["pulls"] = torch.zeros(len(runs), len(PULLS), device=device)
     return state | buffers(runs[0].settings, state)
 
 
@@ -305,7 +298,7 @@ def batches(runs: list[Trial], device: torch.device) -> Callable[[], dict[str, T
             draw_samples(cfg, cfg.batch, *sources, balanced=cfg.data == "fixed")
             for sources in zip(data, names, strict=True)
         ]
-        batch = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
+        batch = {name: engine.joined([one[name] for one in drawn]) for name in drawn[0]}
         batch["z"][:, :, cfg.d_core :] += low
         return batch | {"temperature": temperature}
 
@@ -321,12 +314,14 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     update, draw = updater(cfg, runs, device), batches(runs, device)
     evaluation = Evaluation(runs, draw_samples, ACTIVATIONS[cfg.activation], projections, descent, device)
 
-    lr, decay = (engine.column(runs, key, device) for key in ("lr", "decay"))
+    lr, decay = (engine.column(runs, key, device, 2) for key in ("lr", "decay"))
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         loss, minus = descent(cfg, state, draw())
-        summed = {name: nets.descend(state[name], minus[name], lr, decay) for name in PULLS if name in state}
-        return state | update(state, minus, t) | summed, {"loss": loss}
+        new = state | update(state, minus, t)
+        if "pulls" in state:
+            new["pulls"] = nets.descend(state["pulls"], minus["pulls"], lr, decay)
+        return new, {"loss": loss}
 
     rows, _ = engine.train(runs, initial(runs, device), step, evaluation.measure, steps=cfg.steps, record=RECORDED)
     return rows

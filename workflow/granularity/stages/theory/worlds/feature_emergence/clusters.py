@@ -78,7 +78,7 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
         x, y = sets["train"][0][each, rows], sets["train"][1][each, rows]
         g, h, z = nets.two_layer(x, state["w"], state["a"], nets.RELU, state["b"])
         loss, residual = nets.hinge_residual(g.squeeze(2), y)
-        down = nets.two_layer_gradient(x, z, h, state["a"], residual.unsqueeze(2), nets.RELU)
+        down = nets.two_layer_gradient(x, nets.RELU.slope(z), h, state["a"], residual.unsqueeze(2))
         new = {"w": state["w"] + rate * down["w"], "a": state["a"] + rate * down["a"]}
         return new | {"b": state["b"] + rate.squeeze(2) * down["b"]}, {"loss": loss}
 

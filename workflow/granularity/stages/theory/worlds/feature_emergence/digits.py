@@ -120,11 +120,11 @@ def fit(
         part = x[each, rows]
         logits, h, z = forward(state, part)
         loss, residual = nets.softmax_residual(logits, y[each, rows])
-        down = nets.two_layer_gradient(part, z, h, state["a"], residual, SQUARE)
+        down = nets.two_layer_gradient(part, SQUARE.slope(z), h, state["a"], residual)
         if u is not None:
             logits, h, z = forward(state, u)
             extra, residual = regulariser(logits)
-            more = nets.two_layer_gradient(u, z, h, state["a"], residual, SQUARE)
+            more = nets.two_layer_gradient(u, SQUARE.slope(z), h, state["a"], residual)
             loss, down = loss + extra, {key: down[key] + more[key] for key in PARTS}
         return adam(state, down, t), {"loss": loss}
 

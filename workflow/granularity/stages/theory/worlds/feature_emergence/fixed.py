@@ -24,10 +24,14 @@ def spread(runs: Sequence[Trial], phase: str, measures: dict[str, Tensor], step:
     ]
 
 
-def hidden(net: State, x: Tensor) -> tuple[Tensor, Tensor]:
-    """sigma(w x + b), (B, n, R), and its slope."""
-    z = torch.baddbmm(net["b"].unsqueeze(1), x, net["w"].transpose(1, 2))
-    return nets.TRUNCATED_RELU.value(z), nets.TRUNCATED_RELU.slope(z)
+def before(net: State, x: Tensor) -> Tensor:
+    """w x + b, (B, n, R)."""
+    return torch.baddbmm(net["b"].unsqueeze(1), x, net["w"].transpose(1, 2))
+
+
+def hidden(net: State, x: Tensor) -> Tensor:
+    """sigma(w x + b), (B, n, R)."""
+    return nets.TRUNCATED_RELU.value(before(net, x))
 
 
 def _pull(g: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +59,7 @@ def head(
     cfg = runs[0].settings
     count = cfg.test
     named = {"train": data.train, "val": data.validation, "test": data.test}
-    h = {name: hidden(net, split.x)[0] for name, split in named.items()}
+    h = {name: hidden(net, split.x) for name, split in named.items()}
     each = torch.arange(len(runs), device=order.device).unsqueeze(1)
     flat = rate.flatten().unsqueeze(1) if isinstance(rate, Tensor) else rate
     reported = flat.flatten() if isinstance(flat, Tensor) else torch.full((len(runs),), flat)
@@ -93,8 +97,8 @@ def tangent(
     a = net["a"].squeeze(1).unsqueeze(1)
     known = {}
     for name, split in (("train", data.train), ("val", data.validation), ("test", data.test)):
-        h, slope = hidden(net, split.x)
-        known[name] = (split, h, slope * a)
+        z = before(net, split.x)
+        known[name] = (split, nets.TRUNCATED_RELU.value(z), nets.TRUNCATED_RELU.slope(z) * a)
 
     def outputs(state: State, x: Tensor, h: Tensor, slope: Tensor) -> Tensor:
         inner = torch.baddbmm(state["e"].unsqueeze(1), x, state["v"].transpose(1, 2))
@@ -133,7 +137,7 @@ def ridge(runs: Sequence[Trial], net: State | None, data: Data, phase: str) -> l
     """
 
     def features(x: Tensor) -> Tensor:
-        return torch.cat([x, torch.ones_like(x[:, :, :1])], 2) if net is None else hidden(net, x)[0]
+        return torch.cat([x, torch.ones_like(x[:, :, :1])], 2) if net is None else hidden(net, x)
 
     train, validation, test = (features(s.x) for s in (data.train, data.validation, data.test))
     gram = sum(torch.bmm(part.transpose(1, 2), part) for part in train.double().split(10_000, dim=1)) / train.shape[1]

@@ -56,21 +56,19 @@ def smoothed(s: float) -> nets.Activation:
     if s == 0:
         return nets.TRUNCATED_RELU
 
-    def slope(z: Tensor) -> Tensor:
-        return torch.special.ndtr((1 - z) / s) - torch.special.ndtr(-z / s)
-
-    def value(z: Tensor) -> Tensor:
+    def both(z: Tensor) -> tuple[Tensor, Tensor]:
         upper, lower = (1 - z) / s, -z / s
         above = torch.special.ndtr(upper)
+        slope = above - torch.special.ndtr(lower)
         bump = torch.exp(-0.5 * lower**2) - torch.exp(-0.5 * upper**2)
-        return z * (above - torch.special.ndtr(lower)) + s / math.sqrt(2 * math.pi) * bump + 1 - above
+        return z * slope + s / math.sqrt(2 * math.pi) * bump + 1 - above, slope
 
-    return nets.Activation(value, slope)
+    return nets.Activation(lambda z: both(z)[0], lambda z: both(z)[1], both)
 
 
 def gradient(
-    net: State, x: Tensor, signs: Tensor, phi: nets.Activation, weight: Tensor | None = None
-) -> tuple[Tensor, dict[str, Tensor]]:
+    net: State, x: Tensor, signs: Tensor, phi: nets.Activation, weight: Tensor | None = None, steep: bool = True
+) -> tuple[Tensor, dict[str, Tensor] | None]:
     """Weighted hinge loss (B,), summed over outputs, mean over samples, and minus its gradient.
 
     Args:
@@ -78,19 +76,24 @@ def gradient(
         x: (B, n, p), taken in chunks.
         signs: (B, n, C) +-1.
         weight: (B, n, C) or None for 1.
+        steep: False: the loss alone, None for the gradient.
     """
     total, direction = 0.0, None
     for start in range(0, x.shape[1], CHUNK):
         part = slice(start, start + CHUNK)
-        g, h, z = nets.two_layer(x[:, part], net["w"], net["a"], phi, net["b"])
+        z = torch.baddbmm(net["b"].unsqueeze(1), x[:, part], net["w"].transpose(1, 2))
+        h, slope = phi.pair(z)
+        g = torch.bmm(h, net["a"].transpose(1, 2))
         margin = 1 - signs[:, part] * g
         pull = signs[:, part] * (margin > 0)
         loss = margin.clamp_min(0)
         if weight is not None:
             pull, loss = pull * weight[:, part], loss * weight[:, part]
-        found = nets.two_layer_gradient(x[:, part], z, h, net["a"], pull, phi)
         share = g.shape[1] / x.shape[1]
         total = total + share * loss.sum(2).mean(1)
+        if not steep:
+            continue
+        found = nets.two_layer_gradient(x[:, part], slope, h, net["a"], pull)
         scaled = {key: share * found[key] for key in ("w", "b", "a")}
         direction = scaled if direction is None else {key: direction[key] + scaled[key] for key in scaled}
     return total, direction
@@ -144,7 +147,7 @@ def two_steps(runs: Sequence[Trial], net: State, data: Data) -> tuple[list[dict[
     weight = class_weights(data.train.signs) if cfg.weighted else None
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
-        loss, direction = gradient(state, data.train.x, data.train.signs, phi, weight)
+        loss, direction = gradient(state, data.train.x, data.train.signs, phi, weight, steep=t < 2)
         info = {"loss": loss}
         if t == 0:
             eta = cfg.eta1

@@ -235,7 +235,7 @@ class Training:
 
     def pick(self, table: Tensor, chosen: Tensor) -> Tensor:
         """Rows `chosen` (B, n) of table (B, N, ...)."""
-        return torch.stack([one[index] for one, index in zip(table, chosen, strict=True)])
+        return engine.joined([one.index_select(0, index) for one, index in zip(table, chosen, strict=True)])
 
     def rows(self) -> list[dict]:
         cfg, rows, w = self.cfg, [], self.w

@@ -108,7 +108,7 @@ def update(net: State, x: Tensor, y: Tensor, rate: dict[str, Tensor], decay: Ten
     f, h, u = nets.two_layer(x, net["w"], net["a"], nets.RELU, net.get("b"), net.get("c"))
     loss, residual = nets.softmax_residual(f, y)
     accuracy = (f.argmax(2) == y).to(f.dtype).mean(1)
-    down = nets.two_layer_gradient(x, u, h, net["a"], residual, nets.RELU)
+    down = nets.two_layer_gradient(x, nets.RELU.slope(u), h, net["a"], residual)
     new = {}
     for name, value in net.items():
         axes = (-1, *[1] * (value.dim() - 1))

@@ -110,7 +110,8 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     }
     seeds = {name: table["seed"].nunique() for name in measured}
     measured |= {name: values for name, (values, _) in of_arms.items()}
-    return preregistered.claims(NAME, measured, seeds, {name: arms for name, (_, arms) in of_arms.items()})
+    named = {"derived": tuple(pulled.index), "overlap": tuple(own.index)}
+    return preregistered.claims(NAME, measured, seeds, named | {name: arms for name, (_, arms) in of_arms.items()})
 
 
 @draw.style()
