@@ -39,6 +39,7 @@ SMALL = {
         "kmeans_superclass": [2],
         "rebalanced": {"clusters": [2, 3], "thresholds": [4]},
     },
+    "jobs": {"pretrain": "family", "finetune": "family"},
 }
 CHAIN = Path("results/small/train-120")
 TRAINED = {"pretrain", "finetune", "measure"}

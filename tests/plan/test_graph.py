@@ -8,6 +8,7 @@ import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.config import files
+from granularity.learning.runs import Run
 from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
@@ -111,15 +112,24 @@ def test_networks_and_grids_are_networks_of_their_own():
     )
     expected = {f"wide_lr-{lr}_weight_decay-{decay}" for lr in (0.1, 0.3) for decay in (0.0, 0.001)} | {"as_is"}
     assert names(plan, "pretrain", "network") == names(plan, "finetune", "network") == expected
-    (job,) = plan.jobs("pretrain", network="wide_lr-0.3_weight_decay-0.001", unit="kmeans")
+    (job,) = plan.jobs("pretrain", network="wide_lr-0.3_weight_decay-0.001", unit="all")
     recipe, model = job.options["recipe"], job.options["model"]
     assert (recipe["lr"], recipe["weight_decay"], recipe["epochs"]) == (0.3, 0.001, 30)
     assert model["args"]["stem_width"] == 8 and model["args"]["layers"] == [1, 1, 1, 0]
 
 
+def test_only_a_condition_that_trains_in_minutes_is_one_job():
+    assert names(planned({}), "pretrain", "unit") == names(planned({}), "finetune", "unit") == {"all"}
+    longer = planned({"pretrain": {"epochs": 3000}})
+    assert len(names(longer, "pretrain", "unit")) > 1 and names(longer, "finetune", "unit") == {"all"}
+    unknown = planned({"conditions": [{"train_size": "all"}], "samples": {"source": "folder", "root": "."}})
+    assert "all" not in names(unknown, "pretrain", "unit")
+
+
 def test_a_network_may_be_trained_on_some_label_spaces_only():
     plan = planned({"networks": [{"name": "few", "spaces": ["random-10"]}]})
-    assert names(plan, "pretrain", "unit") == {"random"}
+    (job,) = plan.jobs("pretrain", condition="train-300")
+    assert {Run.parse(name).space for name in job.options["runs"]} == {"random-10"}
     distilled = planned({"networks": [{"name": "student", "objective": "distil"}]})
     (job,) = distilled.jobs("pretrain")
     assert not job.inputs.get("hierarchy") and [one.stage for one in job.inputs["embed"]] == ["embed"]

@@ -657,13 +657,13 @@ def test_other_measures_are_plain_tables(monkeypatch, tmp_path):
 
 def test_missing_runs_are_an_error(monkeypatch, tmp_path):
     plan, _ = make(monkeypatch, tmp_path, FEW)
-    (job,) = plan.jobs("finetune", condition="train-120", unit="kmeans_superclass")
+    (job,) = plan.jobs("finetune", condition="train-120", unit="all")
     stage, made = STAGES["finetune"], Artifact.open(plan.folder(job))
     table = made.table("runs.parquet")
     other = Task(stage, plan.folder(job), stage.model.model_validate(job.options), seed=1)
     with other.create({}, {}) as out:
         out.table("runs.parquet", table.iloc[1:])
-    with pytest.raises(GranularityError, match=r"finetune/.*/kmeans_superclass: lacks runs"):
+    with pytest.raises(GranularityError, match=r"finetune/.*/all: lacks runs"):
         synthetic_results.write_report(plan)
 
 
