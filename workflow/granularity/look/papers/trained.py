@@ -147,7 +147,13 @@ def _near(row: Row, source: Source, group: Group, table: pd.DataFrame | None) ->
     base = _in_metric(row["metric"], found | {"mean": found["baseline_mean"], "std": math.nan})
     alone = found["role"] == BASELINE or base is None or math.isnan(base.mean) or "gain" in row["metric"]
     beside = "" if alone else f"; its baseline {base.words}"
-    return f"{group.results}: {_arm(found)}: {number.words} ({number.n} runs){beside}; of {group.data}"
+    return f"{group.results}: {_arm(found)}: {number.words} ({number.n} runs){beside}; of {_data(group, found)}"
+
+
+def _data(group: Group, found: Mapping) -> str:
+    """The data of a row of the table of results: of the sizes that a group was run with, its own."""
+    size = f"{int(found['train_images']):,} training images"
+    return next((one for one in group.data.split("; ") if size in one), group.data)
 
 
 def _arm(found: Mapping) -> str:
