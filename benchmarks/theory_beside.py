@@ -5,7 +5,8 @@
 
 Two processes, one per checkout, set up the same arms in the groups that their engines make of them, and take turns, so
 that a busy machine slows both. The least CPU time of all turns counts. Prints a line per arm and phase: milliseconds of
-a run's step and of its measures (theirs, ours, ours / theirs), and how many runs are in a program.
+a run's step and of its measures (theirs, ours, ours / theirs), and how many runs are in a program; and one JSON object
+per arm and phase: `work`, `ours` and `peer` (milliseconds of a step), `ratio` (theirs / ours), `goal`.
 """
 
 import argparse
@@ -87,6 +88,7 @@ def main() -> None:
         )
         for place in (options.other, Path(__file__).resolve().parents[1])
     ]
+    rows = []
     for (world, arm), steps in ARMS.items():
         least: dict[tuple[int, str], list[float]] = {}
         runs = [0, 0]
@@ -100,11 +102,15 @@ def main() -> None:
                     before = least.get((which, phase), ends)
                     least[which, phase] = [min(pair) for pair in zip(before, ends, strict=True)]
         for phase in (phase for which, phase in least if which == 0):
-            times = zip(least[0, phase], least[1, phase], strict=True)
+            what, times = f"{world}, {arm}, {phase}", list(zip(least[0, phase], least[1, phase], strict=True))
             words = "".join(f"{a:9.3f} {b:9.3f} {b / a:5.2f}" for a, b in times)
-            print(f"{world}, {arm}, {phase}".ljust(70), words, f"  {runs[0]} and {runs[1]} runs", flush=True)
+            print(what.ljust(70), words, f"  {runs[0]} and {runs[1]} runs", flush=True)
+            peer, ours = times[0]
+            rows.append({"work": what, "ours": ours, "peer": peer, "ratio": peer / ours, "goal": None})
     for process in both:
         process.stdin.close()
+    for row in rows:
+        print(json.dumps(row))
 
 
 if __name__ == "__main__":

@@ -41,9 +41,8 @@ def compare(panels: list[Panel]) -> pd.DataFrame:
     what it is compared with (of question `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key
     of `HOLDS` where it is with a control; `repeats`, the label space whose comparison this one is once more, as both
     sides part the images alike (:meth:`.panels.Panel.errors`): it counts in no average and no number of comparisons;
-    `difference`, the
-    mean over `pairs` of backbones of one pretraining seed, with its standard `error`; `low`, `high`, its interval,
-    corrected for the `comparisons` of its question; `standing`, a key of :data:`.statistics.STANDINGS`.
+    `difference`, the mean over `pairs` of backbones of one pretraining seed, with its standard `error`; `low`, `high`,
+    its interval, corrected for the `comparisons` of its question; `standing`, a key of :data:`.statistics.STANDINGS`.
     """
     columns = ["question", "label", "network", "transfer", "space", "other", "holds", "repeats"]
     columns += ["difference", "error", "pairs"]
