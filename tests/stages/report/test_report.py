@@ -18,6 +18,7 @@ from granularity.base.errors import GranularityError
 from granularity.claims import claim, statistics
 from granularity.claims.claim import Claim
 from granularity.config.options import Config
+from granularity.look import evidence
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.report import between, drawing, figures, loaded, montage, page, panels, questions, words
@@ -342,6 +343,10 @@ def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
     assert set(results["backbones"]) == {3} and results["low"].nunique() == 1
     text = text_of(output)
     assert "kmeans-4 and bottomup-4 part the images alike" in text and "bottomup-4 = kmeans-4<" in text
+    known = evidence.found(output.parent).set_index("space")  # what `granularity recommend` learns from
+    errors = runs[runs["space"] == "target"].groupby("pretrain_seed")["val_error"].mean()
+    assert set(known.index) == {"manual-digit", "random-4", "kmeans-4", "bottomup-2"}
+    assert known.loc["kmeans-4", "gain"] == pytest.approx((errors - pooled).mean())
 
 
 def test_the_leak_is_that_of_the_captions_it_was_trained_on(monkeypatch, tmp_path):

@@ -17,6 +17,7 @@ from granularity.claims import statistics
 from granularity.claims.foresight import GROUP, PROPERTIES
 from granularity.stages.hierarchy.embedded import MOST_IMAGES, directions, embedded
 from granularity.stages.hierarchy.space import TARGET
+from granularity.stages.report.partitions import first_alike
 from granularity.store import artifacts
 from granularity.store.artifacts import Artifact
 
@@ -34,8 +35,9 @@ def found(root: Path) -> pd.DataFrame:
     Returns:
         `COLUMNS`. `gain`: validation error of the target, trained on twice, minus that of the label space, in points,
         mean over `backbones` of one seed; `gain_low`, `gain_high`: Student's 95 % interval of it alone; `gain_even`,
-        `gain_odd`: of every other backbone. Conditions without a label space that was trained on beside the target are
-        left out, and results that are damaged or of other label spaces than lie beside them are named and left out.
+        `gain_odd`: of every other backbone. Label spaces that part the images alike are one row, with the mean of their
+        errors, seed by seed. Conditions without a label space that was trained on beside the target are left out, and
+        results that are damaged or of other label spaces than lie beside them are named and left out.
 
     Raises:
         GranularityError: there is no such folder.
@@ -145,13 +147,26 @@ def _condition(condition: Path, finetuned: list[Path]) -> pd.DataFrame:
     samples = Artifact.open(condition / "samples", "samples")
     spaces = {folder.name: folder for folder in artifacts.find(condition / "hierarchy")}
     shown = {"hierarchy": {Artifact.peek(folder).digest for folder in spaces.values()}, "samples": {samples.digest}}
-    gains = pd.DataFrame(list(_gains(_runs(finetuned, shown))))
+    runs = _runs(finetuned, shown)
+    alike = _alike([Artifact.open(spaces[name], "hierarchy") for name in {*runs["space"]} & {*spaces} - {TARGET}])
+    gains = pd.DataFrame(list(_gains(runs.assign(space=runs["space"].replace(alike)))))
     if gains.empty:
         return pd.DataFrame(columns=COLUMNS)
     trained = [folder for name, folder in spaces.items() if name in set(gains["space"])]
     gains = gains.merge(properties(condition, trained), on="space", how="inner")  # no label space: no property
     where = {"data": data_set(samples), "configuration": condition.parent.name, "condition": condition.name}
     return gains.assign(**where, train_images=samples.summary["images"].get("train", 0))
+
+
+def _alike(spaces: list[Artifact]) -> dict[str, str]:
+    """For each label space the one that stands for all that part the images alike: a human rank where there is one."""
+
+    def place(space: Artifact) -> tuple:
+        options = space.manifest["options"]
+        return options["family"] != "manual", options["family"], options["space"]
+
+    named = {space.manifest["options"]["space"]: space for space in sorted(spaces, key=place)}
+    return first_alike(named, {name: space.table("classes.parquet", ["size"]) for name, space in named.items()})
 
 
 def _runs(finetuned: list[Path], shown: dict[str, set[str]]) -> pd.DataFrame:

@@ -30,4 +30,4 @@ class Theory(Section):
     size: Literal["quick", "paper"] = Field(
         "quick", description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds."
     )
-    parts: Few = Field(2, description="Jobs that the trainings of one world are cut into; changes no result.")
+    parts: Few = Field(4, description="Jobs that the trainings of one world are cut into; changes no result.")
