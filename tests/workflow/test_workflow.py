@@ -291,7 +291,7 @@ def test_theory_is_planned_in_parts_and_simulates_one_setting(smoke, capsys):
     rules = planned(smoke.snakemake("-n", "theory", *SMOKE, "--config", "theory={'parts': 3}"))
     assert rules == {"make_theory": 15, "make_verdicts": 5, "theory": 1}
     rules = planned(smoke.snakemake("-n", "theory_label_granularity", *SMOKE))
-    assert rules == {"make_theory": 2, "make_verdicts": 1, "theory_label_granularity": 1}
+    assert rules == {"make_theory": 4, "make_verdicts": 1, "theory_label_granularity": 1}
     small = ["--set", "d=24", "--set", "k=4", "--set", "steps=3"]
     assert "loss" in smoke.run("granularity", "simulate", "label_granularity", *small)
     arm = ["--arm", "A fine", "--set", "steps=1", "--set", "seeds=1", "--set", "finetune_steps=0"]
