@@ -16,7 +16,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-GOAL = round(350 / 533, 2)
+GOAL = 350 / 533
 
 
 def seconds(results: Path) -> Counter[str]:

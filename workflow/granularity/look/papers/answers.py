@@ -31,8 +31,8 @@ def answers(root: Path, parts: Iterable[Part], tables: Tables, wrong: list[str])
         wrong: takes what cannot be read, a line each.
 
     Raises:
-        GranularityError: `config/published/experiments.yaml` names an arm or a measure that is not in the world, or a
-            claim that is not in the study.
+        GranularityError: `config/published/experiments.yaml` names what its world or study lacks: an arm, a
+            measure, a claim.
     """
     parts, papers = list(parts), about.read()
     worlds = {paper: _world(root, [part for part in parts if part.paper == paper], wrong) for paper in papers}
