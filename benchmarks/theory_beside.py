@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 ARMS = {  # steps that a turn takes of each
+    ("mask_reconstruction", "supervised from scratch"): 20,
     ("feature_contamination", "8 labels (fine)"): 40,
     ("feature_contamination", "2 labels (coarse), cross-entropy"): 40,
     ("feature_contamination", "ReLU"): 60,

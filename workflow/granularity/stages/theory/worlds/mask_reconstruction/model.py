@@ -41,7 +41,6 @@ from granularity.stages.theory.worlds.mask_reconstruction.settings import Settin
 MAIN, DISTRACTOR, WEAK = (1.0, 1.3), (0.2, 0.4), 1.5  # strengths S of views; weak: rho to 1.5 rho
 RECORDED = (0, 25, 50, 100, 150, 200, 300, 400, 500, 600, 700, 800, 1000, 1250)
 RECORDED_SUPERVISED = (50, 100, 200, 400, 800)
-CHUNK = 100  # samples evaluated at once: their activations fit into cache
 
 
 # ---------------------------------------------------------------- data
@@ -135,10 +134,15 @@ def products(x: Tensor, w: Tensor) -> Tensor:
     return torch.bmm(x.flatten(1, 2), w.transpose(1, 2)).view(B, N, P, -1)
 
 
+def pieces(x: Tensor, kernels: int) -> int:
+    """How many samples of x (B, N, P, d) are worked on at once: on a CPU, activations of as many fit into its cache."""
+    return x.shape[1] if x.is_cuda else max(1, 2 * nets.PIECE // (x.shape[0] * x.shape[2] * kernels))
+
+
 def encode(x: Tensor, w: Tensor, q: int, width: float) -> Tensor:
     """H(X) = (h_1..h_R), (B, N, R), of many samples."""
-    parts = [smoothed(products(part, w), q, width)[0].sum(2) for part in x.split(CHUNK, dim=1)]
-    return torch.cat(parts, 1)
+    some = pieces(x, w.shape[1])
+    return torch.cat([smoothed(products(part, w), q, width)[0].sum(2) for part in x.split(some, 1)], 1)
 
 
 def back(pull: Tensor, x: Tensor) -> Tensor:
@@ -159,24 +163,32 @@ def masked(
         theta, tau: (B,).
         teacher: kernels (B, R, d) of the teacher instead of tau w.
     """
-    z = products(x, w)
     lost = 1 / theta - 1
-    h, slope = smoothed(z, q, width)
-    ahead = z.mul_(tau.view(-1, 1, 1, 1)) if teacher is None else products(x, teacher)
-    phi = smoothed(ahead, q, width)[0].sum(2) - h.sum(2)
-    dropped = h.square().sum((2, 3)).mean(1)
-    loss = (phi.square().sum(2).mean(1) + lost * dropped) / 2
-    pull = h.mul_(-lost.view(-1, 1, 1, 1)).add_(phi.unsqueeze(2)).mul_(slope)
-    return loss, back(pull, x)
+    z, some = products(x, w), pieces(x, w.shape[1])
+    aheads = z if teacher is None else products(x, teacher)
+    differences, dropped = [], []
+    for pull, ahead in zip(z.split(some, 1), aheads.split(some, 1), strict=True):
+        h, slope = smoothed(pull, q, width)
+        if teacher is None:
+            ahead = pull * tau.view(-1, 1, 1, 1)
+        phi = smoothed(ahead, q, width)[0].sum(2) - h.sum(2)
+        differences.append(phi)
+        dropped.append(h.square().sum((2, 3)))
+        torch.mul(h.mul_(-lost.view(-1, 1, 1, 1)).add_(phi.unsqueeze(2)), slope, out=pull)
+    loss = (torch.cat(differences, 1).square().sum(2).mean(1) + lost * torch.cat(dropped, 1).mean(1)) / 2
+    return loss, back(z, x)
 
 
 def tuned(x: Tensor, y: Tensor, w: Tensor, u: Tensor, q: int, width: float) -> tuple[Tensor, Tensor, Tensor]:
     """Cross-entropy of F = u H: mean loss (B,), minus its gradients in w (B, R, d) and in u (B, C, R)."""
-    h, slope = smoothed(products(x, w), q, width)
-    h = h.sum(2)
+    z, sums = products(x, w), []
+    for part in z.split(pieces(x, w.shape[1]), 1):
+        h, slope = smoothed(part, q, width)
+        sums.append(h.sum(2))
+        part.copy_(slope)
+    h = torch.cat(sums, 1)
     loss, residual = nets.softmax_residual(h @ u.transpose(1, 2), y)
-    pull = slope.mul_((residual @ u).unsqueeze(2))
-    return loss, back(pull, x), residual.transpose(1, 2) @ h / x.shape[1]
+    return loss, back(z.mul_((residual @ u).unsqueeze(2)), x), residual.transpose(1, 2) @ h / x.shape[1]
 
 
 def tau_at(t: int, lead: Tensor, extra: Tensor) -> Tensor:
