@@ -125,6 +125,11 @@ def joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
 
+def picked(table: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """Rows `chosen` (B, n) of `table` (B, N, ...), (B, n, ...): a fraction of the time that indexing takes."""
+    return joined([one.index_select(0, index) for one, index in zip(table, chosen, strict=True)])
+
+
 def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end") -> dict:
     """A row of the run table, for what a world computes without :func:`train`."""
     known = {"setting": run.settings.name, "seed": run.seed, "phase": phase, "step": step, "event": event}
@@ -325,13 +330,13 @@ def _exact() -> Iterator[None]:
     Without the filling of new tensors with NaN that goes with the former: each is written before it is read.
     """
     filled = torch.utils.deterministic.fill_uninitialized_memory
-    before = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
-    torch.use_deterministic_algorithms(True)
+    before = torch.get_deterministic_debug_mode(), torch.get_float32_matmul_precision()
+    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import the compiler: a second
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
         torch.utils.deterministic.fill_uninitialized_memory = filled
-        torch.use_deterministic_algorithms(before[0])
+        torch.set_deterministic_debug_mode(before[0])
         torch.set_float32_matmul_precision(before[1])

@@ -7,7 +7,7 @@ tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -131,25 +131,29 @@ def two_layer(
     return f, h, u
 
 
-def two_layer_gradient(x: Tensor, slope: Tensor, h: Tensor, a: Tensor, residual: Tensor) -> dict[str, Tensor]:
+def two_layer_gradient(
+    x: Tensor, slope: Tensor, h: Tensor, a: Tensor, residual: Tensor, wanted: Collection[str] = ("w", "b", "a", "c")
+) -> dict[str, Tensor]:
     """Minus the gradient of the mean loss, given the residual (minus the loss's gradient in the outputs).
 
     Args:
         x, h, a: as in :func:`two_layer`.
         slope: phi'(u), (B, N, m).
         residual: (B, N, C), not divided by N.
+        wanted: names of what is returned.
 
     Returns:
         Descent directions ``w`` (B, m, d), ``b`` (B, m), ``a`` (B, C, m), ``c`` (B, C): add eta times them.
     """
     residual = residual / x.shape[1]
-    back = torch.bmm(residual, a) * slope
-    return {
-        "w": torch.bmm(back.transpose(1, 2), x),
-        "b": back.sum(1),
-        "a": torch.bmm(residual.transpose(1, 2), h),
-        "c": residual.sum(1),
+    back = torch.bmm(residual, a).mul_(slope)
+    directions = {
+        "w": lambda: torch.bmm(back.transpose(1, 2), x),
+        "b": lambda: back.sum(1),
+        "a": lambda: torch.bmm(residual.transpose(1, 2), h),
+        "c": lambda: residual.sum(1),
     }
+    return {name: directions[name]() for name in wanted}
 
 
 def descend(weights: Tensor, direction: Tensor, lr: Tensor | float, decay: Tensor | float = 0.0) -> Tensor:

@@ -195,7 +195,7 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
     loss, residual = residuals(cfg, f, batch)
     slope = FROM_VALUE[cfg.activation](h) if cfg.activation in FROM_VALUE else phi.slope(u)
     if cfg.outputs > 1:
-        found = nets.two_layer_gradient(z, slope, h, state["a"], residual)
+        found = nets.two_layer_gradient(z, slope, h, state["a"], residual, cfg.trained)
     else:  # a_k comes out of the sum over samples, which saves two tensors of the size of u
         pull, a = residual / z.shape[1], state["a"].transpose(1, 2)
         found = {"w": a * torch.bmm(slope.transpose(1, 2), pull * z)}
@@ -204,7 +204,8 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
         if "a" in cfg.trained:
             found |= {"a": torch.bmm(pull.transpose(1, 2), h), "c": pull.sum(1)}
     if cfg.task == "granularity":
-        found["a"] = found["a"] * (cfg.g / cfg.m) ** 2
+        if cfg.train_head:
+            found["a"] = found["a"] * (cfg.g / cfg.m) ** 2
         found["pulls"] = _pulls(cfg, state["a"], residual, slope, batch["label"])
     if cfg.project:
         found["w"][:, :, cfg.d_core :] = 0

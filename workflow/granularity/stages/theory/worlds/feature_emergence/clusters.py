@@ -65,7 +65,6 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
         "b": torch.zeros(len(runs), cfg.m, device=device),
     }
     orders = [run.generator("clusters order", device) for run in runs]
-    each = torch.arange(len(runs), device=device).unsqueeze(1)
     rate = engine.column(runs, "rate", device, 3)
     corners, _ = centres(cfg.k, cfg.d, device)
     cycle, order = cfg.n // cfg.batch, None
@@ -75,7 +74,7 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
         if t % cycle == 0:
             order = engine.stacked(lambda g: torch.randperm(cfg.n, generator=g, device=device), orders)
         rows = order[:, t % cycle * cfg.batch : (t % cycle + 1) * cfg.batch]
-        x, y = sets["train"][0][each, rows], sets["train"][1][each, rows]
+        x, y = (engine.picked(part, rows) for part in sets["train"])
         g, h, z = nets.two_layer(x, state["w"], state["a"], nets.RELU, state["b"])
         loss, residual = nets.hinge_residual(g.squeeze(2), y)
         down = nets.two_layer_gradient(x, nets.RELU.slope(z), h, state["a"], residual.unsqueeze(2))

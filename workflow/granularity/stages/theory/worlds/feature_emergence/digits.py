@@ -111,15 +111,14 @@ def fit(
     """Train one network per run on x (B, n, 64), y (B, n), with R on u if given; `purpose` is the phase."""
     device = x.device
     sources = [run.generator(purpose, device) for run in runs]
-    each = torch.arange(len(runs), device=device).unsqueeze(1)
     net = initial(sources, sizes, device)
     net |= {f"{moment} {key}": torch.zeros_like(net[key]) for moment in ("first", "second") for key in PARTS}
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         rows = engine.stacked(lambda g: torch.randint(x.shape[1], (BATCH,), generator=g, device=device), sources)
-        part = x[each, rows]
+        part = engine.picked(x, rows)
         logits, h, z = forward(state, part)
-        loss, residual = nets.softmax_residual(logits, y[each, rows])
+        loss, residual = nets.softmax_residual(logits, engine.picked(y, rows))
         down = nets.two_layer_gradient(part, SQUARE.slope(z), h, state["a"], residual)
         if u is not None:
             logits, h, z = forward(state, u)

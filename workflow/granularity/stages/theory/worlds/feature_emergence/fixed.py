@@ -60,15 +60,14 @@ def head(
     count = cfg.test
     named = {"train": data.train, "val": data.validation, "test": data.test}
     h = {name: hidden(net, split.x) for name, split in named.items()}
-    each = torch.arange(len(runs), device=order.device).unsqueeze(1)
     flat = rate.flatten().unsqueeze(1) if isinstance(rate, Tensor) else rate
     reported = flat.flatten() if isinstance(flat, Tensor) else torch.full((len(runs),), flat)
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         rows = order[:, t]
-        features = h["train"][each, rows]
+        features = engine.picked(h["train"], rows)
         g = torch.bmm(features, state["c"].unsqueeze(2)).squeeze(2)
-        loss, pull = _pull(g, data.train.y[each, rows])
+        loss, pull = _pull(g, engine.picked(data.train.y, rows))
         down = torch.bmm(pull.unsqueeze(1), features).squeeze(1)
         return {"c": state["c"] + fold * flat * down}, {"loss": loss}
 
@@ -93,7 +92,6 @@ def tangent(
     f(x) = sum_i c_i h_i(x) + a_i sigma'_i(x) (<v_i, x> + e_i), h and sigma' at the initial weights.
     """
     cfg = runs[0].settings
-    each = torch.arange(len(runs), device=order.device).unsqueeze(1)
     a = net["a"].squeeze(1).unsqueeze(1)
     known = {}
     for name, split in (("train", data.train), ("val", data.validation), ("test", data.test)):
@@ -105,10 +103,9 @@ def tangent(
         return torch.bmm(h, state["c"].unsqueeze(2)).squeeze(2) + (slope * inner).sum(2)
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
-        rows = order[:, t]
-        split, h, slope = known["train"]
-        x, h, slope = split.x[each, rows], h[each, rows], slope[each, rows]
-        loss, pull = _pull(outputs(state, x, h, slope), split.y[each, rows])
+        split, *features = known["train"]
+        x, y, h, slope = (engine.picked(part, order[:, t]) for part in (split.x, split.y, *features))
+        loss, pull = _pull(outputs(state, x, h, slope), y)
         back = pull.unsqueeze(2) * slope
         new = {
             "c": state["c"] + fold * rate * torch.bmm(pull.unsqueeze(1), h).squeeze(1),

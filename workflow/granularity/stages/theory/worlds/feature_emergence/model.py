@@ -33,6 +33,7 @@ from granularity.stages.theory.worlds.feature_emergence.measures import accuracy
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 
 CHUNK = 10_000  # rows of a full batch at once
+LEAST = -87.0  # exponents below, whose power is no normal float32, take a hundred times as long
 SCALE_INPUTS = 5000  # inputs over which kappa is measured
 SMALL_A = 0.01  # residual variant: second layer before step 2, so that margins stay below 1
 TANGENT = "tangent kernel"
@@ -60,7 +61,8 @@ def smoothed(s: float) -> nets.Activation:
         upper, lower = (1 - z) / s, -z / s
         above = torch.special.ndtr(upper)
         slope = above - torch.special.ndtr(lower)
-        bump = torch.exp(-0.5 * lower**2) - torch.exp(-0.5 * upper**2)
+        near, far = ((-0.5 * end**2).clamp_min_(LEAST).exp_() for end in (lower, upper))
+        bump = near - far
         return z * slope + s / math.sqrt(2 * math.pi) * bump + 1 - above, slope
 
     return nets.Activation(lambda z: both(z)[0], lambda z: both(z)[1], both)
@@ -224,14 +226,13 @@ def descend(
         extra: measures (B,) that go to every row.
     """
     cfg: Settings = runs[0].settings
-    each = torch.arange(len(runs), device=order.device).unsqueeze(1)
     rate = rate if isinstance(rate, Tensor) else torch.full((len(runs), 1, 1), rate, device=order.device)
     b_rate = rate.squeeze(2)
     known = {"step_size": rate.flatten()} | (extra or {})
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
-        rows = order[:, t]
-        loss, down = gradient(state, data.train.x[each, rows], data.train.signs[each, rows], nets.TRUNCATED_RELU)
+        x, signs = (engine.picked(part, order[:, t]) for part in (data.train.x, data.train.signs))
+        loss, down = gradient(state, x, signs, nets.TRUNCATED_RELU)
         new = {"w": state["w"] + rate * down["w"], "b": state["b"] + b_rate * down["b"]}
         return state | new | {"a": state["a"] + rate * down["a"]}, {"loss": loss}
 

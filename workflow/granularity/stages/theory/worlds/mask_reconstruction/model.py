@@ -245,10 +245,6 @@ class Training:
             lambda stream: torch.randperm(count, generator=stream, device=self.device)[: cfg.batch], streams
         )
 
-    def pick(self, table: Tensor, chosen: Tensor) -> Tensor:
-        """Rows `chosen` (B, n) of table (B, N, ...)."""
-        return engine.joined([one.index_select(0, index) for one, index in zip(table, chosen, strict=True)])
-
     def rows(self) -> list[dict]:
         cfg, rows, w = self.cfg, [], self.w
         if cfg.pretrain in ("masked", "average"):
@@ -281,7 +277,7 @@ class Training:
         eta, keep = self.column("eta", 3), self.column("ema", 3)
 
         def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
-            x = self.pick(self.data["x"], next_batch())
+            x = engine.picked(self.data["x"], next_batch())
             w = state["w"]
             tau = tau_at(t, lead, extra)
             loss, direction = masked(x, w, theta, cfg.q, cfg.width, tau, state.get("teacher"))
@@ -311,7 +307,7 @@ class Training:
 
         def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
             chosen = next_batch()
-            x = self.pick(self.data["x"], chosen)
+            x = engine.picked(self.data["x"], chosen)
             loss, dw, du = tuned(x, y.gather(1, chosen), state["w"], state["u"], cfg.q, cfg.width)
             return {"w": state["w"] + eta_1 * dw, "u": state["u"] + eta_2 * du}, {"loss": loss}
 
@@ -328,7 +324,7 @@ class Training:
 
         def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
             chosen = next_batch()
-            x = self.pick(self.data["x"], chosen)
+            x = engine.picked(self.data["x"], chosen)
             loss, dw, _ = tuned(x, y.gather(1, chosen), state["w"], state["u"], cfg.q, cfg.width)
             return state | {"w": state["w"] + eta * dw}, {"loss": loss}
 
@@ -341,7 +337,7 @@ class Training:
 
         def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
             chosen = next_batch()
-            h = self.pick(features, chosen)
+            h = engine.picked(features, chosen)
             loss, residual = nets.softmax_residual(h @ state["u"].transpose(1, 2), y.gather(1, chosen))
             return state | {"u": state["u"] + eta * (residual.transpose(1, 2) @ h) / h.shape[1]}, {"loss": loss}
 
