@@ -139,6 +139,19 @@ def test_deterministic_mode_ends_with_the_table():
     assert torch.are_deterministic_algorithms_enabled() == before
 
 
+def test_training_imports_no_compiler():
+    code = "import sys; from granularity.stages.theory import simulation as s; "
+    code += "s.simulate('feature_contamination', {'steps': '1'}, 'cpu'); assert 'torch._inductor' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("runs", (1, 3))
+def test_picked_is_indexing_by_each_run(runs):
+    table = torch.rand(runs, 7, 2)
+    chosen = torch.stack([torch.randperm(7)[:4] for _ in range(runs)])
+    assert torch.equal(engine.picked(table, chosen), table[torch.arange(runs).unsqueeze(1), chosen])
+
+
 def test_a_warning_signal_stops_a_part_and_finished_groups_are_kept(tmp_path):
     arms = [Toy(name="a", seeds=1), Toy(name="b", seeds=1, steps=9)]  # a group each
     whole = engine.run_table(WORLD, arms, "cpu")

@@ -70,6 +70,8 @@ def test_gradient_against_autograd(name):
     assert torch.allclose(mean, loss.view(labels.shape).mean(1))
     for name_of, reference in zip(weights, wanted, strict=True):
         assert torch.allclose(got[name_of], -reference, atol=1e-12), name_of
+        alone = nets.two_layer_gradient(x, phi.slope(u), h, weights["a"].detach(), residual, (name_of,))
+        assert list(alone) == [name_of] and torch.equal(alone[name_of], got[name_of])
 
 
 def test_hinge_against_autograd():
