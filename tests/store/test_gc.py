@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from granularity.base.errors import GranularityError
 from granularity.cli import app
-from granularity.store import gc, generations
+from granularity.store import artifacts, gc, generations
 from granularity.store.artifacts import Artifact
 from support import writing
 
@@ -104,6 +104,35 @@ def test_what_a_killed_writer_leaves_goes(tmp_path):
     assert sorted(found(results).values()) == ["claim of a writer that was killed", "left by a writer that was killed"]
     gc.delete(gc.find(results, 0))
     assert found(results) == {} and Artifact.open(results / "thing")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from granularity.store import generations
+def kill(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+Path.replace = kill
+if sys.argv[1] == "name":
+    generations.lead(Path(sys.argv[2]), Path(sys.argv[3]))
+generations.write_atomically(Path(sys.argv[2] + ".stamp"), b"thing 0")
+"""
+
+
+@pytest.mark.parametrize("what", ("name", "stamp"))
+def test_what_a_kill_leaves_beside_a_name_goes(tmp_path, what):
+    results = tmp_path / "results"
+    lost, kept = make(results / "a/thing", 1), make(results / "a/thing", 2)
+    command = [sys.executable, "-c", KILLED, what, str(results / "a/thing"), str(lost.folder)]
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, env=os.environ | path, check=False).returncode == -signal.SIGKILL
+    (left,) = (results / "a").glob(".*")
+    assert left.is_symlink() is (what == "name")
+    assert artifacts.find_lost(results) == [] and artifacts.find(results) == [results / "a/thing"]
+    assert set(found(results)) == {left, lost.folder}, "a link that was never a name keeps nothing"
+    gc.delete(gc.find(results, 0))
+    assert not os.path.lexists(left) and not lost.folder.exists()
+    assert Artifact.open(results / "a/thing").digest == kept.digest
 
 
 def test_what_was_put_aside_goes(tmp_path):

@@ -326,13 +326,19 @@ def find_lost(root: str | Path) -> list[Path]:
     names = set()
     for folder, is_artifact, files in _walk(Path(root)):
         for path in () if is_artifact else (folder / file for file in files):
-            if path.name.endswith(generations.STAMP) or generations.is_name(path):
+            if path.name.endswith(generations.STAMP) or (generations.is_name(path) and not generations.is_torn(path)):
                 names.add(generations.folder_of(path))
     return sorted(name for name in names if not os.path.lexists(name / MANIFEST))
 
 
+def find_torn(root: str | Path) -> list[Path]:
+    """What killed processes left beside the names of results at or below a folder, sorted."""
+    torn = (folder / file for folder, _, files in _walk(Path(root)) for file in files)
+    return sorted(path for path in torn if generations.is_torn(path))
+
+
 def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
-    """Folders at or below one, links followed: each with whether it is an artifact, and its files."""
+    """Folders at or below one, links followed: each with whether it is an artifact, its files, hidden folders."""
     if not root.exists():
         raise GranularityError(f"{root}: there is no such folder")
 
@@ -342,9 +348,10 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
     seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
         there = os.stat(folder)
+        hidden = [name for name in folders if name.startswith(".")]
         folders[:] = [name for name in folders if not name.startswith(".")]
         is_artifact = MANIFEST in {*files, *folders}
         if is_artifact or (there.st_dev, there.st_ino) in seen:  # a link to a folder above, or to another one
             folders[:] = []
         seen.add((there.st_dev, there.st_ino))
-        yield Path(folder), is_artifact, files
+        yield Path(folder), is_artifact, [*files, *hidden]

@@ -39,7 +39,7 @@ def find(root: Path, days: float) -> list[Found]:
         raise GranularityError(f"{root}: has no {generations.STORE}; name a folder of results, such as results")
     claims = {file: claim.read_claim(file) for file in _below(store / generations.CLAIMS)}
     live = {file.stem for file, about in claims.items() if about is not None and claim.is_live(about)}
-    found = [*_unnamed(root, store), *_unfinished(store, live), *_rest(store, live)]
+    found = [*_unnamed(root, store), *_unfinished(store, live), *_rest(root, store, live)]
     before = time.time() - days * DAY
     return sorted((one for one in found if _changed(one.path) <= before), key=lambda one: -one.size)
 
@@ -50,7 +50,7 @@ def delete(found: list[Found]) -> None:
         hashing.forget(one.path)
         if one.path.parent.name == generations.WORK:
             generations.close_work(one.path)
-        elif one.path.is_dir():
+        elif one.path.is_dir() and not one.path.is_symlink():
             generations.remove(one.path)
         else:
             one.path.unlink(missing_ok=True)
@@ -86,11 +86,11 @@ def _unfinished(store: Path, live: set[str]) -> Iterator[Found]:
             yield Found(folder, _size(folder), f"saved by an unfinished job of {os.path.normpath(store / name)}")
 
 
-def _rest(store: Path, live: set[str]) -> Iterator[Found]:
+def _rest(root: Path, store: Path, live: set[str]) -> Iterator[Found]:
     for folder in _below(store / generations.ASIDE):
         yield Found(folder, _size(folder), "was found damaged, and put aside")
-    for folder in () if live else _below(store / generations.NEW):
-        yield Found(folder, _size(folder), "left by a writer that was killed")
+    for path in () if live else (*_below(store / generations.NEW), *artifacts.find_torn(root)):
+        yield Found(path, _size(path), "left by a writer that was killed")
     for file in _below(store / generations.CLAIMS):
         if file.stem not in live:
             yield Found(file, 0, "claim of a writer that was killed")
@@ -102,10 +102,15 @@ def _below(folder: Path) -> list[Path]:
 
 def _size(folder: Path) -> int:
     """Bytes that deleting a folder frees: files that another result has, too, do not count."""
-    files = (path.lstat() for path in folder.rglob("*") if not path.is_dir())
+    files = (path.lstat() for path in _within(folder) if not path.is_dir())
     return sum(about.st_size for about in files if about.st_nlink == 1)
 
 
 def _changed(path: Path) -> float:
     """When something was last written in a folder or file (seconds since the epoch)."""
-    return max((one.lstat().st_mtime for one in (path, *(path.rglob("*") if path.is_dir() else ()))), default=0.0)
+    return max((one.lstat().st_mtime for one in (path, *_within(path))), default=0.0)
+
+
+def _within(path: Path) -> Iterator[Path]:
+    """What a folder holds, whatever is below it; nothing of a link."""
+    return iter(()) if path.is_symlink() else path.rglob("*")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -200,6 +201,11 @@ def write_atomically(path: Path, data: bytes) -> None:
 def _beside(path: Path) -> Path:
     """A name for a file that will take the place of another."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # two nodes may have the same process id
+
+
+def is_torn(path: Path) -> bool:
+    """Whether a path is called as a file that was to take the place of another, and did not if nobody writes."""
+    return re.fullmatch(r"\..+\.[0-9a-f]{16}", path.name) is not None
 
 
 def remove(folder: Path) -> None:

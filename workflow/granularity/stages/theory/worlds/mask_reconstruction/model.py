@@ -167,14 +167,15 @@ def masked(
     z, some = products(x, w), pieces(x, w.shape[1])
     aheads = z if teacher is None else products(x, teacher)
     differences, dropped = [], []
-    for pull, ahead in zip(z.split(some, 1), aheads.split(some, 1), strict=True):
-        h, slope = smoothed(pull, q, width)
+    for part, ahead in zip(z.split(some, 1), aheads.split(some, 1), strict=True):
+        h, slope = smoothed(part, q, width)
         if teacher is None:
-            ahead = pull * tau.view(-1, 1, 1, 1)
+            ahead = part * tau.view(-1, 1, 1, 1)
         phi = smoothed(ahead, q, width)[0].sum(2) - h.sum(2)
         differences.append(phi)
         dropped.append(h.square().sum((2, 3)))
-        torch.mul(h.mul_(-lost.view(-1, 1, 1, 1)).add_(phi.unsqueeze(2)), slope, out=pull)
+        pull = h.mul_(-lost.view(-1, 1, 1, 1)).add_(phi.unsqueeze(2))
+        torch.mul(pull, slope, out=part)  # in z's own place
     loss = (torch.cat(differences, 1).square().sum(2).mean(1) + lost * torch.cat(dropped, 1).mean(1)) / 2
     return loss, back(z, x)
 
@@ -185,7 +186,7 @@ def tuned(x: Tensor, y: Tensor, w: Tensor, u: Tensor, q: int, width: float) -> t
     for part in z.split(pieces(x, w.shape[1]), 1):
         h, slope = smoothed(part, q, width)
         sums.append(h.sum(2))
-        part.copy_(slope)
+        part.copy_(slope)  # in z's own place
     h = torch.cat(sums, 1)
     loss, residual = nets.softmax_residual(h @ u.transpose(1, 2), y)
     return loss, back(z.mul_((residual @ u).unsqueeze(2)), x), residual.transpose(1, 2) @ h / x.shape[1]
