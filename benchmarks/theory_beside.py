@@ -19,7 +19,6 @@ import time
 from pathlib import Path
 
 ARMS = {  # steps that a turn takes of each
-    ("mask_reconstruction", "supervised from scratch"): 20,
     ("feature_contamination", "8 labels (fine)"): 40,
     ("feature_contamination", "2 labels (coarse), cross-entropy"): 40,
     ("feature_contamination", "ReLU"): 60,
@@ -28,6 +27,7 @@ ARMS = {  # steps that a turn takes of each
     ("neural_collapse", "default, sigma2 2"): 60,
     ("neural_collapse", "theorem, d 4096"): 40,
     ("mask_reconstruction", "masked, stable teacher"): 15,
+    ("mask_reconstruction", "supervised from scratch"): 20,
     ("mask_reconstruction", "supervised, fixed blocks"): 20,
     ("label_granularity", "A coarse"): 10,
     ("label_granularity", "B fine"): 6,
