@@ -204,7 +204,7 @@ def _beside(path: Path) -> Path:
 
 
 def is_torn(path: Path) -> bool:
-    """Whether a path is called as a file that was to take the place of another, and did not if nobody writes."""
+    """Whether a path has a name from :func:`_beside`: where nobody writes, a killed process left it there."""
     return re.fullmatch(r"\..+\.[0-9a-f]{16}", path.name) is not None
 
 
