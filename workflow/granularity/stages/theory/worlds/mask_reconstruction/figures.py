@@ -220,16 +220,17 @@ def _draw_baselines(table: pd.DataFrame, folder: Path) -> None:
         ("eta_1", "kernels' step size, from scratch", ((JOINT, FREE),)),
     )
     for axes, (key, label, families) in zip(panels, heads, strict=True):
+        shown: set[float] = set()
         for index, (default, name) in enumerate(families):
             swept = rows["setting"].str.startswith(name.partition("{")[0] + key + " ") | (rows["setting"] == default)
             found = {value: part["single_accuracy"] for value, part in rows[swept].groupby(key)}
             draw.points(axes, list(found), list(found.values()), default, index)
+            shown |= found.keys()
         masked = final(table, STABLE, "single_accuracy")
         if len(masked):
             axes.axhline(masked.mean(), color="black", linestyle="--", linewidth=1, label=STABLE)
-        shown = sorted(set(rows.loc[rows["setting"].isin([JOINT, *SWEPT]), key]))
         axes.set(xlabel=label, ylim=(0.4, 1.02), xscale="linear" if key == "sigma_0" else "log")
-        axes.set_xticks(shown, [f"{value:g}" for value in shown])
+        axes.set_xticks(sorted(shown), [f"{value:g}" for value in sorted(shown)])
         axes.minorticks_off()
     panels[0].set_ylabel("accuracy on single-view samples")
     panels[0].legend()
