@@ -357,7 +357,8 @@ def hub(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("offline", [True, False], ids=["HF_HUB_OFFLINE=1", "unreachable"])
 @pytest.mark.parametrize(
-    ("model", "pretrained"), [("hf-hub:nobody/no-such-model", None), ("RN50", "openai"), ("ViT-B-32", "laion2b_e16")]
+    ("model", "pretrained"),
+    [("hf-hub:nobody/no-such-model", None), ("RN50-quickgelu", "openai"), ("ViT-B-32", "laion2b_e16")],
 )
 def test_a_hub_that_cannot_be_reached_is_a_quick_clear_error(
     hub, monkeypatch, tmp_path, table, offline, model, pretrained
@@ -414,6 +415,64 @@ def test_weights_of_a_tag_have_a_revision_too(cached, table, tmp_path, monkeypat
     for tag, commit in (("published", "a"), ("published@v1", "b")):
         artifact = make(options(TINY, tag), table, None, tmp_path / commit)
         assert artifact.params["revision"] == commit * 40
+
+
+def test_every_tag_of_open_clip_has_the_activation_of_its_weights_or_names_the_architecture_that_has():
+    import open_clip
+
+    refused = {}
+    for model, tag in open_clip.list_pretrained():
+        quick = open_clip.get_pretrained_cfg(model, tag).get("quick_gelu", False)
+        try:
+            clip.check_activation(model, tag)
+        except GranularityError as error:
+            refused[model, tag] = model = str(error).rpartition(" ")[2]
+            assert "QuickGELU" in str(error) and tag in open_clip.list_pretrained_tags_by_model(model)
+            clip.check_activation(model, tag)
+        built = open_clip.get_model_config(model).get("quick_gelu", False)
+        assert built == quick or model == "roberta-ViT-B-32", (model, tag)  # its entry says nothing, its file does
+    assert len(refused) == 27 and refused["ViT-L-14", "openai"] == "ViT-L-14-quickgelu"
+    assert {tag for _, tag in refused} >= {"openai", "metaclip_400m", "dfn5b", "yfcc15m", "laion400m_e32"}
+
+
+@pytest.mark.parametrize("weights", ["tag", "file"])
+def test_weights_of_another_activation_give_other_vectors_and_are_refused(
+    tmp_path, table, trained, monkeypatch, weights
+):
+    """Through open_clip's own table, and through the configuration that lies beside a checkpoint."""
+    import open_clip
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    places = {}
+    for name in ("tiny", "tiny-quickgelu"):
+        places[name] = tmp_path / f"{name}.json"
+        places[name].write_text(json.dumps(json.loads(Path(TINY).read_text()) | {"quick_gelu": "quick" in name}))
+        clip.architecture(str(places[name]))
+        monkeypatch.setitem(
+            open_clip.pretrained._PRETRAINED, name, {"t": {"file": str(trained / clip.WEIGHTS), "quick_gelu": True}}
+        )
+    pretrained = "t"
+    if weights == "file":
+        pretrained = str(tmp_path / clip.WEIGHTS)
+        (tmp_path / clip.WEIGHTS).symlink_to(trained / clip.WEIGHTS)
+        said = json.loads((trained / clip.CONFIG).read_text())
+        said["model_cfg"]["quick_gelu"] = True
+        (tmp_path / clip.CONFIG).write_text(json.dumps(said))
+    quick = make(options(str(places["tiny-quickgelu"]), pretrained), table, None, tmp_path / "quick")
+    assert quick.params["preprocessing"]["activations"] == ["QuickGELU"]
+    message = refused(options(str(places["tiny"]), pretrained), table)
+    assert "trained with QuickGELU; write model: tiny-quickgelu" in message and "\n" not in message
+    with monkeypatch.context() as patch:  # as open_clip would, with a warning
+        patch.setattr(clip, "_check_quick_gelu", lambda *args: None)
+        wrong = make(options(str(places["tiny"]), pretrained), table, None, tmp_path / "wrong")
+    assert wrong.params["preprocessing"]["activations"] == ["GELU"]
+    assert np.abs(vectors_of(tmp_path / "wrong") - vectors_of(tmp_path / "quick")).max() > 1e-4  # of a barely trained tower
+
+
+def test_how_images_were_prepared_is_recorded(embedding):
+    said = Artifact.open(embedding).params["preprocessing"]
+    assert said["activations"] == ["GELU"] and said["size"] == [8, 8]
+    assert said["interpolation"] == "bicubic" and len(said["mean"]) == len(said["std"]) == 3
 
 
 def test_weights_made_here_have_no_revision(embedding):

@@ -6,9 +6,10 @@ import hashlib
 import os
 import re
 import socket
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlparse
 
 import open_clip
@@ -17,6 +18,7 @@ from open_clip.pretrained import download_pretrained_from_hf
 from safetensors import SafetensorError
 
 from granularity.base.errors import GranularityError
+from granularity.base.progress import say
 from granularity.base.regular import check_regular
 from granularity.base.strict_json import read_json, read_safetensors_header
 from granularity.data import hub
@@ -27,6 +29,7 @@ CONFIG = "open_clip_config.json"
 FILES_OF_WEIGHTS = {".bin", ".npy", ".npz", ".pt", ".pth", ".safetensors"}
 ADVICE = re.compile("weights_only|trust_remote_code|pickle|PytorchStreamReader|zip", re.IGNORECASE)
 PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}  # of a model configuration
+ACTIVATIONS = torch.nn.GELU, torch.nn.ReLU, torch.nn.SiLU, open_clip.transformer.QuickGELU
 
 
 def architecture(model: str) -> str:
@@ -97,7 +100,8 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
         trained: the folder of the encoder trained here, if it was.
 
     Raises:
-        GranularityError: an unknown name, unreadable weights, or a hub model that is neither cached nor reachable.
+        GranularityError: an unknown name, unreadable weights, weights that were trained with another activation than
+            the architecture has, or a hub model that is neither cached nor reachable.
     """
     if trained is not None:
         name, pretrained = f"local-dir:{trained}", None
@@ -112,12 +116,54 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
         pretrained, revision = _tag(called, name, pretrained)
     _check_files(name, pretrained)
     try:
-        model, _, transform = open_clip.create_model_and_transforms(
-            name, pretrained=pretrained, device=device, require_pretrained=True
-        )
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            model, _, transform = open_clip.create_model_and_transforms(
+                name, pretrained=pretrained, device=device, require_pretrained=True
+            )
     except Exception as error:
         raise GranularityError(f"{called}: open_clip cannot load it ({_reason(error)})") from error
+    for one in warned:
+        say(f"{called}: {one.message}")
     return Loaded(model.eval().requires_grad_(False), transform, revision)
+
+
+def check_activation(model: str, tag: str) -> None:
+    """Refuse an architecture without the activation that a tag's weights were trained with.
+
+    open_clip only warns, and would compute other embeddings. Where its table says nothing of a tag, the architecture's
+    own file counts: so for roberta-ViT-B-32, whose file has QuickGELU.
+
+    Args:
+        model: an architecture of open_clip.
+        tag: of its published weights.
+
+    Raises:
+        GranularityError: the two disagree; the message names the architecture to write.
+    """
+    if open_clip.get_pretrained_cfg(model, tag).get("quick_gelu"):
+        _check_quick_gelu(model, True, f"the weights '{tag}'")
+
+
+def _check_quick_gelu(model: str, wanted: bool, weights: str) -> None:
+    if bool(open_clip.get_model_config(model).get("quick_gelu")) != wanted:
+        other = f"{model}-quickgelu" if wanted else model.removesuffix("-quickgelu")
+        write = f"model: {other}" if other in open_clip.list_models() else f"quick_gelu: {str(wanted).lower()} in it"
+        activation = "QuickGELU" if wanted else "GELU"
+        raise GranularityError(f"encoder.model = {model}: {weights} were trained with {activation}; write {write}")
+
+
+def resolved(model: torch.nn.Module) -> dict[str, Any]:
+    """What decides an embedding beside architecture and weights, as it was built.
+
+    `activations`, the names of the image tower's; and open_clip's `size`, `mode`, `mean`, `std`, `interpolation`,
+    `resize_mode` and `fill_color` of an image that is prepared for it.
+    """
+    found = {type(module).__name__ for module in model.visual.modules() if isinstance(module, ACTIVATIONS)}
+    prepared = open_clip.get_model_preprocess_cfg(model)
+    return {"activations": sorted(found)} | {
+        key: list(value) if isinstance(value, tuple) else value for key, value in prepared.items()
+    }
 
 
 def _pinned(name: str) -> tuple[str, str | None]:
@@ -136,6 +182,7 @@ def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
     if tag not in tags:
         known = tags or "none: not an open_clip architecture with published weights"
         raise GranularityError(f"encoder.pretrained = {pretrained}: no file, and not a tag of {name} ({known})")
+    check_activation(name, tag)
     published = open_clip.get_pretrained_cfg(name, tag)
     repository, _, file = published.get("hf_hub", "").rpartition("/")
     if repository:
@@ -172,6 +219,11 @@ def _check_files(name: str, pretrained: str | None) -> None:
     folder = Path(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else None
     if folder is not None and (folder / CONFIG).exists():
         read_json(folder / CONFIG, "open_clip model configuration")
+    if folder is None and pretrained and (beside := Path(pretrained).with_name(CONFIG)).is_file():
+        said = read_json(beside, "open_clip model configuration")
+        said = said.get("model_cfg") if isinstance(said, dict) else None
+        if isinstance(said, dict):
+            _check_quick_gelu(name, bool(said.get("quick_gelu")), f"by {beside}, the weights beside it")
     found = sorted(folder.iterdir()) if folder is not None and folder.is_dir() else []
     for file in (*found, *([Path(pretrained)] if pretrained and Path(pretrained).is_file() else [])):
         if file.suffix in FILES_OF_WEIGHTS:

@@ -43,6 +43,7 @@ def run(task: Task) -> None:
     model, transform, revision = clip.load(options, inputs["encoder"].folder if "encoder" in inputs else None, place)
     # Paths do not say what lies there today.
     resolved |= {"architecture": clip.configuration(options.model), "weights_sha256": clip.weights_digest(model)}
+    resolved["preprocessing"] = clip.resolved(model)
     if revision is not None:
         resolved["revision"] = revision
     # On a CPU, sums over threads decide the last bits; and another device has others.
