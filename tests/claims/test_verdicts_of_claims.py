@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -13,6 +14,7 @@ from granularity.claims.claim import (
     HOLDS,
     NO_INTERVAL,
     NOT_RUN,
+    NOT_SIGNIFICANT,
     NOT_TESTED,
     REPORTED,
     Claim,
@@ -77,7 +79,8 @@ def test_a_comparison_is_judged_by_its_interval_among_the_others():
     values = [0.1, 0.2, 0.3, 0.4, 0.5]
     ends = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     assert one(values).interval == pytest.approx(tuple(ends)) and one(values).verdict == HOLDS
-    assert one([-0.1, *values[1:]]).verdict == FAILS
+    assert one([-0.1, *values[1:]]).verdict == NOT_SIGNIFICANT and one([-v for v in values]).verdict == FAILS
+    assert one(values, -1.0, high=0.4).verdict == NOT_SIGNIFICANT and one(values, -1.0, high=0.0).verdict == FAILS
     found = claim.together([one(values), one([]), one([0.1, 0.11, 0.12]), one([5.0])])
     ps = [float(stats.ttest_1samp(found[i].values, 0).pvalue) for i in (0, 2)]
     assert [c.comparisons for c in found] == [2] * 4
@@ -88,6 +91,16 @@ def test_a_comparison_is_judged_by_its_interval_among_the_others():
     assert (row["interval_low"], row["p"], row["comparisons"]) == (found[0].interval[0], found[0].p, 2)
     assert (found[1].why, found[3].why, found[3].verdict) == (NOT_RUN, NO_INTERVAL, NOT_TESTED)
     assert one([1.0, math.nan, 2.0]).verdict == FAILS
+
+
+def test_printed_means_are_compared_as_welch_does():
+    one, other = np.array([1.0, 1.4, 1.1, 0.9, 1.3, 1.2]), np.array([2.0, 2.5, 1.8])
+    means, stds = [one.mean(), other.mean()], [one.std(ddof=1), other.std(ddof=1)]
+    found = statistics.unpaired([1, -1], means, stds, [6, 3])
+    welch = stats.ttest_ind(one, other, equal_var=False)
+    assert statistics.interval(*found, 1) == pytest.approx(tuple(welch.confidence_interval(0.95)))
+    assert statistics.p_value(*found) == pytest.approx(welch.pvalue) and found.pairs - 1 == pytest.approx(welch.df)
+    assert math.isnan(statistics.unpaired([1, -1], means, [stds[0], math.nan], [6, 1]).error)
 
 
 def test_holm_steps_down_and_leaves_out_what_has_no_p_value():

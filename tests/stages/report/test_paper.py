@@ -32,7 +32,8 @@ def test_the_table_that_fits_is_shown(source, classes, network, table, baseline,
     assert values["table_name"] == table and values["baseline"]["mean"] == baseline
     assert len(values["rows"]) == families
     assert [row["difference"] for row in values["all"] if row["arm"] == "baseline"] == [0]
-    assert len(values["all"]) == len(paper.published.rows("granularity", "T" + table.split()[1]))
+    beside = 1 if table == "Table 9" else 0  # whose baseline stands in the text
+    assert len(values["all"]) == len(paper.published.rows("granularity", "T" + table.split()[1])) + beside
 
 
 def test_the_ranges_are_differences_from_the_papers_own_baseline():

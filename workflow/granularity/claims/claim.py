@@ -2,10 +2,11 @@
 
 A verdict is computed, never written: `holds` when the judged values lie in the band, `fails` when one does not or is
 not a number (a diverged run), `not tested` when there are none or when a precondition is not met; then the claim says
-why. A quantity without a band is `reported`: shown beside the others, judged by nobody. An identity, true by how its
-quantity is defined or by what its arms are trained for, tests code and not a statement about networks: it is a kind of
-its own and counted apart. A claim whose preregistration is another file than at the run has the verdict `changed after
-the run`, whatever the numbers are.
+why. A comparison that is judged by its interval holds where the interval lies wholly in the band, fails where it lies
+wholly outside, and is `not significant` where it does neither. A quantity without a band is `reported`: shown beside
+the others, judged by nobody. An identity, true by how its quantity is defined or by what its arms are trained for,
+tests code and not a statement about networks: it is a kind of its own and counted apart. A claim whose preregistration
+is another file than at the run has the verdict `changed after the run`, whatever the numbers are.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
+    from granularity.claims.statistics import Difference
+
 HOLDS, FAILS, NOT_TESTED, REPORTED = "holds", "fails", "not tested", "reported"
+NOT_SIGNIFICANT = "not significant"
 CHANGED = "changed after the run"  # the preregistration
 NOT_RUN = "not run at this size"  # why a claim without values was not tested, where it does not say
 NO_INTERVAL = "no interval: fewer than two seeds, or no spread"
+# Of several verdicts on one claim, the first of these.
+ORDER = (CHANGED, FAILS, NOT_SIGNIFICANT, HOLDS, REPORTED, NOT_TESTED)
 ABOVE_ZERO = math.ulp(0.0)  # the smallest low end that excludes zero itself
 BELOW_ZERO = -ABOVE_ZERO  # the largest high end that does
 
@@ -51,6 +57,7 @@ class Claim:
         arms: names of the settings that it was measured on.
         conditions: what the theorem behind it supposes, each condition in words with whether these arms meet it.
         comparisons: how many intervals hold together with this one at 95 %.
+        estimate: of `interval`, the mean and its standard error, where they do not follow from `values`.
         p: of `interval`, the p-value of the mean against 0 (NaN: none); Holm's where there are several.
     """
 
@@ -73,6 +80,7 @@ class Claim:
     conditions: Mapping[str, bool] = field(default_factory=dict)
     comparisons: int = 1
     p: float = math.nan
+    estimate: Difference | None = None
 
     @property
     def verdict(self) -> str:
@@ -85,6 +93,8 @@ class Claim:
             return REPORTED
         judged = {"every seed": values, "mean": [values.mean()], "interval": self.interval}[self.judged]
         judged = np.asarray(judged)
+        if self.judged == "interval" and judged[0] <= self.high and judged[1] >= self.low:
+            return HOLDS if judged[0] >= self.low and judged[1] <= self.high else NOT_SIGNIFICANT
         return HOLDS if bool(np.all((judged >= self.low) & (judged <= self.high))) else FAILS
 
     @property
@@ -102,7 +112,7 @@ class Claim:
             return math.nan, math.nan
         from granularity.claims import statistics
 
-        return statistics.interval(*statistics.mean_of(self.values), self.comparisons)
+        return statistics.interval(*(self.estimate or statistics.mean_of(self.values)), self.comparisons)
 
     @property
     def band(self) -> str:
@@ -132,7 +142,7 @@ class Claim:
             "judged": self.judged,
             "verdict": self.verdict,
             "seeds": values.size if self.seeds is None else self.seeds,
-            "in_band": f"{inside.sum()} of {values.size}" if self.verdict in (HOLDS, FAILS) else "",
+            "in_band": f"{inside.sum()} of {values.size}" if self.verdict in (HOLDS, FAILS, NOT_SIGNIFICANT) else "",
             "why": self.why,
             "reason": self.reason,
             "published": _range(self.published),
@@ -174,12 +184,12 @@ def together(claims: Iterable[Claim]) -> list[Claim]:
 
 
 def verdicts(claims: Iterable[Claim], kind: str = "claim") -> dict[str, str]:
-    """One verdict per claim of a kind: `fails` if a quantity fails, else `holds` if one holds, else what is left."""
+    """One verdict per claim of a kind: the first in `ORDER` of those on its quantities."""
     folded: dict[str, str] = {}
     for claim in claims:
         if claim.kind == kind:
             found = {folded.get(claim.id, NOT_TESTED), claim.verdict}
-            folded[claim.id] = next(v for v in (CHANGED, FAILS, HOLDS, REPORTED, NOT_TESTED) if v in found)
+            folded[claim.id] = next(one for one in ORDER if one in found)
     return folded
 
 

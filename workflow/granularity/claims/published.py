@@ -88,6 +88,20 @@ def rows(paper: str, table: str = "") -> pd.DataFrame:
     return found.assign(**{name: [float(cell or "nan") for cell in found[name]] for name in NUMBERS})
 
 
+def with_baselines(table: str) -> pd.DataFrame:
+    """The :func:`rows` of a table of `granularity`, and the baselines of the same networks that stand in the text alone.
+
+    Raises:
+        GranularityError: as :func:`read`.
+    """
+    import pandas as pd
+
+    own, every = rows("granularity", table), rows("granularity")
+    text = every[(every["table"] == "") & every["arm"].isin(["baseline", "one pass"])]
+    same = [any(one.startswith(name.rpartition("; ")[0]) for one in own["setting"]) for name in text["setting"]]
+    return pd.concat([own, text[same]], ignore_index=True)
+
+
 def number(paper: str, **where: str) -> float:
     """The mean of one row, such as ``number("granularity", table="T3", setting="ImageNet-1k alone; ...")``.
 

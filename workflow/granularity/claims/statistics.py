@@ -16,11 +16,14 @@ LEVEL = 0.95
 
 
 class Difference(NamedTuple):
-    """A mean difference over `pairs`, and its standard error; both NaN where there is none."""
+    """A mean difference over `pairs`, and its standard error; both NaN where there is none.
+
+    `pairs` is one more than the degrees of freedom, and no whole number where two unpaired means are compared.
+    """
 
     difference: float
     error: float
-    pairs: int
+    pairs: float
 
 
 def paired(one: pd.Series, other: pd.Series) -> Difference:
@@ -45,7 +48,23 @@ def mean_of(differences: Sequence[float]) -> Difference:
     return Difference(float(differences.mean()) if n else np.nan, float(error) if known else np.nan, n)
 
 
-def interval(difference: float, error: float, pairs: int, comparisons: int) -> tuple[float, float]:
+def unpaired(weights: Sequence[float], means: Sequence[float], stds: Sequence[float], n: Sequence[float]) -> Difference:
+    """A weighted sum of independent means, of which only the standard deviations are known (Welch, Satterthwaite).
+
+    Args:
+        weights, means, stds, n: one of each per mean; `n` is the number of runs behind it.
+
+    Returns:
+        The error is NaN where a standard deviation is not known.
+    """
+    weights, means, stds, n = (np.asarray(part, dtype=float) for part in (weights, means, stds, n))
+    variances = weights**2 * stds**2 / n
+    total = variances.sum()
+    freedom = total**2 / (variances**2 / (n - 1)).sum() if total > 0 else np.nan
+    return Difference(float(weights @ means), float(np.sqrt(total)) if total > 0 else np.nan, float(freedom + 1))
+
+
+def interval(difference: float, error: float, pairs: float, comparisons: int) -> tuple[float, float]:
     """Student's interval of a mean difference, one of so many that hold together at `LEVEL` (Bonferroni)."""
     if np.isnan(error):
         return np.nan, np.nan
@@ -53,7 +72,7 @@ def interval(difference: float, error: float, pairs: int, comparisons: int) -> t
     return float(difference - reach), float(difference + reach)
 
 
-def p_value(difference: float, error: float, pairs: int) -> float:
+def p_value(difference: float, error: float, pairs: float) -> float:
     """Student's two-sided p-value of a mean difference against none; NaN where it has no error."""
     return np.nan if np.isnan(error) else float(2 * stats.t.sf(abs(difference) / error, pairs - 1))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from granularity.claims import published
 from granularity.look.papers.experiments import told
 from granularity.look.papers.numbers import Part
 from granularity.look.papers.trained import BASELINE, Tables
@@ -32,7 +33,7 @@ class Figure:
 
     Attributes:
         name: such as "Fig 4".
-        tables: the tables that hold its numbers.
+        tables: the tables that hold its numbers, where they are not in the text.
         points: a row per point, :data:`COLUMNS`; the panel :data:`PUBLISHED` and one for each data set with results.
         missing: the experiments that would give its numbers and have no report here, each with its command.
     """
@@ -72,7 +73,7 @@ def figures(root: Path, parts: Iterable[Part], tables: Tables, wrong: list[str])
         missing = [(one.name, f"snakemake{one.options}") for one in experiments if one.name not in panels]
         frame = pd.DataFrame(points, columns=list(COLUMNS[1:]))
         frame.insert(0, "figure", name)
-        found.append(Figure(name, list(dict.fromkeys(row["table"] for row in shown)), frame, missing))
+        found.append(Figure(name, published.tables(shown), frame, missing))
     return found
 
 

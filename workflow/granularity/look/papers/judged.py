@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from granularity.claims import preregistered
-from granularity.claims.claim import CHANGED, FAILS, HOLDS, NOT_TESTED, REPORTED
+from granularity.claims.claim import CHANGED, FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, ORDER, REPORTED
 from granularity.look.inspection import is_current
 from granularity.look.papers import blank
 from granularity.look.papers.experiments import Cost, Experiment, Study, measured, paper_of, told, worlds
@@ -18,7 +18,7 @@ from granularity.store.generations import STAMP
 THEORY = "theory"
 BOTH = "holds and fails"  # of one claim, in several experiments
 BEYOND = ("not in the paper", "crossing")
-VERDICTS = (HOLDS, FAILS, BOTH, CHANGED, NOT_TESTED, REPORTED)
+VERDICTS = (HOLDS, FAILS, BOTH, NOT_SIGNIFICANT, CHANGED, NOT_TESTED, REPORTED)
 UNKNOWN_FILE = "snakemake verdicts --configfile FILE  # your own file, with the name and the studies of these results"
 
 
@@ -172,7 +172,7 @@ def _command(experiment: Experiment) -> str:
 def folded(groups: Iterable[Group], kind: str = "claim", beyond: bool = False) -> dict[str, str]:
     """One verdict for each claim over several experiments, by its id: of the paper's own, or of those `beyond` it.
 
-    What was tested counts: `holds` or `fails` where it does so in all of them, both where they differ.
+    What was tested counts: `holds` or `fails` where it does so in all that decide it, both where they differ.
     """
     found: dict[str, set[str]] = {}
     for group in groups:
@@ -185,7 +185,8 @@ def folded(groups: Iterable[Group], kind: str = "claim", beyond: bool = False) -
 def _fold(verdicts: set[str]) -> str:
     if {HOLDS, FAILS} <= verdicts:
         return BOTH
-    return next(one for one in (CHANGED, FAILS, HOLDS, REPORTED, NOT_TESTED) if one in verdicts)
+    decided = verdicts - {NOT_SIGNIFICANT} if HOLDS in verdicts else verdicts
+    return next(one for one in ORDER if one in decided)
 
 
 def tally(verdicts: Iterable[str]) -> dict[str, int]:

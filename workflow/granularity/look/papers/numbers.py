@@ -83,12 +83,4 @@ def where(group: Group, source: str, parts: Iterable[Part]) -> list[Part]:
     of_study = [part for part in parts if part.entry.study == group.study]
     own = [part for part in of_study if group in part.groups] or of_study
     named = tables_of(source)
-    return [part for part in own if _hold(part, named)] or own
-
-
-def _hold(part: Part, named: set[str]) -> bool:
-    for table in part.tables:  # such as T3-5
-        first, _, last = table.removeprefix("T").partition("-")
-        if any(f"T{number}" in named for number in range(int(first), int(last or first) + 1)):
-            return True
-    return False
+    return [part for part in own if named & set(part.tables)] or own

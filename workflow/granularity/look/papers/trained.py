@@ -136,6 +136,8 @@ def _in_metric(metric: str, found: Mapping) -> Value | None:
         return Value(found["space"], 100 - mean, sd, n)
     if metric == "relative_gain_percent" and found["baseline_mean"]:
         return Value(found["space"], 100 * (1 - mean / float(found["baseline_mean"])), math.nan, n)
+    if metric == "gain_points":
+        return Value(found["space"], float(found["baseline_mean"]) - mean, math.nan, n)
     return None
 
 

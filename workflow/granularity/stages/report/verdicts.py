@@ -80,9 +80,12 @@ def _met(row: dict[str, Any]) -> str:
 
 
 def _found(row: dict[str, Any]) -> str:
-    """The measured mean, and its range over seeds where there are several."""
+    """The measured mean, with its interval, or else its range over seeds where there are several."""
     if row["measured"] == "":
         return "–"
+    if row["interval_low"] != "":
+        mean, low, high = (f"{float(row[key]):.3g}" for key in ("measured", "interval_low", "interval_high"))
+        return f"{mean} (interval {low} to {high})"
     mean, low, high = (f"{float(row[key]):.4g}" for key in ("measured", "minimum", "maximum"))
     return mean if low == high else f"{mean} ({low} to {high})"
 

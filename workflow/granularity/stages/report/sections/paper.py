@@ -53,7 +53,8 @@ def _fits(experiment: Experiment, condition: ConditionResults) -> bool:
 
 def build(loaded: Loaded) -> Part:
     name = _experiment(loaded).table
-    table = published.rows("granularity", name).astype({"x": int}).rename(columns={"x": "granularity"})
+    table = published.with_baselines(name).astype({"x": int}).rename(columns={"x": "granularity"})
+    table = table[table["arm"] != "one pass"]
     baseline = table[table["arm"] == BASELINE].iloc[0]
     table["difference"] = table["mean"] - baseline["mean"]
     values = {

@@ -9,7 +9,7 @@ from granularity.stages.report.part import Part
 
 HEADING = "Claims about images"
 LINK = "Claims"
-NUMBERS = ("measured", "sd", "minimum", "maximum")
+NUMBERS = ("measured", "sd", "minimum", "maximum", "interval_low", "interval_high", "comparisons", "p")
 
 
 def applies(loaded: Loaded) -> bool:
@@ -26,9 +26,10 @@ def build(loaded: Loaded) -> Part:
 
 TEMPLATE = """
 <p>Each claim of a paper stands beside the published numbers and those measured here. Its band and its preconditions
-do not depend on the run; a claim whose preconditions are not met is not tested, and says why. A band is a paper's
-kind of evidence, such as a sign over runs. The answer at the top asks for more, an interval over backbones that is
-corrected for the number of comparisons: a claim may hold where the answer can’t be told.</p>
+do not depend on the run; a claim whose preconditions are not met is not tested, and says why. Comparisons of errors
+are judged as in the rest of this report: by a {{ level }} % interval over backbones, corrected for the number of
+comparisons. The claim holds where the interval lies in the band, fails where it lies outside, and is not significant
+where it does neither.</p>
 {% for study in loaded.studies %}
 {{ judged(study) }}
 {% endfor %}

@@ -5,43 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from granularity.claims import published
 from granularity.claims.claim import ABOVE_ZERO, Claim, unmet
 from granularity.stages.verdicts import arms as of
+from granularity.stages.verdicts.arms import BASELINE, ONE_PASS, Arms, Question, minus
 
 if TYPE_CHECKING:
     import pandas as pd
 
 READS = of.READS
 PUBLISHED = (of.PAPER,)
-TABLES = {"iNaturalist 2021 mini": "T5", "ImageNet-21k": "T2", "ImageNet-1k": "T9"}  # that have the baseline
+SOURCES = {"inaturalist": "T5", "imagenet21k": "T2", "imagenet": "T9"}  # whose table has the baseline
+QUESTION = Question(
+    "V11",
+    "Training on the target's labels twice is better than once",
+    "Appendix, Tables 2 and 5",
+    "error after one pass minus the retraining baseline's",
+    lambda arms: [minus(ONE_PASS, BASELINE)],
+    low=ABOVE_ZERO,
+)
 
 
-def judge(tables: dict[str, pd.DataFrame]) -> Iterator[Claim]:
+def judge(tables: dict[str, pd.DataFrame]) -> list[Claim]:
     """Judge V11 of each condition, network and way of finetuning on the same images."""
-    for ours in of.same_images(tables):
-        once = [] if ours.one_pass is None else list(ours.one_pass)
-        both = bool(once) and ours.baseline is not None
-        few = f"one pass: {len(once)} runs, needs {of.RUNS}"
-        base = [ours.baseline] if ours.baseline else []
-        yield Claim(
-            "V11",
-            "Training on the target's labels twice is better than once",
-            "Appendix, Tables 2, 5 and 9",
-            f"{ours.where}: error after one pass minus the retraining baseline's",
-            [sum(once) / len(once) - ours.baseline["mean"]] if both else [],
-            low=ABOVE_ZERO,
-            untested=unmet((both, "no baseline"), (len(once) >= of.RUNS, few), *of.enough(base)),
-            reason=of.SIGN,
-            published=_published(),
-            seeds=len(once),
-        )
+    return of.corrected(claim for ours in of.same_images(tables) for claim in claims(ours))
 
 
-def _published() -> list[float]:
-    """The paper's differences, on each of its data sets."""
-    rows = published.rows(of.PAPER)
-    once = rows[rows["arm"] == "one pass"]
-    errors = once["mean"].where(once["metric"] == "error_percent", 100 - once["mean"])
-    data = once["setting"].str.partition(";")[0]
-    return [error - of.paper(TABLES[name]).baseline["mean"] for error, name in zip(errors, data, strict=True)]
+def claims(ours: Arms) -> Iterator[Claim]:
+    """V11, of our arms or of a printed table."""
+    untested = of.lacking(ours, ours.table, "any kind") or unmet((ours.has(ONE_PASS), "no error after one pass"))
+    found = QUESTION.of(
+        ours, of.paper(SOURCES.get(ours.source, "T5")), untested, of.against_baseline(ours, chance=True)
+    )
+    yield from of.single_runs(ours, found, low=of.SINGLE)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from granularity.claims.claim import ABOVE_ZERO, BELOW_ZERO, Claim, unmet
 from granularity.stages.verdicts import arms as of
+from granularity.stages.verdicts.arms import BASELINE, Arms, Question, minus
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,44 +20,34 @@ PUBLISHED = (of.PAPER,)
 CLAIM = "The leaves of WordNet lower the error, and more than its coarse levels do"
 
 
-def judge(tables: dict[str, pd.DataFrame]) -> Iterator[Claim]:
+def judge(tables: dict[str, pd.DataFrame]) -> list[Claim]:
     """Judge V9 of each condition and network: each arm as the way of finetuning on the same images that is best."""
     runs = of.joined(tables)
     runs = runs[(runs["condition"] == runs["pretrained_on"]) & runs["from_epoch"].isna()]
-    for ours in [*of.best(runs, tables)] or [of.nothing()]:
-        yield from _of(ours, of.paper("T2"))
+    return of.corrected(claim for ours in [*of.best(runs, tables)] or [of.nothing()] for claim in claims(ours))
 
 
-def _of(ours: of.Arms, paper: of.Arms) -> Iterator[Claim]:
-    levels, theirs = ours.of("wordnet"), paper.of("wordnet")
-    full = ours.is_from("imagenet21k", 2)
+def claims(ours: Arms) -> Iterator[Claim]:
+    """V9, of our arms or of a printed table."""
+    levels, paper = ours.of("wordnet"), of.paper("T2")
     several = unmet((len(levels) >= 2, f"{len(levels)} WordNet levels, needs 2"))
-    ends = levels.iloc[[0, -1]] if len(levels) >= 2 else levels.iloc[:0]
-    if full:  # the paper has one run of each, and a margin that stands for its noise
-        untested = several or unmet((ours.baseline is not None, "no baseline"))
-    else:
-        untested = several or ours.too_few(ends, "WordNet levels")
-    shared = {"untested": untested, "seeds": int(ends["runs"].sum())}
-    yield Claim(
+    untested = several or of.lacking(ours, levels, "WordNet levels")
+    leaves = Question(
         "V9",
         CLAIM,
         "Tables 2 and 8",
-        f"{ours.where}: error minus the baseline's, the finest level",
-        ours.differences(ends.iloc[1:]),
-        high=-1 if full else BELOW_ZERO,
-        reason="the task's own margin" if full else of.SIGN,
-        published=paper.differences(theirs.iloc[-1:]),
-        **shared,
-    )
-    coarsest_minus_finest = [ends["mean"].iloc[0] - ends["mean"].iloc[1]] if len(ends) else []
-    yield Claim(
+        "error minus the baseline's, the finest level",
+        lambda arms: [minus(arms.of("wordnet").index[-1], BASELINE)],
+        high=BELOW_ZERO,
+    ).of(ours, paper, untested, of.against_baseline(ours, chance=False))
+    yield from of.single_runs(ours, leaves, high=-1)
+    ends = Question(
         "V9",
         CLAIM,
         "Tables 2 and 8",
-        f"{ours.where}: error of the coarsest level minus the finest's",
-        coarsest_minus_finest,
+        "error of the coarsest level minus the finest's",
+        lambda arms: [minus(arms.of("wordnet").index[0], arms.of("wordnet").index[-1])],
         low=ABOVE_ZERO,
-        reason="an ordering of the ends alone: in between, the paper's own levels 1 and 2 are the other way round",
-        published=[theirs["mean"].iloc[0] - theirs["mean"].iloc[-1]],
-        **shared,
-    )
+        reason=f"{of.SIGN}. The ends alone: in between, the paper's own levels 1 and 2 are the other way round",
+    ).of(ours, paper, untested)
+    yield from of.single_runs(ours, ends, low=of.SINGLE)

@@ -366,7 +366,7 @@ def _published(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
     own = {"arms": ("main",), "published": [_main("one step", "cosine_max")]}
     cos = _two(table, "main", "cos_max", 1)
     yield Claim(*head, "main: largest cosine with u after step 1", cos, 0.80, 0.90, **own)
-    head = ("P5", "Paper: under imbalance, fixed features stay below the majority's share", "Tables 4, 5")
+    head = ("P5", "Paper: under imbalance, fixed features stay below the majority's share", "Table 4")
     for share, methods in BELOW.items():
         for method in methods:
             arm, where = unbalanced(share, True), {"arm": method, "metric": "test_accuracy_percent"}
