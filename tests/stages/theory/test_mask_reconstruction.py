@@ -246,7 +246,23 @@ def test_no_runnable_setting_meets_the_papers_assumptions():
     for settings in mask_reconstruction.SIZES.values():
         for item in settings:
             assert not all(item.conditions().values())
+            assert sum(item.conditions().values()) <= 7 and len(item.conditions()) == 11
     assert model.literal_rho(10) == pytest.approx(0.977, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("over", "words", "met"),
+    [
+        ({"m": 2}, "m >= log k (the paper: polylog k)", False),  # log 10 = 2.3
+        ({"m": 3}, "m >= log k (the paper: polylog k)", True),
+        ({"eta": 0.1}, "eta <= 1/k (the paper: 1/poly(k))", True),
+        ({"eta": 0.11}, "eta <= 1/k (the paper: 1/poly(k))", False),
+        ({"eta": 1e-47}, "eta >= k^(-q(q-2))", True),  # q = 8
+        ({"eta": 1e-49}, "eta >= k^(-q(q-2))", False),
+    ],
+)
+def test_bounds_on_the_number_of_kernels_and_on_the_step(over, words, met):
+    assert Settings(**over).conditions()[words] is met
 
 
 @pytest.mark.parametrize(

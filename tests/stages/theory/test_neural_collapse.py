@@ -15,7 +15,7 @@ from granularity.claims import claim
 from granularity.stages.theory import engine, simulation
 from granularity.stages.theory.worlds import neural_collapse
 from granularity.stages.theory.worlds.neural_collapse import claims, measures, mixture, theorem
-from granularity.stages.theory.worlds.neural_collapse.arms import LITERAL, WITHIN
+from granularity.stages.theory.worlds.neural_collapse.arms import LITERAL, LITERALLY, WITHIN
 from granularity.stages.theory.worlds.neural_collapse.settings import Settings
 from support.worlds import assert_rows_name_their_arms, judge, train
 
@@ -264,6 +264,55 @@ def test_the_papers_example_exponents():
     assert Settings(model="theorem", **LITERAL).bound == pytest.approx(53, rel=0.02)
 
 
+def test_the_theorems_time_on_the_clock():
+    cfg = Settings(model="theorem")
+    assert cfg.theorem_steps * cfg.clock_step == pytest.approx(cfg.tau**3 / (8 * cfg.omega**2), rel=1e-12)
+    assert cfg.theorem_steps * cfg.clock_step == pytest.approx(3.64e8, rel=0.01)
+
+
+def test_where_all_units_are_linear_later_steps_are_known_exactly():
+    cfg = Settings(model="theorem", dimension=512, samples=16, units=3)
+    runs = [engine.Trial(cfg, seed) for seed in range(2)]
+    x = torch.stack([theorem.draw_samples(cfg, run.generator("data")) for run in runs])
+    w = torch.stack([theorem.draw_weights(cfg, run.generator("init")) for run in runs])
+    y = torch.where(theorem.clusters_of(cfg) < 2, 1.0, -1.0).double()
+    eta = torch.full((2, 1, 1), cfg.eta, dtype=torch.float64)
+    added = theorem.kernel(x, y, eta)
+
+    def trained(w, steps):
+        for _ in range(steps):
+            w, _, _ = theorem.update(w, x, y, eta)
+        return w, x @ w.transpose(1, 2)
+
+    z, after = x @ w.transpose(1, 2), trained(w, 1)[1]
+    assert torch.allclose(z + added @ theorem.ACT.slope(z), after, rtol=1e-10)
+    assert not theorem.settled(z, added).any()
+    w, z = trained(w, 700)  # s = 14
+    assert theorem.settled(z, added).all()
+    much_later, direct = trained(w, 2000)
+    found = theorem.later(z, added, torch.full((2, 1, 1), 2000.0, dtype=torch.float64))
+    assert torch.allclose(found, direct, rtol=1e-11) and not torch.allclose(found, z, rtol=0.5)
+    late = theorem.at_the_theorems_time(w, x, y, eta, runs, 700)
+    again = theorem.at_the_theorems_time(much_later, x, y, eta, runs, 2700)
+    for name in ("late_ratio", "late_triples"):  # at T itself, from either step
+        assert torch.allclose(late[name], again[name], rtol=1e-9), name
+
+
+def test_a_run_with_units_in_the_cubic_part_has_no_later_ratio():
+    cfg = {"name": "theorem, d 512", "model": "theorem", "dimension": 512, "samples": 16, "units": 3, "seeds": 2}
+    early, late = (table_of(Settings(**cfg, horizon=1.0, settle=settle)) for settle in (0.0, 100.0))
+    assert early[["settled_at", "late_ratio", "late_triples"]].isna().all(axis=None)
+    end = late.groupby("seed").last()
+    assert (end["settled_at"] > 1).all() and end["late_triples"].between(0, 1).all()
+    for table, verdict, why in (
+        (early, claim.NOT_TESTED, "2 of 2 seeds: units still in the cubic part"),
+        (early.drop(columns=["settled_at", "late_ratio", "late_triples"]), claim.NOT_TESTED, claim.NOT_RUN),
+        (late, claim.FAILS, ""),
+    ):
+        (judged,) = (c for c in neural_collapse.judge(table) if c.quantity == "d 512: triples in order at T, share")
+        assert (judged.verdict, judged.why) == (verdict, why)
+
+
 def test_inputs_ratio_is_known():
     cfg = Settings(model="theorem", dimension=1e6, seeds=3, horizon=0.02)
     found = table_of(cfg)["input_ratio"].dropna()
@@ -272,8 +321,10 @@ def test_inputs_ratio_is_known():
 
 def test_conditions_of_the_theorem():
     example, inside = Settings(model="theorem").conditions(), Settings(model="theorem", **WITHIN).conditions()
-    (missed,) = (words for words, met in inside.items() if not met)
+    missed, proof = (words for words, met in inside.items() if not met)
     assert missed.startswith("eta <=") and not example["c < n^(1/2) d^(-1/6)"] and not example["n < d^(1/3)"]
+    with_proof = {arm.name for arms in neural_collapse.SIZES.values() for arm in arms if arm.conditions().get(proof)}
+    assert with_proof == {LITERALLY}
     assert Settings().conditions() == {}
     small = Settings(model="theorem", clock_step=6.25e-4, horizon=1.0).conditions()
     assert [words for words, met in small.items() if met != example[words]] == [missed]
@@ -386,7 +437,7 @@ def test_stage_writes_the_same_artifact_twice(tmp_path: Path, monkeypatch):
     arms = []
     for arm in neural_collapse.SIZES["quick"]:
         if arm.model == "theorem" and arm.dimension < 1e7:
-            arms.append(arm.model_copy(update={"seeds": 2, "horizon": min(arm.horizon, 0.2)}))
+            arms.append(arm.model_copy(update={"seeds": 2, "horizon": min(arm.horizon, 0.2), "settle": 20.0}))
         elif arm.model == "mixture" and arm.sigma2 in (1, 2, 4) and arm.d_in < 512:
             swept = {key: getattr(arm, key) for key in ("d_in", "hidden") if getattr(arm, key) != 64}
             arms.append(arm.model_copy(update=small | swept))

@@ -138,7 +138,8 @@ def two_steps(runs: Sequence[Trial], net: State, data: Data) -> tuple[list[dict[
 
     Step 1: eta1 = gamma^2 sigma~ / (k m^3), penalty lambda_w = 1/(2 eta1) on w, which wipes the old w exactly
     (so it is left out here: in float32 the difference of the two would drown the gradient). Step 2: eta = 1,
-    penalties 1/2 on w and a, which wipes both. Biases are never penalised. Residual variant: step 1 leaves
+    penalties 1/2 on w and a, which wipes both. Biases are never penalised. The noise is k^-1.5, as in the lemmas
+    (Theorem 26 has k^-2, and another eta1: see `Settings.eta1`). Residual variant: step 1 leaves
     w = G / max |G_i| + r w_0 / E|w_0| with G minus the gradient, and a is scaled down before step 2.
 
     Returns:

@@ -161,7 +161,11 @@ class Settings(engine.Settings):
 
     @property
     def eta1(self) -> float:
-        """Step size of step 1 (table of the paper's schedule)."""
+        """Step size of step 1, gamma^2 sigma~ / (k m^3): the schedule of the short version and of the lemmas.
+
+        Theorem 26, the full version of Theorem 1, has sigma~^2 in place of sigma~, and neuron noise k^-2 in place of
+        k^-1.5. Only the direction of w matters after steps 1 and 2.
+        """
         return self.gamma**2 * self.sigma / (self.k * self.m**3)
 
     def conditions(self) -> dict[str, bool]:

@@ -120,18 +120,24 @@ class Settings(engine.Settings):
         return self.kappa * (1 - self.theta) / (self.copies * self.theta) if self.gain is None else self.gain
 
     def conditions(self) -> dict[str, bool]:
-        """Assumption B.2, literally and with every constant and polylog factor 1."""
+        """Assumption B.2, literally, every constant and polylog factor 1; bounds on m and eta as their words say.
+
+        eta is the step size of mask reconstruction. That s = polylog k says nothing of a single k, and is left out.
+        """
         k, q, sigma = self.k, self.q, self.sigma_0
         need = k / sigma ** (2 * q - 1)
         return {
             "q >= 3": q >= 3,
             "sigma_0^(q-2) <= 1/k": sigma ** (q - 2) <= 1 / k,
             "gamma <= sigma_0/k": self.gamma <= sigma / k,
+            "m >= log k (the paper: polylog k)": self.m >= math.log(k),
             "m <= sqrt k": self.m <= math.sqrt(k),
             "N >= k/sigma_0^(2q-1)": self.samples >= need,
             "sqrt d >= k/sigma_0^(2q-1)": math.sqrt(self.d) >= need,
             "sqrt d >= k^(5/2)/eta^(1/q)": math.sqrt(self.d) >= k**2.5 / self.eta ** (1 / q),
             "P <= sigma_0^(1/2-q)": self.patches <= sigma ** (0.5 - q),
+            "eta >= k^(-q(q-2))": self.eta >= float(k) ** (-q * (q - 2)),
+            "eta <= 1/k (the paper: 1/poly(k))": self.eta <= 1 / k,
         }
 
     def shape(self) -> tuple:

@@ -11,7 +11,7 @@ from granularity.stages.theory import engine
 from granularity.stages.theory.engine import Count, NonNegative, Positive
 
 SHARED = {"name", "seeds", "base", "model"}
-THEOREM = {"dimension", "samples", "units", "separation", "start", "horizon", "clock_step", "coordinates"}
+THEOREM = {"dimension", "samples", "units", "separation", "start", "horizon", "clock_step", "settle", "coordinates"}
 
 
 class Settings(engine.Settings):
@@ -52,6 +52,9 @@ class Settings(engine.Settings):
     start: Positive | None = Field(None, description="tau * omega; by default d^-0.01.")
     horizon: Positive = Field(5.0, description="Length of a run on the clock s = eta tau^3 omega t / 8.")
     clock_step: Positive = Field(0.02, description="s of one step; eta = 8 clock_step / (tau^3 omega).")
+    settle: NonNegative = Field(
+        0.0, description="Longest time on the clock, after the horizon, until all units are linear: see theorem.later."
+    )
     coordinates: Literal["reduced", "full"] = Field(
         "reduced", description="The n + 4 coordinates in which anything happens, or all d of them."
     )
@@ -110,12 +113,17 @@ class Settings(engine.Settings):
         return 8 * self.clock_step / (self.tau**3 * self.omega)
 
     @property
+    def theorem_steps(self) -> float:
+        """T = 1 / (eta omega^3) of Theorem 7.1, its Theta taken as 1: s = tau^3 / (8 omega^2) on the clock."""
+        return 1 / (self.eta * self.omega**3)
+
+    @property
     def c(self) -> float:
         """c = 8 kappa sqrt(d) / tau, the noise in units of the separation."""
         return 8 * math.sqrt(self.dimension) / self.tau
 
     def conditions(self) -> dict[str, bool]:
-        """What Theorem 7.1 supposes; the length of its run, s = 1 on the clock, is that of a claim."""
+        """What Theorem 7.1 supposes, and last what its proof does: a run of positive length (not the theorem's T)."""
         if self.model != "theorem":
             return {}
         d, n, c, start = self.dimension, self.n, self.c, self.tau * self.omega
@@ -127,6 +135,7 @@ class Settings(engine.Settings):
             "d^(-1/4) n^(1/2) / c < tau omega": d**-0.25 * n**0.5 / c < start,
             "tau omega < log(m)^(-1/2)": start < math.log(self.m) ** -0.5,
             "eta <= min(c^3 / tau^4, c^2 omega / tau^3, c^2 omega tau)": self.eta <= step,
+            "4 tau omega log(4m)^(1/2) < 1 (the proof's time exists)": 4 * start * math.log(4 * self.m) ** 0.5 < 1,
         }
 
     @property
@@ -149,7 +158,8 @@ class Settings(engine.Settings):
 
     def shape(self) -> tuple:
         if self.model == "theorem":
-            return (self.model, self.n, self.m, self.width, self.coordinates, self.clock_step, self.updates)
+            keys = ("model", "n", "m", "width", "coordinates", "clock_step", "updates", "settle")
+            return tuple(getattr(self, key) for key in keys)
         keys = ("model", "clusters", "per_cluster", "d_in", "hidden", "labels", "steps", "scaling")
         return (*(getattr(self, key) for key in keys), self.tau2 is None)
 

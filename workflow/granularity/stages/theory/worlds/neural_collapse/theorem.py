@@ -6,7 +6,10 @@ each; y = +1 for clusters 0 and 1, -1 for 2 and 3. h_r = act(w_r . x), output su
 claim: samples of one cluster end much closer to each other than to the other cluster of their label.
 
 Time is the clock s = eta tau^3 omega t / 8: a unit with w . mu = tau omega leaves the cubic part of `act`
-near s = 1.
+near s = 1. The theorem's time, T = Theta(1 / (eta omega^3)) steps, is s = tau^3 / (8 omega^2), 1e8 and more: no
+run gets there, but once every unit is linear on every sample all weights move at one constant velocity, and
+`later` is exact. The appendix's time, about 1 / (2 eta tau^3 omega sqrt(log 4m)), is s < 0.04, where it exists
+(see `Settings.conditions`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import math
 import torch
 from torch import Tensor
 
+from granularity.base import interrupt
 from granularity.stages.theory import engine
 from granularity.stages.theory.engine import State, Trial
 from granularity.stages.theory.nets import Activation
@@ -79,6 +83,54 @@ def update(w: Tensor, x: Tensor, y: Tensor, eta: Tensor) -> tuple[Tensor, Tensor
     return w + eta / (2 * len(y)) * (pull.transpose(1, 2) @ x), loss, z
 
 
+def kernel(x: Tensor, y: Tensor, eta: Tensor) -> Tensor:
+    """K (B, n, n) such that one `update` adds K act'(z) to the pre-activations z (B, n, m); arguments as there."""
+    return eta / (2 * len(y)) * (x @ x.transpose(1, 2)) * y
+
+
+def settled(z: Tensor, kernel: Tensor) -> Tensor:
+    """Whether (B,) all of z (B, n, m) lie in the linear part of `act`, moving away from the cubic one: for good.
+
+    There act' = 1, so that every step adds the row sums of `kernel` (B, n, n) to the pre-activations of every unit.
+    """
+    return ((z.abs() > 1) & (z * kernel.sum(2, keepdim=True) > 0)).flatten(1).all(1)
+
+
+def later(z: Tensor, kernel: Tensor, steps: Tensor) -> Tensor:
+    """Pre-activations (B, n, m) after further steps (B, 1, 1), exact where `settled`; arguments as there."""
+    return z + steps * kernel.sum(2, keepdim=True)
+
+
+def at_the_theorems_time(w: Tensor, x: Tensor, y: Tensor, eta: Tensor, runs: list[Trial], t: int) -> dict[str, Tensor]:
+    """The ratio and the triples (see `measures.distance_ratios`) at T = 1 / (eta omega^3), each (B,) float64.
+
+    Training goes on from step t until all are `settled`, for `settle` on the clock at most; NaN where a run is not
+    by then. ``settled_at`` is the clock at which it was first seen to be; it is looked once a unit of the clock.
+
+    Args:
+        w: (B, m, D), the weights at step t.
+        x, y, eta: as in `update`.
+        runs: B of them.
+    """
+    cfg = runs[0].settings
+    every, last = round(1 / cfg.clock_step), t + cfg.settle / cfg.clock_step
+    z, added = x @ w.transpose(1, 2), kernel(x, y, eta)
+    seen = torch.full((len(runs),), math.nan, dtype=torch.float64, device=w.device)
+    while True:
+        seen = torch.where(seen.isnan() & settled(z, added), cfg.clock_step * t, seen)
+        if t >= last or not seen.isnan().any():
+            break
+        interrupt.stop_if_requested()
+        for _ in range(every):
+            z = torch.baddbmm(z, added, ACT.slope(z))
+        t += every
+    left = engine.column(runs, "theorem_steps", w.device, 3, torch.float64) - t
+    ratio, _, triples = measures.distance_ratios(ACT.value(later(z, added, left)), clusters_of(cfg, w.device))
+    known = ~seen.isnan() & (left.flatten() > 0)
+    late = {"late_ratio": ratio, "late_triples": triples}
+    return {"settled_at": seen} | {name: torch.where(known, value, math.nan) for name, value in late.items()}
+
+
 def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     """Train a group of runs (see `engine`)."""
     cfg = runs[0].settings
@@ -100,6 +152,8 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
         found["input_ratio"] = torch.full_like(clock, math.nan)
         if t == 0:
             found["input_ratio"] = measures.distance_ratios(state["x"], cluster)[0]
+        if end:
+            found |= at_the_theorems_time(state["w"], state["x"], y, eta, runs, t)
         return found
 
     every = max(1, round(MARK / cfg.clock_step))
