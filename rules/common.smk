@@ -10,8 +10,8 @@ from granularity.stages import STAGES
 
 try:
     CONFIG = validate(config, (*workflow.configfiles, *workflow.overwrite_configfiles))
-    RULES = Rules(Plan(CONFIG))
-    driver.prepare(workflow, RULES.plan)
+    PLAN = Plan(CONFIG)
+    RULES = Rules(PLAN, driver.prepare(workflow, PLAN))
 except GranularityError as error:
     raise WorkflowError(*error.args) from None
 

@@ -23,10 +23,7 @@ for stage in STAGES:
             gpu=RULES.gpus(stage),
         params:
             command=RULES.command(stage),
-            asked=RULES.asked(stage),
-            code=RULES.code(stage),
-            listing=RULES.listing(stage),
         message:
             STAGES[stage].message
         shell:
-            "{params.command} --threads {threads} > {log} 2>&1"
+            "{params.command} --threads {threads} > {log:q} 2>&1"

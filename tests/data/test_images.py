@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
+from granularity.data.decoding import decode
 from granularity.data.images import Images
 from granularity.store.artifacts import Artifact
 from support import tasks
@@ -52,6 +54,70 @@ def test_sixteen_bit_grey_is_scaled_not_clipped(load, name, mode):
     read = np.asarray(load(Image.fromarray(values), mode, name)).reshape(2, 3, -1)
     np.testing.assert_array_equal(read[..., 0], [[0, 0, 1], [128, 255, 255]])
     assert (read == read[..., :1]).all()
+
+
+@pytest.mark.parametrize("largest", [4095, 65535])
+def test_sixteen_bit_pgm_is_scaled_by_what_it_calls_white(largest):
+    data = b"P5 3 1 %d\n" % largest + np.array([0, largest // 2, largest], dtype=">u2").tobytes()
+    assert np.asarray(decode(data, "L")).tolist() == [[0, 127, 255]]
+
+
+def tiff(values: list[int], **tags: int) -> bytes:
+    """A 16-bit TIFF file with other values of its tags."""
+    stream = io.BytesIO()
+    Image.fromarray(np.array([values], dtype="<u2")).save(stream, "TIFF")
+    data = stream.getvalue()
+    for name, (tag, old) in {"bits": (258, 16), "white": (262, 1)}.items():
+        before, after = (struct.pack("<HHIHH", tag, 3, 1, value, 0) for value in (old, tags.get(name, old)))
+        assert data.count(before) == 1
+        data = data.replace(before, after)
+    return data
+
+
+def test_grey_tiff_is_scaled_as_its_tags_say():
+    assert np.asarray(decode(tiff([0, 256, 65535]), "L")).tolist() == [[0, 1, 255]]
+    assert np.asarray(decode(tiff([0, 256, 65535], white=0), "L")).tolist() == [[255, 254, 0]]
+    assert np.asarray(decode(tiff([0xF8FF, 0], bits=12), "L")).tolist() == [[255, 128]]  # 0xFFF, 0x800
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("a.tif", np.array([[0, 0.25, 1]], dtype=np.float32), "of mode F, go from 0 to 1,"),
+        ("a.tif", np.array([[-3, 0, 250]], dtype=np.float32), "of mode F, go from -3 to 250,"),
+        ("a.ppm", np.array([[0, 0.25, 1]], dtype=np.float32), "of mode F, go from 0 to 1,"),
+        ("a.tif", np.array([[0, 70_000]], dtype=np.int32), "of mode I, go from 0 to 70000,"),
+    ],
+)
+def test_pixels_of_no_known_black_and_white_are_refused(load, name, values, words):
+    with pytest.raises(GranularityError, match=rf"class/{name}: cannot be decoded .*{words} .* convert it to 8 bits"):
+        load(Image.fromarray(values), "RGB", name)
+
+
+@pytest.mark.parametrize("wanted", ["L", "RGB"])
+@pytest.mark.parametrize(
+    ("mode", "name", "options"),
+    [
+        ("1", "a.png", {}),
+        ("1", "a.tif", {}),
+        ("L", "a.tif", {}),
+        ("LA", "a.png", {}),
+        ("LA", "a.tif", {}),
+        ("P", "a.png", {}),
+        ("P", "a.png", {"transparency": 255}),
+        ("P", "a.gif", {"transparency": 255}),
+        ("RGBA", "a.png", {}),
+        ("CMYK", "a.tif", {}),
+    ],
+)
+def test_black_and_white_are_so_in_every_mode(load, mode, name, options, wanted):
+    """Where they are transparent, too."""
+    image = Image.fromarray(np.array([[0, 255]], dtype=np.uint8))
+    image = (image.convert("RGB") if mode == "CMYK" else image).convert(mode)
+    if mode in ("LA", "RGBA"):
+        image.putalpha(0)
+    read = np.asarray(load(image, wanted, name, **options)).reshape(2, -1)
+    assert (read[0] == 0).all() and (read[1] == 255).all()
 
 
 def test_cmyk_becomes_rgb(load):

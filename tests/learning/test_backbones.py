@@ -32,7 +32,7 @@ def test_a_backbone_says_all_that_using_it_takes(pretrained, digits, digits_pixe
     data = Data(Artifact.open(digits), Artifact.open(digits_pixels), CPU)
     assert (about["channels"], about["side"], about["outputs"], about["epoch"]) == (1, 8, 10, 2)
     assert about["model"] == MODEL.model_dump(mode="json")
-    assert about["run"] == pretraining("manual-digit").name
+    assert about["run"] == pretraining("manual-digit").id
     assert (about["mean"], about["std"]) == tuple(moment.tolist() for moment in data.moments)
     classes = pretrained.table("classes.parquet").groupby("space").size().to_dict()
     assert classes == {"target": 3, "manual-digit": 10, "random-200": 200, "wordnet-1": 13}

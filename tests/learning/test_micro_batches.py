@@ -71,7 +71,7 @@ def test_running_moments_move_once_a_step_by_the_mean_of_the_parts():
 def test_a_killed_training_in_parts_resumes_to_the_same_bytes(
     tmp_path, pretrain_on, kill_at, checkpoint_always, options
 ):
-    undisturbed = pretrain_on(tmp_path / "undisturbed", [RUN], recipe(**options))
+    undisturbed = pretrain_on(tmp_path / "elsewhere" / "undisturbed", [RUN], recipe(**options))
     kill_at(dataset, "augment", 6)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "resumed", [RUN], recipe(**options))

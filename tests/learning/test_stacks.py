@@ -63,7 +63,7 @@ def test_neighbours_change_no_bit(tmp_path, pretrain_on, stack):
 
 @pytest.mark.parametrize("at", [1, 4, 11, 17])
 def test_a_killed_stack_resumes_to_the_same_bytes(tmp_path, pretrain_on, kill_at, checkpoint_always, at):
-    undisturbed = pretrain_on(tmp_path / "undisturbed", RUNS[:3], recipe(stack=2), EIGHT, keep=[0, 1])
+    undisturbed = pretrain_on(tmp_path / "elsewhere" / "undisturbed", RUNS[:3], recipe(stack=2), EIGHT, keep=[0, 1])
     kill_at(dataset, "augment", at)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "resumed", RUNS[:3], recipe(stack=2), EIGHT, keep=[0, 1])

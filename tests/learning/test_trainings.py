@@ -14,6 +14,7 @@ from granularity.learning.dataset import Data
 from granularity.learning.evaluation import predicted_classes
 from granularity.learning.network import build, new_head
 from granularity.learning.options import Augment, Model, Pretrain
+from granularity.store import generations
 from granularity.store.artifacts import Artifact
 from support import tasks, writing
 from support.trainings import CPU, MODEL, STEPS, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
@@ -39,7 +40,7 @@ KILLED = {
 def test_a_killed_pretraining_resumes_to_the_same_bytes(tmp_path, pretrain_on, kill_at, checkpoint_always, name, step):
     options, model, space = KILLED[name]
     runs = [pretraining(space)]
-    undisturbed = pretrain_on(tmp_path / "undisturbed", runs, options, model)
+    undisturbed = pretrain_on(tmp_path / "elsewhere" / "undisturbed", runs, options, model)
     kill_at(dataset, "augment", step)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "resumed", runs, options, model)
@@ -49,7 +50,7 @@ def test_a_killed_pretraining_resumes_to_the_same_bytes(tmp_path, pretrain_on, k
     assert [args[-1] for args in calls] == list(range(step - 1, STEPS))  # it went on, and did not start over
     assert equal(weights_of(resumed), weights_of(undisturbed))
     assert resumed.digest == undisturbed.digest
-    assert writing.names(tmp_path) == ["resumed", "undisturbed"]
+    assert writing.names(tmp_path) == ["resumed"]
 
 
 def test_a_training_that_is_killed_before_it_is_saved_is_not_done_again(
@@ -68,7 +69,7 @@ def test_a_training_that_is_killed_before_it_is_saved_is_not_done_again(
 @pytest.mark.parametrize("options", [{}, {"freeze_backbone": True, "nesterov": True}], ids=["whole", "head"])
 def test_a_killed_finetuning_resumes_to_the_same_bytes(tmp_path, finetune_on, kill_at, checkpoint_always, options):
     runs, options = [finetuning("manual-digit"), finetuning("wordnet-1")], recipe(**options)
-    undisturbed = finetune_on(tmp_path / "undisturbed", runs, options)
+    undisturbed = finetune_on(tmp_path / "elsewhere" / "undisturbed", runs, options)
     kill_at(dataset, "augment", STEPS + 4)
     with pytest.raises(kill_at.Killed):
         finetune_on(tmp_path / "resumed", runs, options)
@@ -140,11 +141,18 @@ def test_kept_epochs_survive_a_kill_byte_for_byte(tmp_path, pretrain_on, kill_at
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_kept_epoch_that_is_lost_is_trained_again(tmp_path, pretrain_on, kill_at, checkpoint_always, finished):
     runs = [pretraining("manual-digit"), pretraining("target")]
-    whole = pretrain_on(tmp_path / "whole", runs, keep=[1])
+    whole = pretrain_on(tmp_path / "elsewhere" / "whole", runs, keep=[1])
     kill_at(dataset, "augment", STEPS + 1 if finished else 7)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "again", runs, keep=[1])
-    place = writing.work(tmp_path / "again") / f"{runs[0].name}@1.kept"
+    if not finished:
+        place = writing.work(tmp_path / "again") / f"{runs[0].name}@1.kept"
+    else:  # and so in the store
+        of_first = {"run": runs[0].id, "epoch": 1}
+        made = map(Artifact.peek, (tmp_path / generations.STORE / "run").iterdir())
+        (part,) = [one for one in made if of_first.items() <= one.manifest["options"].items()]
+        place = part.folder / "weights.safetensors"
+        place.chmod(0o644)
     place.write_bytes(place.read_bytes()[:-1])
     kill_at(dataset, "augment", None)
     assert pretrain_on(tmp_path / "again", runs, keep=[1]).digest == whole.digest

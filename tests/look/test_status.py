@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -61,6 +62,7 @@ def made(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        Path("encoder.json").touch()
         minimal_results.write(Plan(Config.model_validate(SMALL)))
     return folder / "results"
 
@@ -337,7 +339,7 @@ def test_a_stage_that_was_told_to_stop(config, writer):
     assert job.detail[-1].startswith("stopped: SIGTERM; finished work is kept")
 
 
-def leave_claim(folder: Path, beat: float, **over) -> None:
+def leave_claim(folder: Path, beat: float, **over) -> Path:
     store = generations.store_of(folder)
     about = {"token": "t", "key": "k", "host": claim.host(), "pid": os.getppid(), "job": None, "started": time.time()}
     about["output"] = generations.name_in(store, folder)
@@ -345,6 +347,7 @@ def leave_claim(folder: Path, beat: float, **over) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(about | over))
     os.utime(file, (beat, beat))
+    return file
 
 
 def test_a_writer_on_another_node_lives_while_it_touches_its_claim(config):
@@ -357,12 +360,13 @@ def test_a_writer_on_another_node_lives_while_it_touches_its_claim(config):
     assert job_at(config, folder).state == "interrupted"
 
 
-def test_a_process_of_the_same_number_is_not_the_writer(config):
+def test_a_lock_tells_who_lives_and_nothing_else_does(config):
     folder = CHAIN / "cluster/whole-4"
-    leave_claim(folder, time.time() - 90, started=time.time())
-    assert job_at(config, folder).state == "running"  # suspended, say: this process is older than the claim
-    leave_claim(folder, time.time(), started=1.0)
-    assert job_at(config, folder).state == "interrupted"
+    with leave_claim(folder, time.time() - 3600, kernel=claim._kernel()).open("a") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        assert job_at(config, folder).state == "running"  # suspended, say
+    leave_claim(folder, time.time(), kernel=claim._kernel())
+    assert job_at(config, folder).state == "interrupted"  # though a process has its number
 
 
 def test_a_result_without_its_stamp_or_with_another_is_told(finished):
@@ -378,7 +382,9 @@ def test_a_result_without_its_stamp_or_with_another_is_told(finished):
 def test_a_result_is_running_while_it_is_made_again_and_done_after_a_late_kill(finished):
     leave_claim(CHAIN / "samples", time.time())
     assert job_at(finished, CHAIN / "samples").state == "running"
-    leave_claim(CHAIN / "samples", time.time(), started=1.0)  # killed between publishing and taking its claim away
+    leave_claim(
+        CHAIN / "samples", time.time(), kernel=claim._kernel()
+    )  # killed between publishing and taking its claim away
     job = job_at(finished, CHAIN / "samples")
     assert (job.state, job.claim) == ("done", None)
 

@@ -52,7 +52,7 @@ def pretrain(digits, digits_pixels, target):
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_killed_training_resumes_to_the_same_bytes(tmp_path, pretrain, kill_at, checkpoint_always, name):
-    undisturbed = pretrain(tmp_path / "undisturbed", **RECIPES[name])
+    undisturbed = pretrain(tmp_path / "elsewhere" / "undisturbed", **RECIPES[name])
     assert "nondeterministic" not in undisturbed.summary
     kill_at(dataset, "augment", 6)
     with pytest.raises(kill_at.Killed):

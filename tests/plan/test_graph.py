@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import hashlib
 
 import pytest
@@ -220,3 +221,21 @@ def test_an_option_that_came_later_is_in_ids_where_it_is_used():
     assert not ids(pretrain={"micro_batch": 50}) & plain
     assert not ids(pretrain={"augment": {"crop": 8, "scale": [0.5, 1]}}) & ids(pretrain={"augment": {"crop": 8}})
     assert not ids(pixels={"format": "jpeg"}) & plain
+
+
+@pytest.mark.parametrize("jobs", [{}, {"measure": "run"}], ids=["trained", "and measured"])
+def test_planning_grows_as_the_runs_do(jobs):
+    """Calls are counted, and no time: three times as many more runs take three times as many more calls."""
+    transfers = [{"name": "kept", "keep": True}]
+
+    def calls(seeds: int) -> int:
+        config = {"seeds": {"pretrain": seeds, "finetune": 1}, "jobs": {"pretrain": "run", "finetune": "run", **jobs}}
+        config = files.validate(SMALL | config | {"transfers": transfers})
+        profile = cProfile.Profile()
+        plan = profile.runcall(Plan, config)
+        assert len(plan) > 6 * seeds
+        return sum(entry.callcount for entry in profile.getstats())
+
+    calls(20)  # what is imported and remembered at first
+    few, more, many = map(calls, (20, 40, 100))
+    assert many - more == pytest.approx(3 * (more - few), rel=0.02)

@@ -139,7 +139,7 @@ class Site(Checkout):
         return None
 
     def first_is_done(self) -> bool:
-        return bool(list(self.path(WORK).glob("pretrain-*/target-*.done"))) or self.path(TARGET).exists()
+        return bool(list(self.path(WORK).parent.glob("run/*"))) or self.path(TARGET).exists()
 
     def wait_until(self, condition, what: str, driver: subprocess.Popen | None = None, seconds: float = 5 * MINUTES):
         deadline = time.monotonic() + seconds

@@ -1,7 +1,11 @@
-"""Two real writers of one artifact: an orphan of a killed driver and its rerun can never spoil a result."""
+"""Real writers of one artifact: an orphan of a killed driver and its rerun can never spoil a result.
+
+Who lives is told by locks, which kernels release; by beats, as those who wait count them, where there are none.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
 import os
@@ -15,14 +19,14 @@ from pathlib import Path
 import pytest
 
 from granularity.base import interrupt
-from granularity.store import claim
+from granularity.store import claim, hashing
 from granularity.store.artifacts import Artifact
 from support import writing
 
 # Makes a result in steps, as a stage does, and waits for a file before it ends. `value` is what it computes: two
 # writers of one key should agree, and here may be told not to.
 WRITER = """
-import sys, time
+import errno, fcntl, sys, time
 from pathlib import Path
 import numpy as np
 from granularity import cli
@@ -31,8 +35,14 @@ from granularity.store import claim, generations, writer
 from granularity.store.checkpoints import Clock, read_state, write_state
 from support import writing
 
+def refuse(descriptor, how):
+    raise OSError(errno.ENOLCK, "No locks available")
+
 claim.HEARTBEAT_SECONDS = 0.05
 output, key, value, gate = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
+claim.SILENT_SECONDS = float(sys.argv[5])
+if sys.argv[6] == "no locks":
+    fcntl.flock = refuse
 
 
 def work():
@@ -66,11 +76,18 @@ cli.main()
 """
 
 
+# Process numbers of its own, as in a container.
+CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
 class Writer:
     """A process that makes a result."""
 
-    def __init__(self, output: Path, key: str, value: int, gate: Path):
-        command = [sys.executable, "-c", WRITER, str(output), key, str(value), str(gate)]
+    def __init__(
+        self, output: Path, key: str, value: int, gate: Path, silent: float = 60.0, locks: str = "", apart: bool = False
+    ):
+        command = [sys.executable, "-c", WRITER, str(output), key, str(value), str(gate), str(silent), locks]
+        command = [*(CONTAINER if apart else ()), *command]
         tests = os.pathsep.join([str(Path(writing.__file__).parents[1]), *sys.path])
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, **pipes, env=os.environ | {"PYTHONPATH": tests})
@@ -132,7 +149,7 @@ def test_a_writer_that_sleeps_loses_its_claim_and_takes_the_result_of_the_other(
     one = Writer(output, "same", 1, first)
     assert one.began() == "from step 0"
     one.process.send_signal(signal.SIGSTOP)
-    two = Writer(output, "same", 2, second)
+    two = Writer(output, "same", 2, second, silent=1)
     assert two.began() == "from step 0"
     if published:
         second.touch()
@@ -167,7 +184,8 @@ def test_a_claim_made_while_another_is_released_stays(place, monkeypatch):
 
     def claimed_meanwhile(self):
         found = held(self)
-        if not others:
+        if not others:  # who found it silent has taken it over
+            self.file.unlink()
             others.append(claimed(output))
         return found
 
@@ -193,6 +211,121 @@ def test_a_claim_that_cannot_be_read_for_a_moment_is_not_lost(place, monkeypatch
     assert mine.held()
 
 
+def claim_of(output: Path) -> Path:
+    return claim.claim_file(output.parent / ".store", "thing", writing.key("thing", {"key": "same"}))
+
+
+def renumber(file: Path, pid: int) -> None:
+    """Let a claim name another process, as its writer's number means one in another container, or later."""
+    with file.open("r+") as stream:
+        about = json.load(stream) | {"pid": pid}
+        stream.seek(0)
+        stream.truncate()
+        json.dump(about, stream)
+
+
+def until(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+NOBODY = 2**22 + 1  # above all process numbers of Linux
+
+
+@pytest.mark.parametrize("pid", [1, os.getpid(), NOBODY], ids=["init", "own", "nobody"])
+def test_who_was_killed_is_dead_though_its_number_is_that_of_another(place, pid):
+    output, first, second = place
+    one = Writer(output, "same", 1, first)
+    assert one.began() == "from step 0"
+    one.process.kill()
+    one.process.wait()
+    renumber(claim_of(output), pid)
+    assert not claim.is_live(claim.read_claim(claim_of(output)))
+    second.touch()
+    two = Writer(output, "same", 2, second)
+    code, errors = two.end()
+    assert code == 0 and "waiting" not in errors and values_of(output) == {2} and not claim_of(output).exists()
+
+
+def test_who_lives_in_a_container_is_seen_to_live_and_to_die(place):
+    output, first, second = place
+    apart = subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode == 0
+    one = Writer(output, "same", 1, first, apart=apart)  # or else numbers alone are other ones
+    assert one.began() == "from step 0"
+    assert not apart or claim.read_claim(claim_of(output))["pid"] == 1
+    for pid in (1, os.getpid(), NOBODY):
+        renumber(claim_of(output), pid)
+        assert claim.is_live(claim.read_claim(claim_of(output)))
+        with pytest.raises(claim.LostError, match=f"process {pid} on"):
+            claim.Claim(output.parent / ".store", "thing", writing.key("thing", {"key": "same"}), output)
+    one.process.kill()
+    until(lambda: not claim.is_live(claim.read_claim(claim_of(output))))
+    second.touch()
+    assert Writer(output, "same", 2, second, apart=apart).end()[0] == 0
+    assert values_of(output) == {2} and not claim_of(output).exists()
+
+
+def test_looking_at_a_claim_takes_nothing_from_its_writer_and_others_who_look(place):
+    mine = claimed(place[0])
+    for _ in range(3):
+        assert mine.held() and claim.read_claim(mine.file)["live"] is True
+    with mine.file.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    leave(mine.file, kernel=claim._kernel())
+    with mine.file.open() as other:
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        assert claim.read_claim(mine.file)["live"] is False
+    mine.release()
+
+
+def leave(file: Path, **over) -> None:
+    """A claim whose writer has ended, or lives where locks are not seen from here."""
+    about = {"token": "t", "key": "k", "output": "o", "host": "elsewhere", "pid": 7, "job": None, "started": 0}
+    file.unlink(missing_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(about | over))
+
+
+def test_a_lock_that_reaches_other_machines_tells_there(tmp_path):
+    file = tmp_path / "claim.json"
+    leave(file, kernel="another")
+    assert claim.read_claim(file)["live"] is None
+    with file.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert claim.read_claim(file)["live"] is True
+
+
+def test_without_locks_a_writer_lives_while_it_touches_its_claim(place):
+    output, first, second = place
+    one = Writer(output, "same", 1, first, locks="no locks")
+    assert one.began() == "from step 0"
+    assert claim.read_claim(claim_of(output))["live"] is None
+    two = Writer(output, "same", 2, second, silent=3)
+    assert two.says().endswith(
+        f"makes this result; waiting for it; if you know that it is dead, delete {claim_of(output)}"
+    )
+    time.sleep(4)
+    first.touch()
+    assert one.end()[0] == two.end()[0] == 0 and values_of(output) == {1} and not left(output)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_without_locks_a_writer_that_falls_silent_is_taken_over(place, number):
+    output, first, second = place
+    one = Writer(output, "same", 1, first, locks="no locks")
+    assert one.began() == "from step 0"
+    one.process.send_signal(number)
+    two = Writer(output, "same", 2, second, silent=1, locks="no locks")
+    assert "waiting for it" in two.says()
+    second.touch()
+    assert two.end()[0] == 0 and values_of(output) == {2}
+    one.process.send_signal(signal.SIGCONT)
+    assert one.end()[0] == (-number if number == signal.SIGKILL else 0)
+    assert values_of(output) == {2}
+
+
 ODD = '{"token": "t", "key": "k", "output": "o", "host": "h", "pid": %s, "job": null, "started": 0'
 
 
@@ -203,7 +336,6 @@ ODD = '{"token": "t", "key": "k", "output": "o", "host": "h", "pid": %s, "job": 
         "{}",
         "[" * 100_000,
         ODD.replace('"t"', "1") % 7 + "}",
-        ODD % -1 + "}",
         ODD % 1e99 + "}",
         ODD % 7 + " " * 10**7 + "}",
         os.mkfifo,
@@ -300,11 +432,28 @@ def test_a_claim_beats_while_its_writer_lives(place, monkeypatch):
     assert claim.read_claim(file) is None
 
 
-def test_a_writer_on_another_host_is_waited_for_until_it_is_silent(place, monkeypatch, capsys):
-    """Its beats count by this host's own clock: the other one's may be years off."""
+def test_a_claim_beats_while_its_result_is_hashed(place, monkeypatch):
     output, *_ = place
-    file = claimed(output).file
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"host": "elsewhere"}))
+    digests = hashing.digests
+    monkeypatch.setattr(claim, "HEARTBEAT_SECONDS", 0.01)
+
+    def slowly(paths):
+        file = claim.claim_file(output.parent / ".store", "thing", writing.key("thing", {}))
+        os.utime(file, (0, 0))
+        until(lambda: claim.read_claim(file)["beat"] != 0)
+        return digests(paths)
+
+    monkeypatch.setattr(hashing, "digests", slowly)
+    with writing.create(output) as out:
+        out.json("values.json", 1)
+    assert output.exists()
+
+
+def test_a_writer_on_another_host_is_waited_for_until_it_is_silent(place, monkeypatch, capsys):
+    """Its beats are counted, and no clocks compared: the other one's may be years off."""
+    output, *_ = place
+    file = claim.claim_file(output.parent / ".store", "thing", "key")
+    leave(file, kernel="another")
     monkeypatch.setattr(claim, "SILENT_SECONDS", 0.6)
     monkeypatch.setattr(claim, "SECONDS_BETWEEN_LOOKS", 0.01)
     began, seconds = time.monotonic(), itertools.count(0, 1_000_000)

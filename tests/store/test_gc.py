@@ -1,10 +1,12 @@
 """What a store can do without, and that nothing else is ever deleted."""
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from typer.testing import CliRunner
 
 from granularity.base.errors import GranularityError
 from granularity.cli import app
-from granularity.store import artifacts, gc, generations
+from granularity.store import artifacts, claim, gc, generations
 from granularity.store.artifacts import Artifact
 from support import writing
 
@@ -73,6 +75,98 @@ def test_work_is_kept_until_gc_and_of_live_writers_beyond(tmp_path):
     assert len(json.loads(others.stdout)) == 1  # the other's work; neither the live one's nor its new folder
     gc.delete(gc.find(results, 0))
     assert not list((results / ".store/.work").iterdir())
+
+
+HOLD = """
+import sys, time
+from support import writing
+with writing.create(sys.argv[1], params={"value": 9}, resumable=True) as out:
+    (out.work / "half").write_text("of it")
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """A process that works on a result, and has saved some."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "results/thing")]
+    tests = os.pathsep.join([str(Path(writing.__file__).parents[1]), *sys.path])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": tests})
+    assert process.stdout.readline() == "begun\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("step", [5.0, 3600.0, -3600.0])
+def test_a_live_writer_keeps_its_work_whatever_the_clock_says(tmp_path, writer, monkeypatch, step):
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + step)
+    (file,) = (tmp_path / "results/.store/.claims").iterdir()
+    about = json.loads(file.read_text())
+    file.write_text(json.dumps(about | {"started": about["started"] - step}))  # by the clock as it was set then
+    assert found(tmp_path / "results", days=-1) == {}
+    writer.kill()
+    writer.wait()
+    assert len(found(tmp_path / "results", days=-1)) == 3  # its work, its folder and its claim
+
+
+def elsewhere(file: Path) -> None:
+    """Let a claim be of another machine, whose locks are not seen here."""
+    about = json.loads(file.read_text()) | {"kernel": "another", "host": "node17"}
+    file.unlink()
+    file.write_text(json.dumps(about))
+
+
+def test_the_work_of_another_machine_is_kept_while_it_touches_its_claim(tmp_path, monkeypatch, capsys):
+    results, seconds = tmp_path / "results", itertools.count()
+    monkeypatch.setattr(claim, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(claim, "SECONDS_BETWEEN_LOOKS", 0.05)
+    for value in (1, 2):
+        unfinished(results / "thing", value)
+        file = claim.claim_file(results / ".store", "thing", writing.key("thing", {"value": value}))
+        claim.Claim(results / ".store", "thing", writing.key("thing", {"value": value}), results / "thing")
+        elsewhere(file)
+    done = threading.Event()
+
+    def beat() -> None:  # by a clock that is years off
+        while not done.wait(0.02):
+            os.utime(file, (next(seconds),) * 2)
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    (work, mark) = found(results)
+    done.set()
+    thread.join()
+    assert work.name == mark.stem == f"thing-{writing.key('thing', {'value': 1})}"
+    assert "whether this still works: process" in capsys.readouterr().err
+
+
+def test_what_a_live_writer_has_published_and_not_named_yet_is_kept(tmp_path):
+    results = tmp_path / "results"
+    make(results / "thing", 1)
+    make(results / "thing", 2)
+    with writing.create(results / "thing", params={"value": 1}) as out:  # the generation is there, and no name
+        out.text("value.txt", "1" * 1000)
+        assert found(results) == {}
+    assert len(found(results)) == 1
+
+
+@pytest.mark.parametrize("name", ["results/.keep/mine", "results/.mine", "results/a/.keep/.b/mine"])
+def test_a_name_in_a_hidden_folder_keeps_a_result(tmp_path, name):
+    results = tmp_path / "results"
+    mine, source = make(results / "thing", 2, {"first": make(results / "first", 1)}), results / "first"
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).symlink_to(os.path.relpath(mine.folder, (tmp_path / name).parent))
+    first = source.resolve()
+    for one in (results / "thing", source):
+        one.unlink()
+    assert found(results) == {} and artifacts.find(results, hidden=True) == [tmp_path / name]
+    gc.delete(gc.find(results, 0))
+    assert Artifact.open(tmp_path / name).digest == mine.digest and first.exists()
+    (tmp_path / name).unlink()
+    assert set(found(results)) == {mine.folder, first}
 
 
 LOOK = """

@@ -20,7 +20,7 @@ from support.bounds import bounded
 from support.tallies import tallies
 
 CHAIN = Path("results/tiny/train-60")
-KEPT = re.compile(r"\.store(/\.(claims|new|work(/[^/]+(/.*\.done)?)?))?")
+KEPT = re.compile(r"\.store(/(\.(claims|new|work(/[^/]+)?)|(run|measured)(/.*)?))?")
 UNSAFE = re.compile("weights_only|trust_remote_code|allow_pickle")  # what libraries advise to load anything
 refusals = tallies["bad input files refused"]
 

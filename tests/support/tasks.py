@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from granularity.machine import launch
 from granularity.machine.device import machine
 from granularity.stages import STAGES
 from granularity.store import generations
-from granularity.store.artifacts import Artifact
+from granularity.store.artifacts import PARTS, Artifact
 from granularity.store.task import Task, make
 
 TIMED = ("report",)  # results that hold measured times
@@ -33,7 +34,8 @@ def run(
     """Run a stage and open its result.
 
     Args:
-        anew: compute it, whatever the store has; what has been made before under its key must have the same digest.
+        anew: compute it, whatever the store has; what has been made before under its key must have the same digest, and
+            so must the single runs that it and other results hold.
         inputs: by role; None for none.
     """
     record = STAGES[stage]
@@ -46,7 +48,7 @@ def run(
     task = Task(record, output, options, paths, seed, device, threads, here)
     if not anew:
         return make(task)
-    with _made_before(task) as before:
+    with _runs_made_before(task), _made_before(task) as before:
         importlib.import_module(record.module).run(task)
     made = Artifact.open(output, stage)
     assert stage in TIMED or before in (None, made.digest), f"{output}: other bytes than last time"
@@ -68,3 +70,25 @@ def _made_before(task: Task) -> Iterator[str | None]:
             shutil.rmtree(before)
         else:
             before.rename(place)
+
+
+@contextlib.contextmanager
+def _runs_made_before(task: Task) -> Iterator[None]:
+    """Take the single runs that results hold out of their way; not those that a killed job has left."""
+    store = generations.store_of(task.output)
+    held = set()
+    for folder in generations.all_of(store):
+        entries = Artifact.peek(folder).manifest["inputs"].values()
+        held |= {(folder / entry["path"]).resolve() for entry in entries if entry["kind"] in PARTS}
+    hidden = {place: place.rename(place.with_name(f".{place.name}-{secrets.token_hex(4)}")) for place in held}
+    try:
+        yield
+    finally:
+        for place, before in hidden.items():
+            if place.exists():
+                assert Artifact.peek(place).digest == Artifact.peek(before).digest, (
+                    f"{place}: other bytes than last time"
+                )
+                shutil.rmtree(before)
+            else:
+                before.rename(place)

@@ -76,7 +76,7 @@ def names(folder: Path) -> list[str]:
     store = folder / generations.STORE
     places = (generations.WORK, generations.NEW, generations.CLAIMS, generations.ASIDE)
     assert [path for place in places for path in (store / place).glob("*")] == []
-    found = {path.name for path in folder.iterdir() if path != store}
+    found = {path.name for path in folder.iterdir() if path != store and path.name != "elsewhere"}  # another store
     results = {name for name in found if (folder / name).is_symlink()}
     assert found - results == {f"{name}{generations.STAMP}" for name in results}
     return sorted(results)

@@ -237,11 +237,11 @@ def kill_when(checkout, command, appears, **environment):
 @pytest.mark.parametrize(
     ("target", "appears", "more"),
     [
-        ("pretrain/resnet18/random", "*.running", {"recipe": {"batch_size": 20, "epochs": 40}}),
-        ("pretrain/resnet18/random", "*.done", {}),
-        ("finetune/target/resnet18/random", "*.done", {}),
-        ("embed", "embedding.npy.*-*", {}),
-        ("encoder", "encoder.safetensors", {}),
+        ("pretrain/resnet18/random", ".work/*/*.running", {"recipe": {"batch_size": 20, "epochs": 40}}),
+        ("pretrain/resnet18/random", "run/*", {}),
+        ("finetune/target/resnet18/random", "run/*", {}),
+        ("embed", ".work/*/embedding.npy.*-*", {}),
+        ("encoder", ".work/*/encoder.safetensors", {}),
     ],
     ids=["in-a-training", "between-trainings", "finetuning", "embedding", "encoder"],
 )
@@ -255,8 +255,8 @@ def test_a_killed_stage_ends_in_the_same_digest(smoke, command_of, target, appea
         cli.app(words[1:], standalone_mode=False)
     words[place] = str(killed)
     store = killed.parent / ".store"
-    kill_when(smoke, words, lambda: list(store.glob(f".work/*/{appears}")), GRANULARITY_CHECKPOINT_SECONDS="0")
-    assert not os.path.lexists(killed) and not list(store.glob("[!.]*"))
+    kill_when(smoke, words, lambda: list(store.glob(appears)), GRANULARITY_CHECKPOINT_SECONDS="0")
+    assert not os.path.lexists(killed) and {path.name for path in store.glob("[!.]*")} <= {"run"}
     smoke.run(*words)
     assert Artifact.open(killed).digest == Artifact.open(undisturbed).digest
     # A killed process cannot tidy up the folder that it wrote its result in; all else is gone.
@@ -266,12 +266,14 @@ def test_a_killed_stage_ends_in_the_same_digest(smoke, command_of, target, appea
 def test_a_killed_job_of_the_workflow_is_taken_up_again(smoke):
     name = f"{CHAIN}/finetune/target/resnet18/manual"
     before = Artifact.open(smoke.path(name))
-    shutil.rmtree(before.folder)
+    runs = [one.folder for one in before.lineage().values() if one.kind == "run"]
+    for folder in (before.folder, *runs):
+        shutil.rmtree(folder)
     smoke.path(f"{name}.stamp").unlink()
     process = smoke.start("snakemake", "finetune", *SMOKE)
     work = f"results/.store/.work/finetune-{before.folder.name}"
     deadline = time.monotonic() + 600
-    while not list(smoke.folder.glob(f"{work}/*.done")):
+    while not any(folder.exists() for folder in runs):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.005)
     job = ["pgrep", "-f", f"finetune .*--output {name}"]
@@ -280,7 +282,7 @@ def test_a_killed_job_of_the_workflow_is_taken_up_again(smoke):
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 1, output
     assert not smoke.path(f"{name}.stamp").exists() and not before.folder.exists()
-    kept = list(smoke.folder.glob(f"{work}/*.done"))
+    kept = [folder for folder in runs if folder.exists()]
     smoke.snakemake("finetune", *SMOKE)
     after = Artifact.open(smoke.path(name))
     assert kept and (after.folder, after.digest) == (before.folder, before.digest)

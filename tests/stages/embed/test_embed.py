@@ -466,7 +466,9 @@ def test_weights_of_another_activation_give_other_vectors_and_are_refused(
         patch.setattr(clip, "_check_quick_gelu", lambda *args: None)
         wrong = make(options(str(places["tiny"]), pretrained), table, None, tmp_path / "wrong")
     assert wrong.params["preprocessing"]["activations"] == ["GELU"]
-    assert np.abs(vectors_of(tmp_path / "wrong") - vectors_of(tmp_path / "quick")).max() > 1e-4  # of a barely trained tower
+    assert (
+        np.abs(vectors_of(tmp_path / "wrong") - vectors_of(tmp_path / "quick")).max() > 1e-4
+    )  # of a barely trained tower
 
 
 def test_how_images_were_prepared_is_recorded(embedding):

@@ -171,7 +171,7 @@ def test_an_untrained_network_is_that_of_the_seed(tmp_path, chain, toy):
 
 @pytest.mark.parametrize("call", [1, 3, 5])
 def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, kill_at, call):
-    undisturbed = measured(chain, tmp_path / "a", "toy", of=EVERY)
+    undisturbed = measured(chain, tmp_path / "elsewhere" / "a", "toy", of=EVERY)
     kill_at(toy, "measure", call)
     with pytest.raises(kill_at.Killed):
         measured(chain, tmp_path / "b", "toy", of=EVERY)
@@ -179,7 +179,7 @@ def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, k
     calls = kill_at(toy, "measure", None)
     assert measured(chain, tmp_path / "b", "toy", of=EVERY).digest == undisturbed.digest
     assert len(calls) == 5 - call + 1
-    assert writing.names(tmp_path) == ["a", "b"]
+    assert writing.names(tmp_path) == ["b"]
 
 
 def test_a_measure_may_give_a_table():
@@ -286,7 +286,7 @@ def test_penalties_do_not_follow_the_validation_images(tmp_path, chain, make_arr
 
 def test_the_probe_is_deterministic_and_resumes_in_the_midst_of_a_network(tmp_path, chain, kill_at, checkpoint_always):
     calls = kill_at(logistic, "cross_entropy", None)
-    undisturbed = measured(chain, tmp_path / "a").digest
+    undisturbed = measured(chain, tmp_path / "elsewhere" / "a").digest
     total = len(calls)
     kill_at(logistic, "cross_entropy", total - 5)
     with pytest.raises(kill_at.Killed):

@@ -270,7 +270,6 @@ ODD = {
     "palette.gif": (saved(noise(22, mode="P"), "GIF"), ["palette"]),
     "grey16.png": (saved(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40) * 50)), ["sixteen_bit"]),
     "grey16.tif": (saved(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40)), "TIFF"), ["sixteen_bit"]),
-    "float.tif": (saved(noise(23, mode="F"), "TIFF"), ["sixteen_bit"]),
     "alpha.png": (saved(noise(24, mode="RGBA")), ["alpha"]),
     "grey alpha.png": (saved(noise(25, mode="LA")), ["alpha"]),
     "one colour clear.png": (saved(noise(26), transparency=(1, 2, 3)), ["alpha"]),

@@ -20,11 +20,18 @@ _held = False
 
 
 class Stopped(SystemExit):
-    """The process was asked to stop; the exit status is 128 plus the signal's number, as in a shell."""
+    """The process was asked to stop; the exit status is 128 plus the signal's number, as in a shell.
 
-    def __init__(self, reason: str, status: int):
+    Attributes:
+        reason: why, as given to :func:`request`.
+        sentence: for people: why, and what becomes of the work.
+    """
+
+    def __init__(self, reason: str, status: int, kept: bool):
         super().__init__(status)
         self.reason = reason
+        then = "finished work is kept, and the next run goes on from there" if kept else "the next run does this again"
+        self.sentence = f"stopped: {reason}; {then}"
 
 
 def install() -> None:
@@ -77,7 +84,7 @@ def stop_if_requested() -> None:
     global _reason
     if requested():
         reason, _reason = _reason, None
-        raise Stopped(reason, _status)
+        raise Stopped(reason, _status, kept=_resumable > 0)
 
 
 @contextlib.contextmanager

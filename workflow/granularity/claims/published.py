@@ -89,7 +89,7 @@ def rows(paper: str, table: str = "") -> pd.DataFrame:
 
 
 def with_baselines(table: str) -> pd.DataFrame:
-    """The :func:`rows` of a table of `granularity`, and the baselines of the same networks that stand in the text alone.
+    """The :func:`rows` of a table of `granularity`, and baselines of the same networks that stand in the text alone.
 
     Raises:
         GranularityError: as :func:`read`.

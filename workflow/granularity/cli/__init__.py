@@ -314,7 +314,7 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where what it runs into is told in one line
     except interrupt.Stopped as stopped:
-        say(f"stopped: {stopped.reason}; finished work is kept, and the next run goes on from there")
+        say(stopped.sentence)
         raise
     except LostError as lost:
         say(str(lost))

@@ -22,7 +22,7 @@ from granularity.learning.objectives import chosen
 from granularity.learning.options import Init, Model, Objective, Recipe
 from granularity.plan.trainings import networks, transfers
 from granularity.stages.cluster.options import Cluster
-from granularity.stages.hierarchy.options import label_spaces_section
+from granularity.stages.hierarchy.options import label_spaces_section, misnamed
 from granularity.stages.hierarchy.space import spaces
 from granularity.stages.measure.options import Measure, default_probe
 from granularity.stages.pixels.options import Pixels
@@ -143,7 +143,9 @@ def complaints(config: Any) -> Iterator[str]:
     for rank in config.probe.ranks or ():
         if rank not in config.samples.ranks:
             yield f"probe.ranks: '{rank}' is not one of the ranks {config.samples.ranks}"
-    made = [space.name for space in spaces(config.label_spaces, config.samples)]
+    found = spaces(config.label_spaces, config.samples)
+    yield from misnamed(found)
+    made = [space.name for space in found]
     named = [(f"conditions.{i}.spaces", condition.spaces) for i, condition in enumerate(config.conditions)]
     named += [(f"networks.{i}.spaces", network.spaces) for i, network in enumerate(config.networks)]
     for where, names in named:

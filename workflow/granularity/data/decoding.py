@@ -16,7 +16,7 @@ FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP
 
 
 class ImageError(ValueError):
-    """Bytes that are no image that can be used; `finding` says why: empty, truncated, corrupt or bomb."""
+    """Bytes of no usable image; `finding` says why: empty, unreadable, truncated, corrupt or bomb."""
 
     def __init__(self, finding: str, text: str):
         super().__init__(text)
@@ -58,14 +58,25 @@ def upright(image: Image.Image, mode: str) -> Image.Image:
     """Decode an opened image; its first frame where it has several.
 
     Raises:
-        ImageError: truncated or corrupt, or a decompression bomb.
+        ImageError: truncated or corrupt, a decompression bomb, or of numbers that no black and white are known of.
     """
     from PIL import ImageOps
 
     with image_errors():
         image.load()
         ImageOps.exif_transpose(image, in_place=True)
-        return (_eight_bits(image) if image.mode.startswith("I") else image).convert(mode)
+        if image.mode[0] not in "IF":
+            return image.convert(mode)
+    # Pillow reads 16-bit PGM as mode I, and scales it to 16 bits.
+    if not image.mode.startswith("I;16") and (image.mode, image.format) != ("I", "PPM"):
+        low, high = image.getextrema()
+        raise ImageError(
+            "unreadable",
+            f"its pixels, of mode {image.mode}, go from {low:g} to {high:g}, and nothing says what is black and what "
+            "white: convert it to 8 bits",
+        )
+    with image_errors():
+        return _eight_bits(image).convert(mode)
 
 
 @contextlib.contextmanager
@@ -76,7 +87,9 @@ def image_errors() -> Iterator[None]:
     try:
         yield
     except Image.UnidentifiedImageError:
-        raise ImageError("corrupt", f"none of the formats {', '.join(FORMATS)}") from None
+        raise ImageError(
+            "corrupt", f"none of the formats {', '.join(FORMATS)}, or of a depth that Pillow does not read"
+        ) from None
     except Exception as error:
         text = " ".join((str(error) or type(error).__name__).split())[:200]
         bomb = (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError)
@@ -90,4 +103,8 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     import numpy as np
     from PIL import Image
 
-    return Image.fromarray(np.clip(np.asarray(image) // 256, 0, 255).astype(np.uint8))
+    bits, white_is_zero = 16, False
+    if image.format == "TIFF":  # where Pillow takes 12 bits for 16, and white for black
+        bits, white_is_zero = image.tag_v2[258][0], image.tag_v2.get(262, 0) == 0
+    values = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
+    return Image.fromarray(255 - values if white_is_zero else values)

@@ -107,6 +107,10 @@ class Backbones:
         """The tensors of a row."""
         return self._sources[row["source"]].tensors(self._file(row, epoch))
 
+    def sha256(self, row: pd.Series, epoch: int | None = None) -> str:
+        """SHA-256 of the file of a row's weights."""
+        return self._sources[row["source"]].manifest["files"][self._file(row, epoch)]["sha256"]
+
     def untrained(self, row: pd.Series, channels: int | None = None) -> torch.nn.Module:
         """The network of a pretraining before its first step, in evaluation mode on the CPU.
 

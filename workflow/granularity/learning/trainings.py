@@ -1,11 +1,17 @@
-"""The trainings of one job, one after another: what a killed job had finished is not trained again."""
+"""The trainings of one job, one after another: what any job has trained is not trained again.
+
+A training is a result of its own, of the kind `run`, which lies in the store under the key of all that decides its
+bytes. A job trains those that are missing, and makes its tables and files of weights from all of them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +36,12 @@ from granularity.learning.runs import Run, in_lockstep
 from granularity.learning.schedules import schedule
 from granularity.machine import processes
 from granularity.machine.device import noting_nondeterministic
-from granularity.machine.first_process import forget, read_state, write_state
+from granularity.machine.first_process import find_part, forget, keep_part, read_state, write_state
+from granularity.store.artifacts import Artifact
+from granularity.store.writer import Writer
 
-WEIGHTS, FOUND = "weights.", "found."  # in the state of a finished training
+KIND = "run"
+WEIGHTS, NOTES = "weights.safetensors", "run.json"  # of a run
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,8 @@ class Training:
         data: the images, normalised as they shall be.
         start: a function that makes the network, with its initial weights.
         objective: a function that makes what is minimised, see :mod:`granularity.learning.objectives`.
-        about: what the file of its weights says of it, beside what every such file says.
+        about: what the file of its weights says of it, beside what every such file says; no name of a configuration.
+        origin: what decides its bytes, of the form of :attr:`granularity.store.task.Task.origin`.
     """
 
     run: Run
@@ -56,6 +66,7 @@ class Training:
     start: Callable[[], torch.nn.Module]
     objective: Callable[[], Any]
     about: dict[str, Any]
+    origin: dict[str, Any]
 
 
 def train_runs(
@@ -89,28 +100,26 @@ def train_runs(
     Raises:
         GranularityError: a network cannot take the images, or a loss is no longer finite.
     """
-    keep = [epoch for epoch in sorted(keep) if epoch != recipe.epochs]
+    epochs = [*(epoch for epoch in sorted(keep) if epoch != recipe.epochs), recipe.epochs]
+    weights = column is not None
     rows, history, checkpoints, found, nondeterministic = [], [], [], {}, set()
     with processes.each_alone() if arms > 1 else contextlib.nullcontext():
         size, why_not = _stacked(trainings[0], recipe)
     if arms > 1:
-        _train_in_lockstep(trainings, size, recipe, out.work, keep, column is not None, what)
-    for one, (arrays, notes), places in track(
-        _finished(trainings, size, recipe, out.work, keep, column is not None), len(trainings), what, "runs"
-    ):
+        _train_in_lockstep(trainings, size, recipe, out, epochs, weights, what)
+    for one, parts in track(_finished(trainings, size, recipe, out, epochs, weights), len(trainings), what, "runs"):
+        last, notes = parts[recipe.epochs], parts[recipe.epochs].json(NOTES)
         nondeterministic.update(notes["nondeterministic"])
         named = {}
-        if column is not None:
-            about = {**notes["about"], **one.about}
-            for epoch, place in places.items():
-                file = f"{folder}/{one.run.name}@{epoch}.safetensors"
-                _write(out, file, read_state(place)[0], {**about, "epoch": epoch})
+        for epoch, part in parts.items():
+            end = epoch == recipe.epochs
+            out.parts[f"{KIND} {one.run.id}{'' if end else f'@{epoch}'}"] = part
+            if weights:
+                file = f"{folder}/{one.run.name}{'' if end else f'@{epoch}'}.safetensors"
+                out.share(file, part, WEIGHTS)
                 checkpoints.append({"run_id": one.run.id, "epoch": epoch, "file": file})
-            file = f"{folder}/{one.run.name}.safetensors"
-            _write(out, file, _with(arrays, WEIGHTS), {**about, "epoch": recipe.epochs})
-            checkpoints.append({"run_id": one.run.id, "epoch": recipe.epochs, "file": file})
-            named = {column: file}
-        found[one.run.id] = _with(arrays, FOUND)
+                named = {column: file}
+        found[one.run.id] = {name: last.array(f"{name}.npy") for name in notes["arrays"]}
         rows.append(one.columns | {"train_loss": notes["history"][-1]["train_loss"], **notes["found"], **named})
         history += [{"run_id": one.run.id, **epoch} for epoch in notes["history"]]
     frame = pd.DataFrame(rows)
@@ -227,31 +236,45 @@ def _stacked(one: Training, recipe: Recipe) -> tuple[int, str]:
         return 1, str(why)
 
 
+def _origin(one: Training, recipe: Recipe, epoch: int, weights: bool, stacked: bool) -> dict[str, Any]:
+    """What decides the bytes of a training at an epoch. Its last bits tell whether it was in a stack."""
+    own = {"run": one.run.id, "epoch": epoch, "weights": weights, "stacked": stacked}
+    return {**one.origin, "kind": KIND, "options": {**one.origin["options"], **own}}
+
+
+def _parts(
+    one: Training, recipe: Recipe, store: Path, epochs: Sequence[int], weights: bool, stacked: bool
+) -> dict[int, Artifact]:
+    """Epoch -> what the store has of a training; empty if it lacks one of them."""
+    found = {epoch: find_part(store, _origin(one, recipe, epoch, weights, stacked)) for epoch in reversed(epochs)}
+    return {} if None in found.values() else dict(reversed(found.items()))
+
+
 def _finished(
-    trainings: Sequence[Training], size: int, recipe: Recipe, work: Path, keep: Sequence[int], weights: bool
-) -> Iterator[tuple]:
-    """Of each training its state at its end, from disk if it is there, and epoch -> where the weights kept are.
+    trainings: Sequence[Training], size: int, recipe: Recipe, out: Any, epochs: Sequence[int], weights: bool
+) -> Iterator[tuple[Training, dict[int, Artifact]]]:
+    """Each training with its results by epoch: from the store, if they are there.
 
     Args:
         size: how many are trained side by side, at most.
+        epochs: those whose weights are wanted; the last one is the end.
     """
-    for some in np.array_split(np.arange(len(trainings)), -(-len(trainings) // size)):
-        group = [trainings[i] for i in some]
-        finished = [work / f"{one.run.name}.done" for one in group]
-        places = [{epoch: work / f"{one.run.name}@{epoch}.kept" for epoch in keep} for one in group]
-        states = [read_state(file) for file in finished]
-        if any(state is None for state in states) or any(map(_lost, places)):
-            states = _train(group, size > 1, recipe, work, places, weights)
-            for file, state in zip(finished, states, strict=True):
-                write_state(file, *state)
-            forget(_running(group, work))
-        yield from zip(group, states, places, strict=True)
+    found = [_parts(one, recipe, out.store, epochs, weights, size > 1) for one in trainings]
+    missing = [number for number, parts in enumerate(found) if not parts]
+    groups = np.array_split(missing, max(1, -(-len(missing) // size)))
+    of = {int(number): group for group in groups for number in group}
+    for number, one in enumerate(trainings):
+        if not found[number]:
+            group = [trainings[i] for i in of[number]]
+            for i, parts in zip(of[number], _train(group, size > 1, recipe, out, epochs, weights), strict=True):
+                found[i] = parts
+        yield one, found[number]
 
 
 def _train_in_lockstep(
-    trainings: Sequence[Training], size: int, recipe: Recipe, work: Path, keep: Sequence[int], weights: bool, what: str
+    trainings: Sequence[Training], size: int, recipe: Recipe, out: Any, epochs: Sequence[int], weights: bool, what: str
 ) -> None:
-    """Train one network per process at a time; when this returns, all are finished and on disk.
+    """Train one network per process at a time; when this returns, all are finished and in the store.
 
     Raises:
         GranularityError: a training of this process cannot go on; it is raised when those of the others are finished.
@@ -261,15 +284,15 @@ def _train_in_lockstep(
             "jobs.arms: networks this small are trained side by side by one process (stack): set jobs.arms: 1, or "
             "stack: 1 in pretrain and finetune"
         )
-    work = Path(processes.from_first(lambda: ({}, str(work)))[1])
-    failed = None
+    work, store = map(Path, processes.from_first(lambda: ({}, [str(out.work), str(out.store)]))[1])
+    own, failed = Writer(work, work, store), None
     with processes.each_alone() as (number, arms):
         groups = in_lockstep([one.run for one in trainings], arms)
         for group in track(groups, len(groups), f"{what} in lockstep", "rounds"):
             with lockstep.reading() as images:
                 try:
                     if number < len(group):
-                        list(_finished([trainings[group[number]]], 1, recipe, work, keep, weights))
+                        list(_finished([trainings[group[number]]], 1, recipe, own, epochs, weights))
                 except (processes.PeerLost, lockstep.CannotRead):
                     raise
                 except GranularityError as error:
@@ -283,16 +306,13 @@ def _train_in_lockstep(
 
 
 def _train(
-    group: Sequence[Training],
-    together: bool,
-    recipe: Recipe,
-    work: Path,
-    places: list[dict[int, Path]],
-    weights: bool,
-) -> list[tuple]:
-    """Train one network, or several side by side; their states at the end."""
-    running, objectives = _running(group, work), [one.objective() for one in group]
+    group: Sequence[Training], together: bool, recipe: Recipe, out: Any, epochs: Sequence[int], weights: bool
+) -> list[dict[int, Artifact]]:
+    """Train one network, or several side by side, and put their results into the store; by epoch."""
+    began = time.time(), time.monotonic(), time.process_time()
+    running, objectives = _running(group, out.work), [one.objective() for one in group]
     data, seeds = [one.data for one in group], [one.seed for one in group]
+    places = [{epoch: out.work / f"{one.run.name}@{epoch}.kept" for epoch in epochs[:-1]} for one in group]
 
     def trained() -> tuple[list[torch.nn.Module], list[list[dict[str, Any]]]]:
         networks = [one.start().to(one.data.device) for one in group]
@@ -316,16 +336,40 @@ def _train(
             forget(running)
             networks, histories = trained()
         found = [objective.evaluate(network) for objective, network in zip(objectives, networks, strict=True)]
-    states = []
-    for one, objective, network, history, (columns, arrays) in zip(
-        group, objectives, networks, histories, found, strict=True
+    made = []
+    for one, objective, network, history, (columns, arrays), own in zip(
+        group, objectives, networks, histories, found, places, strict=True
     ):
-        arrays = {FOUND + name: value for name, value in arrays.items()}
-        if weights:
-            arrays |= {WEIGHTS + name: value for name, value in arrays_of(network.state_dict()).items()}
-        about = {"history": history, "found": columns, "about": _about(one, objective, recipe)}
-        states.append((arrays, about | {"nondeterministic": sorted(noted)}))
-    return states
+        notes = {"history": history, "found": columns, "nondeterministic": sorted(noted), "arrays": sorted(arrays)}
+        about = {**_about(one, objective, recipe), **one.about}
+        states = {epoch: read_state(place)[0] for epoch, place in own.items()}
+        states[recipe.epochs] = arrays_of(network.state_dict())
+        parts = {}
+        for epoch, state in states.items():
+            origin = _origin(one, recipe, epoch, weights, together)
+            found_then = (notes, arrays) if epoch == recipe.epochs else (None, {})
+            fill = partial(_fill, (state, {**about, "epoch": epoch}) if weights else None, *found_then)
+            parts[epoch] = keep_part(out.store, origin, one.run.name, began, fill)
+        for place in own.values():
+            forget(place)
+        made.append(parts)
+    forget(running)
+    return made
+
+
+def _fill(
+    weights: tuple[dict[str, np.ndarray], dict[str, Any]] | None,
+    notes: dict[str, Any] | None,
+    arrays: dict[str, np.ndarray],
+    part: Writer,
+) -> None:
+    """Write the files of a run: its weights, where they are wanted, and at its end what it found."""
+    if weights is not None:
+        _write(part, WEIGHTS, *weights)
+    if notes is not None:
+        part.json(NOTES, notes)
+    for name, values in arrays.items():
+        part.array(f"{name}.npy", values)
 
 
 def _running(group: Sequence[Training], work: Path) -> Path:
@@ -341,7 +385,7 @@ def _lost(places: dict[int, Path]) -> bool:
 def _about(one: Training, objective: Any, recipe: Recipe) -> dict[str, Any]:
     mean, std = one.data.moments
     return {
-        "run": one.run.name,
+        "run": one.run.id,
         "outputs": objective.outputs,
         "channels": one.data.channels,
         "side": one.data.side,
@@ -350,10 +394,6 @@ def _about(one: Training, objective: Any, recipe: Recipe) -> dict[str, Any]:
         "mean": mean.tolist(),
         "std": std.tolist(),
     }
-
-
-def _with(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def _write(out: Any, file: str, weights: dict[str, np.ndarray], about: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ no trace yet and counts as waiting.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -16,22 +15,21 @@ from typing import Any
 
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job as PlannedJob
+from granularity.plan.fresh import OTHER_INPUTS, OTHER_VERSION, Results
 from granularity.plan.graph import Plan, beside
 from granularity.stages import STAGES
 from granularity.store import claim, generations
 from granularity.store.artifacts import Artifact
-from granularity.store.code import code_digest, packages
 from granularity.store.manifests import OtherVersionError
 
 STATES = {
     "done": "a whole result, up to date (sizes are compared, not hashes: `granularity verify` hashes)",
-    "running": "its process is alive, or on another host has touched its claim within a minute",
+    "running": "its writer holds the lock on its claim, or, where no lock tells, has touched it within a minute",
     "failed": "no result, and an error in its log; or a result that cannot be read",
     "interrupted": "killed without a word in its log",
-    "outdated": "a result of other code, packages, inputs or parameters, which Snakemake makes again",
+    "outdated": "a result of other code, packages, inputs, files, device or parameters, which Snakemake makes again",
     "waiting": "nothing of this",
 }
-OTHER_INPUTS = "made from other inputs"
 TAIL_BYTES = 16_384
 TAIL_LINES = 3
 ERROR = re.compile(
@@ -61,12 +59,12 @@ def look(plan: Plan) -> list[Job]:
     stores = {generations.store_of(plan.folder(job)) for job in planned}
     claims = {(store, name): found for store in stores for name, found in claim.all_claims(store).items()}
     works = {(store, name) for store in stores for name in generations.works_of(store).values()}
-    jobs = []
+    results, jobs = Results(plan), []
     for job in planned:
         output = plan.folder(job)
         store = generations.store_of(output)
         name = (store, generations.name_in(store, output))
-        jobs.append(_job(plan, job, claims.get(name), name in works))
+        jobs.append(_job(results, job, claims.get(name), name in works))
     _pass_on(planned, jobs)
     traces = {_world(job) for job in jobs if job.state != "waiting"}
     return [job for job in jobs if _world(job) in {None, *traces}]
@@ -89,8 +87,8 @@ def _world(job: Job) -> str | None:
     return job.wildcards.get("world", job.wildcards["study"] if of_theory else None)
 
 
-def _job(plan: Plan, planned: PlannedJob, claimed: dict[str, Any] | None, unfinished: bool) -> Job:
-    stage = STAGES[planned.stage]
+def _job(results: Results, planned: PlannedJob, claimed: dict[str, Any] | None, unfinished: bool) -> Job:
+    plan, stage = results.plan, STAGES[planned.stage]
     folder = plan.folder(planned)
     log = Path(beside(stage, plan.root, "logs").format(**planned.values))
     job = Job(stage.name, dict(planned.values), folder, log, claim=claimed)
@@ -98,7 +96,7 @@ def _job(plan: Plan, planned: PlannedJob, claimed: dict[str, Any] | None, unfini
     try:
         there = stamp.exists()
         if there:
-            job.state, job.detail, job.artifact = _result(plan, planned, folder, stamp)
+            job.state, job.detail, job.artifact = _result(results, planned, stamp)
     except OSError as error:
         job.state, job.detail, job.claim = "failed", (f"{error.filename}: {error.strerror}",), None
         return job
@@ -111,43 +109,19 @@ def _job(plan: Plan, planned: PlannedJob, claimed: dict[str, Any] | None, unfini
     return job
 
 
-def _result(plan: Plan, planned: PlannedJob, folder: Path, stamp: Path) -> tuple[str, tuple[str, ...], Artifact | None]:
+def _result(results: Results, planned: PlannedJob, stamp: Path) -> tuple[str, tuple[str, ...], Artifact | None]:
     """State, detail and artifact where there is a stamp."""
     try:
-        artifact = Artifact.peek(folder)
+        artifact = results.open(planned)
         damage = next(artifact.corrupt(hashed=False), None) or artifact.unlike(stamp)
     except OtherVersionError:
-        return "outdated", ("written by another version of this program",), None
+        return "outdated", (OTHER_VERSION,), None
     except GranularityError as error:
         return "failed", (str(error),), None
     if damage is not None:
         return "failed", (damage,), artifact
-    why = _outdated(artifact, plan, planned)
+    why = results.unlike(planned)
     return ("outdated", (why,), artifact) if why else ("done", (), artifact)
-
-
-def _outdated(artifact: Artifact, plan: Plan, planned: PlannedJob) -> str | None:
-    """Why Snakemake would make a whole result again, in words."""
-    made_with, code = artifact.manifest, plan.code(planned)
-    now: dict[str, list[str]] = {}
-    for role, jobs in planned.inputs.items():
-        with contextlib.suppress(GranularityError):
-            now[role] = [Artifact.peek(plan.folder(job)).digest for job in jobs]
-    digests = {
-        role: [entry[-1] if isinstance(entry, list) else entry for entry in entries]
-        for role, entries in made_with["made_from"].items()
-    }
-    if any(digests.get(role, []) != found for role, found in now.items()):
-        return OTHER_INPUTS
-    if made_with["code"]["digest"] != code_digest(*code):
-        return "made by other code"
-    if made_with["packages"] != packages(*code):
-        return "made with other versions of packages"
-    options, seed = made_with["options"], plan.config.seeds.base
-    stage = STAGES[planned.stage]
-    counted = stage.asked(stage.model.model_validate(planned.options)).keys() & planned.options.keys()
-    same = all(key in options and options[key] == planned.options[key] for key in counted)
-    return None if same and made_with["seed"] in (None, seed) else "made with other parameters"
 
 
 def _remains(job: Job, unfinished: bool) -> tuple[str, tuple[str, ...]]:

@@ -19,9 +19,10 @@ import numpy as np
 
 from granularity.base import interrupt
 from granularity.machine.processes import anywhere, barrier, first, from_first, rank, received, sent, size
-from granularity.store import checkpoints, chunks
-from granularity.store.artifacts import Artifact
+from granularity.store import checkpoints, chunks, generations, writer
+from granularity.store.artifacts import Artifact, key_of
 from granularity.store.task import Task
+from granularity.store.writer import Writer
 
 
 def open(task: Task, role: str) -> Artifact:
@@ -50,21 +51,21 @@ def create(
     resumable: bool = False,
 ) -> Iterator[Any]:
     """:meth:`Task.create`; in all processes but the first, the writer writes nothing."""
-    with task.create(inputs, params, facts, resumable) if first() else _onlooker() as out:
+    with task.create(inputs, params, facts, resumable) if first() else _onlooker(task) as out:
         yield out
 
 
 @contextlib.contextmanager
-def _onlooker() -> Iterator[Any]:
+def _onlooker(task: Task) -> Iterator[Any]:
     with interrupt.resumable():
-        yield _Onlooker()
+        yield _Onlooker(generations.store_of(task.output))
 
 
 class _Onlooker:
     """A writer where another process writes."""
 
-    def __init__(self):
-        self.work, self.summary = Path(os.devnull), {}
+    def __init__(self, store: Path):
+        self.work, self.store, self.summary, self.parts = Path(os.devnull), store, {}, {}
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *args, **kwargs: None
@@ -117,6 +118,23 @@ def _in_turns(
                 sent(found[0])
         anywhere(interrupt.requested())
         yield np.concatenate(found) if first() else np.empty(0)
+
+
+def find_part(store: Path, origin: Mapping[str, Any]) -> Artifact | None:
+    """:func:`writer.sound`, by the first process for all: the result of a single run, None where there is none."""
+    kind, key = origin["kind"], key_of(origin)
+    found = writer.sound(store, kind, key) if first() else None
+    there = from_first(lambda: ({}, str(found.folder) if found is not None else ""))[1]
+    return found or (Artifact.peek(there) if there else None)
+
+
+def keep_part(
+    store: Path, origin: Mapping[str, Any], name: str, began: tuple[float, float, float], fill: Callable[[Writer], None]
+) -> Artifact:
+    """:func:`writer.keep`, by the first process for all."""
+    made = writer.keep(store, origin, name, began, fill) if first() else None
+    barrier()
+    return made or Artifact.peek(generations.generation(store, origin["kind"], key_of(origin)))
 
 
 def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:

@@ -14,8 +14,9 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from granularity.base.errors import GranularityError
@@ -25,7 +26,7 @@ from granularity.plan import commands, resources
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import generations, manifests, writer
-from granularity.store.artifacts import MANIFEST, ORIGIN, Artifact, key_of
+from granularity.store.artifacts import MANIFEST, ORIGIN, PARTS, Artifact, key_of
 from granularity.store.claim import host
 from granularity.store.task import Task
 
@@ -116,25 +117,40 @@ def adopt(one: Outdated, proof: Artifact) -> None:
         return
     for problem in old.corrupt():
         raise GranularityError(f"{problem}; delete {generations.stamp_of(old.path)}, and snakemake makes it again")
+    by = {
+        "evidence": {"name": proof.manifest["name"], "key": proof.manifest["key"], "digest": proof.digest},
+        "by": f"{getpass.getuser()} on {host()}",
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    now = {name: one.origin[name] for name in ("code", "packages")}
+    parts = {role: part for role, part in old.lineage().items() if part.kind in PARTS}
+    parts = {role: _again(store, part, now, by, {}) for role, part in parts.items()}
+    made = _again(store, old, one.origin, by, parts)
+    generations.point(old.place, made.folder, made.kind, made.digest)
+
+
+def _again(
+    store: Path, old: Artifact, origin: Mapping[str, Any], by: Mapping[str, Any], parts: Mapping[str, Artifact]
+) -> Artifact:
+    """Publish the files of a result once more, under another origin; `parts` are the runs that it holds, by role."""
     folder = store / generations.NEW / secrets.token_hex(8)
     folder.mkdir(parents=True)
     try:
         for name in old.manifest["files"]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.link(old.folder / name, folder / name)
-        manifest = {**old.manifest, **one.origin, "key": key_of(one.origin)}
-        manifest["adopted"] = {
-            "from": {name: old.manifest[name] for name in ("key", "code", "packages")},
-            "evidence": {"name": proof.manifest["name"], "key": proof.manifest["key"], "digest": proof.digest},
-            "by": f"{getpass.getuser()} on {host()}",
-            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        }
+        manifest = {**old.manifest, **origin}
+        manifest["key"] = key_of(manifest)
+        place = generations.generation(store, old.kind, manifest["key"])
+        held = {role: {"path": os.path.relpath(part.folder, place)} for role, part in parts.items()}
+        manifest["inputs"] = {role: entry | held.get(role, {}) for role, entry in old.manifest["inputs"].items()}
+        before = {name: old.manifest[name] for name in ("key", "code", "packages")}
+        manifest["adopted"] = {"from": before, **by}
         text = manifests.as_text({**manifest, "seal": manifests.seal(manifest)})
         (folder / MANIFEST).write_text(text, encoding="utf-8")
-        made = writer.publish(folder, store, manifest)
+        return writer.publish(folder, store, manifest)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    generations.point(old.place, made.folder, made.kind, made.digest)
 
 
 def run(plan: Plan) -> list[str]:

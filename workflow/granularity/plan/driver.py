@@ -7,23 +7,40 @@ import re
 import shlex
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+from granularity.base.stage import Job
+from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
+from granularity.plan.hold import hold
 from granularity.stages import STAGES
 from granularity.store import mending, trust
+from granularity.store.generations import folder_of
+
+MANY = 5000  # jobs that Snakemake takes a while to plan
+# What Snakemake is asked for that makes no result: whoever only looks need not hold a name.
+LOOKS = "unlock|touch|lint|report|summary|detailed-summary|dag|d3dag|rulegraph|filegraph|list|cleanup|archive"
+LOOKING = re.compile(rf"--({LOOKS}|conda-create|conda-cleanup-envs|containerize|generate|print-compilation)|-[tSDl]")
 
 
-def prepare(workflow: Any, plan: Plan) -> None:
-    """Set the environment of jobs, and see that names and stamps of results belong together.
+def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
+    """Set the environment of jobs, hold the name, and see that names and stamps of results belong together.
 
     Args:
         workflow: Snakemake's object of that name.
         plan: what it is to make.
 
+    Returns:
+        what to call with each job that Snakemake meets: it lets those be made again whose results are not what is
+        asked for.
+
     Raises:
-        GranularityError: `--cache` was given names of rules, or files of keys are not in order.
+        GranularityError: `--cache` was given names of rules, files of keys are not in order, or another configuration
+            of this name is being made.
     """
     # for the report's record of how it was made
     os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
@@ -42,9 +59,33 @@ def prepare(workflow: Any, plan: Plan) -> None:
         trust.sign(b"")
         # Snakemake warns where it names no folder.
         os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))
-    if workflow.is_main_process:  # and not one of its jobs on a cluster, while others are at work
-        results = [(plan.folder(job), stage) for stage in STAGES for job in plan.jobs(stage)]
-        mending.tell(results) if _is_dry(sys.argv) else mending.mend(results)
+    if not workflow.is_main_process:  # but one of its jobs on a cluster, while others are at work
+        return lambda job: None
+    if len(plan) > MANY:
+        say(f"planning {len(plan):,} jobs")
+    modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
+    is_dry = _is_dry(sys.argv)
+    if not is_dry and not any(map(LOOKING.match, sys.argv[1:])):
+        hold(plan, Path(modify(plan.root)))
+    results = [(plan.folder(job), stage) for stage in STAGES for job in plan.jobs(stage)]
+    mending.tell(results) if is_dry else mending.mend(results)
+    return _remaking(workflow, plan, modify)
+
+
+def _remaking(workflow: Any, plan: Plan, modify: Callable[[str], str]) -> Callable[[Job], None]:
+    """What lets jobs be made again whose results are not what is asked for; Snakemake adds all that follows from them.
+
+    As `--forcerun` does, but that would also make what nobody has asked for: it takes what it is given for a target. So
+    each job is looked at when Snakemake asks for its input, which it does for those alone that its targets need, and
+    before it decides which of them run.
+    """
+    results = Results(plan, lambda job: folder_of(modify(plan.stamp(job))))
+
+    def look(job: Job) -> None:
+        if not workflow.touch and results.outdated(job):
+            workflow.dag.forcefiles.add(modify(plan.stamp(job)))
+
+    return look
 
 
 def _is_dry(words: list[str]) -> bool:

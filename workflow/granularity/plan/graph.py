@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,9 @@ class Plan:
         self.networks, self.transfers = trainings.networks(config), trainings.transfers(config)
         self.conditions = [*self._own_conditions(), *self._transfer_conditions()]
         self._jobs: dict[str, dict[tuple, Job]] = {}
+        self._chosen: dict[tuple, tuple[int, dict[tuple, list[Job]]]] = {}
+        self._held: dict[tuple, tuple[Sequence[Job], dict[tuple[str, int], list[int]]]] = {}
+        self._summaries: dict[str, dict[str, Any]] = {}
         for stage in STAGES.values():
             self._jobs[stage.name] = {}
             for job in stage.plan(self):
@@ -90,9 +94,26 @@ class Plan:
 
     # ---------------------------------------------------------------- jobs and places
 
-    def jobs(self, stage: str, **values: str) -> list[Job]:
-        """The jobs of a stage: all, or those with the wildcards given."""
-        return [job for job in self._jobs.get(stage, {}).values() if values.items() <= job.values.items()]
+    def jobs(self, stage: str, **values: str) -> Sequence[Job]:
+        """The jobs of a stage: all, or those with the wildcards given.
+
+        Stages ask that for each of their jobs, of which there may be thousands: all answers to one kind of question
+        are found at once.
+        """
+        every = self._jobs.get(stage, {})
+        names = tuple(sorted(values))
+        count, chosen = self._chosen.get((stage, names), (-1, {}))
+        if count != len(every):
+            chosen = {}
+            for job in every.values():
+                if values.keys() <= job.values.keys():
+                    chosen.setdefault(tuple(job.values[name] for name in names), []).append(job)
+            self._chosen[stage, names] = len(every), chosen
+        return chosen.get(tuple(values[name] for name in names), [])
+
+    def __len__(self) -> int:
+        """The number of all jobs."""
+        return sum(map(len, self._jobs.values()))
 
     def job(self, stage: str, values: Mapping[str, str]) -> Job:
         """One job of a stage, by all its wildcards."""
@@ -160,22 +181,31 @@ class Plan:
         """The summary of a condition's sample table; empty before it is made."""
         with contextlib.suppress(GranularityError):
             (job,) = self.jobs("samples", condition=condition.name)
-            return Artifact.peek(self.folder(job)).summary
+            folder = os.path.realpath(self.folder(job))  # of a generation, which never changes
+            if folder not in self._summaries:
+                self._summaries[folder] = Artifact.peek(self.folder(job)).summary
+            return self._summaries[folder]
         return {}
 
     def networks_of(self, transfer: Transfer) -> list[Network]:
         """The networks that a transfer finetunes."""
         return [one for one in self.networks if transfer.of is None or one.entry in transfer.of]
 
-    @staticmethod
-    def holding(jobs: Iterable[Job], runs: Iterable[Run]) -> list[Job]:
-        """Choose the pretraining jobs that hold the backbones of some runs."""
-        needed = {(run.space, run.pretrain_seed) for run in runs}
-
-        def backbones(job: Job) -> set[tuple[str, int]]:
-            return {(run.space, run.pretrain_seed) for run in map(Run.parse, job.options["runs"])}
-
-        return [job for job in jobs if needed & backbones(job)]
+    def holding(self, jobs: Sequence[Job], runs: Iterable[Run]) -> list[Job]:
+        """Choose the jobs, of pretraining or of what follows from it, that hold the backbones of some runs."""
+        if not jobs:
+            return []
+        # Asked for each of thousands of jobs, with few lists: which job holds what is read once for each list.
+        known_by = (id(jobs[0]), id(jobs[-1]), len(jobs))
+        same, places = self._held.get(known_by, (None, {}))
+        if same != jobs:
+            places = {}
+            for place, job in enumerate(jobs):
+                for run in map(Run.parse, job.options["runs"]):
+                    places.setdefault((run.space, run.pretrain_seed), []).append(place)
+            self._held[known_by] = jobs, places
+        chosen = {place for run in runs for place in places.get((run.space, run.pretrain_seed), ())}
+        return [jobs[place] for place in sorted(chosen)]
 
     def units(
         self,

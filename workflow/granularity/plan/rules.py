@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from snakemake.io import local
+from snakemake.io import ancient, local
 
 from granularity.base.stage import Job
 from granularity.claims import preregistered
@@ -17,10 +17,14 @@ from granularity.store.generations import STAMP
 
 
 class Rules:
-    """Functions of wildcards for the rule of each stage."""
+    """Functions of wildcards for the rule of each stage.
 
-    def __init__(self, plan: Plan):
-        self.plan = plan
+    Args:
+        look: is called with each job that Snakemake meets, before it decides which ones run.
+    """
+
+    def __init__(self, plan: Plan, look: Callable[[Job], None] = lambda job: None):
+        self.plan, self._look = plan, look
 
     def output(self, stage: str) -> dict[str, Any]:
         """The stamp of every result, with open wildcards.
@@ -60,14 +64,19 @@ class Rules:
         return found
 
     def inputs(self, stage: str) -> Callable:
-        """The stamps of what a job reads, by role, and the user's files."""
+        """The stamps of what a job reads, by role, and the user's files.
+
+        These as `ancient`, for their content is compared (:mod:`granularity.plan.fresh`), and in a clone all are new.
+        (Stamps must not be: Snakemake would not look at what follows, however indirectly, from a job that runs.)
+        """
 
         def of_job(wildcards: Any) -> dict[str, list[str]]:
             job = self._job(stage, wildcards)
+            self._look(job)
             found = {role: [self.plan.stamp(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
             own = commands.own_files(self.plan, job)
             # A module's prefix is for results. (An absolute path would be another input wherever the checkout moves.)
-            files = [local(file) for file in (*job.files, *own)]
+            files = [ancient(local(file)) for file in (*job.files, *own)]
             return found | ({"user_files": files} if files else {})
 
         return of_job
@@ -81,18 +90,6 @@ class Rules:
             return shlex.join(commands.words(self.plan, job, inputs, _folder(output.stamp)))
 
         return of_job
-
-    def asked(self, stage: str) -> Callable:
-        """What Snakemake compares with the last run: options, seed, device. A parameter that is made of the paths of
-        inputs or outputs, as the command is, it does not compare.
-        """
-        return lambda wildcards: shlex.join(commands.words(self.plan, self._job(stage, wildcards)))
-
-    def code(self, stage: str) -> Callable:
-        return lambda wildcards: commands.digest(self.plan, self._job(stage, wildcards))
-
-    def listing(self, stage: str) -> Callable:
-        return lambda wildcards: commands.listing(self._job(stage, wildcards))
 
     def threads(self, stage: str) -> Callable:
         return lambda wildcards: resources.threads(self.plan, self._job(stage, wildcards))

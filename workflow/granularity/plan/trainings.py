@@ -176,9 +176,8 @@ def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable
     """
     runs = []
     for space in spaces:
-        one_pass = config.seeds.pretrain * config.seeds.finetune
-        for seed in range(one_pass if space.name == TARGET else config.seeds.pretrain):
-            made_from = {
+        alike = _plain(
+            {
                 "data": condition.identity,
                 "space": [space.family, space.params, *condition.made_by(space, network)],
                 "pixels": config.pixels,
@@ -186,10 +185,12 @@ def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable
                 "recipe": network.recipe,
                 "objective": network.objective,
                 "init": initial(network),
-                "seeds": [config.seeds.base, seed],
                 "processes": config.jobs.processes,
             }
-            runs.append(Run(space.name, seed, None, _digest(made_from)))
+        )
+        one_pass = config.seeds.pretrain * config.seeds.finetune
+        for seed in range(one_pass if space.name == TARGET else config.seeds.pretrain):
+            runs.append(Run(space.name, seed, None, _digest({**alike, "seeds": [config.seeds.base, seed]})))
     return runs
 
 
@@ -202,20 +203,20 @@ def initial(network: Network) -> dict[str, str]:
 
 def finetunings(config: Any, transfer: Transfer, parents: Iterable[Run], data: Any) -> list[Run]:
     """Every finetuning: each seed on each of the first `seeds.pretrain` backbones per label space."""
-    runs = []
+    runs, alike = [], _plain({"recipe": transfer.recipe, "data": data.identity})
+    if transfer.from_epoch is not None:
+        alike["epoch"] = transfer.from_epoch
     for parent in parents:
         if parent.pretrain_seed >= config.seeds.pretrain:
             continue
         for seed in range(config.seeds.finetune):
-            made_from = {"parent": parent.id, "recipe": transfer.recipe, "seed": seed, "data": data.identity}
-            if transfer.from_epoch is not None:
-                made_from["epoch"] = transfer.from_epoch
-            runs.append(Run(parent.space, parent.pretrain_seed, seed, _digest(made_from)))
+            run_id = _digest({**alike, "parent": parent.id, "seed": seed})
+            runs.append(Run(parent.space, parent.pretrain_seed, seed, run_id))
     return runs
 
 
-def _digest(made_from: Any) -> str:
-    return hashlib.sha256(canonical_json(_plain(made_from)).encode()).hexdigest()[:8]
+def _digest(made_from: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(made_from).encode()).hexdigest()[:8]
 
 
 def _plain(value: Any) -> Any:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 2**28  # bytes of a manifest
+PARTS = ("run", "measured")  # kinds of single runs, which the results of jobs hold
 CHECKED_BY = "checked_by"  # in what a manifest says of a file: the file with the checksums that its readers compare
 
 
@@ -119,6 +120,12 @@ class Artifact:
     @property
     def summary(self) -> dict[str, Any]:
         return self.manifest["summary"]
+
+    def content(self, *names: str) -> str:
+        """SHA-256 over its files and facts, but for some facts that are names."""
+        files = {name: entry["sha256"] for name, entry in self.manifest["files"].items()}
+        facts = {name: value for name, value in self.facts.items() if name not in names}
+        return hashlib.sha256(canonical_json([self.kind, files, facts]).encode()).hexdigest()
 
     @property
     def size(self) -> int:
@@ -316,9 +323,13 @@ def key_of(manifest: dict[str, Any]) -> str:
 # ---------------------------------------------------------------- a whole folder of them
 
 
-def find(root: str | Path) -> list[Path]:
-    """Names of all artifacts at or below a folder, sorted; two of them may lead to one artifact."""
-    return sorted(folder for folder, is_artifact, _ in _walk(Path(root)) if is_artifact)
+def find(root: str | Path, hidden: bool = False) -> list[Path]:
+    """Names of all artifacts at or below a folder, sorted; two of them may lead to one artifact.
+
+    Args:
+        hidden: whether folders and names that begin with a dot count, too; stores never do.
+    """
+    return sorted(folder for folder, is_artifact, _ in _walk(Path(root), hidden) if is_artifact)
 
 
 def find_lost(root: str | Path) -> list[Path]:
@@ -337,8 +348,8 @@ def find_torn(root: str | Path) -> list[Path]:
     return sorted(path for path in torn if generations.is_torn(path))
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
-    """Folders at or below one, links followed: each with whether it is an artifact, its files, hidden folders."""
+def _walk(root: Path, hidden: bool = False) -> Iterator[tuple[Path, bool, list[str]]]:
+    """Folders at or below one, links followed: each with whether it is an artifact, its files, folders left out."""
     if not root.exists():
         raise GranularityError(f"{root}: there is no such folder")
 
@@ -348,10 +359,15 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
     seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
         there = os.stat(folder)
-        hidden = [name for name in folders if name.startswith(".")]
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        out = [name for name in folders if name.startswith(".") and not (hidden and _may_name(Path(folder, name)))]
+        folders[:] = [name for name in folders if name not in out]
         is_artifact = MANIFEST in {*files, *folders}
         if is_artifact or (there.st_dev, there.st_ino) in seen:  # a link to a folder above, or to another one
             folders[:] = []
         seen.add((there.st_dev, there.st_ino))
-        yield Path(folder), is_artifact, [*files, *hidden]
+        yield Path(folder), is_artifact, [*files, *out]
+
+
+def _may_name(folder: Path) -> bool:
+    """Whether a hidden folder may be a name or hold some: no store, nothing in one, and no name that was never made."""
+    return generations.STORE not in (folder.name, folder.parent.name) and not generations.is_torn(folder)

@@ -3,15 +3,20 @@
 After a driver is killed its jobs go on, and the rerun starts the same jobs beside them; two drivers may ask for the
 same result. Whoever finds a live claim waits, and takes the result that the other one makes. A claim whose writer has
 died or fallen silent is taken over; should it wake, it stops at its next checkpoint and takes the other one's result.
+
+A writer locks its claim, and its kernel lets go of the lock when it ends, however it ends. Within one kernel nothing
+else tells whether it lives: process numbers mean nothing to other containers and users, and clocks are set. To others a
+free lock says nothing, as some file systems keep locks within a machine, or have none. They watch the claim: a writer
+that does not touch it for SILENT_SECONDS has died, or is suspended, which no lock tells.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import platform
-import re
 import secrets
 import threading
 import time
@@ -28,7 +33,7 @@ from granularity.store.generations import CLAIMS, name_in
 HEARTBEAT_SECONDS = 10.0
 READS, SECONDS_BETWEEN_READS = 4, 0.5
 SECONDS_BETWEEN_LOOKS = 0.5
-SILENT_SECONDS = 60.0  # a writer on another host that has not touched its claim for so long counts as dead
+SILENT_SECONDS = 60.0
 LARGEST = 65536  # bytes of a claim
 
 
@@ -37,10 +42,10 @@ class LostError(GranularityError):
 
 
 class Claim:
-    """A claim on a key, `.store/.claims/KIND-KEY.json`, touched while its writer lives.
+    """A claim on a key, `.store/.claims/KIND-KEY.json`, locked and touched while its writer lives.
 
     Raises:
-        LostError: a live writer has it.
+        LostError: a writer has it that is not known to be dead.
     """
 
     def __init__(self, store: Path, kind: str, key: str, output: Path):
@@ -48,7 +53,9 @@ class Claim:
         self.output = output
         self.token = secrets.token_hex(8)
         self.asked: str | None = None  # why this process was asked to stop, once the claim was lost
-        if (found := read_claim(self.file)) is not None and is_live(found):
+        self._works = False
+        self._ended = threading.Event()
+        if (found := read_claim(self.file)) is not None and found["live"] is not False:
             raise LostError(self.lost())
         about = {
             "token": self.token,
@@ -61,11 +68,18 @@ class Claim:
         }
         self.file.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.file.with_name(f".{self.file.name}-{self.token}")
+        self._stream = temporary.open("x", encoding="utf-8")
         try:
-            temporary.write_text(json.dumps(about), encoding="utf-8")
+            # Before it has its name: nobody can look at a claim that is not locked yet.
+            locked = _lock(self._stream.fileno(), fcntl.LOCK_EX)
+            self._stream.write(json.dumps({**about, "kernel": _kernel() if locked else None}))
+            self._stream.flush()
+            os.fchmod(self._stream.fileno(), 0o644)  # whoever may work in the store must see who else does
             temporary.replace(self.file)
         finally:
             temporary.unlink(missing_ok=True)
+        self._beats = threading.Thread(target=self._beat, daemon=True)
+        self._beats.start()
 
     def held(self) -> bool:
         """Whether nobody has claimed the output since."""
@@ -77,50 +91,38 @@ class Claim:
             time.sleep(SECONDS_BETWEEN_READS)  # the file system is away for a moment
         return False
 
-    def check(self) -> None:
-        """Raise a LostError if the claim is lost."""
-        if not self.held():
-            raise LostError(self.lost())
-
     def lost(self) -> str:
         """A sentence that says who has the claim now."""
         return f"{self.output}: {_who(read_claim(self.file))} makes this result"
 
     @contextlib.contextmanager
     def heartbeat(self) -> Iterator[None]:
-        """Touch the claim while the work goes on, and ask this process to stop once it is lost."""
-        done = threading.Event()
-
-        def beat() -> None:
-            while not done.wait(HEARTBEAT_SECONDS):
-                if not self.held():
-                    self.asked = self.lost()
-                    interrupt.request(self.asked)
-                    return
-                with contextlib.suppress(OSError):
-                    os.utime(self.file)
-
-        thread = threading.Thread(target=beat, daemon=True)
-        thread.start()
+        """While the work goes on, ask this process to stop once the claim is lost."""
+        self._works = True
         try:
             yield
         finally:
-            done.set()
-            thread.join()
+            self._works = False
+
+    def _beat(self) -> None:
+        """Touch the claim until it is released: what was computed takes minutes to hash, where it is large."""
+        while not self._ended.wait(HEARTBEAT_SECONDS):
+            if self.held():
+                with contextlib.suppress(OSError):
+                    os.utime(self._stream.fileno())
+            elif self._works and self.asked is None:
+                self.asked = self.lost()
+                interrupt.request(self.asked)
 
     def release(self) -> None:
         """Take the claim away, if it is still ours; if it was lost, this process need not stop for it any more."""
+        self._ended.set()
+        self._beats.join()
         if self.asked is not None:
             interrupt.withdraw(self.asked)
-        if not self.held():
-            return
-        aside = self.file.with_name(f".{self.file.name}-{self.token}")
-        with contextlib.suppress(OSError, ValueError):
-            self.file.rename(aside)
-            if (read_claim(aside) or {}).get("token") != self.token:  # somebody's, of this moment
-                with contextlib.suppress(FileExistsError):
-                    os.link(aside, self.file)
-            aside.unlink()
+        if self.held():
+            _take_away(self.file, self.token)
+        self._stream.close()
 
 
 def host() -> str:
@@ -128,29 +130,71 @@ def host() -> str:
     return os.environ.get("SLURMD_NODENAME", platform.node())
 
 
-def wait(store: Path, kind: str, key: str, output: Path) -> None:
-    """Wait while a live writer, other than this process, makes a result.
+def _kernel() -> str:
+    """A name of the running kernel: the same in all its containers, and another one in every other machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
 
-    A writer on another host is silent once its claim has not been touched for SILENT_SECONDS of this process's own
-    clock: clocks of hosts differ.
+
+def _lock(descriptor: int, how: int) -> bool | None:
+    """Lock a file without waiting: whether nobody had locked it; None where the file system has no locks.
+
+    By `flock`, whose locks belong to the open file: one of `lockf` ends when the process closes any other one.
     """
-    file, said, last, since = claim_file(store, kind, key), False, None, time.monotonic()
-    while (found := read_claim(file)) is not None and is_live(found, clock=False):
-        if last != (found["token"], found["beat"]):
-            last, since = (found["token"], found["beat"]), time.monotonic()
-        if found["host"] != host() and time.monotonic() - since > SILENT_SECONDS:
-            with contextlib.suppress(FileNotFoundError):
-                file.unlink()
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def wait(store: Path, kind: str, key: str, output: Path) -> None:
+    """Wait while a writer makes a result, and take its claim away if it falls silent."""
+    file, last, looks = claim_file(store, kind, key), None, 0
+    while (found := read_claim(file)) is not None and found["live"] is not False:
+        if last is None:
+            hint = "" if found["live"] else f"; if you know that it is dead, delete {file}"
+            say(f"{output}: {_who(found)} makes this result; waiting for it{hint}")
+        # Counted by looks: while this process is suspended itself, it sees no beats.
+        last, looks = found, looks + 1 if found == last else 0
+        if looks * SECONDS_BETWEEN_LOOKS > SILENT_SECONDS:
+            _take_away(file, found["token"])
             return
-        if not said:
-            say(f"{output}: {_who(found)} makes this result; waiting for it")
-            said = True
         interrupt.stop_if_requested()
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
+def dead(store: Path) -> set[Path]:
+    """The files of claims that have no living writer; looks for SILENT_SECONDS where no lock tells."""
+    looks = {file: read_claim(file) for file in (store / CLAIMS).glob("*")}
+    unknown = {file: found for file, found in looks.items() if found and found["live"] is None}
+    if unknown:
+        who = ", ".join(sorted({_who(found) for found in unknown.values()}))
+        say(f"looking for up to {SILENT_SECONDS:.0f} s whether this still works: {who}")
+    for _ in range(round(SILENT_SECONDS / SECONDS_BETWEEN_LOOKS)):
+        if unknown:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            unknown = {file: found for file, found in unknown.items() if read_claim(file) == found}
+    return {file for file, found in looks.items() if found is None or found["live"] is False} | unknown.keys()
+
+
 def _who(found: dict[str, Any] | None) -> str:
     return f"process {found['pid']} on {found['host']}" if found else "another process"
+
+
+def _take_away(file: Path, token: str) -> None:
+    """Delete a claim; one that somebody has put in its place this moment stays."""
+    aside = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
+    with contextlib.suppress(OSError):
+        file.rename(aside)
+        if (read_claim(aside) or {}).get("token") != token:
+            with contextlib.suppress(FileExistsError):
+                os.link(aside, file)
+        aside.unlink()
 
 
 def claim_file(store: Path, kind: str, key: str) -> Path:
@@ -168,41 +212,24 @@ FIELDS |= {"started": (int, float)}
 
 
 def read_claim(file: Path) -> dict[str, Any] | None:
-    """A claim, with `beat`, when it was last touched (seconds since the epoch); None without a sound one."""
+    """A claim; None without a sound one.
+
+    With `beat`, when it was last touched (seconds since the epoch), and `live`: whether its writer lives, by its lock;
+    None where the lock does not tell.
+    """
     try:
         with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
             found = parse_json(stream.read(LARGEST), str(file))
             beat = os.fstat(stream.fileno()).st_mtime
+            free = _lock(stream.fileno(), fcntl.LOCK_SH)  # for this moment, and shared: who else looks sees no writer
     except (OSError, GranularityError):
         return None
     if not isinstance(found, dict) or not all(isinstance(found.get(key), kind) for key, kind in FIELDS.items()):
         return None
-    if found["pid"] < 1:  # no writer's, and signals to it would go to many
-        return None
-    return {**found, "beat": beat}
+    tells = free is False or (free and found.get("kernel") == _kernel())
+    return {**found, "beat": beat, "live": not free if tells else None}
 
 
-def is_live(found: dict[str, Any], clock: bool = True) -> bool:
-    """Whether the writer of a claim still works.
-
-    On this host its process must live and not be suspended. On another one it must have touched its claim lately, by
-    this host's clock, unless `clock` is false: then it counts as live.
-    """
-    if found["host"] != host():
-        return not clock or time.time() - found["beat"] < SILENT_SECONDS
-    if found["pid"] == os.getpid():  # what an earlier job in this process has left
-        return False
-    try:
-        os.kill(found["pid"], 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    try:
-        fields = Path(f"/proc/{found['pid']}/stat").read_text().rpartition(")")[2].split()
-        boot = re.search(r"^btime (\d+)", Path("/proc/stat").read_text(), re.MULTILINE)
-    except OSError:  # it has just ended, or there is no /proc here
-        return not Path("/proc/stat").exists()
-    # Process numbers are used again: one that began after the claim was made is another process.
-    began = float(boot[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return fields[0] not in "ZXTt" and began < found["started"] + 2
+def is_live(found: dict[str, Any]) -> bool:
+    """Whether the writer of a claim still works, as far as one look tells: by this host's clock where no lock does."""
+    return time.time() - found["beat"] < SILENT_SECONDS if found["live"] is None else found["live"]

@@ -1,15 +1,15 @@
 """The digest of the code that makes a result, and the packages that count for it.
 
-Snakemake does not see an edit to an imported module. Each rule therefore carries, as a parameter, the digest of the
-science behind its stage: the import closure of the stage's module, and of what its options chose by name (one source,
-one family, ...), within this package. Editing `cluster/stage.py` reruns clustering and what follows.
+Snakemake does not see an edit to an imported module. Each manifest therefore holds the digest of the science behind
+its stage: the import closure of the stage's module, and of what its options chose by name (one source, one family,
+...), within this package. Editing `cluster/stage.py` reruns clustering and what follows.
 
 Only science counts. How results are stored, where they are computed, what is planned and how it is looked at does not
 decide a result's bytes; where that ever changes them, :data:`RESULT_VERSION` is raised by hand. Neither do the records
-of stages: options reach a stage as parameters, which Snakemake and every manifest compare.
+of stages: options reach a stage as parameters, which are compared with every manifest.
 
 Packages count by one rule: those that this code imports, and those that these compute with (:data:`PACKAGES`), with
-their versions, and Python's. A new version of one is as an edit of the code: Snakemake makes the results again.
+their versions, and Python's. A new version of one is as an edit of the code: the results are made again.
 """
 
 from __future__ import annotations

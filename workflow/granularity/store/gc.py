@@ -37,9 +37,9 @@ def find(root: Path, days: float) -> list[Found]:
     store = root / generations.STORE
     if not store.is_dir():
         raise GranularityError(f"{root}: has no {generations.STORE}; name a folder of results, such as results")
-    claims = {file: claim.read_claim(file) for file in _below(store / generations.CLAIMS)}
-    live = {file.stem for file, about in claims.items() if about is not None and claim.is_live(about)}
-    found = [*_unnamed(root, store), *_unfinished(store, live), *_rest(root, store, live)]
+    dead = claim.dead(store)
+    live = {file.stem for file in _below(store / generations.CLAIMS) if file not in dead}
+    found = [*_unnamed(root, store, live), *_unfinished(store, live), *_rest(root, store, live)]
     before = time.time() - days * DAY
     return sorted((one for one in found if _changed(one.path) <= before), key=lambda one: -one.size)
 
@@ -56,9 +56,9 @@ def delete(found: list[Found]) -> None:
             one.path.unlink(missing_ok=True)
 
 
-def _unnamed(root: Path, store: Path) -> Iterator[Found]:
+def _unnamed(root: Path, store: Path, live: set[str]) -> Iterator[Found]:
     needed: set[Path] = set()
-    todo = [Path(os.path.realpath(path)) for path in artifacts.find(root)]
+    todo = [Path(os.path.realpath(path)) for path in artifacts.find(root, hidden=True)]
     while todo:
         folder = todo.pop()
         if folder in needed:
@@ -68,7 +68,9 @@ def _unnamed(root: Path, store: Path) -> Iterator[Found]:
             inputs = Artifact.peek(folder).manifest["inputs"].values()
             todo += [Path(os.path.realpath(folder / entry["path"])) for entry in inputs]
     for folder in generations.all_of(store):
-        if folder.resolve() not in needed:
+        if live and folder.parent.name in artifacts.PARTS:  # it may be of a job that has not published its result
+            continue
+        if folder.resolve() not in needed and f"{folder.parent.name}-{folder.name}" not in live:
             yield Found(folder, _size(folder), f"no name leads to it{_was(folder)}")
 
 

@@ -124,12 +124,13 @@ def stamp_text(kind: str, digest: str) -> str:
 # ---------------------------------------------------------------- writing
 
 
-def publish(folder: Path, target: Path) -> bool:
+def publish(folder: Path, target: Path, durable: bool = True) -> bool:
     """Move a writer's folder to its place, whole and on the disk; False where another writer was quicker."""
     for path in (*folder.rglob("*"), folder):
         if path.is_file():
             path.chmod(path.stat().st_mode & 0o7555)  # written once
-        _to_disk(path)
+        if durable:
+            _to_disk(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.rename(target)
@@ -137,7 +138,8 @@ def publish(folder: Path, target: Path) -> bool:
         if not target.is_dir():
             raise
         return False
-    _to_disk(target.parent)
+    if durable:
+        _to_disk(target.parent)
     return True
 
 

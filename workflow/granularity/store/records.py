@@ -23,11 +23,10 @@ from granularity.base import interrupt
 from granularity.base.progress import say, track
 from granularity.store.checkpoints import Clock, read_state, write_state
 from granularity.store.chunks import saved_pieces
-from granularity.store.writer import Writer
+from granularity.store.writer import Writer, link
 
 PIECE = "records"  # files of what is known of the records written
 Record = tuple[bytes | memoryview, Mapping[str, np.ndarray]]  # its bytes, and what is noted of it
-NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS)
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def write_records(
         files.finish()
         for number in range(files.number + 1):
             name = layout.name.format(number)
-            _share(out.work / name, out.path(name))
+            link(out.work / name, out.path(name))
     return _joined(index)
 
 
@@ -222,13 +221,3 @@ def _reserve(stream: BinaryIO, size: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # not on this file system
             raise
-
-
-def _share(source: Path, target: Path) -> None:
-    """Let a file have a second name, or a copy where the file system has no links."""
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        shutil.copyfile(source, target)

@@ -80,6 +80,10 @@ class Task:
         """The key of the result."""
         return key_of(self.origin)
 
+    def origin_of_part(self, options: Mapping[str, Any], made_from: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """As :attr:`origin`, of a single run that the result is to hold; it has no names of a configuration."""
+        return {**self.origin, "options": dict(options), "made_from": {role: [*of] for role, of in made_from.items()}}
+
     def path(self, role: str) -> Path | None:
         """The one artifact of a role; None where there is none."""
         found = self.inputs.get(role, ())

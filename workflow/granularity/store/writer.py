@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -10,7 +11,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,14 +32,25 @@ if TYPE_CHECKING:
     import torch
 
 
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS)
+
+
 @dataclass
 class Writer:
-    """Writes one artifact; use :func:`create`. Every method takes a file name relative to the artifact."""
+    """Writes one artifact; use :func:`create`. Every method takes a file name relative to the artifact.
+
+    Attributes:
+        folder, work: where it is written, and where an unfinished job of its key saves its work.
+        store: the store that it will lie in.
+        parts: results of single runs that it holds, by role, which so count as what it was made from.
+    """
 
     folder: Path
     work: Path
+    store: Path
     summary: dict[str, Any] = field(default_factory=dict)
     described: dict[str, dict] = field(default_factory=dict)
+    parts: dict[str, Artifact] = field(default_factory=dict)
 
     def table(self, name: str, frame: pd.DataFrame | pa.Table) -> None:
         import pyarrow as pa
@@ -78,11 +90,27 @@ class Writer:
     def text(self, name: str, value: str) -> None:
         self.path(name).write_text(value, encoding="utf-8")
 
+    def share(self, name: str, source: Artifact, file: str) -> None:
+        """Let a file of another artifact be a file of this one, too, without room of its own."""
+        link(source.folder / file, self.path(name))
+        told = source.manifest["files"][file]
+        self.described[name] = {key: value for key, value in told.items() if key != "bytes"}
+
     def path(self, name: str) -> Path:
         """The path of a file in the artifact, for a stage that writes it itself; its folder is made."""
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
+
+
+def link(source: Path, target: Path) -> None:
+    """Let a file have a second name, or a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        shutil.copyfile(source, target)
 
 
 @contextlib.contextmanager
@@ -123,26 +151,11 @@ def create(
         folder.mkdir(parents=True)
         if resumable:
             generations.open_work(work, output)
-        writer = Writer(folder, work)
+        writer = Writer(folder, work, store)
         with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
             yield writer
         described = _describe_files(writer, kind, files)
-        manifest = {
-            **origin,
-            "key": key,
-            "name": str(output),
-            "files": described,
-            "inputs": _lineage(inputs, generations.generation(store, kind, key).resolve()),
-            "params": dict(params),
-            "facts": list(facts),
-            "summary": writer.summary,
-            "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-            "all_packages": package_versions(),
-            "hardware": hardware(),
-            "cost": _cost(*began),
-        }
-        manifest["digest"] = content_digest(manifest)
-        writer.text(MANIFEST, manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
+        manifest = _write_manifest(writer, origin, str(output), described, inputs, params, facts, began)
         with interrupt.resumable():  # a job that has made its result has not failed, whatever it is told now
             target = publish(folder, store, manifest)
             generations.point(output, target.folder, kind, target.digest)
@@ -173,14 +186,73 @@ def create(
             claim.release()
 
 
-def publish(folder: Path, store: Path, manifest: Mapping[str, Any]) -> Artifact:
+def _write_manifest(
+    writer: Writer,
+    origin: Mapping[str, Any],
+    name: str,
+    described: Mapping[str, dict],
+    inputs: Mapping[str, Artifact],
+    params: Mapping[str, Any],
+    facts: Sequence[str],
+    began: tuple[float, float, float],
+) -> dict[str, Any]:
+    key = key_of(origin)
+    place = generations.generation(writer.store, origin["kind"], key).resolve()
+    manifest = {
+        **origin,
+        "key": key,
+        "name": name,
+        "files": dict(described),
+        "inputs": _lineage({**inputs, **writer.parts}, place),
+        "params": dict(params),
+        "facts": list(facts),
+        "summary": writer.summary,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "all_packages": package_versions(),
+        "hardware": hardware(),
+        "cost": _cost(*began),
+    }
+    manifest["digest"] = content_digest(manifest)
+    writer.text(MANIFEST, manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
+    return manifest
+
+
+def keep(
+    store: Path, origin: Mapping[str, Any], name: str, began: tuple[float, float, float], fill: Callable[[Writer], None]
+) -> Artifact:
+    """Publish the result of one run, which no name leads to: those that hold it name it as what they are made from.
+
+    Whoever needs it finds it by its key (:func:`sound`); of two that make it at once, the first stays.
+
+    Args:
+        origin: what decides its bytes, as of :func:`create`.
+        name: of the run, for people.
+        began: readings of the clocks `time`, `monotonic` and `process_time` before it.
+        fill: writes its files.
+    """
+    folder = store / generations.NEW / secrets.token_hex(8)
+    folder.mkdir(parents=True)
+    try:
+        writer = Writer(folder, folder, store)
+        fill(writer)
+        described = _describe_files(writer, origin["kind"], ("*",))
+        manifest = _write_manifest(writer, origin, name, described, {}, origin["options"], (), began)
+        return publish(folder, store, manifest, durable=False)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish(folder: Path, store: Path, manifest: Mapping[str, Any], durable: bool = True) -> Artifact:
     """Move a whole artifact to its place in the store; what a sound one of the same key already holds stays.
+
+    Args:
+        durable: whether to wait until it is on the disk. What is torn by a power cut is seen to be, and made again.
 
     Returns:
         the artifact that lies there now.
     """
     target = generations.generation(store, manifest["kind"], manifest["key"])
-    while not generations.publish(folder, target):
+    while not generations.publish(folder, target, durable):
         found = sound(store, manifest["kind"], manifest["key"])
         if found is None:  # it was damaged, and lies aside now
             continue
@@ -252,11 +324,13 @@ def _refuse_other_lineage(inputs: Mapping[str, Artifact]) -> None:
 
 
 def _describe_files(writer: Writer, kind: str, patterns: Sequence[str]) -> dict[str, dict]:
-    paths = sorted(path for path in writer.folder.rglob("*") if path.is_file())
+    paths = {path.relative_to(writer.folder).as_posix(): path for path in writer.folder.rglob("*") if path.is_file()}
+    known = {name: about["sha256"] for name, about in writer.described.items() if "sha256" in about}
+    new = sorted(paths.keys() - known.keys())
+    known |= dict(zip(new, hashing.digests([paths[name] for name in new]), strict=True))
     files = {}
-    for path, digest in zip(paths, hashing.digests(paths), strict=True):
-        name = path.relative_to(writer.folder).as_posix()
+    for name, path in sorted(paths.items()):
         if not any(fnmatchcase(name, pattern) for pattern in patterns):
             raise GranularityError(f"{name}: is none of the files that stage '{kind}' declares: {', '.join(patterns)}")
-        files[name] = {"sha256": digest, "bytes": path.stat().st_size, **writer.described.get(name, {})}
+        files[name] = {"sha256": known[name], "bytes": path.stat().st_size, **writer.described.get(name, {})}
     return files

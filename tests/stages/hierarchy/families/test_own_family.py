@@ -6,11 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from granularity import cli
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.config import files
 from granularity.look import label_checks
-from granularity.stages.hierarchy.options import label_spaces_section
+from granularity.plan.graph import Plan
+from granularity.stages.hierarchy.options import LONGEST, label_spaces_section
 from granularity.stages.hierarchy.space import Space, spaces
 from granularity.stages.report import series
 from granularity.store.artifacts import Artifact
@@ -180,3 +184,47 @@ def test_spaces_that_are_not_its_own_are_refused(own, cut, instead, message):
     extensions.load([own])
     with pytest.raises(GranularityError, match=message):
         spaces(label_spaces_section()(), SAMPLES)
+
+
+BAD = [
+    "../../evil",
+    "{wild}",
+    "x.stamp",
+    "manifest.json",
+    "x;y",
+    "a b",
+    "-x",
+    ".x",
+    "x\n",
+    "",
+    "x" * 240,
+    "\u754c" * 67,
+    3,
+]
+
+
+@pytest.mark.parametrize("name", BAD, ids=ascii)
+def test_a_name_that_would_fail_later_is_refused_first(own, tmp_path, name):
+    own.write_text(FAMILY.replace('f"letters-{letters}"', repr(name)))
+    (tmp_path / "own.yaml").write_text(f"extensions: [{own}]\n")
+    error = CliRunner().invoke(cli.app, ["config", "check", "-f", str(tmp_path / "own.yaml")]).exception
+    assert isinstance(error, GranularityError)
+    (line,) = str(error).splitlines()
+    assert f"label_spaces.letters: {repr(name)[:70]}" in line
+    assert line.endswith(f"does not end in .stamp, and is no longer than {LONGEST} bytes")
+
+
+@pytest.mark.parametrize("name", ["x" * LONGEST, "\u754c" * 66, "\u00e9t\u00e9_1.5-b"], ids=ascii)
+def test_the_files_of_a_name_that_is_allowed_fit_a_file_system(own, name):
+    own.write_text(FAMILY.replace('f"letters-{letters}"', repr(name)))
+    plan = Plan(files.load(overrides={"extensions": [str(own)], "jobs": {"pretrain": "run", "finetune": "run"}}))
+    stamps = [plan.stamp(job) for stage in ("hierarchy", "pretrain", "finetune") for job in plan.jobs(stage)]
+    names = [stamp.rpartition("/")[2] for stamp in stamps if name in stamp]
+    assert len(names) > 2 and max(len(f".{one}.{'f' * 16}".encode()) for one in names) <= 255
+
+
+@pytest.mark.parametrize("stem", ["{wild}", "_x", "a b", "x.stamp"])
+def test_a_file_whose_name_is_none_is_refused(own, stem):
+    extensions.load([own.rename(own.with_name(f"{stem}.py"))])
+    with pytest.raises(GranularityError, match=f"'{stem}' cannot name a family: .*; rename the file"):
+        label_spaces_section()

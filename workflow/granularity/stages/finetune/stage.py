@@ -61,7 +61,9 @@ def run(task: Task) -> None:
         trainings = []
         for name in options.runs:
             one = Run.parse(name)
-            trainings.append(_training(one, options, backbones, data, task.seed))
+            trainings.append(
+                _training(one, task, backbones, data, {"samples": [table.digest], "pixels": [images.digest]})
+            )
         weights = ("weights", "networks") if options.keep else ()
         found = train_runs(trainings, options.recipe, out, "finetuning", *weights, arms=options.arms)
         predictions = {run_id: arrays["predictions"] for run_id, arrays in found.items()}
@@ -71,10 +73,11 @@ def run(task: Task) -> None:
         out.table("classes.parquet", pd.DataFrame({"label": np.arange(len(names), dtype=np.int32), "name": names}))
 
 
-def _training(one: Run, options: Finetune, backbones: Backbones, data: Data, base: int) -> Training:
+def _training(one: Run, task: Task, backbones: Backbones, data: Data, made_from: dict[str, list[str]]) -> Training:
+    options: Finetune = task.options
     parent = backbones.find(one.space, one.pretrain_seed)
-    about = backbones.about(parent)
-    seed = seed_of(base, "finetune", one.pretrain_seed, one.finetune_seed)
+    model = backbones.about(parent)["model"]
+    seed = seed_of(task.seed, "finetune", one.pretrain_seed, one.finetune_seed)
     recipe, data = options.recipe, backbones.normalised(data, parent)
 
     def start() -> torch.nn.Module:
@@ -85,5 +88,7 @@ def _training(one: Run, options: Finetune, backbones: Backbones, data: Data, bas
     columns = {"run_id": one.id, "parent": parent["run_id"], "network": parent["network"], "transfer": options.transfer}
     columns |= {key: parent[key] for key in ("space", "family", "granularity")}
     columns |= {"pretrain_seed": one.pretrain_seed, "finetune_seed": one.finetune_seed}
-    more = {"network": parent["network"], "model": about["model"], "transfer": options.transfer, "space": one.space}
-    return Training(one, seed, columns, data, start, lambda: on_target(data, recipe), more)
+    decides = {"stage": "finetune", "recipe": recipe.model_dump(mode="json", exclude={"stack"})}
+    decides |= {"pretrain_seed": one.pretrain_seed, "finetune_seed": one.finetune_seed, "processes": options.processes}
+    origin = task.origin_of_part(decides, made_from | {"backbone": [backbones.sha256(parent, options.from_epoch)]})
+    return Training(one, seed, columns, data, start, lambda: on_target(data, recipe), {"model": model}, origin)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, create_model, model_validator
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Section
+from granularity.stages.hierarchy.space import Space
+from granularity.store.generations import folder_of
 
+# As of ranks, which name label spaces too. File systems take 255 bytes: runs and their files add up to 55 to a name.
+NAME = TypeAdapter(Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", strict=True)])
+LONGEST = 200
+ALLOWED = (
+    "a name has letters, digits, '_', '.' and '-', begins with a letter or a digit, is not manifest.json, does not "
+    f"end in .stamp, and is no longer than {LONGEST} bytes"
+)
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 MARKERS = set("o^v<>sPpDdXx*hH+|_1234.8")  # of matplotlib, which is slow to import
 
@@ -40,6 +49,21 @@ def fewer_than_images(key: str, values: Sequence[int], config: Any) -> Iterator[
                 yield f"label_spaces.{key}: {value} is more than the {size} training images of conditions[{i}]"
 
 
+def misnamed(spaces: Iterable[Space]) -> Iterator[str]:
+    """A complaint for every label space whose name cannot be that of a folder, a job and a word of a command line."""
+    for space in spaces:
+        if not _is_name(space.name):
+            yield f"label_spaces.{space.family}: {space.name!r:.80} cannot name a label space: {ALLOWED}"
+
+
+def _is_name(name: Any) -> bool:
+    try:
+        NAME.validate_python(name)
+    except ValidationError:
+        return False
+    return len(name.encode()) <= LONGEST and folder_of(name).name == name  # or it means another folder
+
+
 class _Families(Section):
     @model_validator(mode="after")
     def _once_each(self):
@@ -56,7 +80,9 @@ def label_spaces_section() -> type[Section]:
         GranularityError: a family is not what the docstring of :mod:`granularity.stages.hierarchy.families` asks for.
     """
     found = {name: extensions.find("family", name) for name in extensions.names("family")}
-    for family in found.values():
+    for name, family in found.items():
+        if not _is_name(name):
+            raise GranularityError(f"{family.__file__}: {name!r} cannot name a family: {ALLOWED}; rename the file")
         _refuse_incomplete(family)
     return create_model("LabelSpaces", __base__=_Families, **{name: one.OPTION for name, one in found.items()})
 

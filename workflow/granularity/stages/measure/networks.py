@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ class Network:
         load: a function from pixels to the network, on the CPU; None for the embedding.
         targets: the target class of each output, None for an output without one; None where outputs are no classes.
         normalised: a function from pixels to pixels as the network takes them.
+        identity: `about`, and the bytes of its weights (of one untrained: those at the end of its training).
     """
 
     name: str
@@ -37,6 +38,7 @@ class Network:
     load: Callable[[Data], torch.nn.Module] | None = None
     targets: Callable[[], list[str | None] | None] = lambda: None
     normalised: Callable[[Data], Data] = lambda data: data
+    identity: Mapping[str, Any] = field(default_factory=lambda: {"run": EMBEDDING})
 
 
 class Networks:
@@ -83,12 +85,15 @@ class Networks:
 
 
 def _network(source: Backbones, row: pd.Series, epoch: int, load: Callable) -> Network:
+    about = _about(row, epoch)
     return Network(
         f"{Path(row['file']).stem}@{epoch}",
-        _about(row, epoch),
+        about,
         lambda data: load(row, data.channels),
         lambda: source.targets(row),
         lambda data: source.normalised(data, row),
+        {key: getattr(value, "item", lambda value=value: value)() for key, value in about.items()}
+        | {"weights": source.sha256(row, epoch if epoch in source.epochs(row) else None)},
     )
 
 

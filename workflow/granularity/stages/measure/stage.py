@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,16 +16,22 @@ from granularity.learning.dataset import Data
 from granularity.machine.device import torch_device
 from granularity.stages.measure.networks import ABOUT, Networks
 from granularity.stages.measure.view import View
-from granularity.store.artifacts import Artifact
-from granularity.store.checkpoints import Parts, read_state, write_state
+from granularity.store.artifacts import Artifact, key_of
+from granularity.store.checkpoints import Parts
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
+from granularity.store.writer import Writer, keep, sound
+
+KIND, NOTES = "measured", "values.json"
 
 WHOLE = ["granularity", "pretrain_seed", "finetune_seed"]
 
 
 def run(task: Task) -> None:
-    """Measure the networks of one job; what a killed job had measured is not measured again.
+    """Measure the networks of one job; what any job has measured of a network is not measured again.
+
+    What is measured of one network is a result of its own, of the kind `measured` (see
+    :mod:`granularity.learning.trainings`).
 
     `values.parquet`: `run`, `epoch` (0 is untrained; null for the embedding), `split`, `measure` (the entry's name),
     `key`, `value` (float64). `runs.parquet`, a row per run: `run`, `network`, `space`, `family`, `granularity`,
@@ -53,9 +60,14 @@ def run(task: Task) -> None:
         labels = functools.cache(lambda rank: samples.table("samples.parquet", [rank])[rank])
         vectors = None if embedding is None else _vectors(embedding, len(data.table))
         rows = []
+        decides = {key: resolved[key] for key in ("measure", "options", "splits", "ranks", "augment", "precision")}
+        same = {"samples": [samples.digest], "pixels": [pixels.digest]}
+        same["embed"] = [] if embedding is None else [embedding.digest]
         for one in track(found, len(found), f"measuring {options.name}", "networks"):
-            finished, begun = (out.work / f"{one.name}.{state}" for state in ("done", "begun"))
-            if (state := read_state(finished)) is None:
+            origin = {**task.origin_of_part({**decides, **one.identity}, same), "kind": KIND}
+            if (part := sound(out.store, KIND, key_of(origin))) is None:
+                began = time.time(), time.monotonic(), time.process_time()
+                begun = out.work / f"{one.name}.begun"
                 network = None if one.load is None else one.load(data).to(place).eval()
                 answers = numbers_of(one.targets(), data.target_names)
                 seen = one.normalised(data)
@@ -64,11 +76,12 @@ def run(task: Task) -> None:
                     one.about, network, answers, options.splits, ranks, labels, seen, *how, vectors, Parts(begun)
                 )
                 state = sorted_out(measure.measure(view, own, task.seed), options.file)
-                write_state(finished, *state)
+                part = keep(out.store, origin, one.name, began, functools.partial(_fill, *state))
                 begun.unlink(missing_ok=True)
-            arrays, notes = state
-            for name, values in arrays.items():
-                out.array(f"arrays/{one.name}/{name}.npy", values)
+            out.parts[f"{KIND} {one.name}"] = part
+            notes = part.json(NOTES)
+            for name in notes["arrays"]:
+                out.share(f"arrays/{one.name}/{name}.npy", part, f"{name}.npy")
             of = (one.about["run"], one.about["epoch"])
             rows += [(*of, split, options.name, key, value) for split, key, value in notes["rows"]]
         values = pd.DataFrame(rows, columns=["run", "epoch", "split", "measure", "key", "value"])
@@ -78,6 +91,12 @@ def run(task: Task) -> None:
         text = dict.fromkeys(["run", "network", "space", "family", "transfer"], "str")
         out.table("runs.parquet", runs.astype(text | dict.fromkeys(WHOLE, "Int64")))
         out.summary |= {"networks": len(found), "runs": len(runs)}
+
+
+def _fill(arrays: dict[str, np.ndarray], notes: dict[str, list], part: Writer) -> None:
+    part.json(NOTES, {**notes, "arrays": sorted(arrays)})
+    for name, values in arrays.items():
+        part.array(f"{name}.npy", values)
 
 
 def numbers_of(targets: list[str | None] | None, names: np.ndarray) -> np.ndarray | None:

@@ -47,7 +47,7 @@ def run(task: Task) -> None:
     objective, chosen = objectives.chosen(options.objective)
     sources = _sources(task, objective.NEEDS, runs)
     known = {run.id: objective.describe(sources[run.space], options.recipe, chosen) for run in runs}
-    start, identity, extra = _start(task, options)
+    start, identity, bytes_of_start, extra = _start(task, options)
     inputs = {"samples": table, "pixels": images, **_by_role(sources, objective.NEEDS), **extra}
     resolved = options.model_dump(mode="json", exclude={"arms"}) | {
         "init": identity,
@@ -71,8 +71,13 @@ def run(task: Task) -> None:
             start(network)
             return network
 
+        about = {"model": resolved["model"], "objective": resolved["objective"]}
+        decides = {**about, "stage": "pretrain", "recipe": options.recipe.model_dump(mode="json", exclude={"stack"})}
+        decides |= {"init": bytes_of_start, "processes": options.processes}
         trainings = []
         for one in runs:
+            made_from = {"samples": [table.digest], "pixels": [images.digest]}
+            made_from["space"] = [sources[one.space].content("space")]
             seed = seed_of(task.seed, "pretrain", one.pretrain_seed)
             columns = {"run_id": one.id, "network": options.network, "space": one.space}
             trainings.append(
@@ -83,12 +88,8 @@ def run(task: Task) -> None:
                     data,
                     start=lambda one=one, seed=seed: network_of(one, seed),
                     objective=lambda one=one: objective_of(one.space),
-                    about={
-                        "network": options.network,
-                        "model": resolved["model"],
-                        "objective": resolved["objective"],
-                        "space": one.space,
-                    },
+                    about=about,
+                    origin=task.origin_of_part(decides | {"pretrain_seed": one.pretrain_seed}, made_from),
                 )
             )
         train_runs(trainings, options.recipe, out, "pretraining", "backbone", "backbones", options.keep, options.arms)
@@ -112,22 +113,26 @@ def _by_role(sources: dict[str, Artifact], needs: str) -> dict[str, Artifact]:
     return sources if needs == "hierarchy" else {needs: next(iter(sources.values()))} if sources else {}
 
 
-def _start(task: Task, options: Pretrain) -> tuple[Callable[[torch.nn.Module], None], object, dict[str, Artifact]]:
-    """What gives a fresh network its initial weights, what tells them from others, and the artifact they are from."""
+def _start(
+    task: Task, options: Pretrain
+) -> tuple[Callable[[torch.nn.Module], None], object, object, dict[str, Artifact]]:
+    """What gives a fresh network its initial weights; its name, and what tells their bytes; the artifact it is from."""
     init = options.init
     if init.timm is not None:
         weights, digest = initial.weights_of_file(init.timm)
-        return lambda network: initial.copy_backbone(network, weights, str(init.timm)), {"sha256": digest}, {}
+        identity = {"sha256": digest}
+        return lambda network: initial.copy_backbone(network, weights, str(init.timm)), identity, identity, {}
     if init.run is None:
-        return lambda network: None, "scratch", {}
+        return lambda network: None, "scratch", "scratch", {}
     backbones = Backbones(task.paths("init") or [init.folder()])
     name, _, epoch = init.run.partition("@")
     if epoch and not epoch.isdecimal():
         raise GranularityError(f"init.run: {init.run}: must be the name of a run, or NAME@EPOCH")
-    row = backbones.named(name)
-    weights = backbones.weights(row, int(epoch) if epoch else None)
+    row, at = backbones.named(name), int(epoch) if epoch else None
+    weights = backbones.weights(row, at)
     extra = {"init": initial.without_lineage(next(iter(backbones.inputs.values())))}
-    return lambda network: initial.copy_backbone(network, weights, init.run), {"run": init.run}, extra
+    known = {"run": init.run}, {"sha256": backbones.sha256(row, at)}
+    return lambda network: initial.copy_backbone(network, weights, init.run), *known, extra
 
 
 def _class_table(objective: ModuleType, sources: dict[str, Artifact]) -> pd.DataFrame:

@@ -1,0 +1,103 @@
+"""What is made again: a result that lies there, held against what is asked for."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from granularity.config.options import Config
+from granularity.data import listing
+from granularity.plan.fresh import OTHER_INPUTS, Results
+from granularity.plan.graph import Plan
+from granularity.stages import STAGES
+from granularity.store import generations
+from support import minimal_results
+from support.sampling import save
+
+SMALL = {"conditions": [{"train_size": 300}], "encoder": {"model": "encoder.json"}}
+PHOTOS = {"samples": {"source": "folder", "root": "photos", "ranks": ["kind"], "target": "kind"}}
+PHOTOS |= {"conditions": [{"train_size": "all"}], "label_spaces": {"random": [2], "kmeans": []}}
+FILES = "made from other files of yours"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("encoder.json").write_text("{}")
+    for kind in ("cat", "dog"):
+        save(Path(f"photos/{kind}/1.png"))
+
+
+def made(config) -> Plan:
+    plan = Plan(Config.model_validate(config))
+    minimal_results.write(plan)
+    return plan
+
+
+def outdated(plan: Plan, **over) -> dict[str, str]:
+    """Why stages of a configuration have to be made again; over: what it has become since."""
+    plan = Plan(Config.model_validate({**plan.config.model_dump(mode="json"), **over}))
+    results = Results(plan)
+    return {stage: why for stage in STAGES for job in plan.jobs(stage) if (why := results.outdated(job))}
+
+
+def test_nothing_is_outdated_that_was_just_made_or_is_not_there():
+    plan = made(SMALL)
+    assert outdated(plan) == outdated(plan, name="other") == {}
+    generations.stamp_of(plan.folder(plan.jobs("pixels")[0])).unlink()
+    assert outdated(plan, pixels={"size": 4}).keys() >= {"pretrain"} and "pixels" not in outdated(plan)
+
+
+def test_other_options_seeds_and_devices():
+    plan = made(SMALL)
+    assert outdated(plan, seeds={"base": 9})["samples"] == "made with other parameters"
+    (job,) = plan.jobs("embed")
+    for machine, device, why in (
+        ({"gpu": ["H100"]}, "cpu", "made on another device"),
+        ({"gpu": ["H100"]}, "cuda", None),
+        ({"cpu": "x", "threads": 1}, "cuda", "made on another device"),
+        ({"cpu": "x", "threads": 1}, "cpu", None),
+        ({"cpu": "x", "threads": 1}, "auto", None),
+    ):
+        results = Results(Plan(plan.config.model_copy(update={"device": device})))
+        results.open(job).manifest["machine"] = machine
+        assert results.outdated(job) == why, (machine, device)
+
+
+def test_what_was_made_from_a_result_that_is_another_by_now():
+    plan = made(SMALL)
+    (pixels,) = plan.jobs("pixels")
+    results = Results(plan)
+    results.open(pixels).manifest["digest"] = "0" * 64
+    assert {results.outdated(job) for job in plan.jobs("pretrain")} == {OTHER_INPUTS}
+
+
+def test_a_file_counts_by_its_content():
+    plan = made(SMALL)
+    os.utime("encoder.json", (0, 0))
+    assert outdated(plan) == {}
+    Path("encoder.json").write_text("[]")
+    assert outdated(plan) == {"encoder": FILES, "embed": FILES}
+    Path("encoder.json").write_text("{}")
+    assert outdated(plan) == {}
+
+
+def test_a_data_set_is_walked_once(monkeypatch):
+    plan, stats, walks = made(PHOTOS), listing.stats, []
+    monkeypatch.setattr(listing, "stats", lambda folder: walks.append(folder) or stats(folder))
+    for _ in range(3):
+        assert outdated(plan) == {}
+    assert len(walks) == 1
+    save(Path("photos/cat/2.png"))
+    forget()
+    assert outdated(plan) == {"samples": FILES} and len(walks) == 2
+    Path("photos/cat/2.png").unlink()
+    forget()
+    assert outdated(plan) == {} and len(walks) == 2
+
+
+def forget() -> None:
+    """As another process: one lists a data set once."""
+    from granularity.plan import commands
+
+    commands._names.cache_clear()

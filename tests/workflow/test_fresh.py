@@ -1,0 +1,154 @@
+"""What is made again follows from what lies there, and not from what Snakemake remembers; one name, one configuration.
+
+Each test begins with a copy of one finished run of the smallest chain.
+"""
+
+import os
+import shutil
+import signal
+import time
+
+import pytest
+
+from granularity.store.claim import read_claim
+from support import tiny_chain
+from support.checkout import Checkout, wait
+from support.stores import copied, made_in, stamps_in
+
+pytestmark = pytest.mark.workflow
+
+NOTHING = "Nothing to be done"
+RECIPE = tiny_chain.TINY["pretrain"]
+AFTER = ("pretrain", "finetune", "measure", "report")  # what a training decides
+SEEDS = tiny_chain.TINY["seeds"]
+WITHOUT_A_PROFILE = ("--workflow-profile", "none", "--cores", "1")
+
+
+@pytest.fixture
+def checkout(tiny, tmp_path):
+    made = copied(tiny, tmp_path / "checkout")
+    tiny_chain.configure(made)
+    return made
+
+
+def snakemake(checkout, *words, **more):
+    return checkout.snakemake(*words, "--configfile", "tiny.yaml", **more)
+
+
+def results(checkout):
+    """Stamps by their names, and what is in the store."""
+    return stamps_in(checkout.path("results")), made_in(checkout.path("results"))
+
+
+def planned(output):
+    """The rules of this workflow that a dry run names with numbers of jobs."""
+    lines = (line.split() for line in output.splitlines())
+    return {words[0] for words in lines if len(words) == 2 and words[0].startswith("make_") and words[1].isdigit()}
+
+
+def another(folder, results):
+    """Another checkout, which knows nothing of earlier runs; its files are as new as those of a clone."""
+    folder.mkdir()
+    made = Checkout(folder)
+    results(made.path("results"))
+    tiny_chain.configure(made)
+    for path in made.path("config").rglob("*"):
+        os.utime(path)
+    return made
+
+
+@pytest.mark.parametrize("words", [(), WITHOUT_A_PROFILE], ids=["profile", "no profile"])
+def test_another_seed_makes_other_results_and_the_way_back_finds_the_old_ones(checkout, words):
+    stamps, made = results(checkout)
+    shutil.rmtree(checkout.path(".snakemake"))
+    assert NOTHING in snakemake(checkout, "-n", *words)
+    tiny_chain.configure(checkout, seeds=SEEDS | {"base": 7})
+    before = {"make_samples", "make_encoder", "make_embed", "make_cluster", "make_hierarchy"}
+    assert planned(snakemake(checkout, "-n", "hierarchy", *words)) == before  # for no more has anybody asked
+    assert results(checkout) == (stamps, made)
+    snakemake(checkout, "hierarchy", *words)
+    assert NOTHING in snakemake(checkout, "-n", "hierarchy", *words)
+    others, more = results(checkout)
+    assert made.items() < more.items()
+    assert stamps["tiny/train-60/samples"] != others["tiny/train-60/samples"]
+    assert planned(snakemake(checkout, "-n", *words)) == {f"make_{name}" for name in AFTER} | {"make_pixels"}
+
+    shutil.rmtree(checkout.path(".snakemake"))
+    tiny_chain.configure(checkout)
+    snakemake(checkout, *words)
+    assert results(checkout) == (stamps, more) and NOTHING in snakemake(checkout, "-n", *words)
+
+
+def test_a_copy_of_results_is_held_against_what_is_asked_for_there(checkout, tmp_path):
+    stamps, made = results(checkout)
+    there = another(tmp_path / "there", lambda to: shutil.copytree(checkout.path("results"), to, symlinks=True))
+    for one in (checkout, there):
+        assert NOTHING in snakemake(one, "-n") and NOTHING in snakemake(one)
+    tiny_chain.configure(there, pretrain=RECIPE | {"lr": 0.123})
+    assert planned(snakemake(there, "-n")) == {f"make_{name}" for name in AFTER}
+    snakemake(there, "pretrain")
+    _, more = results(there)
+    assert "pretrain" in {key.split("/")[0] for key in more.keys() - made.keys()}
+    assert NOTHING in snakemake(there, "-n", "pretrain")
+    tiny_chain.configure(there)
+    snakemake(there)
+    assert results(there)[1] == more and NOTHING in snakemake(there, "-n")
+    assert {**results(there)[0], "tiny/report": ""} == {**stamps, "tiny/report": ""}
+    assert NOTHING in snakemake(checkout, "-n")
+
+
+def test_two_checkouts_on_one_folder_each_see_what_the_other_has_made(checkout, tmp_path):
+    there = another(tmp_path / "there", lambda to: to.symlink_to(checkout.path("results")))
+    tiny_chain.configure(there, pretrain=RECIPE | {"lr": 0.123})
+    snakemake(there, "pretrain")
+    assert NOTHING in snakemake(there, "-n", "pretrain")
+    assert planned(snakemake(checkout, "-n")) == {f"make_{name}" for name in AFTER}
+    snakemake(checkout)
+    assert NOTHING in snakemake(checkout, "-n")
+    assert planned(snakemake(there, "-n", "pretrain")) == {"make_pretrain"}
+
+
+def test_what_is_made_again_alike_reruns_nothing_after_it(checkout):
+    """After an edit of code that changes no bytes."""
+    stamps, _ = results(checkout)
+    file = checkout.path("workflow/granularity/stages/samples/stage.py")
+    file.write_text(file.read_text() + "\n\nEDITED = True\n")
+    assert "make_samples" in planned(snakemake(checkout, "-n"))
+    snakemake(checkout, "samples")
+    assert results(checkout)[0] == stamps
+    assert NOTHING in snakemake(checkout, "-n")
+
+
+def test_touching_accepts_nothing(checkout):
+    tiny_chain.configure(checkout, pretrain=RECIPE | {"lr": 0.123})
+    snakemake(checkout, "--touch")
+    assert "make_pretrain" in planned(snakemake(checkout, "-n"))
+
+
+# ---------------------------------------------------------------- one name, one configuration
+
+
+def test_a_second_configuration_of_a_name_waits_outside(checkout, tmp_path):
+    there = another(tmp_path / "there", lambda to: to.symlink_to(checkout.path("results")))
+    tiny_chain.configure(checkout, pretrain=RECIPE | {"epochs": 400})
+    tiny_chain.configure(there, pretrain=RECIPE | {"epochs": 2})
+    driver = checkout.start("snakemake", "pretrain", "--configfile", "tiny.yaml", GRANULARITY_CHECKPOINT_SECONDS="0")
+    try:
+        claims = checkout.path("results/.store/.claims")
+        until(lambda: any(filter(None, map(read_claim, claims.glob("pretrain-*.json")))), driver)
+        said = snakemake(there, "pretrain", code=1)
+        (line,) = [line for line in said.splitlines() if "another configuration of this name" in line]
+        assert f"in {checkout.folder}" in line and "give this one another name" in line and "Traceback" not in said
+        assert planned(snakemake(there, "-n", "pretrain")) == {"make_pretrain"}  # a dry run only looks
+    finally:
+        driver.send_signal(signal.SIGTERM)
+        wait(driver, 300)
+    snakemake(there, "pretrain")
+    assert NOTHING in snakemake(there, "-n", "pretrain")
+
+
+def until(condition, driver):
+    deadline = time.monotonic() + 300
+    while not condition():
+        assert driver.poll() is None and time.monotonic() < deadline, driver.communicate()[0][-3000:]
+        time.sleep(0.005)
