@@ -13,6 +13,7 @@ from granularity.claims.claim import FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, 
 from granularity.stages.theory import worlds
 from granularity.stages.verdicts import arms as of
 from granularity.stages.verdicts.studies import (
+    feature_contamination_distilled,
     granularity_one_pass,
     granularity_t2,
     granularity_t3,
@@ -52,8 +53,7 @@ IMAGES = {
 }
 REPEATED = {"T1": "T5", "T3": "T10", "T4": "T11", "T8": "T2"}  # the same means, see test_published.py
 # Tables of experiments on images that no claim here is about.
-WITHOUT_CLAIM = {"feature_contamination": {"T1", "T2", "T3", "T4", "T5"}, "mask_reconstruction": {"T1"}}
-WITHOUT_CLAIM["feature_emergence"] = {"T6", "T7"}
+WITHOUT_CLAIM = {"mask_reconstruction": {"T1"}, "feature_emergence": {"T6", "T7"}}
 
 
 @pytest.mark.parametrize("table", IMAGES)
@@ -110,6 +110,49 @@ def test_the_theory_papers_tables_bear_the_worlds_claims(paper, least):
     assert {(claim.id, claim.quantity, claim.verdict) for claim in judged if claim.verdict != HOLDS} == set()
 
 
+def test_the_tables_of_distillation_and_domains_bear_their_claims():
+    study = feature_contamination_distilled
+    pairs = {pair.where: verdicts(study.claims(pair)) for pair in study.printed()}
+    assert len(pairs) == 8 and {found["D1"] for found in pairs.values()} == {HOLDS}
+    resnets = {where for where, found in pairs.items() if found["D2"] != NOT_TESTED}
+    assert len(resnets) == 4 and {pairs[where]["D2"] for where in resnets} == {HOLDS}
+
+    def error(arm: str, network: str) -> float:
+        setting = f"PACS, Sketch OOD; {network}; linear probe of the domain"
+        return published.number("feature_contamination", table="T5", arm=arm, setting=setting)
+
+    trained = np.array([error("ERM", "RN50")])
+    for network in ("CLIP RN50", "CLIP ViT-B/16"):
+        assert study.domain(error("pretrained", network), trained, network, single=True).verdict == HOLDS
+
+
+def test_distilled_networks_of_ours_are_judged_by_intervals_over_backbones():
+    runs = pd.DataFrame(
+        [{"condition": "c", "run": "embedding", "network": None, "space": "embedding"}]
+        + [{"condition": "c", "run": f"s{n}", "network": "net", "space": "distil"} for n in range(6)]
+    )
+    rows = [
+        {
+            "condition": "c",
+            "run": run,
+            "split": split,
+            "key": "kind/linear",
+            "value": error + (run != "embedding") * lost,
+        }
+        for n, run in enumerate(runs["run"])
+        for split, error, lost in (("val", 10.0 + n / 50, 0.5), ("sketch", 20.0 - n / 50, 6.0), ("train", 0.0, 9.0))
+    ]
+    tables = {"measure/values.parquet": pd.DataFrame(rows), "measure/runs.parquet": runs}
+    tables["samples"] = pd.DataFrame([{"condition": "c", "target": "kind", "source": "table"}])
+    gap, same = feature_contamination_distilled.judge(tables)
+    assert gap.verdict == HOLDS and gap.interval[0] > 5 and np.mean(gap.values) == pytest.approx(5.5 - 2 * 3.5 / 50)
+    assert same.verdict == NOT_TESTED
+    one = tables | {"measure/values.parquet": tables["measure/values.parquet"].query("run in ['embedding', 's0']")}
+    assert {claim.verdict for claim in feature_contamination_distilled.judge(one)} == {NOT_TESTED}
+    none = {name: table.iloc[:0] for name, table in tables.items()}
+    assert verdicts(feature_contamination_distilled.judge(none)) == dict.fromkeys(("D1", "D2", "D3"), NOT_TESTED)
+
+
 def test_every_table_is_judged_repeats_another_or_says_that_no_claim_is_about_it():
     fed = {name for key in IMAGES for name in key.split(", ")}
     for paper, about in experiments.read().items():
@@ -120,5 +163,7 @@ def test_every_table_is_judged_repeats_another_or_says_that_no_claim_is_about_it
                 assert table in fed or REPEATED[table] in fed
             elif table in WITHOUT_CLAIM.get(paper, ()):
                 assert all(about.rows[about.entry_of(row)].why for row in own)
+            elif paper == "feature_contamination":
+                assert {about.rows[about.entry_of(row)].study for row in own} == {"feature_contamination_distilled"}
             else:
                 assert any(about.source_of(row).arm for row in own if row["mean"])

@@ -65,7 +65,7 @@ def verify(root: Path) -> dict[str, Any]:
         `artifacts` and `bytes` checked; `problems` (corrupt or missing files, results in the place of others, stamps of
         other results, names that lead to none; one line each);
         `other_code`: names of sound artifacts that other code or other versions of packages made than are installed
-        here (Snakemake would make them again); `unnamed`, the number of those that no name leads to, single runs left out.
+        here (Snakemake would make them again); `unnamed`, how many no name leads to, without single runs.
     """
     named = artifacts.find(root)
     real = {os.path.realpath(path) for path in named}
@@ -192,7 +192,12 @@ def _tree(value: Any, indent: str) -> list[str]:
 def _lineage(artifact: Artifact, indent: str) -> list[str]:
     lines = []
     found = artifact.lineage()
+    parts = [entry for entry in artifact.manifest["inputs"].values() if entry["kind"] in artifacts.PARTS]
+    if parts:
+        lines.append(f"{indent}holds {len(parts)} single runs (kind {parts[0]['kind']})")
     for role, entry in artifact.manifest["inputs"].items():
+        if entry in parts:
+            continue
         state = "" if role in found else " (no longer there)"
         lines.append(f"{indent}{role} <- {entry['name']} ({entry['kind']} {entry['digest'][:12]}){state}")
         lines += _lineage(found[role], indent + "  ") if role in found else []
