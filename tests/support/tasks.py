@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -75,6 +76,9 @@ def _made_before(task: Task) -> Iterator[str | None]:
 @contextlib.contextmanager
 def _runs_made_before(task: Task) -> Iterator[None]:
     """Take the single runs that results hold out of their way; not those that a killed job has left."""
+    if os.environ.get("RANK", "0") != "0":  # of several processes the first one does it for all
+        yield
+        return
     store = generations.store_of(task.output)
     held = set()
     for folder in generations.all_of(store):

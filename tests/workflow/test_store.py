@@ -50,9 +50,10 @@ def start(checkout, *words, **environment):
 
 
 def state(checkout):
-    """Generations with their digests and the times of their folders; names with what they lead to, and stamps."""
+    """Results of jobs with their digests and the times of their folders; names with what they lead to, and stamps."""
     results = checkout.path("results")
-    made = {key: (digest, (results / ".store" / key).stat().st_ctime_ns) for key, digest in made_in(results).items()}
+    of_jobs = {key: digest for key, digest in made_in(results).items() if key.partition("/")[0] not in artifacts.PARTS}
+    made = {key: (digest, (results / ".store" / key).stat().st_ctime_ns) for key, digest in of_jobs.items()}
     return made, stamps_in(results), {str(name): os.readlink(name) for name in artifacts.find(results)}
 
 

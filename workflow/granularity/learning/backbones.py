@@ -108,8 +108,15 @@ class Backbones:
         return self._sources[row["source"]].tensors(self._file(row, epoch))
 
     def sha256(self, row: pd.Series, epoch: int | None = None) -> str:
-        """SHA-256 of the file of a row's weights."""
-        return self._sources[row["source"]].manifest["files"][self._file(row, epoch)]["sha256"]
+        """SHA-256 of the file of a row's weights.
+
+        Raises:
+            GranularityError: the artifact has no such file.
+        """
+        source, file = self._sources[row["source"]], self._file(row, epoch)
+        if file not in source.manifest["files"]:
+            raise GranularityError(f"{source.path / file}: missing (the manifest does not list it)")
+        return source.manifest["files"][file]["sha256"]
 
     def untrained(self, row: pd.Series, channels: int | None = None) -> torch.nn.Module:
         """The network of a pretraining before its first step, in evaluation mode on the CPU.
