@@ -37,8 +37,8 @@ def store_in(folder: Path) -> Path:
 
 
 def made_in(results: Path) -> dict[str, str]:
-    """The generations in a folder's store, and their digests: KIND/KEY -> digest; all of them verified."""
-    found = generations.all_of(store_in(results))
+    """The results of jobs in a folder's store, and their digests: KIND/KEY -> digest; all of them verified."""
+    found = [one for one in generations.all_of(store_in(results)) if one.parent.name not in artifacts.PARTS]
     return {f"{one.parent.name}/{one.name}": Artifact.open(one).digest for one in found}
 
 

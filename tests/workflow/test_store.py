@@ -52,8 +52,7 @@ def start(checkout, *words, **environment):
 def state(checkout):
     """Results of jobs with their digests and the times of their folders; names with what they lead to, and stamps."""
     results = checkout.path("results")
-    of_jobs = {key: digest for key, digest in made_in(results).items() if key.partition("/")[0] not in artifacts.PARTS}
-    made = {key: (digest, (results / ".store" / key).stat().st_ctime_ns) for key, digest in of_jobs.items()}
+    made = {key: (digest, (results / ".store" / key).stat().st_ctime_ns) for key, digest in made_in(results).items()}
     return made, stamps_in(results), {str(name): os.readlink(name) for name in artifacts.find(results)}
 
 
