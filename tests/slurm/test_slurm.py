@@ -67,7 +67,8 @@ class Sites:
         """One in which everything is made, up to the pretraining."""
         (self.folder / name).mkdir()
         site = Site(self.folder / name, self.cluster, self.undisturbed, results=True)
-        shutil.rmtree(site.path(PRETRAINING).resolve())
+        for made in (site.path(PRETRAINING).resolve(), site.path("results/.store/run")):
+            shutil.rmtree(made)
         site.path(PRETRAINING).unlink()
         site.path(TARGET).unlink()
         return site
