@@ -11,7 +11,6 @@ import pytest
 
 from granularity import cli
 from granularity.config.options import Config
-from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import code
@@ -249,8 +248,9 @@ def keys(plan: Plan) -> dict[str, str]:
 
 
 def parameters(plan: Plan) -> dict[str, str]:
-    """What Snakemake compares of the code and the packages of every job."""
-    return {plan.stamp(job): commands.digest(plan, job) for stage in STAGES for job in plan.jobs(stage)}
+    """What is compared of the code and the packages of every job."""
+    codes = {plan.stamp(job): plan.code(job) for stage in STAGES for job in plan.jobs(stage)}
+    return {stamp: f"{code.code_digest(*modules)} {code.packages(*modules)}" for stamp, modules in codes.items()}
 
 
 def changed(before: dict[str, str], after: dict[str, str]) -> set[str]:

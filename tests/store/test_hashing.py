@@ -171,6 +171,19 @@ def test_a_file_that_has_just_changed_is_not_recorded(folder, monkeypatch):
     assert hashing.known(folder, NAMES).keys() == {"a"}
 
 
+def test_a_second_name_given_while_a_file_is_hashed_is_no_change(folder, monkeypatch, tmp_path):
+    """Jobs share the files of runs by links, at any time."""
+    (name, *_) = sorted(path.name for path in folder.iterdir() if path.is_file())
+    expected, original = hashing.digest_of(folder / name), hashing._digest_of
+
+    def linked(opened: int) -> str:
+        os.link(folder / name, tmp_path / "second")
+        return original(opened)
+
+    monkeypatch.setattr(hashing, "_digest_of", linked)
+    assert hashing.digests([folder / name]) == [expected] and (tmp_path / "second").exists()
+
+
 def test_a_change_between_hashing_and_recording_is_not_covered(folder, monkeypatch):
     digests = hashing.digests
 

@@ -230,10 +230,11 @@ def test_nothing_else_has_another_digest_because_of_them(own):
         "from granularity.plan import commands\n"
         "from granularity.plan.graph import Plan\n"
         "from granularity.stages import STAGES\n"
+        "from granularity.store.code import code_digest\n"
         "names = ['config/config.yaml', 'config/experiments/smoke.yaml']\n"
         "plan = Plan(files.load(*names, overrides=json.loads(sys.argv[1])))\n"
         "jobs = [job for stage in STAGES for job in plan.jobs(stage) if stage != 'report']\n"
-        "made = {str(plan.folder(job)): [commands.digest(plan, job), commands.words(plan, job)] for job in jobs}\n"
+        "made = {str(plan.folder(job)): [code_digest(*plan.code(job)), commands.words(plan, job)] for job in jobs}\n"
         "print(json.dumps(made))\n"
     )
     without = json.loads(own.run("python", "-c", script, "{}"))

@@ -15,8 +15,9 @@ Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Few = Annotated[int, Field(ge=1, le=1000)]
 Natural = Annotated[int, Field(ge=0, le=LARGEST)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-# A rank names label spaces, and so folders, jobs and words of a command line.
-Rank = Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", max_length=60)]
+# A label space, and a rank that one is called after, names folders, jobs and words of a command line.
+WORD = r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$"
+Rank = Annotated[str, Field(pattern=WORD, max_length=60)]
 # What names folders below results/: networks, transfers, measures.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
 Device = Literal["auto", "cpu", "cuda"]

@@ -37,10 +37,9 @@ from granularity.learning.schedules import schedule
 from granularity.machine import processes
 from granularity.machine.device import noting_nondeterministic
 from granularity.machine.first_process import find_part, forget, keep_part, read_state, write_state
-from granularity.store.artifacts import Artifact
+from granularity.store.artifacts import RUN, Artifact
 from granularity.store.writer import Writer
 
-KIND = "run"
 WEIGHTS, NOTES = "weights.safetensors", "run.json"  # of a run
 
 
@@ -113,7 +112,7 @@ def train_runs(
         named = {}
         for epoch, part in parts.items():
             end = epoch == recipe.epochs
-            out.parts[f"{KIND} {one.run.id}{'' if end else f'@{epoch}'}"] = part
+            out.parts[f"{RUN} {one.run.id}{'' if end else f'@{epoch}'}"] = part
             if weights:
                 file = f"{folder}/{one.run.name}{'' if end else f'@{epoch}'}.safetensors"
                 out.share(file, part, WEIGHTS)
@@ -239,7 +238,7 @@ def _stacked(one: Training, recipe: Recipe) -> tuple[int, str]:
 def _origin(one: Training, recipe: Recipe, epoch: int, weights: bool, stacked: bool) -> dict[str, Any]:
     """What decides the bytes of a training at an epoch. Its last bits tell whether it was in a stack."""
     own = {"run": one.run.id, "epoch": epoch, "weights": weights, "stacked": stacked}
-    return {**one.origin, "kind": KIND, "options": {**one.origin["options"], **own}}
+    return {**one.origin, "kind": RUN, "options": {**one.origin["options"], **own}}
 
 
 def _parts(

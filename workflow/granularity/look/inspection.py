@@ -196,7 +196,7 @@ def _lineage(artifact: Artifact, indent: str) -> list[str]:
     if parts:
         lines.append(f"{indent}holds {len(parts)} single runs (kind {parts[0]['kind']})")
     for role, entry in artifact.manifest["inputs"].items():
-        if entry in parts:
+        if entry["kind"] in artifacts.PARTS:
             continue
         state = "" if role in found else " (no longer there)"
         lines.append(f"{indent}{role} <- {entry['name']} ({entry['kind']} {entry['digest'][:12]}){state}")

@@ -12,7 +12,6 @@ from granularity.base.stage import Job
 from granularity.data.listing import names, state
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store.code import code_digest, packages
 
 
 def words(
@@ -39,12 +38,6 @@ def words(
     for file in own_files(plan, job):
         found += ["--extension", file]
     return [*found, "--output", output or str(plan.folder(job))]
-
-
-def digest(plan: Plan, job: Job) -> str:
-    """The digest of the code that makes a job's result, and the versions of the packages that it computes with."""
-    code = plan.code(job)
-    return " ".join([code_digest(*code), *(f"{name}-{version}" for name, version in packages(*code).items())])
 
 
 def listing(job: Job) -> str | None:

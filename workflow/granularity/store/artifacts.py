@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 2**28  # bytes of a manifest
-PARTS = ("run", "measured")  # kinds of single runs, which the results of jobs hold
+RUN, MEASURED = PARTS = ("run", "measured")  # kinds of single runs, which the results of jobs hold
 CHECKED_BY = "checked_by"  # in what a manifest says of a file: the file with the checksums that its readers compare
 
 

@@ -11,13 +11,12 @@ from pydantic import Field, TypeAdapter, ValidationError, create_model, model_va
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.section import Section
+from granularity.base.section import WORD, Section
 from granularity.stages.hierarchy.space import Space
 from granularity.store.generations import folder_of
 
-# As of ranks, which name label spaces too. File systems take 255 bytes: runs and their files add up to 55 to a name.
-NAME = TypeAdapter(Annotated[str, Field(pattern=r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$", strict=True)])
-LONGEST = 200
+NAME = TypeAdapter(Annotated[str, Field(pattern=WORD, strict=True)])
+LONGEST = 200  # file systems take 255 bytes: runs and their files add up to 55 to a name
 ALLOWED = (
     "a name has letters, digits, '_', '.' and '-', begins with a letter or a digit, is not manifest.json, does not "
     f"end in .stamp, and is no longer than {LONGEST} bytes"

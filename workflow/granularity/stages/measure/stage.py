@@ -16,14 +16,13 @@ from granularity.learning.dataset import Data
 from granularity.machine.device import torch_device
 from granularity.stages.measure.networks import ABOUT, Networks
 from granularity.stages.measure.view import View
-from granularity.store.artifacts import Artifact, key_of
+from granularity.store.artifacts import MEASURED, Artifact, key_of
 from granularity.store.checkpoints import Parts
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
 from granularity.store.writer import Writer, keep, sound
 
-KIND, NOTES = "measured", "values.json"
-
+NOTES = "values.json"
 WHOLE = ["granularity", "pretrain_seed", "finetune_seed"]
 
 
@@ -64,8 +63,8 @@ def run(task: Task) -> None:
         same = {"samples": [samples.digest], "pixels": [pixels.digest]}
         same["embed"] = [] if embedding is None else [embedding.digest]
         for one in track(found, len(found), f"measuring {options.name}", "networks"):
-            origin = {**task.origin_of_part({**decides, **one.identity}, same), "kind": KIND}
-            if (part := sound(out.store, KIND, key_of(origin))) is None:
+            origin = {**task.origin_of_part({**decides, **one.identity}, same), "kind": MEASURED}
+            if (part := sound(out.store, MEASURED, key_of(origin))) is None:
                 began = time.time(), time.monotonic(), time.process_time()
                 begun = out.work / f"{one.name}.begun"
                 network = None if one.load is None else one.load(data).to(place).eval()
@@ -78,7 +77,7 @@ def run(task: Task) -> None:
                 state = sorted_out(measure.measure(view, own, task.seed), options.file)
                 part = keep(out.store, origin, one.name, began, functools.partial(_fill, *state))
                 begun.unlink(missing_ok=True)
-            out.parts[f"{KIND} {one.name}"] = part
+            out.parts[f"{MEASURED} {one.name}"] = part
             notes = part.json(NOTES)
             for name in notes["arrays"]:
                 out.share(f"arrays/{one.name}/{name}.npy", part, f"{name}.npy")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from granularity.base import extensions
 from granularity.claims import published, statistics
 from granularity.claims.claim import Claim, unmet
 
@@ -26,10 +27,10 @@ PAPER = "granularity"
 READS = ("pretrain/runs.parquet", "finetune/runs.parquet")
 BASELINE = "target"  # the space whose labels the target's are
 ONE_PASS = "one pass"  # the baseline's networks before they are finetuned
-BY_CHANCE = ("random", "shuffled")  # how the names of families begin whose labels are drawn
 LEAST_RUNS = (
     3  # behind a printed mean with a standard deviation whose number of runs is not printed: there are no fewer
 )
+SINGLE = 0.1  # points: about the largest standard deviation that the paper prints for a baseline
 SIGN = "the paper's statement is a sign; its size depends on data, network and schedule"
 
 Contrast = Mapping[str, float]  # weights of arms, by space
@@ -171,7 +172,9 @@ def against_baseline(arms: Arms, chance: bool) -> int:
 
     A claim about the baseline is corrected for as many, and so never holds where the report's own interval has zero.
     """
-    drawn = arms.table["family"].str.startswith(BY_CHANCE) | (arms.table.index == ONE_PASS)
+    families = {name: extensions.find("family", name) for name in extensions.names("family")}
+    by_chance = [name for name, family in families.items() if getattr(family, "MEANINGLESS", False)]
+    drawn = arms.table["family"].isin(by_chance) | (arms.table.index == ONE_PASS)
     return max(1, int((drawn if chance else ~drawn & (arms.table.index != BASELINE)).sum()))
 
 
@@ -352,9 +355,6 @@ def at_granularity(arms: pd.DataFrame, granularity: float) -> Contrast:
         return {low: 1.0}
     share = math.log(granularity / sizes[low]) / math.log(sizes[high] / sizes[low])
     return {low: 1 - share, high: share}
-
-
-SINGLE = 0.1  # points: about the largest standard deviation that the paper prints for a baseline
 
 
 def single_runs(arms: Arms, claims: Iterable[Claim], **band: float) -> Iterator[Claim]:
