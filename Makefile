@@ -26,7 +26,7 @@ test-slurm: $(READY)
 	pytest -m slurm
 
 bench: $(READY)
-	benchmarks/without_gpu.sh
+	python benchmarks/run.py
 
 lint: $(READY)
 	ruff check .

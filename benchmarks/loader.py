@@ -1,160 +1,93 @@
-"""From JPEG to a training batch: images per second of one core, ours against torch's DataLoader with torchvision.
+"""From JPEG to a training step: images per CPU second of one process, ours beside DataLoader with torchvision.
 
-    python benchmarks/loader.py [IMAGES] [READERS]
-
-Both make the same batches, normalised float32 [64, 3, 224, 224], of the same JPEGs (short side 256, quality 95): ours
-from the shards of stage `pixels`, the other from a folder of files, by torchvision's ImageFolder and transforms.v2. In
-the last row it reads the originals and resizes them, as a training does that has no stage `pixels`. By default both
-read in this one process, and seconds are of its CPU time, so that other work on the machine does not count; with
-READERS, both have that many processes, and seconds are those of a clock.
-
-The photographs are those of Tiny ImageNet, `tiny-imagenet/train.parquet` below $GRANULARITY_DATA, enlarged from 64 px
-to 500 x 375; without them, pictures of waves of the same size. They take turns, five times each; the median counts.
+Both train the same trivial network (a linear layer on the mean colour), so that reading, cropping and copying are what
+is timed: crops of 224 px in batches of 64, of JPEGs of a short side of 256 and quality 95, ours from the shards of
+stage `pixels`, the peer from a folder of files by torchvision's ImageFolder and transforms.v2. In the last row the peer
+reads the originals (500 x 375) and resizes them, as a training does that has no stage `pixels`.
 """
 
-from __future__ import annotations
-
 import io
-import json
 import os
-import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from itertools import zip_longest
 from pathlib import Path
 
-import numpy as np
 import torch
+from common import in_turns, jpegs, rated
 from PIL import Image
+from train_step import Images
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-from torch.utils.data import DataLoader
-from torchvision.datasets import ImageFolder
-from torchvision.transforms import v2
-
-from granularity.data.shards import Shards
-from granularity.learning.dataset import Data
-from granularity.learning.loop import Batches
-from granularity.learning.options import Augment
-from granularity.store.artifacts import Artifact
-from support import tasks
-from support.photographs import photograph
-
-BATCH, SIZE, CROP, TURNS = 64, 256, 224, 5
-LARGE, CLASSES = (500, 375), 2
-AUGMENT = {
-    "crop 224, mirror": ({}, [v2.RandomCrop(CROP)]),
-    "resized crop": ({"scale": (0.08, 1)}, [v2.RandomResizedCrop(CROP)]),
-    "resized crop, RandAugment": (
-        {"scale": (0.08, 1), "policy": {"name": "RandAugment"}},
-        [v2.RandomResizedCrop(CROP), v2.RandAugment()],
-    ),
-}
+BATCH, SIZE, CROP, LARGE = 64, 256, 224, (500, 375)
+COLOUR = """
+import torch
+EXTENDS = "network"
+class Colour(torch.nn.Module):
+    num_features = 3
+    def reset_classifier(self, classes):
+        self.head = torch.nn.Linear(3, classes)
+    def get_classifier(self):
+        return self.head
+    def forward_features(self, images):
+        return images.mean((2, 3))
+    def forward_head(self, features, pre_logits=False):
+        return features if pre_logits else self.head(features)
+    def forward(self, images):
+        return self.head(images.mean((2, 3)))
+def build(model, channels, seed):
+    made = Colour()
+    made.head, made.scale = torch.nn.Identity(), torch.nn.Parameter(torch.ones(1))
+    return made
+"""
 
 
-def originals(root: Path, count: int) -> str:
-    """Write photographs below a folder; returns what they are."""
-    file = Path(os.environ.get("GRANULARITY_DATA", "")) / "tiny-imagenet" / "train.parquet"
-    if os.environ.get("GRANULARITY_DATA") and file.is_file():
-        import pyarrow.parquet as pq
+def theirs(root: Path, transforms: list, batches: int) -> Callable[[], float]:
+    from torch.utils.data import DataLoader
+    from torchvision.datasets import ImageFolder
+    from torchvision.transforms import v2
 
-        rows = next(pq.ParquetFile(file).iter_batches(count, columns=["img"])).column("img").to_pylist()
-        small = (Image.open(io.BytesIO(row["bytes"])).convert("RGB") for row in rows)
-        images, what = (one.resize(LARGE, Image.Resampling.BICUBIC) for one in small), "Tiny ImageNet, enlarged"
-    else:
-        images, what = (photograph(i, *LARGE) for i in range(count)), "waves of colour"
-    for i, image in enumerate(images):
-        place = root / f"c{i % CLASSES}" / f"{i:05d}.jpg"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        image.save(place, quality=95)
-    return what
-
-
-def kept(root: Path, folder: Path) -> Data:
-    """The shards of these photographs, and the JPEGs in them as files."""
-    samples = {"source": "folder", "root": str(root), "ranks": ["kind"], "target": "kind", "train_size": "all"}
-    table = tasks.run("samples", folder / "samples", samples | {"validation": CLASSES})
-    made = tasks.run(
-        "pixels", folder / "pixels", {"size": SIZE, "mode": "RGB", "format": "jpeg"}, samples=folder / "samples"
-    )
-    shards = Shards(made)
-    for i, name in enumerate(table.table("samples.parquet")["file"]):
-        place = folder / "files" / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(shards.read(i))
-    return Data(Artifact.open(folder / "samples"), made, torch.device("cpu"))
-
-
-def ours(data: Data, options: dict) -> Callable[[], Iterator[torch.Tensor]]:
-    def epoch() -> Iterator[torch.Tensor]:
-        batches = Batches(len(data.train), BATCH, 0)
-        feed = data.feed(batches, batches.per_epoch, Augment(crop=CROP, flip=True, **options), 0)
-        yield from map(feed, range(batches.per_epoch))
-
-    return epoch
-
-
-def theirs(root: Path, data: Data, transforms: list, readers: int) -> Callable[[], Iterator[torch.Tensor]]:
-    mean, std = (one.tolist() for one in data.moments)
-    last = [v2.RandomHorizontalFlip(), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, std)]
+    moments = ([0.5] * 3, [0.25] * 3)
+    last = [v2.RandomHorizontalFlip(), v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(*moments)]
     files = ImageFolder(root, v2.Compose([*transforms, *last]))
+    layer = torch.nn.Linear(3, 100)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
 
-    def epoch() -> Iterator[torch.Tensor]:
-        loader = DataLoader(files, BATCH, shuffle=True, num_workers=readers, drop_last=True)
-        yield from (images for images, _ in loader)
+    def turn() -> float:
+        began = 0.0
+        for images, labels in DataLoader(files, BATCH, shuffle=True, drop_last=True):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(layer(images.mean((2, 3))), labels).backward()
+            optimizer.step()
+            began = began or time.process_time()
+        return (time.process_time() - began) / (batches - 1)
 
-    return epoch
-
-
-def pace(epoch: Callable[[], Iterator[torch.Tensor]], clock: Callable[[], float], readers: int) -> float:
-    """Images per second and core."""
-    start, images = clock(), 0
-    for batch in epoch():
-        assert batch.shape == (BATCH, 3, CROP, CROP)
-        images += len(batch)
-    return images / (clock() - start) / max(1, readers)
+    return turn
 
 
-def main() -> None:
-    count, readers = (int(given or usual) for given, usual in zip_longest(sys.argv[1:], ("400", "0")))
-    torch.set_num_threads(1)
-    os.environ["GRANULARITY_READERS"] = str(readers)
-    clock = time.perf_counter if readers else time.process_time
-    rows = []
+def rows(quick: bool, device: str, images: int = 256, turns: int = 3) -> Iterator[dict]:
+    from torchvision.transforms import v2
+
+    images, turns = (2 * BATCH, 1) if quick else (images, turns)
+    os.environ["GRANULARITY_READERS"] = "0"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        what = originals(folder / "originals", count)
-        data = kept(folder / "originals", folder)
-        size = np.mean([len(Shards(Artifact.open(folder / "pixels")).read(i)) for i in range(20)])
-        print(f"{count} photographs ({what}), {LARGE[0]} x {LARGE[1]}; kept in {size / 1000:.0f} kB each")
-        print(
-            f"images per second and core, {f'{readers} readers each' if readers else 'in one process, of its CPU time'}"
-        )
-        print(f"{'':42} {'ours':>7} {'peer':>7} {'ratio':>6} {'goal':>5}")
-        cases = [(f"{label}, same JPEGs", options, peer, "files") for label, (options, peer) in AUGMENT.items()]
-        cases.append(
-            ("crop 224, mirror, peer resizes originals", {}, [v2.Resize(SIZE), v2.RandomCrop(CROP)], "originals")
-        )
-        for label, options, transforms, root in cases:
-            here, there = ours(data, options), theirs(folder / root, data, transforms, readers)
-            found = [(pace(here, clock, readers), pace(there, clock, readers)) for _ in range(TURNS)]
-            mine, peer = (statistics.median(one) for one in zip(*found, strict=True))
-            print(f"{label:42} {mine:7.0f} {peer:7.0f} {mine / peer:6.2f} {1.0:5.2f}")
-            rows.append(
-                {
-                    "work": label,
-                    "ours": round(mine, 1),
-                    "peer": round(peer, 1),
-                    "ratio": round(mine / peer, 3),
-                    "goal": 1.0,
-                }
-            )
-    for row in rows:
-        print(json.dumps(row))
-
-
-if __name__ == "__main__":
-    main()
+        made = Images(folder, images, SIZE)
+        (folder / "colour.py").write_text(COLOUR)
+        words = ("--extension", str(folder / "colour.py"))
+        for number, data in enumerate(jpegs(images, *LARGE)):
+            large = Image.open(io.BytesIO(data))
+            for kind, image in (("originals", large), ("kept", large.resize((round(SIZE * 4 / 3), SIZE)))):
+                place = folder / kind / f"c{number % 2}" / f"{number:05d}.jpg"
+                place.parent.mkdir(parents=True, exist_ok=True)
+                image.save(place, quality=95)
+        cases = {
+            "crop, mirror": ({}, [v2.RandomCrop(CROP)], "kept"),
+            "resized crop": ({"scale": [0.08, 1]}, [v2.RandomResizedCrop(CROP)], "kept"),
+            "crop, the peer resizing originals": ({}, [v2.Resize(SIZE), v2.RandomCrop(CROP)], "originals"),
+        }
+        for label, (options, transforms, kind) in list(cases.items())[: 1 if quick else None]:
+            recipe = {"batch_size": BATCH, "augment": {"flip": True, "crop": CROP, **options}}
+            ours = made.training("jpeg", recipe, {"name": "colour", "args": {}, "stem": "timm"}, "cpu", words)
+            peer = theirs(folder / kind, transforms, images // BATCH)
+            work = f"JPEG to batch, {label} (images/s; DataLoader)"
+            yield rated(work, in_turns({"ours": ours, "peer": peer}, turns), BATCH, 1.0)

@@ -1,42 +1,30 @@
 #!/usr/bin/env bash
-# Everything that wants a GPU, in ten minutes: tests, then benchmarks, then one table of ratios.
-#   benchmarks/on_gpu.sh [OUT]                  where the package is installed (without a GPU: on the CPU, at small sizes)
-#   WHEELS=FOLDER benchmarks/on_gpu.sh [OUT]    on a machine without a network, which has torch, torchvision, timm, pandas
-#                                               and pyarrow; benchmarks/wheels.sh FOLDER gathers the rest beforehand
-# Writes OUT/*.log, OUT/rows.jsonl (work, ours, peer, ratio, goal) and OUT/table.txt. A part that fails or takes longer
-# than its time is named, and the next one begins. QUICK=1: sizes that show that every part runs, and no more.
+# Everything that wants a GPU, in ten minutes: tests, then benchmarks. Without a GPU it uses the CPU.
+#   benchmarks/on_gpu.sh [OUT]                  where the package is installed; writes OUT/*.log and OUT/rows.jsonl
+#   benchmarks/on_gpu.sh --wheels FOLDER        gathers, for Python 3.12, all that a machine without a network needs
+#   WHEELS=FOLDER benchmarks/on_gpu.sh [OUT]    there; it must have torch, torchvision, timm, pandas and pyarrow
+# QUICK=1: sizes that show that every part runs, and no more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-out="$(mkdir -p "${1:-on_gpu}" && cd "${1:-on_gpu}" && pwd)"
 python=python3
+if [ "${1:-}" = --wheels ]; then
+  exec "$python" -m pip download --quiet --no-deps --only-binary=:all: -c envs/constraints.txt --python-version 3.12 \
+    --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_17_x86_64 \
+    --platform manylinux2014_x86_64 --platform any -d "$2" open_clip_torch ftfy regex pydantic pydantic_core \
+    annotated-types typing-inspection typer click shellingham rich markdown-it-py mdurl pygments tqdm pyyaml safetensors \
+    scikit-learn scipy joblib threadpoolctl faiss-cpu filelock pytest iniconfig pluggy packaging
+fi
+out="$(mkdir -p "${1:-on_gpu}" && cd "${1:-on_gpu}" && pwd)"
 if [ -n "${WHEELS:-}" ]; then
   there="$(mktemp -d)"
-  python3 -m venv --system-site-packages "$there"
+  "$python" -m venv --system-site-packages "$there"
   "$there/bin/python" -m pip install --quiet --no-index --no-deps "$WHEELS"/*.whl || exit 1
   python="$there/bin/python"
 fi
-. benchmarks/parts.sh
-
-if [ -n "${QUICK:-}" ]; then
-  export OMP_NUM_THREADS=1  # on a busy machine, threads wait for each other
-  tests="-k tf32" train_step="--seconds 0 --rows 1 --turns 1" stacks="--sizes 2" loader=70 kmeans="--quick --parts groups"
-  embed="--images 64 --turns 1" probes="--images 300 --turns 1 --classes 2 10 --penalties 0.1" theory="neural_collapse --groups 1"
-else
-  tests="" train_step="--seconds 3" stacks="--sizes 12 36 64" loader=200 kmeans="--parts gpu"
-  embed="--images 2000 --turns 1" probes="" theory="--groups 1"
-fi
-
-# The words of a part are apart on purpose.
-# shellcheck disable=SC2086
-{
-  versions
-  part tests 120 "$python" -m pytest -q -p no:cacheprovider tests/machine/test_device.py $tests
-  part train_step 130 "$python" benchmarks/train_step.py $train_step
-  part stacks 45 "$python" benchmarks/stacks.py $stacks
-  part loader 60 "$python" benchmarks/loader.py $loader
-  part kmeans 70 "$python" benchmarks/kmeans.py $kmeans
-  part embed 60 "$python" benchmarks/embed.py $embed
-  part probes 70 "$python" benchmarks/probes.py $probes
-  part theory 45 "$python" benchmarks/theory.py $theory
-}
-table
+export PYTHONPATH="$PWD/workflow:$PWD/tests${PYTHONPATH:+:$PYTHONPATH}"
+timeout 120 "$python" -m pytest -q -p no:cacheprovider tests/machine/test_device.py ${QUICK:+-k tf32} >"$out/tests.log" 2>&1
+tests=$?
+tail -1 "$out/tests.log"
+"$python" benchmarks/run.py --json --out "$out" --device auto ${QUICK:+--quick} \
+  train_step loader kmeans embed probes theory | tee "$out/rows.jsonl"
+exit $((tests || PIPESTATUS[0]))

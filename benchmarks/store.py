@@ -1,144 +1,75 @@
-"""What the store costs: the share of a whole run that finding, hashing, verifying and publishing its results takes.
+"""What the store costs: its share of the CPU time of all commands of a run, and of a second run with every job forced.
 
-    python benchmarks/store.py                    # the default run, some six minutes on two cores
-    python benchmarks/store.py --configfile config/experiments/smoke.yaml
-
-Runs Snakemake in a temporary copy of the checkout. In the copy, `granularity` is a script that runs the same command
-with clocks around the functions of the store: the key of the result, looking for it, claims, opening and verifying
-inputs, and all of writing but what the stage does. Then, once everything is there, the same run again with every job
-forced: what going back costs per job.
-
-Prints a table, and one JSON object per row: `work, ours, peer, ratio, goal`. `ours` and `peer` are seconds of processor
-time (or of wall clock), of the store and of the commands as a whole, start-up included.
+Runs Snakemake in a temporary copy of the checkout, in which `granularity` is a script that runs the same command with a
+timer of CPU time: whenever it rings, the time since then is counted for the room of the package (`stages`, `learning`,
+`store`, ...) whose code is running or has called what runs. So keys, locks, verifying, hashing and publishing are the
+store's; decoding and training are not.
 """
 
-from __future__ import annotations
-
-import argparse
-import contextlib
-import functools
 import json
 import os
-import resource
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-GOAL = 0.03
+from common import row
+
+PACKAGE = os.path.join("", "workflow", "granularity", "")
 NOTES = "GRANULARITY_BENCHMARK"  # the folder in which each command notes what it took
-depth, spent = 0, {"wall": 0.0, "cpu": 0.0}
 
 
-def clock() -> dict[str, float]:
-    return {"wall": time.perf_counter(), "cpu": time.process_time()}
+def command() -> None:
+    """One command of a rule, with the timer."""
+    spent, last = Counter(), 0.0
 
+    def ring(_, frame) -> None:
+        nonlocal last
+        now = time.process_time()
+        while frame is not None and PACKAGE not in frame.f_code.co_filename:
+            frame = frame.f_back
+        room = frame.f_code.co_filename.split(PACKAGE)[-1].split(os.sep)[0] if frame else "start-up"
+        spent[room] += now - last
+        last = now
 
-@contextlib.contextmanager
-def counted(sign: int = 1):
-    """Count the time within as the store's; with -1, as not the store's within such a time."""
-    global depth
-    outermost, began = depth == (0 if sign > 0 else 1), clock()
-    depth += sign
+    signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, 0.005, 0.005)
+    from granularity.cli import main
+
     try:
-        yield
+        main()
     finally:
-        depth -= sign
-        if outermost:
-            for name, now in clock().items():
-                spent[name] += sign * (now - began[name])
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        spent["start-up"] += time.process_time() - last
+        Path(os.environ[NOTES], f"{os.getpid()}-{time.time_ns()}.json").write_text(json.dumps(spent))
 
 
-def timed(function: Callable) -> Callable:
-    @functools.wraps(function)
-    def run(*args, **kwargs):
-        with counted():
-            return function(*args, **kwargs)
-
-    return run
-
-
-def job() -> None:
-    """One command of a rule, with clocks."""
-    from granularity import cli
-    from granularity.store import task, writer
-    from granularity.store.artifacts import Artifact
-
-    create = writer.create
-
-    @contextlib.contextmanager
-    def clocked(*args, **kwargs):
-        with counted(), create(*args, **kwargs) as out, counted(-1):
-            yield out
-
-    writer.create = clocked
-    task.find = timed(task.find)
-    Artifact.open = timed(Artifact.open)
-    task.Task.origin = functools.cached_property(timed(task.Task.origin.func))
-    task.Task.origin.__set_name__(task.Task, "origin")
-    started = time.perf_counter()
-    try:
-        cli.main()
-    finally:
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        whole = {"wall": time.perf_counter() - started, "cpu": used.ru_utime + used.ru_stime}
-        file = Path(os.environ[NOTES]) / f"{os.getpid()}-{time.time_ns()}.json"
-        file.write_text(json.dumps({"store": spent, "whole": whole}))
-
-
-def run(checkout, folder: Path, name: str, *arguments: str) -> tuple[dict, int, float]:
-    """Run Snakemake; returns what the store and the commands took, the number of jobs, and the wall clock of all."""
-    notes = folder / name
-    notes.mkdir()
-    checkout.environment[NOTES] = str(notes)
-    began = time.perf_counter()
-    checkout.snakemake(*arguments)
-    wall = time.perf_counter() - began
-    made = [json.loads(file.read_text()) for file in notes.iterdir()]
-    parts = {part: {kind: sum(one[part][kind] for one in made) for kind in spent} for part in ("store", "whole")}
-    return parts, len(made), wall
-
-
-def main() -> None:
+def rows(quick: bool, device: str, configfile: str = "") -> Iterator[dict]:
     from support.checkout import Checkout
 
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--configfile", nargs="*", default=[])
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder).absolute() / "checkout"
-        copy.mkdir()
-        checkout = Checkout(copy)
-        commands = Path(folder) / "bin"
-        commands.mkdir()
-        script = commands / "granularity"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).resolve()}" --job "$@"\n')
+    configfile = configfile or ("config/experiments/smoke.yaml" if quick else "")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "checkout").mkdir()
+        (folder / "bin").mkdir()
+        checkout, script = Checkout(folder / "checkout", cold=True), folder / "bin" / "granularity"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).resolve()}" "$@"\n')
         script.chmod(0o755)
-        checkout.environment["PATH"] = f"{commands}{os.pathsep}{checkout.environment['PATH']}"
-        options = ["--cores", str(len(os.sched_getaffinity(0)))]
-        options += ["--configfile", *given.configfile] if given.configfile else []
-        rows = []
-        print(f"load {os.getloadavg()[0]:.1f}")
-        for name, more, goal in (("first run", [], GOAL), ("every job again", ["--forceall"], None)):
-            parts, jobs, wall = run(checkout, Path(folder), name, *more, *options)
-            for kind in spent:
-                ours, peer = parts["store"][kind], parts["whole"][kind]
-                rows.append({"work": f"store, {name}, {jobs} jobs, {kind}", "ours": ours, "peer": peer})
-                rows[-1] |= {"ratio": ours / peer, "goal": goal}
-            print(f"{name}: {jobs} jobs, {wall:.0f} s by the wall, {wall / jobs:.2f} s per job")
-        for row in rows:
-            print(f"{row['work']:42} {row['ours']:8.2f} s of {row['peer']:8.1f} s  {100 * row['ratio']:5.1f} %")
-        for row in rows:
-            print(json.dumps(row))
+        checkout.environment["PATH"] = f"{script.parent}{os.pathsep}{checkout.environment['PATH']}"
+        options = ["--cores", "all", *(["--configfile", configfile] if configfile else [])]
+        for label, more, goal in (("first run", [], 0.03), ("every job forced", ["--forceall"], None)):
+            notes = folder / label
+            notes.mkdir()
+            checkout.environment[NOTES] = str(notes)
+            checkout.snakemake(*more, *options)
+            spent = sum((Counter(json.loads(file.read_text())) for file in notes.iterdir()), Counter())
+            work = f"store, {label}, {len(list(notes.iterdir()))} commands (CPU seconds; of all)"
+            yield row(work, spent["store"], spent.total(), spent["store"] / spent.total(), goal, at_most=True)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--job"]:
-        del sys.argv[1]
-        sys.argv[0] = "granularity"
-        job()
-    else:
-        main()
+    sys.argv[0] = "granularity"
+    command()

@@ -1,50 +1,26 @@
-"""Images per second of a training, against the step of timm's own training script on the same network and images.
+"""Images per second of a training, beside the step of timm's own training script on the same network.
 
-    python benchmarks/train_step.py                # small networks on a CPU, the paper's on a GPU
-    python benchmarks/train_step.py --seconds 60   # of each side and row
+Ours is stage `pretrain`, from its first step to its last: the order of images, augmentation, forward and backward
+passes, the optimiser, with images that are resident on the device. The peer is what timm's `train.py` does in a step
+(forward under autocast, loss, backward, optimiser), on images that are ready: it loads and augments nothing. The last
+row compares our training on images that are read and decoded meanwhile with the same on images in memory.
 
-Ours is :func:`granularity.learning.trainings.train` as the stages call it: the order of images, augmentation, forward
-and backward passes, the optimiser, with images that are resident on the device. The peer is what `train.py` of timm
-does in a step (forward under autocast, loss, backward, optimiser), on images that are ready: it loads and augments
-nothing. Both run in turns, in one process; the median of the turns counts. The last row compares our training on images
-that are read and decoded meanwhile with the same on images in memory.
-
-Prints a table, and one JSON object per row: `work`, `ours` and `peer` (images per second), `ratio` (ours to the peer's)
-and `goal` (the least of it).
+And networks of the default run (300 digits of 8 x 8) trained side by side in one job, beside a job for each of them:
+seconds of stage `pretrain` as a whole.
 """
 
-from __future__ import annotations
-
-import argparse
-import io
-import json
+import itertools
 import os
-import statistics
-import sys
 import tempfile
-import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
+from common import clock_of, data_set, in_turns, jpegs, rated, stage
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-from granularity.learning.dataset import Data
-from granularity.learning.feed import readers
-from granularity.learning.network import build
-from granularity.learning.options import Model, Recipe
-from granularity.learning.trainings import train
-from granularity.machine.device import torch_device
-from granularity.store.artifacts import Artifact
-from support import tasks
-from support.photographs import photograph
-
-GOAL, FROM_JPEG_GOAL = 1.0, 0.95
 SMALL = {"layers": [2, 2, 2, 2], "channels": [16, 32, 64, 128], "stem_width": 16}
-# network, side of the images, crop, batch, micro-batch, precision, compiled
+# network, its arguments, side of the images, crop, batch, micro-batch, precision, compiled
 ON_CPU = [
     ("resnet18", SMALL, 64, 56, 64, None, "float32", False),
     ("resnet18", SMALL, 64, 56, 64, 16, "float32", False),
@@ -55,163 +31,116 @@ ON_GPU = [
     ("resnet50", None, 256, 224, 256, None, "bfloat16", True),
     ("resnet50", None, 256, 224, 1024, 256, "bfloat16", False),
     ("vit_base_patch16_224", None, 256, 224, 256, None, "bfloat16", False),
-    ("vit_base_patch16_224", None, 256, 224, 256, None, "bfloat16", True),
     ("resnet34", None, 256, 224, 256, None, "tf32", False),
 ]
-CLASSES, BATCHES, DISTINCT = 100, 4, 64
+CLASSES = 100
+numbers = itertools.count()
 
 
-def photographs(folder: Path, images: int, side: int, form: str, device: torch.device) -> Data:
-    """Images as a training finds them in stage `pixels`: squares in memory, or rectangles as JPEG."""
-    if not (folder / "samples").exists():
-        (folder / "data").mkdir(parents=True)
-        files = []
-        for number in range(DISTINCT):
-            file = io.BytesIO()
-            photograph(number, side * 4 // 3, side).save(file, "JPEG", quality=95)
-            files.append({"bytes": file.getvalue(), "path": None})
-        for split, count in {"train": images, "test": DISTINCT}.items():
-            kinds = [f"kind {i % 2}" for i in range(count)]
-            rows = pa.table({"image": [files[i % DISTINCT] for i in range(count)], "kind": kinds})
-            pq.write_table(rows, folder / "data" / f"{split}.parquet", row_group_size=1000)
-        source = {"source": "parquet", "root": str(folder / "data"), "ranks": ["kind"], "target": "kind"}
-        tasks.run("samples", folder / "samples", source)
-    if not (folder / form).exists():
-        options = {"size": side, "mode": "RGB", "format": form}
-        tasks.run("pixels", folder / form, options, samples=folder / "samples", threads=len(os.sched_getaffinity(0)))
-    return Data(Artifact.open(folder / "samples"), Artifact.open(folder / form), device)
+class Images:
+    """Photographs as stages `samples`, `pixels` and `hierarchy` leave them, and trainings on them."""
+
+    def __init__(self, folder: Path, images: int, side: int):
+        self.folder, self.images, self.side = folder / str(side), images, side
+        self.samples = data_set(self.folder, images, jpegs(min(64, images), side * 4 // 3, side), CLASSES)
+        options = {"space": "leaves", "family": "manual", "params": {"rank": "leaf"}}
+        self.labels = stage("hierarchy", self.folder / "leaves", options, samples=self.samples)
+
+    def pixels(self, form: str) -> Path:
+        options, place = {"size": self.side, "mode": "RGB", "format": form}, self.folder / form
+        return place if place.exists() else stage("pixels", place, options, samples=self.samples)
+
+    def training(self, form: str, recipe: dict, model: dict, device: str, words=()) -> Callable[[], float]:
+        """A function that trains one epoch anew, and returns the seconds from the end of its first step to the last."""
+        clock = clock_of(device)
+        recipe = {"epochs": 1, "lr": 0.01, "warmup_epochs": 0, **recipe}
+        last = self.images // recipe["batch_size"]
+
+        def turn() -> float:
+            steps, times, number = itertools.count(1), [], next(numbers)
+            hook = register_optimizer_step_post_hook(lambda *_: next(steps) in (1, last) and times.append(clock()))
+            options = {"recipe": recipe, "model": model, "runs": [f"leaves-p0-{number:08d}"]}
+            place = self.folder / f"pretrain-{number}"
+            given = {"samples": self.samples, "pixels": self.pixels(form), "hierarchy": self.labels}
+            stage("pretrain", place, options, "--device", device, *words, **given)
+            hook.remove()
+            began, ended = times
+            return (ended - began) / (last - 1)
+
+        return turn
 
 
-class Labels:
-    """Cross-entropy on labels by chance."""
-
-    def __init__(self, images: int, device: torch.device):
-        self.labels = (torch.arange(images) % CLASSES).to(device)
-
-    def loss(self, outputs: torch.Tensor, picked: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.cross_entropy(outputs, self.labels[picked.to(self.labels.device)])
-
-
-def network(name: str, arguments: dict | None, device: torch.device) -> torch.nn.Module:
-    return build(Model(name=name, args=arguments, stem="timm"), 3, CLASSES, 0).to(device)
-
-
-def ours(data, name, arguments, side, crop, batch, micro, precision, compiled, device):
-    """A function that trains for some epochs; returns seconds per step."""
-    labels = Labels(len(data.train), device)
-    options = {"batch_size": batch, "micro_batch": micro, "precision": precision, "compile": compiled}
-    recipe = Recipe(**options, epochs=epochs(device), lr=0.01, warmup_epochs=0, augment={"flip": True, "crop": crop})
-    model = network(name, arguments, device)
-
-    def turn() -> float:
-        began: list[float] = []
-        hook = register_optimizer_step_post_hook(lambda *_: began or began.append(seconds(device)))  # after the first
-        train(model, data, labels, recipe, 0, None)
-        hook.remove()
-        return (seconds(device) - began[0]) / (recipe.epochs * (len(data.train) // batch) - 1)
-
-    return turn
-
-
-def timms(name, arguments, side, crop, batch, micro, precision, compiled, device):
+def timms(steps, device, name, arguments, side, crop, batch, micro, precision, compiled) -> Callable[[], float]:
     """The same of timm's training script, with its defaults for speed: channels last, foreach or fused by torch."""
     import timm.optim
 
-    model = timm.create_model(name, num_classes=CLASSES, **(arguments or {})).to(
-        device, memory_format=torch.channels_last
-    )
+    model = timm.create_model(name, num_classes=CLASSES, **(arguments or {}))
+    model = model.to(device, memory_format=torch.channels_last).train()
     optimizer = timm.optim.create_optimizer_v2(model, "sgd", lr=0.01, momentum=0.9, weight_decay=5e-4)
-    forward = torch.compile(model) if compiled else model
-    steps = epochs(device) * BATCHES - 1
+    forward, clock, size = torch.compile(model) if compiled else model, clock_of(device), micro or batch
     images = torch.randn(batch, 3, crop, crop, device=device).to(memory_format=torch.channels_last)
     labels = torch.arange(batch, device=device) % CLASSES
-    size = micro or batch
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-    half = precision == "bfloat16"
 
     def step() -> None:
         optimizer.zero_grad()
-        for start in range(0, batch, size):
-            with torch.autocast(device.type, torch.bfloat16, enabled=half):
-                loss = torch.nn.functional.cross_entropy(
-                    forward(images[start : start + size]), labels[start : start + size]
-                )
+        for some, truth in zip(images.split(size), labels.split(size), strict=True):
+            with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
+                loss = torch.nn.functional.cross_entropy(forward(some), truth)
             (loss * (size / batch)).backward()
         optimizer.step()
 
     def turn() -> float:
-        model.train()
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
         step()
-        began = seconds(device)
+        began = clock()
         for _ in range(steps):
             step()
-        return (seconds(device) - began) / steps
+        return (clock() - began) / steps
 
     return turn
 
 
-def epochs(device: torch.device) -> int:
-    return 5 if device.type == "cuda" else 1
-
-
-def seconds(device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seconds", type=float, default=10.0, help="at least, of each side of a row")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--turns", type=int, default=3, help="at least, of each side of a row")
-    parser.add_argument("--rows", type=int, help="the first rows alone")
-    given = parser.parse_args()
-    device = torch_device(given.device, int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0)))))
-    on_gpu = device.type == "cuda"
-    rows = []
-    print(f"{torch.__version__} on {torch.cuda.get_device_name() if on_gpu else 'a CPU'}", end="; ")
-    print(f"{torch.get_num_threads()} threads, load {os.getloadavg()[0]:.1f}")
+def rows(quick: bool, device: str, turns: int = 3) -> Iterator[dict]:
+    goals = (1.0, 0.95) if device == "cuda" else (None, None)
+    settings = (ON_GPU if device == "cuda" else ON_CPU)[: 1 if quick else None]
+    turns, largest = 1 if quick else turns, max(batch for *_, batch, _, _, _ in settings)
+    if device == "cpu":
+        os.environ["GRANULARITY_READERS"] = "0"  # so that reading is of this process, whose time is counted
+    made: dict[int, Images] = {}
     with tempfile.TemporaryDirectory() as name:
-        for row in (ON_GPU if on_gpu else ON_CPU)[: given.rows]:
-            batch, data = row[4], resident(Path(name), row, device)
-            turns = {"ours": ours(data, *row, device), "peer": timms(*row, device)}
-            rows.append(compared(described(row), turns, batch, GOAL if on_gpu else None, given))
-            if on_gpu:
-                torch.cuda.empty_cache()
-        row = (ON_GPU if on_gpu else ON_CPU)[0]
-        batch, data = row[4], resident(Path(name), row, device)
-        read = photographs(Path(name, str(row[2])), len(data.train), row[2], "jpeg", device)
-        turns = {"ours": ours(read, *row, device), "peer": ours(data, *row, device)}
-        work = f"{described(row)}: from JPEG by {readers(device)} readers, against images in memory"
-        rows.append(compared(work, turns, batch, FROM_JPEG_GOAL if on_gpu else None, given))
-    for row in rows:
-        print(json.dumps(row))
+        for number, one in enumerate(settings):
+            network, arguments, side, crop, batch, micro, precision, compiled = one
+            made[side] = images = made.get(side) or Images(Path(name), (2 if quick else 4) * largest, side)
+            model = {"name": network, "args": arguments, "stem": "timm"}
+            work = f"train {network}, {crop} px, batch {batch}{f' of {micro}' if micro else ''}, {precision}"
+            work += f"{', compiled' if compiled else ''}, {device}"
+            recipe = {"batch_size": batch, "micro_batch": micro, "augment": {"flip": True, "crop": crop}}
+            recipe |= {"precision": precision, "compile": compiled}
+            ours, read = (images.training(form, recipe, model, device) for form in ("raw", "jpeg"))
+            peer = timms(images.images // batch - 1, device, *one)
+            seconds = in_turns({"ours": ours, "peer": peer}, turns)
+            yield rated(f"{work} (images/s; timm's step)", seconds, batch, goals[0])
+            if number == 0:
+                seconds = in_turns({"ours": read, "peer": ours}, turns)
+                yield rated(f"{work}, from JPEG (images/s; from memory)", seconds, batch, goals[1])
+        yield from side_by_side(Path(name), device, *((2, 1, 1) if quick else (12, 20, turns)))
 
 
-def resident(folder: Path, row: tuple, device: torch.device) -> Data:
-    side, largest = row[2], max(batch for *_, batch, _, _, _ in (ON_GPU if device.type == "cuda" else ON_CPU))
-    return photographs(folder / str(side), BATCHES * largest, side, "raw", device)
+def side_by_side(folder: Path, device: str, networks: int, epochs: int, turns: int) -> Iterator[dict]:
+    digits = {"source": "digits", "ranks": ["loops", "digit"], "target": "loops", "train_size": 300}
+    given = {"samples": stage("samples", folder / "samples", digits)}
+    space = {"space": "loops", "family": "manual", "params": {"rank": "loops"}}
+    given["hierarchy"] = stage("hierarchy", folder / "loops", space, **given)
+    given["pixels"] = stage("pixels", folder / "pixels", {"size": 8, "mode": "L"}, samples=given["samples"])
+    recipe = {"epochs": epochs, "augment": {"flip": False, "pad": 1}}
 
+    def train(jobs: int) -> None:
+        for _ in range(jobs):
+            number = next(numbers)
+            runs = [f"loops-p{seed}-{100 * number + seed:08d}" for seed in range(networks // jobs)]
+            options = {"recipe": recipe, "runs": runs}
+            stage("pretrain", folder / f"side-by-side-{number}", options, "--device", device, **given)
 
-def described(row: tuple) -> str:
-    name, _, _, crop, batch, micro, precision, compiled = row
-    work = f"{name}, {crop} px, batch {batch}{f' of {micro}' if micro else ''}, {precision}"
-    return work + (", compiled" if compiled else "")
-
-
-def compared(work: str, turns: dict, batch: int, goal: float | None, given: argparse.Namespace) -> dict:
-    """Both sides in turns; a row of the table, which is printed."""
-    taken: dict[str, list[float]] = {side: [] for side in turns}
-    began = time.perf_counter()
-    while time.perf_counter() < began + 2 * given.seconds or len(taken["peer"]) < given.turns:
-        for side, turn in turns.items():
-            taken[side].append(turn())
-    speed = {side: round(batch / statistics.median(one), 1) for side, one in taken.items()}
-    row = {"work": work, **speed, "ratio": round(speed["ours"] / speed["peer"], 3), "goal": goal}
-    print(f"{work:90} {speed['ours']:9.1f} {speed['peer']:9.1f} images/s  {row['ratio']:.3f} x", flush=True)
-    return row
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sides = {"ours": lambda: train(1), "peer": lambda: train(networks)}
+    work = f"train {networks} networks on digits, {device} (networks/s; a job each)"
+    yield rated(work, in_turns(sides, turns, clock_of(device)), networks)

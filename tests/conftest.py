@@ -1,13 +1,10 @@
 """Small artifacts that the tests of the stages share; each takes well under a second to make."""
 
-from __future__ import annotations
-
 import contextlib
-import json
 import os
 import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -15,11 +12,10 @@ import pytest
 
 from granularity.config.options import Config
 from granularity.data import moments
-from granularity.store import checkpoints
-from granularity.store.artifacts import Artifact
-from support import tallies, tasks, writing
-from support.pictures import moments_of
-from support.several import Ended
+from granularity.store import resume
+from granularity.store.artifact import Artifact
+from support import tasks, warm, writing
+from support.photographs import moments_of
 from support.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 
 
@@ -27,21 +23,6 @@ def pytest_collection_modifyitems(items):
     """Of several processes that share the tests, none is to wait for one that takes long: those come first."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: item.get_closest_marker("workflow") is None)
-
-
-def pytest_sessionfinish(session):
-    if hasattr(session.config, "workeroutput"):  # one of several processes that share the tests
-        session.config.workeroutput["tallies"] = {title: dict(counts) for title, counts in tallies.tallies.items()}
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node):
-    tallies.add(getattr(node, "workeroutput", {}).get("tallies", {}))
-
-
-def pytest_terminal_summary(terminalreporter):
-    for line in tallies.lines():
-        terminalreporter.write_line(line)
 
 
 # The hundreds of commands that tests start would each compile the package again where an environment asks for that.
@@ -63,7 +44,7 @@ def private_cache(tmp_path_factory):
 @pytest.fixture
 def checkpoint_always(monkeypatch):
     """Save the state of long work after every step, so that a kill anywhere has something to resume from."""
-    monkeypatch.setattr(checkpoints, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(resume, "CHECKPOINT_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")
@@ -132,25 +113,17 @@ def make_array():
     return make
 
 
-@pytest.fixture(scope="module")
-def processes(request):
-    """Run lines of Python in several processes at once: processes(size, code).
+@pytest.fixture(scope="session")
+def processes():
+    """Run lines of Python in a process that may start others: processes(code) has its `status` and what it `said`."""
+    paths = os.pathsep.join(str(Path(__file__).parents[1] / name) for name in ("workflow", "tests"))
 
-    A module's `IMPORTED` are modules that take long to import, and are there before the processes are.
-    """
-    command = [sys.executable, str(Path(tasks.__file__).with_name("ranks.py")), *request.module.IMPORTED]
-    environment = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # as the launcher sets it
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stdout.readline() == "ready\n"
+    def go(code: str, **environment: str) -> SimpleNamespace:
+        command, known = [warm.commands() / "lines", code], os.environ | {"PYTHONPATH": paths}
+        ended = subprocess.run(command, env=known | environment, stderr=subprocess.PIPE, text=True, timeout=120)
+        return SimpleNamespace(status=ended.returncode, said=ended.stderr.splitlines())
 
-        def go(size: int, code: str, **environment: str) -> Ended:
-            job = {"size": size, "code": code, "environment": environment}
-            server.stdin.write(json.dumps(job) + "\n")
-            server.stdin.flush()
-            return Ended(**json.loads(server.stdout.readline()))
-
-        yield go
-        server.stdin.close()
+    return go
 
 
 class Killed(Exception):

@@ -1,7 +1,5 @@
 """Every table that the five papers print, judged by our own claims: the verdict that its numbers bear."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np
@@ -12,48 +10,35 @@ from granularity.claims import experiments, published
 from granularity.claims.claim import FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, REPORTED, verdicts
 from granularity.stages.theory import worlds
 from granularity.stages.verdicts import arms as of
-from granularity.stages.verdicts.studies import (
-    feature_contamination_distilled,
-    granularity_one_pass,
-    granularity_t2,
-    granularity_t3,
-    granularity_t5,
-    granularity_t6,
-    granularity_t7,
-    granularity_t9,
-)
+from granularity.stages.verdicts.studies import _granularity as studies
+from granularity.stages.verdicts.studies import feature_contamination_distilled
 
 CLUSTERS = ("V4", "V5", "V6")  # which Table 7 has not
 IMAGES = {
     # Of the U, the left arm alone: the finest rank is worse than the best by 1.3 standard deviations on ResNet-34, and
     # on ResNet-50 by too little for three runs and the best of five ranks.
     "T5": (
-        lambda: granularity_t5.claims(of.paper("T5")),
+        lambda: studies.t5(of.paper("T5")),
         {f"V{number}": HOLDS for number in range(1, 8)} | {"V2": NOT_SIGNIFICANT},
     ),
     "T7": (
-        lambda: [*granularity_t5.claims(of.paper("T7")), *granularity_t7.claims(of.paper("T7"))],
+        lambda: [*studies.t5(of.paper("T7")), *studies.t7(of.paper("T7"))],
         dict.fromkeys(("V1", "V3", "V7", "V13"), HOLDS) | {"V2": NOT_SIGNIFICANT} | dict.fromkeys(CLUSTERS, NOT_TESTED),
     ),
-    "T9": (lambda: granularity_t9.claims(of.paper("T9")), {"V8": HOLDS}),
-    "T2": (lambda: granularity_t2.claims(of.paper("T2")), {"V9": HOLDS}),
-    "T10, T11": (lambda: granularity_t3.claims(granularity_t3.paper(), "ImageNet-21k to ImageNet-1k"), {"V10": HOLDS}),
+    "T9": (lambda: studies.t9(of.paper("T9")), {"V8": HOLDS}),
+    "T2": (lambda: studies.t2(of.paper("T2")), {"V9": HOLDS}),
+    "T10, T11": (lambda: studies.t3(studies.t3_paper(), "ImageNet-21k to ImageNet-1k"), {"V10": HOLDS}),
     "T6": (
         lambda: [
-            claim
-            for epoch in (50, 70)
-            for claim in granularity_t6.claims(epoch, granularity_t6.paper(epoch), granularity_t6.paper(90))
+            claim for epoch in (50, 70) for claim in studies.t6(epoch, studies.t6_paper(epoch), studies.t6_paper(90))
         ],
         {"V12": HOLDS},
     ),
     "one pass": (
-        lambda: [claim for table in ("T5", "T2", "T9") for claim in granularity_one_pass.claims(of.paper(table))],
+        lambda: [claim for table in ("T5", "T2", "T9") for claim in studies.one_pass(of.paper(table))],
         {"V11": HOLDS},
     ),
 }
-REPEATED = {"T1": "T5", "T3": "T10", "T4": "T11", "T8": "T2"}  # the same means, see test_published.py
-# Tables of experiments on images that no claim here is about.
-WITHOUT_CLAIM = {"mask_reconstruction": {"T1"}, "feature_emergence": {"T6", "T7"}}
 
 
 @pytest.mark.parametrize("table", IMAGES)
@@ -72,7 +57,7 @@ def test_the_core_papers_tables_bear_their_claims(table):
 def test_a_table_that_said_the_opposite_would_fail():
     arms = of.paper("T5")
     turned = arms.table.assign(mean=2 * arms.table["mean"][of.BASELINE] - arms.table["mean"])
-    found = verdicts(of.corrected(granularity_t5.claims(of.replace(arms, table=turned))))
+    found = verdicts(of.corrected(studies.t5(of.replace(arms, table=turned))))
     assert {found[id] for id in ("V1", "V3", "V4", "V5", "V7")} == {FAILS} and found["V6"] == HOLDS
 
 
@@ -154,19 +139,3 @@ def test_distilled_networks_of_ours_are_judged_by_intervals_over_backbones():
     assert {claim.verdict for claim in feature_contamination_distilled.judge(one)} == {NOT_TESTED}
     none = {name: table.iloc[:0] for name, table in tables.items()}
     assert verdicts(feature_contamination_distilled.judge(none)) == dict.fromkeys(("D1", "D2", "D3"), NOT_TESTED)
-
-
-def test_every_table_is_judged_repeats_another_or_says_that_no_claim_is_about_it():
-    fed = {name for key in IMAGES for name in key.split(", ")}
-    for paper, about in experiments.read().items():
-        rows = published.read(paper)
-        for table in published.tables(rows):
-            own = [row for row in rows if row["table"] == table]
-            if paper == "granularity":
-                assert table in fed or REPEATED[table] in fed
-            elif table in WITHOUT_CLAIM.get(paper, ()):
-                assert all(about.rows[about.entry_of(row)].why for row in own)
-            elif paper == "feature_contamination":
-                assert {about.rows[about.entry_of(row)].study for row in own} == {"feature_contamination_distilled"}
-            else:
-                assert any(about.source_of(row).arm for row in own if row["mean"])

@@ -9,7 +9,7 @@ from granularity.config import files
 from granularity.plan.graph import Plan
 from granularity.plan.rules import Rules
 from granularity.stages.theory.worlds import neural_collapse
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support.worlds import judge, train
 
 FILE = """

@@ -1,7 +1,8 @@
-"""The documentation: its examples are configurations, and the table of the eight tasks is the sum of its list."""
+"""The documentation: its examples are configurations, its links lead somewhere, its counts are counted."""
 
-import csv
-from collections import Counter, defaultdict
+import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,16 @@ import yaml
 from granularity.base import extensions
 from granularity.config import files
 from granularity.plan.graph import Plan
+from granularity.stages import STAGES
 from support import writing
 
 ROOT = Path(__file__).parents[2]
 DOCS = ("docs/recipes.md", "docs/development.md")
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "profiles/*.md", "config/*.md")
+    for path in ROOT.glob(pattern)
+)
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -47,17 +54,52 @@ def test_an_example_is_a_configuration(folder, text):
     assert plan.jobs("pretrain") and plan.jobs("report")
 
 
-def test_the_eight_tasks_are_counted_as_they_are_listed():
-    listed: dict[tuple[str, str], Counter] = defaultdict(Counter)
-    with open(ROOT / "docs/eight_tasks.csv", newline="") as stream:
-        for row in csv.DictReader(stream):
-            task = row["task"].split(" ", 1)[1]
-            listed[task, row["project"]].update(files=1, read=int(row["read"]), edits=int(row["edits"]))
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ +(.+?) *$", text, flags=re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files_and_headings(page):
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"[a-z]+:", target):
+            name, _, anchor = target.partition("#")
+            there = (ROOT / page).parent / name if name else ROOT / page
+            assert there.exists(), f"{page}: {target}"
+            assert not anchor or anchor in anchors(there), f"{page}: {target}"
+
+
+def test_the_counts_of_development_are_those_of_its_examples():
     page = (ROOT / "docs/development.md").read_text(encoding="utf-8")
-    table = page[page.index("| task |") :].split("\n\n", 1)[0].split("\n")
-    header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table)
-    assert len(rows) == 8 and {task for task, *_ in rows} == {task for task, _ in listed}
-    for task, *cells in rows:
-        for project, cell in zip(header[1:], cells, strict=True):
-            count = listed[task, project]
-            assert cell == (f"{count['files']} / {count['read']} / {count['edits']}" if count else "–"), (task, project)
+    code = {block.split("\n", 1)[0]: block for block in blocks("docs/development.md", "python")}
+    table = (ROOT / "workflow/granularity/stages/__init__.py").read_text(encoding="utf-8")
+    for what, names, changed in (
+        ("family", ["# remainder.py"], 0),
+        ("measure", ["# length.py"], 0),
+        (
+            "stage",
+            ["# stages/ridge/__init__.py", "# stages/ridge/stage.py"],
+            len(re.findall(r"^ +cluster\b", table, re.M)),
+        ),
+    ):
+        lines = sum(bool(line.strip()) for name in names for line in code[name].split("\n")[1:])
+        assert f"| a {what}, below | {len(names)} | {lines} | {changed} |" in page
+
+
+def test_the_readme_lists_the_stages_in_their_order():
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert rows == list(STAGES)
+
+
+def test_the_table_of_speeds_is_made_from_the_rows(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import run
+
+    rows = [json.loads(line) for line in run.MEASURED.read_text(encoding="utf-8").splitlines()]
+    text = run.PAGE.read_text(encoding="utf-8")
+    assert run.page(text, rows) == text
+    sys.modules.pop("run")

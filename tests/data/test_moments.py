@@ -1,16 +1,14 @@
 """Channel moments: exact, and the same as from the pixels themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from granularity.base.errors import GranularityError
 from granularity.data import moments
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support import writing
-from support.pictures import moments_of
+from support.photographs import moments_of
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -41,20 +39,18 @@ def test_the_sums_of_a_huge_set_lose_no_digit(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "forged",
+    "train",
     [
+        None,
         {},
-        {"train": {}},
-        {"train": 3},
-        {"train": {"pixels": 0, "sum": [0], "squares": [0]}},
-        {"train": {"pixels": 4, "sum": [1, 2], "squares": [1, 2]}},
-        {"train": {"pixels": 4, "sum": [1.5], "squares": [1]}},
-        {"train": {"pixels": 4, "sum": ["1"], "squares": [1]}},
-        [1],
+        3,
+        {"pixels": 0, "sum": [0], "squares": [0]},
+        {"pixels": 4, "sum": [1, 2], "squares": [1, 2]},
+        {"pixels": 4, "sum": [1.5], "squares": [1]},
     ],
 )
-def test_forged_moments_are_refused(tmp_path, forged):
+def test_forged_moments_are_refused(tmp_path, train):
     with writing.create(tmp_path / "made", "pixels", **writing.unlike_any()) as out:
-        out.json(moments.FILE, forged)
+        out.json(moments.FILE, {} if train is None else {"train": train})
     with pytest.raises(GranularityError, match=r"moments\.json: .*must"):
         moments.moments(Artifact.open(tmp_path / "made"), 1)

@@ -1,7 +1,5 @@
 """WordNet: the file format, several hypernym paths, and the published counts."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from pathlib import Path
@@ -55,36 +53,9 @@ def test_living_on_any_path_is_living(small):
     assert graph.is_living("n00004258")
 
 
-def test_the_part_above_some_synsets_survives_a_table(small):
-    part = WordNet.read(small).above(["n00000030"])
-    assert sorted(part.parents) == ["n00000010", "n00000020", "n00000030", "n00001740", "n00004258"]
-    assert WordNet.from_frame(part.frame()) == part
-
-
-@pytest.mark.parametrize("cut", range(90, len(SMALL) - 1, 37))
-def test_a_truncated_file_is_refused(tmp_path, cut):
-    (tmp_path / "data.noun").write_text(SMALL[:cut])
-    with pytest.raises(GranularityError, match=r"data.noun: (line \d+ is not in WordNet's format|n\d+ is missing)"):
-        WordNet.read(tmp_path)
-
-
-def test_other_files_are_refused(tmp_path):
-    with pytest.raises(GranularityError, match=r"data.noun: cannot be read .* wordnet-base"):
-        WordNet.read(tmp_path)
-    (tmp_path / "data.noun").write_bytes(b"\xff\xd8\xff")
-    with pytest.raises(GranularityError, match="is not WordNet's"):
-        WordNet.read(tmp_path)
-    (tmp_path / "data.noun").write_text("synset,name\n")
-    with pytest.raises(GranularityError, match="line 1 is not in WordNet's format"):
-        WordNet.read(tmp_path)
-
-
 def test_an_unknown_synset_is_named(small):
     with pytest.raises(GranularityError, match="2 synsets are not nouns of this WordNet, such as 'n00000099'"):
         WordNet.read(small).above(["n00000099", "n00000010", "dog"])
-
-
-# ---------------------------------------------------------------- the published counts (L1, L2)
 
 
 @pytest.fixture(scope="module")
@@ -123,5 +94,4 @@ def test_the_command_prints_the_levels_and_their_verdicts():
     assert result.exit_code == 0, result.output
     assert "21843" in result.output
     assert "5995" in result.output
-    assert result.output.count("as published") == 6
-    assert result.output.count("as derived") == 4
+    assert result.output.count(": holds") == 10

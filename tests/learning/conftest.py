@@ -1,20 +1,18 @@
 """Label spaces of the digits, networks pretrained on them, and both stages of training as short calls."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from granularity.learning.classification import on_target
-from granularity.learning.dataset import Data
-from granularity.learning.network import build
+from granularity.learning.data.dataset import Data
+from granularity.learning.networks.network import build
 from granularity.learning.options import Model, Recipe
 from granularity.learning.runs import Run
-from granularity.learning.trainings import train
-from granularity.store.artifacts import Artifact
+from granularity.learning.training.classification import Classification
+from granularity.learning.training.trainings import train
+from granularity.store.artifact import Artifact
 from support import tasks
 from support.trainings import CPU, LOOPS, MODEL, label_space, made_space, pretraining, recipe
 
@@ -94,7 +92,8 @@ def one(digits, digits_pixels):
     def go(model: Model = MODEL, **over) -> tuple[dict[str, torch.Tensor], torch.nn.Module]:
         network, options = build(model, 1, 3, 7), recipe(**over)
         before = {name: value.clone() for name, value in network.state_dict().items()}
-        train(network, data, on_target(data, options), options, 7, None)
+        objective = Classification(data, data.torch_target(), options, np.arange(3))
+        train(network, data, objective, options, 7, None)
         return before, network
 
     return go

@@ -1,6 +1,4 @@
-"""Backbones: what their files say of themselves, initial weights, and their use on other data."""
-
-from __future__ import annotations
+"""Networks and backbones: one seed is one backbone; what files say of themselves, initial weights, and other data."""
 
 import json
 import shutil
@@ -13,10 +11,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from granularity.base.errors import GranularityError
-from granularity.learning.backbones import Backbones
-from granularity.learning.dataset import Data
+from granularity.learning.data.dataset import Data
+from granularity.learning.networks.backbones import Backbones
+from granularity.learning.networks.network import build
 from granularity.learning.options import Init, Model, Recipe
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support import tasks
 from support.trainings import CPU, MODEL, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
 
@@ -50,6 +49,7 @@ def test_a_backbone_loads_in_timm_itself(tmp_path, pretrain_on):
         model["name"], in_chans=about["channels"], num_classes=about["outputs"], **model["args"]
     )
     network.load_state_dict(load_file(file))
+    network = network.to(memory_format=torch.channels_last)  # as ours: other kernels round otherwise
     images = torch.randn(2, 1, 8, 8)
     ours = Backbones([made.path]).load(Backbones([made.path]).find("target", 0))
     assert torch.equal(network.eval()(images), ours(images))
@@ -60,7 +60,7 @@ def test_the_untrained_network_is_that_of_the_seed(tmp_path, pretrain_on):
     made = pretrain_on(tmp_path / "made", [pretraining("manual-digit", 1)], options)
     kept = pretrain_on(tmp_path / "kept", [pretraining("manual-digit", 1)], options, keep=[0])
     first, second = (
-        backbones.untrained(backbones.runs.iloc[0]).state_dict()
+        backbones.load(backbones.runs.iloc[0], epoch=0).state_dict()
         for backbones in (Backbones([made.path]), Backbones([kept.path]))
     )
     assert equal(first, second)
@@ -70,7 +70,7 @@ def test_the_untrained_network_is_that_of_the_seed(tmp_path, pretrain_on):
 def test_what_is_not_there_is_named(pretrained):
     backbones = Backbones([pretrained.path])
     row = backbones.find("target", 0)
-    assert backbones.epochs(row) == [2]
+    assert list(backbones.epochs(row)) == [2]
     with pytest.raises(GranularityError, match=r"epoch 1 was not kept, but \[2\]"):
         backbones.load(row, epoch=1)
     with pytest.raises(GranularityError, match="0 runs called 'nobody' in"):
@@ -104,7 +104,7 @@ def test_published_weights_are_a_start(tmp_path, pretrain_on, published):
     assert len(made.params["init"]["sha256"]) == 64
     with pytest.raises(GranularityError, match="did not start from scratch; write keep"):
         again = pretrain_on(tmp_path / "again", [pretraining("target")], recipe(), PLAIN, init={"timm": str(file)})
-        Backbones([again.path]).untrained(Backbones([again.path]).runs.iloc[0])
+        Backbones([again.path]).load(Backbones([again.path]).runs.iloc[0], epoch=0)
 
 
 @pytest.mark.parametrize(
@@ -191,3 +191,68 @@ def test_channels_that_do_not_fit_are_one_line(tmp_path, pretrained, make_sample
     options = {"recipe": Recipe(batch_size=2, epochs=1), "runs": [finetuning("target").name], "other_data": True}
     with pytest.raises(GranularityError, match="takes images of 1 channels, not 3"):
         tasks.run("finetune", tmp_path / "out", options, samples=samples, pixels=pixels, pretrain=[pretrained.path])
+
+
+# ---------------------------------------------------------------- networks
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        MODEL,
+        Model(),
+        Model(name="vit_tiny_patch16_224", stem="timm", args={"img_size": 8, "patch_size": 4, "depth": 1}),
+    ],
+)
+def test_one_seed_is_one_backbone_whatever_the_head(model):
+    few, many = build(model, 1, 3, 5).state_dict(), build(model, 1, 500, 5).state_dict()
+    other = build(model, 1, 3, 6).state_dict()
+    heads = {name for name in few if few[name].shape != many[name].shape}
+    assert {name.split(".")[0] for name in heads} <= {"fc", "head"}
+    assert equal(*({name: value for name, value in part.items() if name not in heads} for part in (few, many)))
+    assert not equal(few, other)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Model(name="resnet1818"),
+        Model(args={"no_such_argument": 1}),
+        Model(name="vit_tiny_patch16_224", args=None),
+        Model(name="resnet18", stem="timm", args={"features_only": True}),
+    ],
+)
+def test_a_network_that_cannot_be_built_is_a_clear_error(model):
+    with pytest.raises(GranularityError, match=r"model\.(name|stem) = "):
+        build(model, 1, 3, 0)
+
+
+def test_a_frozen_backbone_stays_as_it_is_and_its_head_learns(one, tmp_path, finetune_on):
+    before, network = one(freeze_backbone=True, weight_decay=0.1)
+    after = network.state_dict()
+    assert equal(without_head(before), without_head(after))  # batch-norm statistics, too
+    assert not torch.equal(before["fc.weight"], after["fc.weight"])
+    assert [name for name, value in network.named_parameters() if value.grad is not None] == ["fc.weight", "fc.bias"]
+    made = finetune_on(tmp_path / "out", [finetuning("manual-digit")], recipe(freeze_backbone=True, epochs=12))
+    history = made.table("history.parquet")["train_loss"]
+    assert history.iloc[-1] < 0.95 * history.iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "with_dropout", "without"),
+    [
+        ("resnet18", {**TINY, "drop_rate": 0.5}, TINY),
+        (
+            "vit_tiny_patch16_224",
+            {"img_size": 8, "patch_size": 4, "depth": 1, "pos_drop_rate": 0.5, "proj_drop_rate": 0.5},
+            {"img_size": 8, "patch_size": 4, "depth": 1},
+        ),
+    ],
+)
+def test_a_recipe_can_do_without_the_networks_dropout(one, name, with_dropout, without):
+    def trained(args: dict, **over) -> dict[str, torch.Tensor]:
+        return one(Model(name=name, args=args, stem="timm"), epochs=1, lr=0.01, **over)[1].state_dict()
+
+    plain = trained(without)
+    assert equal(trained(with_dropout, dropout=False), plain)
+    assert not equal(trained(with_dropout), plain)

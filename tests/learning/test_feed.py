@@ -1,31 +1,31 @@
-"""Images read ahead: the same bytes with any number of readers, in any part of a batch, from any step on."""
-
-from __future__ import annotations
+"""Images as trainings see them: the same with any number of readers, in any part of a batch, from any step on."""
 
 import gc
-import json
 import os
-import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pydantic
 import pytest
 import torch
+from PIL import Image
 
+import granularity
 from granularity.base.errors import GranularityError
-from granularity.base.seeds import seed_of
 from granularity.data.shards import Shards
-from granularity.learning import feed, views
-from granularity.learning.dataset import Data
-from granularity.learning.evaluation import predict
-from granularity.learning.loop import Batches
+from granularity.learning.data import feed
+from granularity.learning.data.augment import _box, augment, centre_crop, training_view
+from granularity.learning.data.dataset import Data
+from granularity.learning.data.order import Batches
 from granularity.learning.options import Augment
-from granularity.learning.order import WINDOW, order
-from granularity.store.artifacts import Artifact
+from granularity.learning.training.evaluation import predict
+from granularity.store.artifact import Artifact
 from support import tasks
 from support.photographs import folder_of
 from support.tiny_chain import harmed
@@ -36,8 +36,7 @@ CROPS = {
     "random crop": Augment(crop=16, flip=True),
     "the centre": Augment(flip=True),
     "resized crop": Augment(crop=16, flip=True, scale=(0.08, 1)),
-    "torchvision's policy": Augment(crop=16, policy={"name": "RandAugment", "num_ops": 2}),
-    "timm's policy": Augment(crop=16, scale=(0.3, 1), policy={"name": "rand-m9-mstd0.5"}),
+    "policy": Augment(crop=16, policy="RandAugment", policy_args={"magnitude": 20}),
 }
 
 
@@ -94,50 +93,6 @@ def test_batches_do_not_depend_on_readers_parts_or_where_one_begins(data, reader
     assert torch.equal(fed(data, options, [5, 2])[1], expected[2])
 
 
-def test_another_seed_draws_otherwise(data, readers):
-    readers(0)
-    options = CROPS["random crop"]
-    assert not torch.equal(fed(data, options, [0], seed=3)[0], fed(data, options, [0], seed=4)[0])
-
-
-def test_reading_draws_nothing_that_the_training_would(data, readers):
-    """Dropout and the like draw what they would have drawn."""
-    for number in (0, 2):
-        readers(number)
-        torch.manual_seed(0)
-        random.seed(0)
-        np.random.seed(0)
-        fed(data, CROPS["torchvision's policy"], [0])
-        fed(data, CROPS["timm's policy"], [0])
-        found = torch.rand(1).item(), random.random(), np.random.rand()
-        torch.manual_seed(0)
-        random.seed(0)
-        np.random.seed(0)
-        assert found == (torch.rand(1).item(), random.random(), np.random.rand())
-
-
-@pytest.mark.parametrize("options", [Augment(), Augment(flip=True, pad=2, crop=18)])
-def test_squares_read_ahead_are_those_of_the_memory(photographs, readers, options, monkeypatch):
-    """Whether a GPU has room for all of them does not show in the bytes."""
-    raw = Data(Artifact.open(photographs["samples"]), Artifact.open(photographs["raw"]), CPU)
-    expected = fed(raw, options)
-    centres = list(raw.centres(raw.val, options, 5))
-    monkeypatch.setattr(Data, "_is_near", False)
-    for number in (0, 2):
-        readers(number)
-        assert all(map(torch.equal, fed(raw, options), expected))
-        assert all(map(torch.equal, raw.centres(raw.val, options, 5), centres))
-
-
-def test_squares_take_resized_crops_and_policies_too(photographs, readers):
-    raw = Data(Artifact.open(photographs["samples"]), Artifact.open(photographs["raw"]), CPU)
-    for name in ("resized crop", "torchvision's policy"):
-        readers(0)
-        expected = fed(raw, CROPS[name])
-        readers(2)
-        assert all(map(torch.equal, fed(raw, CROPS[name]), expected))
-
-
 # ---------------------------------------------------------------- what is seen
 
 
@@ -145,7 +100,8 @@ def test_a_random_crop_is_a_window_of_the_whole_rectangle(photographs):
     shards = Shards(Artifact.open(photographs["jpeg"]))
     row = int(shards.width.argmax())
     whole = np.asarray(shards.load(row))
-    found = {views.training_view(shards.load(row), Augment(crop=16), SIZE, 0, step, 5).tobytes() for step in range(300)}
+    views = (training_view(shards.load(row), Augment(crop=16), SIZE, 0, step, 5) for step in range(300))
+    found = {view.tobytes() for view in views}
     height, width, _ = whole.shape
     windows = {whole[y : y + 16, x : x + 16].tobytes() for y in range(height - 15) for x in range(width - 15)}
     assert found <= windows
@@ -153,13 +109,13 @@ def test_a_random_crop_is_a_window_of_the_whole_rectangle(photographs):
 
 
 def test_resized_crops_have_the_areas_and_shapes_asked_for():
-    boxes = [views._box(80, 50, (0.2, 0.5), (0.5, 2.0), np.random.default_rng(i)) for i in range(500)]
+    boxes = [_box(80, 50, (0.2, 0.5), np.random.default_rng(i)) for i in range(500)]
     areas = np.array([(right - left) * (bottom - top) for left, top, right, bottom in boxes]) / 4000
     shapes = np.array([(right - left) / (bottom - top) for left, top, right, bottom in boxes])
     assert 0.18 < areas.min() < 0.22 and 0.48 < areas.max() < 0.52
-    assert 0.45 < shapes.min() < 0.6 and 1.7 < shapes.max() < 2.2
+    assert 0.7 < shapes.min() < 0.8 and 1.25 < shapes.max() < 1.4
     assert all(0 <= left < right <= 80 and 0 <= top < bottom <= 50 for left, top, right, bottom in boxes)
-    assert views._box(400, 10, (1, 1), (0.75, 4 / 3), np.random.default_rng(0)) == (193, 0, 206, 10)
+    assert _box(400, 10, (1, 1), np.random.default_rng(0)) == (193, 0, 206, 10)
 
 
 def test_evaluation_sees_the_centre(data, photographs, readers):
@@ -175,35 +131,6 @@ def test_evaluation_sees_the_centre(data, photographs, readers):
             np.testing.assert_allclose(image, expected, atol=1e-5)
     squares = torch.cat(list(data.centres(data.val, Augment(), 5)))
     assert torch.equal(squares, data.images(data.val))
-
-
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (Augment(pad=2, crop=16), "augment.pad: .*not padded"),
-        (Augment(crop=21), "augment.crop: 21 px do not fit"),
-        (Augment(policy={"name": "Nonsense"}), "augment.policy: Nonsense: neither"),
-        (Augment(policy={"name": "RandAugment", "nonsense": 3}), "augment.policy: RandAugment: .*nonsense"),
-        (Augment(policy={"name": "Resize", "size": 9}), "augment.policy: Resize: does not work on RGB images"),
-        (Augment(policy={"name": "ToImage"}), "augment.policy: ToImage: does not work"),
-    ],
-)
-def test_what_cannot_be_done_is_a_line(data, readers, options, why):
-    for number in (0, 1):
-        readers(number)
-        with pytest.raises(GranularityError, match=f"^{why}[^\n]*$"):
-            fed(data, options, [0])
-
-
-def test_blocks_stay_together_and_every_image_is_seen_once():
-    found = order(100_003, 5, 1, block=16)
-    assert np.array_equal(np.sort(found), np.arange(100_003))
-    window = found[: WINDOW * 16] // 16
-    assert len(np.unique(window)) <= WINDOW + 1
-    assert not np.array_equal(found, np.sort(found))
-    assert not np.array_equal(found, order(100_003, 5, 2, block=16))
-    expected = np.random.default_rng(seed_of(5, "order", 1)).permutation(50)
-    assert np.array_equal(order(50, 5, 1), expected)
 
 
 # ---------------------------------------------------------------- trainings
@@ -246,29 +173,11 @@ def test_a_corrupt_image_ends_the_training_with_one_line(photographs, tmp_path, 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.workflow
-def test_the_command_trains_in_two_processes_with_readers_each(photographs, tmp_path):
-    """Each reads its share of every batch; what they make does not depend on how."""
-    options = {"recipe": OPTIONS["recipe"].model_dump(mode="json"), "model": MODEL.model_dump(mode="json")}
-    options |= {"runs": [pretraining("target").name], "processes": 2}
-    roles = {"samples": "samples", "pixels": "jpeg", "hierarchy": "target"}
-    words = [word for role, name in roles.items() for word in (f"--{role}", str(photographs[name]))]
-    digests = set()
-    for number in (0, 2):
-        command = [sys.executable, "-m", "granularity.machine.launch", "2", "pretrain", *words, "--device", "cpu"]
-        command += ["--threads", "2", "--options", json.dumps(options), "--output", str(tmp_path / f"{number}/out")]
-        environment = os.environ | {"GRANULARITY_READERS": str(number)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr
-        digests.add(Artifact.open(tmp_path / f"{number}/out").digest)
-    assert len(digests) == 1
-
-
 SCRIPT = """
 import sys
 from pathlib import Path
 from granularity.base import interrupt
-from granularity.learning import feed
+from granularity.learning.data import feed
 from granularity.learning.options import Recipe
 from test_feed import train
 
@@ -293,7 +202,7 @@ train({name: root / name for name in ("samples", "jpeg", "raw", "target")}, Path
 def test_readers_end_with_their_training_and_leave_signals_to_it(photographs, tmp_path, number):
     """SIGTERM goes to all processes of a job: readers go on, and the training saves its work and ends."""
     command = [sys.executable, "-c", SCRIPT, photographs["samples"].parent, tmp_path / "out", "0.5"]
-    folders = [str(Path(feed.__file__).parents[2]), str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+    folders = [str(Path(granularity.__file__).parents[1]), str(Path(__file__).parents[1]), str(Path(__file__).parent)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders), "GRANULARITY_READERS": "2"}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
@@ -337,18 +246,8 @@ def test_a_reader_that_is_killed_is_a_line(data, readers):
             given(step)
 
 
-@pytest.mark.parametrize("value", ["", "-1", "two", "1001"])
-def test_a_number_of_readers_that_is_none(monkeypatch, value):
-    monkeypatch.setenv("GRANULARITY_READERS", value)
-    with pytest.raises(GranularityError, match=r"GRANULARITY_READERS: .* must be a number of processes"):
-        feed.readers(CPU)
-
-
 def test_pieces_fit_the_shared_memory(monkeypatch):
-    class Small:
-        f_bavail, f_frsize = 64, 2**20
-
-    monkeypatch.setattr(os, "statvfs", lambda path: Small)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=2**26))
     assert feed._piece(224 * 224 * 3, 16) * 224 * 224 * 3 * 16 * (feed.AHEAD + 1) <= 2**25
     assert feed._piece(2**30, 16) == 1
 
@@ -363,3 +262,78 @@ def test_a_feed_that_is_forgotten_has_no_readers(data, readers):
     del given
     gc.collect()
     assert not [pid for pid in set(mine.read_text().split()) - before if is_alive(int(pid))]
+
+
+# ---------------------------------------------------------------- augmentation and the order of images
+
+
+IMAGES = torch.arange(2 * 3 * 6 * 6, dtype=torch.float32).reshape(2, 3, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("pad", "crop", "side"), [(0, None, 6), (2, None, 6), (0, 4, 4), (2, 9, 9), (1, 8, 8), (2, 1, 1)]
+)
+@pytest.mark.parametrize("flip", [False, True])
+def test_pad_and_crop_give_windows_of_the_padded_image(pad, crop, side, flip):
+    padded = torch.nn.functional.pad(IMAGES, [pad] * 4)
+    found = augment(IMAGES, Augment(flip=flip, pad=pad, crop=crop), 0, 3)
+    assert found.shape == (2, 3, side, side)
+    for image, whole in zip(found, padded, strict=True):
+        places = range(whole.shape[-1] - side + 1)
+        windows = [whole[:, y : y + side, x : x + side] for y in places for x in places]
+        mirrored = [window.flip(2) for window in windows] if flip else []
+        assert any(torch.equal(image, window) for window in windows + mirrored)
+
+
+def test_every_window_and_both_sides_are_drawn():
+    one = torch.arange(9.0).reshape(1, 1, 3, 3).expand(4000, 1, 3, 3)
+    found = augment(one, Augment(flip=True, crop=2), 0, 0).reshape(4000, 4)
+    kinds, counts = torch.unique(found, dim=0, return_counts=True)
+    assert len(kinds) == 2 * 4
+    assert counts.min() > 400  # of 500
+
+
+def test_augmentation_is_a_function_of_seed_and_step():
+    options = Augment(flip=True, pad=2)
+    many = torch.rand(50, 1, 6, 6)
+    first = augment(many, options, 1, 2)
+    torch.manual_seed(123)
+    assert torch.equal(augment(many, options, 1, 2), first)
+    assert not torch.equal(augment(many, options, 1, 3), first)
+    assert not torch.equal(augment(many, options, 2, 2), first)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+@pytest.mark.parametrize("name", ["AugMix", "AutoAugment", "RandAugment", "TrivialAugmentWide"])
+def test_a_policy_alters_each_image_by_seed_step_and_place(name, mode):
+    noise = np.random.default_rng(0).integers(256, size=(12, 12, 3), dtype=np.uint8)
+    image, options = Image.fromarray(noise).convert(mode), Augment(policy=name)
+    drawn, found = torch.get_rng_state(), set()
+    for _ in range(2):
+        found |= {(i, training_view(image, options, 12, 0, *divmod(i, 3)).tobytes()) for i in range(9)}
+        assert torch.equal(torch.get_rng_state(), drawn)
+    assert len(found) == 9 and len({view for _, view in found}) > 4
+    with pytest.raises(
+        pydantic.ValidationError, match="'AugMix', 'AutoAugment', 'RandAugment' or 'TrivialAugmentWide'"
+    ):
+        Augment(policy="RandAugmentation")
+    with pytest.raises(GranularityError, match=rf"augment.policy = {name}, policy_args = .*colour"):
+        training_view(image, Augment(policy=name, policy_args={"colour": 1}), 12, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("crop", "side", "start"), [(None, 6, 0), (4, 4, 1), (5, 5, 0), (9, 6, 0)])
+def test_evaluation_of_squares_sees_the_centre(crop, side, start):
+    found = centre_crop(IMAGES, Augment(pad=2, crop=crop))
+    assert torch.equal(found, IMAGES[:, :, start : start + side, start : start + side])
+
+
+def test_an_epoch_holds_every_image_at_most_once_and_whole_batches_only():
+    batches = Batches(23, 5, seed=0)
+    assert batches.per_epoch == 4
+    epochs = [torch.cat([batches(step) for step in range(4 * e, 4 * e + 4)]).tolist() for e in range(3)]
+    assert all(len(epoch) == len(set(epoch)) == 20 for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert set(epochs[0]) | set(epochs[1]) | set(epochs[2]) == set(range(23))
+    fresh = Batches(23, 5, seed=0)
+    assert [fresh(step).tolist() for step in (7, 2)] == [batches(step).tolist() for step in (7, 2)]
+    assert Batches(23, 5, seed=1)(0).tolist() != batches(0).tolist()

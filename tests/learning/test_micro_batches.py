@@ -1,28 +1,18 @@
 """Batches in parts: their gradients, their batch normalisation, and number formats."""
 
-from __future__ import annotations
-
-import pydantic
 import pytest
 import torch
 
-from granularity.learning import dataset
-from granularity.learning.batch_norm import RunningMoments
-from granularity.learning.dataset import Data
-from granularity.learning.evaluation import predict
-from granularity.learning.options import Augment, Model, Pretrain
-from granularity.learning.precision import computing
-from granularity.store.artifacts import Artifact
-from support.trainings import CPU, MODEL, TINY, equal, pretraining, recipe, weights_of
+from granularity.learning.data import dataset
+from granularity.learning.data.dataset import Data
+from granularity.learning.options import Augment, Model
+from granularity.learning.training.batch_norm import RunningMoments
+from granularity.learning.training.evaluation import predict
+from granularity.store.artifact import Artifact
+from support.trainings import CPU, TINY, close, pretraining, recipe, weights_of
 
 NO_BATCH_NORM = Model(args={**TINY, "norm_layer": "groupnorm1"})
 RUN = pretraining("manual-digit")
-
-
-def close(first, second, tolerance=1e-5) -> bool:
-    return first.keys() == second.keys() and all(
-        torch.allclose(first[name].double(), second[name].double(), rtol=tolerance, atol=tolerance) for name in first
-    )
 
 
 @pytest.mark.parametrize("space", ["manual-digit", "wordnet-1"], ids=["one label", "several labels"])
@@ -35,17 +25,6 @@ def test_gradients_of_micro_batches_are_those_of_the_batch(tmp_path, pretrain_on
     assert close(weights_of(whole), weights_of(parts))
     losses = [made.table("history.parquet")["train_loss"] for made in (whole, parts)]
     assert losses[0].tolist() == pytest.approx(losses[1].tolist(), rel=1e-5)
-
-
-def test_a_micro_batch_of_the_whole_batch_is_the_batch(tmp_path, pretrain_on):
-    whole = pretrain_on(tmp_path / "whole", [RUN])
-    parts = pretrain_on(tmp_path / "parts", [RUN], recipe(micro_batch=30))
-    assert equal(weights_of(whole), weights_of(parts))
-
-
-def test_each_micro_batch_is_normalised_by_its_own_moments(tmp_path, pretrain_on):
-    whole, parts = (pretrain_on(tmp_path / f"{size}", [RUN], recipe(micro_batch=size)) for size in (30, 6))
-    assert not close(weights_of(whole), weights_of(parts), 1e-3)
 
 
 def test_running_moments_move_once_a_step_by_the_mean_of_the_parts():
@@ -109,27 +88,3 @@ def test_evaluation_is_in_the_precision_of_the_training(tmp_path, pretrain_on, d
     assert torch.equal(found["float32"], found["tf32"]) and not torch.equal(found["float32"], found["bfloat16"])
     about = pretrain_on(tmp_path / "half", [RUN], recipe(precision="bfloat16"))
     assert about.facts["recipe"]["precision"] == "bfloat16"
-
-
-def test_a_precision_ends_with_its_context():
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-    with pytest.raises(KeyError), computing("tf32", CPU):
-        assert torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
-        raise KeyError
-    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"recipe": {"batch_size": 30, "micro_batch": 7}}, "micro_batch: 7 does not divide batch_size = 30"),
-        (
-            {"recipe": {"batch_size": 30, "micro_batch": 10}, "processes": 2},
-            "processes: 2 cannot share the 3 micro-batches evenly",
-        ),
-        ({"recipe": {"compile": True}, "processes": 2}, "compile: set micro_batch"),
-    ],
-)
-def test_parts_that_do_not_make_up_a_batch_are_refused(values, message):
-    with pytest.raises(pydantic.ValidationError, match=message):
-        Pretrain.model_validate({"model": MODEL.model_dump(), **values})

@@ -1,6 +1,4 @@
-"""Objectives are found by name: a teacher's embeddings instead of labels, and one of the user's own."""
-
-from __future__ import annotations
+"""Objectives: cross-entropy of one label per image and of several; a teacher's embeddings instead of labels."""
 
 import numpy as np
 import pytest
@@ -9,13 +7,15 @@ import torch.nn.functional as F
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.learning import dataset
-from granularity.learning.backbones import Backbones
-from granularity.learning.dataset import Data
-from granularity.learning.evaluation import predict
+from granularity.learning.data.dataset import Data, LabelSets
+from granularity.learning.networks.backbones import Backbones
+from granularity.learning.networks.network import build
 from granularity.learning.options import Augment
-from granularity.store.artifacts import Artifact
-from support.trainings import CPU, equal, finetuning, pretraining, recipe, weights_of
+from granularity.learning.training.classification import cross_entropy
+from granularity.learning.training.evaluation import predict
+from granularity.store.artifact import Artifact
+from support import tasks
+from support.trainings import CPU, MODEL, finetuning, label_space, pretraining, recipe, weights_of
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +55,6 @@ def test_distillation_learns_the_embedding(tmp_path, pretrain_on, finetune_on, d
     assert tuned["granularity"].isna().all() and 0 <= tuned["val_error"][0] <= 100
 
 
-def test_a_killed_distillation_resumes_to_the_same_bytes(tmp_path, pretrain_on, teacher, kill_at, checkpoint_always):
-    given = {"objective": distil(), "embed": teacher}
-    whole = pretrain_on(tmp_path / "whole", [pretraining("distil")], **given)
-    kill_at(dataset, "augment", 5)
-    with pytest.raises(kill_at.Killed):
-        pretrain_on(tmp_path / "again", [pretraining("distil")], **given)
-    kill_at(dataset, "augment", None)
-    assert pretrain_on(tmp_path / "again", [pretraining("distil")], **given).digest == whole.digest
-
-
 def test_what_an_objective_cannot_do_is_one_line(tmp_path, pretrain_on, teacher):
     runs, given = [pretraining("distil")], {"embed": teacher}
     for objective, options, words in (
@@ -79,94 +69,88 @@ def test_what_an_objective_cannot_do_is_one_line(tmp_path, pretrain_on, teacher)
         pretrain_on(tmp_path / "out", runs, objective=distil())
 
 
-SMOOTHED = '''
-"""Cross-entropy with smoothed labels."""
-from granularity.base.section import Section
-from granularity.learning.objectives import labels
-
-EXTENDS = "objective"
-NEEDS = labels.NEEDS
-describe, classes = labels.describe, labels.classes
-
-class Options(Section):
-    smoothing: float = 0.1
-
-def make(source, data, recipe, options):
-    import torch.nn.functional as F
-    made = labels.make(source, data, recipe, None)
-    known = data.labels_of(source, made.outputs)
-    made.loss = lambda outputs, picked: F.cross_entropy(outputs, known[picked], label_smoothing=options.smoothing)
-    return made
-'''
-
-
-@pytest.fixture
-def own(tmp_path):
-    """Load files of the user's own: own(name, text)."""
-
-    def load(name: str, text: str) -> None:
-        (tmp_path / f"{name}.py").write_text(text)
-        extensions.load([tmp_path / f"{name}.py"])
-
-    yield load
+def test_a_network_of_ones_own_that_lacks_a_method_is_one_line(tmp_path, pretrain_on):
+    (tmp_path / "mine.py").write_text(
+        'EXTENDS = "network"\n\ndef build(model, channels, seed):\n    import torch\n    return torch.nn.Flatten()\n'
+    )
+    extensions.load([tmp_path / "mine.py"])
+    with pytest.raises(GranularityError, match=r"model.name = mine: what its build\(\) gives is no network with"):
+        pretrain_on(tmp_path / "out", [pretraining("target")], model={"name": "mine"})
     extensions.load([])
 
 
-def test_an_objective_of_ones_own_is_one_file(tmp_path, pretrain_on, own):
-    own("smoothed", SMOOTHED)
-    runs = [pretraining("manual-digit")]
-    plain = pretrain_on(tmp_path / "plain", runs)
-    none = pretrain_on(tmp_path / "none", runs, objective={"name": "smoothed", "options": {"smoothing": 0}})
-    much = pretrain_on(tmp_path / "much", runs, objective={"name": "smoothed", "options": {"smoothing": 0.5}})
-    assert equal(weights_of(none), weights_of(plain))
-    assert not equal(weights_of(much), weights_of(plain))
+# ---------------------------------------------------------------- labels
 
 
-MINE = '''
-"""Two linear layers."""
-import torch
+SETS = [[0, 2], [1], [0, 1, 2, 4], [3], [2, 3]]  # of five images, among five classes
 
-EXTENDS = "network"
-
-class Mine(torch.nn.Module):
-    def __init__(self, channels, width):
-        super().__init__()
-        self.first, self.num_features = torch.nn.LazyLinear(width), width
-        self.first(torch.zeros(1, channels * 64))
-        self.head = torch.nn.Linear(width, 5)
-
-    def forward_features(self, images):
-        return torch.relu(self.first(images.flatten(1)))
-
-    def forward_head(self, features, pre_logits=False):
-        return features if pre_logits else self.head(features)
-
-    def forward(self, images):
-        return self.forward_head(self.forward_features(images))
-
-    def get_classifier(self):
-        return self.head
-
-    def reset_classifier(self, classes):
-        self.head = torch.nn.Linear(self.num_features, classes)
-
-def build(model, channels, seed):
-    return Mine(channels, **(model.args or {}))
-'''
+ALL = LabelSets(np.concatenate(SETS).astype(np.int32), np.cumsum([0, *map(len, SETS)]))
 
 
-def test_a_network_of_ones_own_is_one_file(tmp_path, pretrain_on, finetune_on, own):
-    own("mine", MINE)
-    runs = [pretraining("target"), pretraining("manual-digit")]
-    model = {"name": "mine", "args": {"width": 16}, "stem": "timm"}
-    made = pretrain_on(tmp_path / "pre", runs, recipe(epochs=8, lr=0.05), model, keep=[0])
-    starts = [made.tensors(f"backbones/{run.name}@0.safetensors") for run in runs]
-    assert starts[0]["first.weight"].shape == (16, 64)
-    assert torch.equal(starts[0]["first.weight"], starts[1]["first.weight"])  # whatever the head
-    assert starts[0]["head.weight"].shape == (3, 16) and starts[1]["head.weight"].shape == (10, 16)
-    assert made.table("runs.parquet")["val_error"].max() < 45
-    tuned = finetune_on(tmp_path / "fine", [finetuning("target")], recipe(lr=0.05), [made.path])
-    assert tuned.table("runs.parquet")["val_error"][0] < 45
-    own("mine", MINE.replace("def get_classifier", "def head_of"))
-    with pytest.raises(GranularityError, match=r"model.name = mine: what its build\(\) gives is no network with"):
-        pretrain_on(tmp_path / "out", runs, model=model)
+def explicit(sets: list[list[int]], classes: int) -> torch.Tensor:
+    return torch.tensor([[float(c in labels) for c in range(classes)] for labels in sets])
+
+
+@pytest.mark.parametrize("picked", [[0, 1, 2, 3, 4], [4, 0, 2], [3], [1, 1], []], ids=str)
+def test_the_multi_hot_target_is_that_of_the_sets_picked(picked):
+    found = ALL.multi_hot(torch.tensor(picked, dtype=torch.int64), 6, CPU)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, explicit([SETS[i] for i in picked], 6).reshape(len(picked), 6))
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss"),
+    [(ALL, "auto"), (ALL, "sigmoid"), (torch.tensor([2, 0, 4, 1, 1]), "sigmoid")],
+    ids=["auto", "sigmoid", "one label each"],
+)
+def test_sigmoid_cross_entropy_and_its_gradient_are_those_of_an_explicit_target(labels, loss):
+    picked = torch.tensor([4, 0, 2])
+    sets = SETS if labels is ALL else [[int(label)] for label in labels]
+    truth = explicit([sets[i] for i in picked], 5)
+    ours, theirs = (torch.randn(3, 5, generator=torch.manual_seed(0)).mul(4).requires_grad_() for _ in range(2))
+    value = cross_entropy(ours, labels, picked, loss)
+    reference = torch.nn.functional.binary_cross_entropy_with_logits(theirs, truth, reduction="none").sum(1).mean()
+    torch.testing.assert_close(value, reference)
+    x, t = theirs.detach().double(), truth.double()
+    assert value.item() == pytest.approx(((1 + x.exp()).log() - x * t).sum().item() / 3, rel=1e-6)
+    value.backward(), reference.backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)
+    torch.testing.assert_close(ours.grad.double(), (torch.sigmoid(x) - t) / 3)
+
+
+@pytest.mark.parametrize("loss", ["auto", "softmax"])
+def test_one_label_an_image_is_softmax_unless_told(loss):
+    outputs, labels, picked = torch.randn(3, 5), torch.tensor([2, 0, 4, 1, 1]), torch.tensor([4, 0, 2])
+    chosen = outputs.double().log_softmax(1)[torch.arange(3), labels[picked]]
+    assert float(cross_entropy(outputs, labels, picked, loss)) == pytest.approx(-float(chosen.mean()), rel=1e-6)
+
+
+@pytest.fixture
+def colours(tmp_path, make_samples, make_array):
+    """Images in which some of three colours glow: a label for each, and label 3 for all; the target is the first."""
+    rng = np.random.default_rng(0)
+    on = rng.random((120, 3)) < 0.5
+    on[~on.any(1), 0] = True
+    first = [f"{row.argmax()}" for row in on]
+    samples = make_samples(tmp_path / "samples", ["train"] * 80 + ["val"] * 40, {"first": first}, "first")
+    values = rng.integers(0, 60, (120, 8, 8, 3), dtype=np.uint8) + 120 * on[:, None, None].astype(np.uint8)
+    labels = [[*np.flatnonzero(row).tolist(), 3] for row in on[:80]]
+    space = label_space(tmp_path / "wordnet-2", samples, labels, ["0", "1", "2", "0"])
+    return samples, make_array(tmp_path / "pixels", "pixels", samples, values), space, on
+
+
+def test_several_labels_are_learnt(tmp_path, colours):
+    samples, pixels, space, on = colours
+    options = recipe(lr=0.03, batch_size=20, epochs=30, warmup_epochs=2, schedule="linear", head_bias=-4)
+    values = {"recipe": options, "model": MODEL, "runs": [pretraining("wordnet-2").name]}
+    made = tasks.run("pretrain", tmp_path / "made", values, samples=samples, pixels=pixels, hierarchy=[space])
+    losses = made.table("history.parquet")["train_loss"]
+    assert losses.iloc[0] > 6  # two or three labels an image are true, each at about sigmoid(-4)
+    assert losses.iloc[-1] < 0.15
+    data = Data(Artifact.open(samples), Artifact.open(pixels), CPU)
+    network = build(MODEL, 3, 4, 99)
+    network.load_state_dict(weights_of(made))
+    outputs = predict(network.eval(), data, data.val, options.augment)
+    assert ((outputs > 0).numpy() == np.column_stack([on[80:], np.full(40, True)])).mean() > 0.98
+    first = np.array([0, 1, 2, 0])[outputs.argmax(1)]
+    assert made.table("runs.parquet")["val_error"][0] == pytest.approx(100 * np.mean(first != on[80:].argmax(1)))

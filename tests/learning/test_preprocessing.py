@@ -1,7 +1,5 @@
 """Images made ready in two parts, against open_clip's own transform of one."""
 
-from __future__ import annotations
-
 import numpy as np
 import open_clip
 import pytest
@@ -10,7 +8,7 @@ from PIL import Image
 from torchvision.transforms import Compose, Resize, ToTensor
 
 from granularity.base.errors import GranularityError
-from granularity.learning.preprocessing import Preprocessing
+from granularity.learning.networks.preprocessing import Preprocessing
 
 
 @pytest.mark.parametrize("mode", ["shortest", "longest", "squash"])
@@ -22,19 +20,15 @@ def test_the_numbers_are_those_of_open_clip(mode, size):
     theirs = transform(image)
     prepared = Preprocessing(transform)
     assert prepared.shape == tuple(theirs.shape[1:])
-    ours = np.empty(theirs.shape, np.float32)
-    prepared.numbers(image, ours)
-    np.testing.assert_array_equal(ours, theirs.numpy())
-    (batch,) = prepared.numbers_of(torch.from_numpy(prepared.pixels(image).copy())[None])  # what a GPU does
-    np.testing.assert_array_equal(batch.numpy(), theirs.numpy())
+    (ours,) = prepared.numbers(torch.from_numpy(prepared.pixels(image).copy())[None])
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
 
 def test_every_value_of_every_channel_is_that_of_open_clip():
     transform = open_clip.image_transform(16, is_train=False)
     values = np.repeat(np.arange(256, dtype=np.uint8).reshape(16, 16, 1), 3, axis=2)
-    ours = np.empty((3, 16, 16), np.float32)
-    Preprocessing(transform).numbers(Image.fromarray(values), ours)
-    np.testing.assert_array_equal(ours, transform(Image.fromarray(values)).numpy())
+    (ours,) = Preprocessing(transform).numbers(torch.from_numpy(values)[None])
+    np.testing.assert_array_equal(ours.numpy(), transform(Image.fromarray(values)).numpy())
 
 
 @pytest.mark.parametrize("transform", [lambda image: image, Compose([Resize(8), ToTensor()])])

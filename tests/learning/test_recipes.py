@@ -1,6 +1,4 @@
-"""Recipes: what they refuse, clipping, schedules, and those of the paper."""
-
-from __future__ import annotations
+"""Recipes: what they refuse, clipping, schedules, those of the paper; and optimisers, resumed to the same bytes."""
 
 import math
 from pathlib import Path
@@ -9,20 +7,14 @@ import numpy as np
 import pydantic
 import pytest
 import torch
-import yaml
+from timm.optim import list_optimizers
 
+from granularity.base.errors import GranularityError
 from granularity.config import files
-from granularity.learning.loop import minimise
-from granularity.learning.network import build
-from granularity.learning.options import Finetune, Pretrain, Recipe
-from granularity.learning.schedules import schedule, share_of_peak
-from support.trainings import STEPS
-
-
-def test_a_recipe_clips_the_gradient(one):
-    before, network = one(clip_norm=1e-3, lr=0.1, momentum=0, weight_decay=0)
-    moved = torch.cat([(value - before[name]).flatten() for name, value in network.named_parameters()]).norm().item()
-    assert 0 < moved <= 1e-4 * STEPS * 1.01
+from granularity.learning.networks.network import build
+from granularity.learning.options import Pretrain, Recipe
+from granularity.learning.training.loop import minimise, optimiser, share_of_peak
+from granularity.plan.trainings import transfers
 
 
 @pytest.mark.parametrize("clip", [None, 0.5, 5.0, 100.0])
@@ -37,7 +29,7 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
         return loss.detach()
 
     sgd = torch.optim.SGD(network.parameters(), lr=0.1)
-    minimise(network, sgd, gradients_at, epochs=1, steps_per_epoch=1, warmup_epochs=0, seed=0, clip_norm=clip)
+    minimise(network, Recipe(epochs=1, warmup_epochs=0, clip_norm=clip), gradients_at, 1, 0, optimizer=sgd)
     moved = before - torch.cat([network.weight[0].detach(), network.bias.detach()])
     length = 0.1 * min(13, clip or 13)
     torch.testing.assert_close(moved, torch.tensor([3.0, 4.0, 0.0, 12.0]) / 13 * length, rtol=1e-4, atol=1e-6)
@@ -46,6 +38,11 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
+        ({"freeze_backbone": True}, "freeze_backbone: there is no backbone yet"),
+        ({"batch_size": 2}, "processes: 3 cannot share a batch_size of 2"),
+        ({"batch_size": 30, "micro_batch": 7}, "micro_batch: 7 does not divide batch_size = 30"),
+        ({"batch_size": 30, "micro_batch": 6}, "processes: 3 cannot share the 5 micro-batches evenly"),
+        ({"compile": True}, "compile: set micro_batch"),
         ({"lr": 0.1, "final_lr": 0.2}, "final_lr: 0.2 is more than the peak, lr = 0.1"),
         ({"nesterov": True, "optimizer": "adamw"}, "nesterov: is for optimizer: sgd"),
         ({"nesterov": True, "momentum": 0}, "nesterov: is for optimizer: sgd"),
@@ -57,19 +54,7 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
 )
 def test_a_recipe_that_contradicts_itself_is_refused(values, words):
     with pytest.raises(pydantic.ValidationError, match=words):
-        Recipe(**values)
-
-
-def test_processes_need_an_image_each():
-    for kind in (Pretrain, Finetune):
-        for key in ("processes", "arms"):
-            with pytest.raises(pydantic.ValidationError, match=f"{key}: 3 cannot share a batch_size of 2"):
-                kind(recipe={"batch_size": 2}, **{key: 3})
-
-
-def test_pretraining_has_no_backbone_to_freeze():
-    with pytest.raises(pydantic.ValidationError, match="freeze_backbone: there is no backbone yet"):
-        Pretrain(recipe={"freeze_backbone": True})
+        Pretrain(recipe=values, processes=3)
 
 
 PAPER = {
@@ -82,31 +67,21 @@ PAPER = {
 }
 
 
-def recipes_of_the_paper() -> dict[str, dict]:
-    """The YAML of docs/recipes.md, by the name in its first line."""
-    text = (Path(__file__).parents[2] / "docs/recipes.md").read_text(encoding="utf-8")
-    blocks = [block.split("```")[0] for block in text.split("```yaml\n")[1:]]
-    return {block.split()[1].rstrip(":"): yaml.safe_load(block) for block in blocks if block.startswith("# R")}
-
-
-def test_the_recipes_of_the_paper_are_valid_configurations(monkeypatch):
+def recipe_of_the_paper(name: str) -> Recipe:
+    """A recipe of docs/recipes.md, in the experiment that runs it."""
+    file = {"R1": "imagenet1k_resnet50", "R2": "imagenet1k_resnet50", "R3": "imagenet21k_vit_b16"}
+    file |= {"R4c": "imagenet21k_vit_b16", "R5": "imagenet21k_to_1k", "R6": "imagenet21k_to_1k"}
     root = Path(__file__).parents[2]
-    monkeypatch.chdir(root)
-    found = recipes_of_the_paper()
-    assert list(found) == ["R1", "R2", "R3", "R4a", "R4b", "R4c", "R5", "R6"]
-    common = {"conditions": [{"train_size": "all"}], "pixels": found["R1"]["pixels"]}
-    for values in found.values():
-        config = files.load(root / "config/config.yaml", overrides={**common, **values})
-        assert [config.pretrain, config.finetune].count(Recipe()) == 1
-    assert found["R4a"]["finetune"] == found["R3"]["pretrain"]
-    same = {key: value for key, value in found["R4b"]["finetune"].items() if key != "freeze_backbone"}
-    assert {**same, "epochs": 90} == found["R3"]["pretrain"]
+    config = files.load(root / "config/config.yaml", root / f"config/experiments/{file[name]}.yaml", inputs=False)
+    ways = {transfer.name: transfer.recipe for transfer in transfers(config)}
+    found = {"R1": config.pretrain, "R2": config.finetune, "R3": config.pretrain}
+    return found.get(name) or ways[{"R4c": "r4c-4096", "R5": "r5_lr-0.06", "R6": "r6"}[name]]
 
 
-def test_the_papers_vit_has_its_dropout(monkeypatch):
-    monkeypatch.chdir(Path(__file__).parents[2])
-    values = recipes_of_the_paper()["R3"]
-    config = files.load("config/config.yaml", overrides={**values, "conditions": [{"train_size": "all"}]})
+def test_the_papers_vit_has_its_dropout():
+    root = Path(__file__).parents[2]
+    file = root / "config/experiments/imagenet21k_vit_b16.yaml"
+    config = files.load(root / "config/config.yaml", file, inputs=False)
     with torch.device("meta"):
         network = build(config.model, 3, 21843, 0, config.pretrain.head_bias)
     rates = [module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)]
@@ -118,25 +93,10 @@ def test_the_papers_vit_has_its_dropout(monkeypatch):
 @pytest.mark.parametrize("name", PAPER)
 def test_the_recipes_of_the_paper_have_its_learning_rates(name):
     per_epoch, expected = PAPER[name]
-    values = recipes_of_the_paper()[name]
-    options = Recipe(**values.get("pretrain", values.get("finetune")))
-    share = schedule(options, per_epoch)
+    options = recipe_of_the_paper(name)
     for step, rate in expected.items():
-        found = options.lr * share(step, options.epochs * per_epoch, options.warmup_epochs * per_epoch)
+        found = options.lr * share_of_peak(options, per_epoch, step)
         assert found == pytest.approx(rate, rel=1e-3, abs=1e-6)
-
-
-@pytest.mark.parametrize(("steps", "warmup"), [(100, 10), (100, 0), (12, 4.8), (5, 5), (4, 100), (1, 0)])
-@pytest.mark.parametrize("shape", ["cosine", "linear"])
-def test_the_schedule_warms_up_then_falls_to_zero(steps, warmup, shape):
-    shares = [share_of_peak(step, steps, warmup, shape=shape) for step in range(steps)]
-    assert all(0 < share <= 1 for share in shares)
-    top = min(math.ceil(warmup), steps - 1)
-    assert shares[: top + 1] == sorted(shares[: top + 1])
-    assert shares[top:] == sorted(shares[top:], reverse=True)
-    if steps == 100:
-        assert max(shares) == 1
-        assert shares[-1] < (0.001 if shape == "cosine" else 0.012)
 
 
 @pytest.mark.parametrize("hold", [0, 30])
@@ -145,10 +105,103 @@ def test_the_schedule_has_its_closed_form(hold, final):
     steps, warmup = 110, 10
     step = np.arange(steps)
     along = np.clip((step - warmup - hold) / (steps - warmup - hold), 0, 1)
+    values = {"lr": 1, "epochs": steps, "warmup_epochs": warmup, "hold_epochs": hold, "final_lr": final}
+    values |= {"step_epochs": 12.5, "step_factor": 0.5}
+
+    def shares(shape: str) -> list[float]:
+        options = Recipe(schedule=shape, **values)
+        return [share_of_peak(options, 1, i) for i in range(steps)]
+
     for shape, left in (("cosine", np.cos(np.pi * along / 2) ** 2), ("linear", 1 - along)):
         expected = np.where(step < warmup, (step + 1) / 11, final + (1 - final) * left)
-        found = [share_of_peak(i, steps, warmup, hold, shape, final) for i in range(steps)]
-        np.testing.assert_allclose(found, expected, atol=1e-12)
-    found = [share_of_peak(i, steps, warmup, hold, "step", final, 12.5, 0.5) for i in range(steps)]
+        np.testing.assert_allclose(shares(shape), expected, atol=1e-12)
     expected = np.maximum(final, 0.5 ** np.floor(np.clip(step - warmup - hold, 0, None) / 12.5))
-    np.testing.assert_allclose(found, np.where(step < warmup, (step + 1) / 11, expected))
+    np.testing.assert_allclose(shares("step"), np.where(step < warmup, (step + 1) / 11, expected))
+
+
+# ---------------------------------------------------------------- optimisers
+
+
+@pytest.mark.parametrize("kind", ["sgd", "nesterov", "adam", "adamw"])
+def test_two_steps_are_those_of_the_textbook(kind):
+    """On w^2 / 2 from w = 2, with weight decay; sgd and adam add it to the gradient, adamw takes it off the weight."""
+    lr, decay, mass = 0.1, 0.03, 0.9
+    options = Recipe(
+        optimizer="sgd" if kind == "nesterov" else kind, nesterov=kind == "nesterov", lr=lr, weight_decay=decay
+    )
+    network = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.constant_(network.weight, 2.0)
+    chosen = optimiser(network.parameters(), options)
+    w, velocity, square = 2.0, 0.0, 0.0
+    for step in (1, 2):
+        chosen.zero_grad()
+        (network.weight**2 / 2).sum().backward()
+        chosen.step()
+        gradient = w + (0 if kind == "adamw" else decay * w)
+        if kind in ("sgd", "nesterov"):
+            velocity = mass * velocity + gradient
+            w -= lr * (gradient + mass * velocity if kind == "nesterov" else velocity)
+        else:
+            velocity, square = 0.9 * velocity + 0.1 * gradient, 0.999 * square + 0.001 * gradient**2
+            rate = lr * velocity / (1 - 0.9**step) / (math.sqrt(square / (1 - 0.999**step)) + 1e-8)
+            w -= rate + (lr * decay * w if kind == "adamw" else 0)
+        assert network.weight.item() == pytest.approx(w, rel=1e-5)
+
+
+# Without those that need a GPU, and kron, which takes half a minute.
+OURS = [name for name in list_optimizers() if not name.startswith(("bnb", "fused", "kron"))]
+
+
+class Killed(Exception):
+    pass
+
+
+def trained(name: str, place: Path | None = None, kill: int | None = None) -> torch.Tensor:
+    """Weights of a tiny network after twelve steps."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+
+    def gradients_at(step: int) -> torch.Tensor:
+        if step == kill:
+            raise Killed
+        loss = network(torch.randn(8, 4, generator=torch.Generator().manual_seed(step))).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    minimise(network, Recipe(optimizer=name, lr=0.01, epochs=3, warmup_epochs=1), gradients_at, 4, 0, place)
+    return torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw", "lookahead_adam", *(n for n in OURS if n != "adahessian")])
+def test_every_optimiser_of_timm_trains_and_resumes_to_the_same_bytes(tmp_path, name, checkpoint_always):
+    """With states that are counters, lists, halves and random numbers, and options that change as they run."""
+    undisturbed = trained(name)
+    with pytest.raises(Killed):
+        trained(name, tmp_path / "checkpoint", kill=7)
+    assert torch.equal(trained(name, tmp_path / "checkpoint"), undisturbed)
+    assert torch.isfinite(undisturbed).all()
+
+
+def test_options_of_an_optimiser_reach_it():
+    network = torch.nn.Linear(2, 2)
+    for name in ("adamw", "lion", "lamb"):
+        found = optimiser(network.parameters(), Recipe(optimizer=name, optimizer_args={"betas": [0.5, 0.6]}))
+        (group,) = found.param_groups
+        assert list(group["betas"]) == [0.5, 0.6]
+        assert group["weight_decay"] == 5e-4 and len(group["params"]) == 2  # bias and all
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"optimizer": "adamv"}, "there is no such optimiser; did you mean .*adamw"),
+        ({"optimizer": "zzzz"}, r"there is no such optimiser; timm.optim.list_optimizers\(\) has them all"),
+        ({"optimizer": "lion", "optimizer_args": {"colour": 1}}, r"lion, optimizer_args = .*colour"),
+        ({"optimizer": "sgd", "optimizer_args": {"colour": 1}}, r"sgd, optimizer_args = .*colour"),
+        ({"optimizer": "adahessian"}, "needs second derivatives"),
+    ],
+)
+def test_an_optimiser_that_cannot_be_is_one_line(values, words):
+    with pytest.raises(GranularityError, match=words) as error:
+        optimiser(torch.nn.Linear(2, 2).parameters(), Recipe(**values))
+    assert "\n" not in str(error.value)

@@ -1,21 +1,20 @@
 """Trainings: the same bytes however a run was interrupted or grouped, and what is refused."""
 
-from __future__ import annotations
-
 import pydantic
 import pytest
 import torch
 
 from granularity.base.errors import GranularityError
 from granularity.base.seeds import seed_of
-from granularity.learning import classification, dataset, trainings
-from granularity.learning.backbones import Backbones
-from granularity.learning.dataset import Data
-from granularity.learning.evaluation import predicted_classes
-from granularity.learning.network import build, new_head
+from granularity.learning.data import dataset
+from granularity.learning.data.dataset import Data
+from granularity.learning.networks.backbones import Backbones
+from granularity.learning.networks.network import build, new_head
 from granularity.learning.options import Augment, Model, Pretrain
-from granularity.store import generations
-from granularity.store.artifacts import Artifact
+from granularity.learning.training import classification, trainings
+from granularity.learning.training.evaluation import predicted_classes
+from granularity.store import place
+from granularity.store.artifact import Artifact
 from support import tasks, writing
 from support.trainings import CPU, MODEL, STEPS, TINY, equal, finetuning, pretraining, recipe, weights_of, without_head
 
@@ -66,18 +65,6 @@ def test_a_training_that_is_killed_before_it_is_saved_is_not_done_again(
     assert [args[-1] for args in calls] == [STEPS - 1]  # the last checkpoint is before the last step
 
 
-@pytest.mark.parametrize("options", [{}, {"freeze_backbone": True, "nesterov": True}], ids=["whole", "head"])
-def test_a_killed_finetuning_resumes_to_the_same_bytes(tmp_path, finetune_on, kill_at, checkpoint_always, options):
-    runs, options = [finetuning("manual-digit"), finetuning("wordnet-1")], recipe(**options)
-    undisturbed = finetune_on(tmp_path / "elsewhere" / "undisturbed", runs, options)
-    kill_at(dataset, "augment", STEPS + 4)
-    with pytest.raises(kill_at.Killed):
-        finetune_on(tmp_path / "resumed", runs, options)
-    calls = kill_at(dataset, "augment", None)
-    assert finetune_on(tmp_path / "resumed", runs, options).digest == undisturbed.digest
-    assert [args[-1] for args in calls] == list(range(3, STEPS))  # the first run was not trained again
-
-
 def test_checkpoints_of_another_recipe_are_not_continued(tmp_path, pretrain_on, kill_at, checkpoint_always):
     runs = [pretraining("target")]
     kill_at(dataset, "augment", 5)
@@ -115,29 +102,6 @@ def test_epochs_are_kept_and_change_nothing_else(tmp_path, pretrain_on):
     assert not equal(middle, end)
 
 
-def test_the_order_of_options_changes_no_byte(tmp_path, pretrain_on):
-    runs, other = [pretraining("target")], MODEL.model_copy(update={"args": dict(reversed(MODEL.args.items()))})
-    made = [
-        pretrain_on(tmp_path / str(i), runs, recipe(epochs=1), model=model) for i, model in enumerate([MODEL, other])
-    ]
-    assert list(MODEL.args) != list(other.args)
-    assert files_of(made[0]) == files_of(made[1])
-
-
-@pytest.mark.parametrize("step", [2, 7, 11], ids=["first epoch", "second epoch", "last epoch"])
-def test_kept_epochs_survive_a_kill_byte_for_byte(tmp_path, pretrain_on, kill_at, checkpoint_always, step):
-    runs, options = [pretraining("manual-digit")], recipe(epochs=3, augment=AUGMENTED)
-    whole = pretrain_on(tmp_path / "whole", runs, options, keep=[0, 1, 2])
-    kill_at(dataset, "augment", step)
-    with pytest.raises(kill_at.Killed):
-        pretrain_on(tmp_path / "again", runs, options, keep=[0, 1, 2])
-    calls = kill_at(dataset, "augment", None)
-    again = pretrain_on(tmp_path / "again", runs, options, keep=[0, 1, 2])
-    assert len(calls) == 12 - (step - 1)
-    assert files_of(again) == files_of(whole)
-    assert again.digest == whole.digest
-
-
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_kept_epoch_that_is_lost_is_trained_again(tmp_path, pretrain_on, kill_at, checkpoint_always, finished):
     runs = [pretraining("manual-digit"), pretraining("target")]
@@ -145,15 +109,12 @@ def test_a_kept_epoch_that_is_lost_is_trained_again(tmp_path, pretrain_on, kill_
     kill_at(dataset, "augment", STEPS + 1 if finished else 7)
     with pytest.raises(kill_at.Killed):
         pretrain_on(tmp_path / "again", runs, keep=[1])
-    if not finished:
-        place = writing.work(tmp_path / "again") / f"{runs[0].name}@1.kept"
-    else:  # and so in the store
-        of_first = {"run": runs[0].id, "epoch": 1}
-        made = map(Artifact.peek, (tmp_path / generations.STORE / "run").iterdir())
-        (part,) = [one for one in made if of_first.items() <= one.manifest["options"].items()]
-        place = part.folder / "weights.safetensors"
-        place.chmod(0o644)
-    place.write_bytes(place.read_bytes()[:-1])
+    of_first = {"run": runs[0].id, "epoch": 1}
+    made = map(Artifact.peek, (tmp_path / place.STORE / "run").iterdir())
+    (part,) = [one for one in made if of_first.items() <= one.manifest["options"].items()]
+    file = part.folder / "weights.safetensors"
+    file.chmod(0o644)
+    file.write_bytes(file.read_bytes()[:-1])
     kill_at(dataset, "augment", None)
     assert pretrain_on(tmp_path / "again", runs, keep=[1]).digest == whole.digest
 
@@ -180,13 +141,6 @@ def test_epochs_that_cannot_be_kept_are_refused(keep, words):
         Pretrain(recipe=recipe(), keep=keep)
 
 
-def test_other_processes_than_planned_are_refused(tmp_path, pretrain_on):
-    with pytest.raises(
-        GranularityError, match="processes: 2 are planned, but this is one of 1; let granularity start them"
-    ):
-        pretrain_on(tmp_path / "out", [pretraining("target")], processes=2)
-
-
 # ---------------------------------------------------------------- jobs, seeds, heads
 
 
@@ -199,51 +153,25 @@ def test_runs_in_one_job_or_in_separate_jobs_have_the_same_bytes(tmp_path, pretr
         assert alone.table("runs.parquet").iloc[0].to_dict() == table.iloc[i].to_dict()
 
 
-def test_finetunings_in_one_job_or_in_separate_jobs_are_the_same(tmp_path, finetune_on):
-    runs = [finetuning("target"), finetuning("manual-digit"), finetuning("target", 1, 2)]
-    together = finetune_on(tmp_path / "together", runs)
-    last = finetune_on(tmp_path / "alone", runs[2:])
-    columns = ["sample_id", runs[2].id]
-    assert last.table("predictions.parquet").equals(together.table("predictions.parquet")[columns])
-    assert last.table("runs.parquet").iloc[0].to_dict() == together.table("runs.parquet").iloc[2].to_dict()
-
-
-def test_a_training_repeated_in_another_process_has_the_same_digest(tmp_path, pretrain_on):
-    """Nothing in an artifact depends on the order of a hash table: written twenty times, it is one file."""
-    runs = [pretraining("target")]
-    digests = {pretrain_on(tmp_path / str(i), runs, recipe(epochs=1, batch_size=120)).digest for i in range(6)}
-    assert len(digests) == 1
-
-
-def test_runs_of_one_seed_see_their_images_in_one_order(tmp_path, monkeypatch, pretrain_on):
-    orders = []
-    original = Data.images
-    monkeypatch.setattr(Data, "images", lambda self, rows: orders.append(list(map(int, rows))) or original(self, rows))
-    for space in ("target", "manual-digit"):
-        pretrain_on(tmp_path / space, [pretraining(space)])
-    half = len(orders) // 2
-    assert orders[:half] == orders[half:]
-    assert orders[0] != orders[1]
-
-
-def test_finetuning_starts_from_the_pretrained_backbone_with_a_new_head(tmp_path, monkeypatch, finetune_on, pretrained):
-    started = []
-    original = trainings.train
+@pytest.fixture
+def started(monkeypatch) -> list[dict[str, torch.Tensor]]:
+    """The weights that each training starts from."""
+    found, original = [], trainings.train
 
     def spy(model, *args):
-        started.append({name: value.clone() for name, value in model.state_dict().items()})
+        found.append({name: value.clone() for name, value in model.state_dict().items()})
         return original(model, *args)
 
     monkeypatch.setattr(trainings, "train", spy)
-    finetune_on(
-        tmp_path / "out",
-        [finetuning("manual-digit"), finetuning("target"), finetuning("target", 1), finetuning("target", 0, 1)],
-    )
+    return found
+
+
+def test_finetuning_starts_from_the_pretrained_backbone_with_a_new_head(tmp_path, started, finetune_on, pretrained):
+    seeds = [("manual-digit", 0), ("target", 0), ("target", 1), ("target", 0, 1)]
+    finetune_on(tmp_path / "out", [finetuning(*one) for one in seeds])
     digit, target, other_backbone, other_seed = started
     parents = pretrained.table("runs.parquet")
-    for state, (space, seed) in zip(
-        started, [("manual-digit", 0), ("target", 0), ("target", 1), ("target", 0)], strict=True
-    ):
+    for state, (space, seed, *_) in zip(started, seeds, strict=True):
         row = parents.index[(parents["space"] == space) & (parents["pretrain_seed"] == seed)][0]
         assert equal(without_head(state), without_head(weights_of(pretrained, row)))
         assert state["fc.weight"].shape == (3, 8)
@@ -253,33 +181,11 @@ def test_finetuning_starts_from_the_pretrained_backbone_with_a_new_head(tmp_path
     assert not torch.equal(target["fc.weight"], other_backbone["fc.weight"])
 
 
-def test_training_learns(tmp_path, pretrain_on):
-    made = pretrain_on(tmp_path / "out", [pretraining("target")], recipe(epochs=12, warmup_epochs=1))
-    history = made.table("history.parquet")
-    assert history["epoch"].tolist() == list(range(1, 13))
-    assert history["train_loss"].iloc[-1] < 0.5 * history["train_loss"].iloc[0]
-    assert made.table("runs.parquet")["val_error"][0] < 35  # always guessing the largest class: about half are wrong
-
-
-def test_half_precision_keeps_whole_weights(tmp_path, pretrain_on):
-    options = recipe(precision="bfloat16", epochs=1)
-    once, again = (pretrain_on(tmp_path / name, [pretraining("target")], options) for name in ("once", "again"))
-    assert once.digest == again.digest
-    weights = weights_of(once)
-    assert {value.dtype for name, value in weights.items() if "num_batches" not in name} == {torch.float32}
-    assert not equal(weights, weights_of(pretrain_on(tmp_path / "whole", [pretraining("target")], recipe(epochs=1))))
-
-
-def test_the_head_starts_at_the_bias_of_the_recipe(tmp_path, monkeypatch, pretrain_on, finetune_on):
-    started = []
-    original = trainings.train
-    monkeypatch.setattr(
-        trainings, "train", lambda model, *args: started.append(model.fc.bias.tolist()) or original(model, *args)
-    )
+def test_the_head_starts_at_the_bias_of_the_recipe(tmp_path, monkeypatch, started, pretrain_on, finetune_on):
     options = recipe(epochs=1, head_bias=-10)
     pretrain_on(tmp_path / "pre", [pretraining("wordnet-1")], options)
     finetune_on(tmp_path / "fine", [finetuning("target")], options)
-    assert started == [[-10.0] * 13, [-10.0] * 3]
+    assert [one["fc.bias"].tolist() for one in started] == [[-10.0] * 13, [-10.0] * 3]
     plain, biased = build(MODEL, 1, 3, 5), build(MODEL, 1, 3, 5, 0.0)
     assert torch.equal(plain.fc.weight, biased.fc.weight) and biased.fc.bias.tolist() == [0.0] * 3
     assert plain.fc.bias.abs().min() > 0
@@ -296,14 +202,6 @@ def test_a_loss_that_is_no_longer_finite_is_a_clear_error(tmp_path, pretrain_on,
     with pytest.raises(GranularityError, match=r"the training loss is (nan|inf) in epoch \d: lower lr"):
         pretrain_on(tmp_path / "out", [pretraining("target")], recipe(lr=1e30, optimizer=optimizer))
     assert not (tmp_path / "out").exists()
-
-
-def test_a_batch_larger_than_the_data_is_a_clear_error(tmp_path, pretrain_on, finetune_on):
-    message = "batch_size = 121: there are only 120 training images"
-    with pytest.raises(GranularityError, match=message):
-        pretrain_on(tmp_path / "pre", [pretraining("target")], recipe(batch_size=121))
-    with pytest.raises(GranularityError, match=message):
-        finetune_on(tmp_path / "fine", [finetuning("target")], recipe(batch_size=121))
 
 
 def test_a_missing_label_space_or_backbone_is_named(tmp_path, digits, digits_pixels, spaces, finetune_on):

@@ -1,9 +1,8 @@
 """`granularity spaces`: the comparison, what it costs, and its checks - which must be able to fail."""
 
-from __future__ import annotations
-
 import io
 import json
+import runpy
 import tarfile
 from pathlib import Path
 
@@ -15,13 +14,12 @@ from typer.testing import CliRunner
 from granularity.base.errors import GranularityError
 from granularity.cli import app
 from granularity.config.options import Config
-from granularity.learning.flops import forward_flops
+from granularity.learning.networks.network import forward_flops
 from granularity.learning.options import Model
-from granularity.look import evidence, label_checks
 from granularity.look import spaces as comparison
 from granularity.stages.pixels.options import Pixels
-from granularity.store import artifacts
-from granularity.store.artifacts import Artifact
+from granularity.store import place
+from granularity.store.artifact import Artifact
 from support import tasks, writing
 from support.small_wordnet import SMALL
 
@@ -112,14 +110,19 @@ def test_the_text_is_a_table_with_its_legend(found):
     assert "FAILS" not in text
 
 
+def test_what_is_said_of_predictions_is_what_the_evidence_says():
+    root = Path(__file__).parents[2]
+    record = runpy.run_path(str(root / "docs/findings/predicting_gains.py"))
+    found = record["left_out"](record["correlations"](pd.read_csv(root / "config/evidence.csv")))
+    assert found.index[0] == "nmi_finest"
+    assert f"NMI finest has done best so far: rank correlation {found.iloc[0]:.2f}" in comparison.LEGEND
+
+
 def test_the_command_prints_it_and_json(condition):
-    runner = CliRunner()
-    files = ["-f", str(Path(__file__).parents[2] / "config/config.yaml")]
-    text = runner.invoke(app, ["spaces", str(condition.parent), *files])
-    assert text.exit_code == 0
-    assert "kmeans-superclass-2" in text.output
-    data = json.loads(runner.invoke(app, ["spaces", str(condition.parent), *files, "--json"]).output)
-    assert data[0]["spaces"][0]["space"] == "target"
+    words = ["spaces", str(condition.parent), "-f", str(Path(__file__).parents[2] / "config/config.yaml")]
+    text, data = (CliRunner().invoke(app, [*words, *more]) for more in ([], ["--json"]))
+    assert text.exit_code == 0 and "kmeans-superclass-2" in text.output
+    assert json.loads(data.output)[0]["spaces"][0]["space"] == "target"
 
 
 def test_a_folder_without_label_spaces_is_refused(tmp_path):
@@ -133,7 +136,7 @@ def test_a_folder_without_label_spaces_is_refused(tmp_path):
 def verdicts(condition: Path, spaces: list[Artifact]) -> dict[str, str]:
     return {
         f"{check.id} {check.what.split(':')[0]}": check.verdict
-        for check in label_checks.checks(Artifact.open(condition / "samples"), spaces)
+        for check in comparison.checks(Artifact.open(condition / "samples"), spaces)
         if check.verdict != "note"
     }
 
@@ -155,28 +158,30 @@ def spoilt(condition: Path, tmp_path: Path, name: str, labels: np.ndarray, **pro
 
 
 def test_all_hold_on_what_the_stage_made(condition):
-    spaces = [
-        Artifact.open(folder) for folder in artifacts.find(condition / "hierarchy") if "spoilt" not in folder.name
-    ]
+    spaces = [Artifact.open(folder) for folder in place.find(condition / "hierarchy") if "spoilt" not in folder.name]
     found = verdicts(condition, spaces)
     assert set(found.values()) == {"holds"}
     assert {name.split()[0] for name in found} == {"L5", "L6", "L7"}
 
 
-def test_l5_and_l6_fail_where_they_should(condition, tmp_path):
-    labels = np.zeros(80, dtype=np.int32)
-    bad = spoilt(condition, tmp_path, "kmeans-superclass-2", labels, straddling_share=1.0, straddling_classes=1.0)
-    assert verdicts(condition, [bad])["L5 kmeans-superclass-2"] == "FAILS"
-    bad = spoilt(condition, tmp_path, "kmeans-superclass-2", labels, empty_classes=1)
-    assert verdicts(condition, [bad])["L5 kmeans-superclass-2"] == "FAILS"
-    assert verdicts(condition, [spoilt(condition, tmp_path, "kmeans-5", labels)])["L6 kmeans-5"] == "FAILS"
+@pytest.mark.parametrize(
+    ("space", "properties"),
+    [
+        ("kmeans-superclass-2", {"straddling_share": 1.0, "straddling_classes": 1.0}),
+        ("kmeans-superclass-2", {"empty_classes": 1}),
+        ("kmeans-5", {}),
+    ],
+)
+def test_l5_and_l6_fail_where_they_should(condition, tmp_path, space, properties):
+    bad = spoilt(condition, tmp_path, space, np.zeros(80, dtype=np.int32), **properties)
+    assert verdicts(condition, [bad])[f"{'L6' if space == 'kmeans-5' else 'L5'} {space}"] == "FAILS"
 
 
 def test_clusters_that_straddle_no_superclass_are_a_note_and_no_failure(condition, tmp_path):
     """An embedding may tell the superclasses apart, as that of the default run does: captions name the digits."""
     good = Artifact.open(condition / "hierarchy" / "kmeans-5")
     pure = spoilt(condition, tmp_path, "kmeans-5", good.table("labels.parquet")["label"], straddling_classes=0.0)
-    found = label_checks.checks(Artifact.open(condition / "samples"), [pure])
+    found = comparison.checks(Artifact.open(condition / "samples"), [pure])
     assert [(check.id, check.verdict) for check in found] == [("L6", "holds"), ("L6", "note")]
     assert found[1].found == "0.0%"
 
@@ -186,21 +191,15 @@ def test_l7_fails_for_any_other_choice(condition, tmp_path, grid):
     good = Artifact.open(condition / "hierarchy" / "rebalanced-6")
     chosen = set(good.summary["clusters_of_superclass"].values())
     kinds = pd.read_parquet(condition / "samples" / "samples.parquet")["kind"].cat.codes.to_numpy()
-    if grid == 1:
-        labels = kinds
-    else:
-        labels = (
-            Artifact.open(condition / "cluster" / f"superclass-{grid}")
-            .table("assignment.parquet")["cluster"]
-            .to_numpy()
-        )
+    cluster = condition / "cluster" / f"superclass-{grid}"
+    labels = kinds if grid == 1 else Artifact.open(cluster).table("assignment.parquet")["cluster"].to_numpy()
     verdict = verdicts(condition, [spoilt(condition, tmp_path, "rebalanced-6", labels.astype(np.int32))])
     assert verdict["L7 rebalanced-6"] == ("holds" if chosen == {grid} else "FAILS")
 
 
 def test_a_failing_check_is_the_commands_exit_status(condition, tmp_path, monkeypatch):
-    bad = label_checks.compare("L9", "made up", 1, 2)
-    monkeypatch.setattr(label_checks, "checks", lambda samples, spaces: [bad])
+    bad = comparison.check("L9", "made up", 1, 2)
+    monkeypatch.setattr(comparison, "checks", lambda samples, spaces: [bad])
     files = ["-f", str(Path(__file__).parents[2] / "config/config.yaml")]
     result = CliRunner().invoke(app, ["spaces", str(condition.parent), *files])
     assert result.exit_code == 1
@@ -222,14 +221,8 @@ def small21k(tmp_path) -> Path:
                 member = tarfile.TarInfo(f"{synset}_{i}.JPEG")
                 member.size = 1
                 archive.addfile(member, io.BytesIO(b"x"))
-    options = {
-        "source": "imagenet21k",
-        "root": str(tmp_path / "tars"),
-        "wordnet": str(tmp_path / "dict"),
-        "ranks": ["living_thing", "synset"],
-        "target": "living_thing",
-        "validation": 3,
-    }
+    options = {"source": "imagenet21k", "root": str(tmp_path / "tars"), "wordnet": str(tmp_path / "dict")}
+    options |= {"ranks": ["living_thing", "synset"], "target": "living_thing", "validation": 3}
     folder = tmp_path / "train-all"
     tasks.run("samples", folder / "samples", options)
     space = {"space": "wordnet-1", "family": "wordnet", "params": {"level": 1}}
@@ -240,7 +233,7 @@ def small21k(tmp_path) -> Path:
 def test_l3_reports_the_difference(small21k):
     """Fifteen images are not 12.7 million: the check must say how many there are, and fail."""
     samples = Artifact.open(small21k / "samples")
-    found = label_checks.checks(samples, [Artifact.open(small21k / "hierarchy" / "wordnet-1")])
+    found = comparison.checks(samples, [Artifact.open(small21k / "hierarchy" / "wordnet-1")])
     assert [check.id for check in found] == ["L3"] * 4  # and no L1: this is not the list of 21,843
     table = samples.table("samples.parquet")
     for check, kind, split in zip(found, ["living thing", "other"] * 2, ["train", "train", "val", "val"], strict=True):
@@ -254,11 +247,3 @@ def test_several_labels_an_image_are_shown(small21k):
     assert one["spaces"][0]["labels_per_image"] > 1
     assert "labels/image" in comparison.describe([one])
     assert one["spaces"][0]["cost"] is None  # there is no target to compare with
-
-
-def test_what_an_embedding_shows_of_several_labels_an_image(small21k, make_array):
-    count = len(Artifact.open(small21k / "samples").table("samples.parquet"))
-    vectors = np.random.default_rng(0).normal(size=(count, 3)).astype(np.float32)
-    make_array(small21k / "embed", "embed", small21k / "samples", vectors)
-    known = evidence.properties(small21k, [small21k / "hierarchy" / "wordnet-1"]).iloc[0]
-    assert known["space"] == "wordnet-1" and known[["compactness", "signal", "weakest"]].between(-1, 1).all()

@@ -2,8 +2,6 @@
 
 import csv
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -14,16 +12,16 @@ from granularity.base.errors import GranularityError
 from granularity.claims import experiments as about
 from granularity.claims import published
 from granularity.config import files
-from granularity.look.papers import answers, curves, judged, numbers, page, simulated, trained
+from granularity.look.papers import answers, claims, figures, numbers, page
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds import feature_emergence
 from granularity.stages.verdicts import stage as verdicts
-from granularity.store import artifacts
-from granularity.store.artifacts import Artifact
+from granularity.store import place
+from granularity.store.artifact import Artifact
 from granularity.store.task import Task
-from support import arm_tables, tiny_chain, worlds
+from support import arm_tables, browser, tiny_chain, worlds
 from support.checkout import ROOT
 from support.tiny_chain import WORLD
 
@@ -102,14 +100,13 @@ def test_every_claim_is_there_once_for_each_experiment(made):
     assert "there is no folder 'data/inat2021'" in v7["missing"] and float(v7["gpu_hours"]) > 9000
 
 
-@pytest.mark.parametrize(
-    ("verdicts_of", "of", "folders"),
-    [
-        ("mine/verdicts/granularity_t5", ("results", "mine"), ["mine"]),
-        (f"theory/verdicts/{WORLD}", ("study", WORLD), [f"theory/{WORLD}", f"theory/verdicts/{WORLD}"]),
-    ],
-    ids=["images", "a world"],
-)
+JUDGED = {
+    "images": ("mine/verdicts/granularity_t5", ("results", "mine"), ["mine"]),
+    "a world": (f"theory/verdicts/{WORLD}", ("study", WORLD), [f"theory/{WORLD}", f"theory/verdicts/{WORLD}"]),
+}
+
+
+@pytest.mark.parametrize(("verdicts_of", "of", "folders"), JUDGED.values(), ids=JUDGED)
 def test_what_was_judged_stands_as_it_was_judged(made, verdicts_of, of, folders):
     root, _ = made
     checks = table(root / verdicts_of, "checks.csv")
@@ -120,7 +117,7 @@ def test_what_was_judged_stands_as_it_was_judged(made, verdicts_of, of, folders)
     for kind, name in (("claim", "verdicts"), ("identity", "identities")):
         assert {row["id"]: row["verdict"] for row in rows if row["kind"] == kind} == summary[name]
     assert {"holds", "fails", "not tested"} <= set(summary["verdicts"].values())
-    names = [name for folder in folders for name in artifacts.find(root / folder)]
+    names = [name for folder in folders for name in place.find(root / folder)]
     spent = sum(Artifact.peek(name).manifest["cost"]["cpu_seconds"] for name in names)
     assert {row["cost_is"] for row in rows} == {"measured"}
     assert float(rows[0]["cpu_hours"]) == pytest.approx(spent / 3600, rel=1e-3)
@@ -177,13 +174,13 @@ def test_a_row_of_a_world_has_the_number_of_its_runs(made):
 
 
 def test_a_row_of_images_has_the_number_of_its_experiment_and_beside_it_that_on_other_data(made):
-    results = trained.results(made[0], RUN).set_index("space")
+    results = answers.results(made[0], RUN).set_index("space")
     t7 = {"paper": "granularity", "table": "T7"}
     row = numbers_of(made[0], **t7, arm="baseline")
     assert float(row["ours"]) == pytest.approx(results.loc["target", "mean"], rel=1e-5) and row["ours_n"] == "2"
     row = numbers_of(made[0], **t7, arm="random", x="22")
     assert not row["ours"] and "has no random of G = 22; the nearest is random-5, G = 5" in row["why"]
-    near = {x: trained._exact(results.reset_index(), {"arm": "kmeans", "x": x}, about.Source()) for x in ("6.2", "7")}
+    near = {x: answers.exact(results.reset_index(), {"arm": "kmeans", "x": x}, about.Source()) for x in ("6.2", "7")}
     assert list(near["6.2"]["space"]) == ["kmeans-6"] and near["7"].empty  # within 5 % a G is the printed one
     row = numbers_of(made[0], paper="granularity", table="T5", arm="kmeans", x="22")
     assert not row["ours"] and row["why"].startswith("Not run. It lacks: ")
@@ -192,14 +189,14 @@ def test_a_row_of_images_has_the_number_of_its_experiment_and_beside_it_that_on_
 
 def test_a_figure_has_what_was_published_and_what_lies_here(made):
     points = pd.read_csv(made[0] / "papers_figures.csv")
-    theirs = points[(points["figure"] == "Fig 4") & (points["panel"] == curves.PUBLISHED)]
+    theirs = points[(points["figure"] == "Fig 4") & (points["panel"] == figures.PUBLISHED)]
     drawn = published.rows("granularity").query("figure == 'Fig 4'")  # those of Table 9, and the baseline of the text
     assert sorted(zip(theirs["x"], theirs["mean"], strict=True)) == sorted(zip(drawn["x"], drawn["mean"], strict=True))
     assert len(drawn) == len(published.read("granularity", "T9")) + 1
     names = {name for name in theirs["curve"] if name.startswith("k-means per superclass; clusters of CLIP")}
     assert {name.split()[-1] for name in names} == {"RN50", "ViT-L/14"} and theirs["curve"].nunique() == 4
     ours = points[(points["figure"] == "Fig 3") & (points["results"] == "mine")]
-    table = trained.results(made[0], "mine")
+    table = answers.results(made[0], "mine")
     table = table[(table["series"] != "one_pass") & table["granularity"].notna()]
     assert list(ours["mean"]) == pytest.approx(list(table["mean"])) and list(ours["x"]) == list(table["granularity"])
     text = (made[0] / "papers.html").read_text()
@@ -209,40 +206,41 @@ def test_a_figure_has_what_was_published_and_what_lies_here(made):
 
 def test_folders_of_one_data_set_share_a_panel_and_what_is_equal(made):
     """Two encoders: their clusters are two curves, the baseline that both have is one point."""
-    table = trained.results(made[0], "mine")
+    table = answers.results(made[0], "mine")
     other = table.assign(mean=table["mean"] + (table["series"] == "kmeans"))
     rows = [row | {"line": "2"} for row in published.read("granularity", "T9")]
-    groups = [judged.Group("p", "s", name, True, True, [], None, "", data="digits") for name in ("mine", "other")]
-    part = numbers.Part("granularity", "", about.Entry(study="s"), rows, [], [], groups)
-    wrong: list[str] = []
-    (figure,) = curves.figures(made[0], [part], {"mine": table, "other": other}, wrong)
-    ours = figure.points[figure.points["panel"] != curves.PUBLISHED]
-    assert set(ours["panel"]) == {"mine, other: digits"} and len(wrong) == 1  # `other` has no report
-    assert (ours["curve"] == curves.TARGET).sum() == 1
+    groups = [claims.Group("p", "s", name, True, True, [], None, "", data="digits") for name in ("mine", "other")]
+    part = answers.EntryRows("granularity", "", about.Entry(study="s"), rows, [], [], groups)
+    (figure,) = figures.figures([part], {"mine": table, "other": other})
+    ours = figure.points[figure.points["panel"] != figures.PUBLISHED]
+    assert set(ours["panel"]) == {"mine, other: digits"}
+    assert (ours["curve"] == figures.TARGET).sum() == 1
     clusters = ours[ours["series"] == "kmeans"].set_index("results")
-    assert set(clusters["curve"]) == {"k-means, whole set; digits-tiny", "k-means, whole set; other"}
+    assert set(clusters["curve"]) == {"k-means, whole set; mine", "k-means, whole set; other"}
     assert clusters.loc["other", "mean"] == clusters.loc["mine", "mean"] + 1
-    assert "k-means, whole set; other" in curves.draw(figure)
+    assert "k-means, whole set; other" in figures.draw(figure)
 
 
 def test_a_name_that_the_world_does_not_have_is_one_line(made, monkeypatch, tmp_path):
     file, text = tmp_path / "experiments.yaml", (published.FOLDER / "experiments.yaml").read_text()
     monkeypatch.setattr(about, "FILE", file)
-    world = simulated.open_world(made[0], EMERGENCE)
+    world = answers.open_world(made[0], EMERGENCE)
     file.write_text(text.replace("near: small}", "near: smal}", 1))
     words = (
         f"{file}: feature_emergence.ours.1.near: the world 'feature_emergence' has no arm 'smal'; did you mean 'small'?"
     )
     with pytest.raises(GranularityError) as error:
-        simulated.check(EMERGENCE, about.read()[EMERGENCE].ours, world)
+        answers.check(EMERGENCE, about.read()[EMERGENCE].ours, world)
     assert error.value.args == (words,)
     with pytest.raises(GranularityError, match="runs of the world 'feature_emergence' have no column 'cos'"):
-        simulated.answer(world, about.Source(arm=["main"], phase=["network"], measure=["cos"]))
-    group = judged.Group("p", "s", "theory", True, True, [judged.Claim("A5", "", "", "claim", "holds", [])], None, "")
-    part = numbers.Part("p", "", about.Entry(study=EMERGENCE), [], [], [group], [])
-    assert answers._verdict(part, about.Source(claims=["A5"])) == "holds (A5)"
+        answers.simulated(world, about.Source(arm=["main"], phase=["network"], measure=["cos"]))
+    group = claims.Group(
+        "p", "s", "theory", True, True, [claims.JudgedClaim("A5", "", "", "claim", "holds", [])], None, ""
+    )
+    part = answers.EntryRows("p", "", about.Entry(study=EMERGENCE), [], [], [group], [])
+    assert numbers.verdict(part, about.Source(claims=["A5"])) == "holds (A5)"
     with pytest.raises(GranularityError, match="'feature_emergence' has no claim A55"):
-        answers._verdict(part, about.Source(claims=["A55"]))
+        numbers.verdict(part, about.Source(claims=["A55"]))
 
 
 def test_experiments_say_what_is_so():
@@ -296,80 +294,44 @@ def test_an_entry_that_is_wrong_is_named(monkeypatch, tmp_path):
 
 
 def test_one_verdict_over_several_experiments():
-    def group(results, *verdicts):
-        claims = [judged.Claim(id, "", "", "claim", verdict, []) for id, verdict in zip("abcd", verdicts, strict=True)]
-        return judged.Group("p", "s", results, True, True, claims, None, "")
-
-    found = judged.folded(
-        [
-            group("one", "holds", "holds", "not tested", "reported"),
-            group("two", "holds", "fails", "fails", "not tested"),
-            group("three", "not tested", "not tested", "not tested", "not tested"),
-        ]
-    )
-    assert found == {"a": "holds", "b": "holds and fails", "c": "fails", "d": "reported"}
-    assert judged.tally(found.values()) == {"holds": 1, "fails": 1, "holds and fails": 1, "reported": 1}
-
-
-def test_tables_that_a_source_names():
-    assert numbers.tables_of("Appendix, Tables 2, 5 and 9") == {"T2", "T5", "T9"}
-    assert numbers.tables_of("Section 3 schedule, Table 1") == {"T1"} and not numbers.tables_of("Theorem 5.1")
+    verdicts = {"a": ["holds", "not significant"], "b": ["holds", "fails"], "c": ["fails", "not tested"]}
+    verdicts |= {"d": ["reported", "not tested"], "e": ["not significant", "fails"]}
+    of = [claims.JudgedClaim(id, "", "", "claim", one, []) for id, several in verdicts.items() for one in several]
+    found = claims.folded([claims.Group("p", "s", "one", True, True, of, None, "")])
+    assert found == {"a": "holds", "b": "holds and fails", "c": "fails", "d": "reported", "e": "fails"}
+    assert claims.tally(found.values()) == {"holds": 1, "fails": 2, "holds and fails": 1, "reported": 1}
+    assert numbers.tables_of("Appendix, Tables 2, 5 and 9; Table 1, Theorem 5.1") == {"T1", "T2", "T5", "T9"}
 
 
 @pytest.mark.browser
 def test_one_can_choose_a_paper_and_a_verdict(made, tmp_path):
     """In a browser: the rows that are left, no sideways scroll of a narrow page, and nothing in the console."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("there is no chromium to open the page in")
-    (tmp_path / "papers.html").write_bytes((made[0] / "papers.html").read_bytes())
-    (tmp_path / "frame.html").write_text(
-        """<!doctype html><body style="margin:0">
-        <iframe src="papers.html" style="width:600px;height:800px;border:0"></iframe>
-        <script>onload = () => {
-          const page = document.querySelector("iframe").contentDocument, form = page.querySelector("form");
-          page.querySelectorAll("details").forEach(part => part.open = true);
-          document.body.dataset.width = page.documentElement.scrollWidth;
-          const choose = (paper, verdict) => {
-            form.paper.value = paper;
-            form.verdict.value = verdict;
-            form.dispatchEvent(new Event("input"));
-            const rows = [...page.querySelectorAll("#claims tr[data-verdict]")];
-            return rows.filter(row => row.offsetParent).length + " " + form.querySelector("output").textContent;
-          };
-          document.body.dataset.holds = choose("granularity", "holds");
-          document.body.dataset.none = choose("neural_collapse", "holds");
-          document.body.dataset.all = choose("*", "*");
-          const numbers = page.querySelector("#numbers form");
-          numbers.ours.value = "yes";
-          numbers.words.value = "t1 RANDOM";
-          numbers.dispatchEvent(new Event("input"));
-          const left = [...page.querySelectorAll("#numbers tr[data-ours]")].filter(row => row.offsetParent);
-          const said = numbers.querySelector("output").textContent;
-          document.body.dataset.ours = left.map(row => row.id).join(" ") + " " + said;
-        }</script></body>"""
-    )
-    done = subprocess.run(
-        [
-            *(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"),
-            *("--allow-file-access-from-files", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=1400,900"),
-            *("--virtual-time-budget=5000", "--dump-dom", (tmp_path / "frame.html").as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    found = dict(re.findall(r'data-(width|holds|none|all|ours)="([^"]+)"', done.stdout))
+    script = """
+      const form = page.querySelector("form"), numbers = page.querySelector("#numbers form");
+      const left = rows => [...page.querySelectorAll(rows)].filter(row => row.offsetParent);
+      const choose = (paper, verdict) => {
+        form.paper.value = paper;
+        form.verdict.value = verdict;
+        form.dispatchEvent(new Event("input"));
+        return left("#claims tr[data-verdict]").length + " " + form.querySelector("output").textContent;
+      };
+      out.holds = choose("granularity", "holds");
+      out.none = choose("neural_collapse", "holds");
+      out.all = choose("*", "*");
+      numbers.ours.value = "yes";
+      numbers.words.value = "t1 RANDOM";
+      numbers.dispatchEvent(new Event("input"));
+      const said = numbers.querySelector("output").textContent;
+      out.ours = left("#numbers tr[data-ours]").map(row => row.id).join(" ") + " " + said;"""
+    found = browser.look(made[0] / "papers.html", tmp_path, 600, script)
     rows = [row for row in table(made[0], "papers.csv") if row["paper"]]
     holding = [row for row in rows if (row["paper"], row["verdict"]) == ("granularity", "holds")]
     every, held = (
         len({(row["results"], row["study"], row["kind"], row["id"]) for row in some}) for some in (rows, holding)
     )
     assert int(found.pop("width")) <= 600
-    random = [row for row in table(made[0], "papers_numbers.csv") if row["paper"] == EMERGENCE and row["ours"]]
-    random = [
-        f"{EMERGENCE}-row-{row['line']}" for row in random if (row["table"], row["arm"]) == ("T1", "random features")
-    ]
-    assert found.pop("ours") == f"{' '.join(random)} {len(random)} shown" and len(random) == 3
+    known = [row for row in table(made[0], "papers_numbers.csv") if row["paper"] == EMERGENCE and row["ours"]]
+    random = [row["line"] for row in known if (row["table"], row["arm"]) == ("T1", "random features")]
+    ids = " ".join(f"{EMERGENCE}-row-{line}" for line in random)
+    assert found.pop("ours") == f"{ids} {len(random)} shown" and len(random) == 3
     assert found == {"holds": f"{held} {held} shown", "none": "0 0 shown", "all": f"{every} {every} shown"}
-    assert "CONSOLE" not in done.stderr

@@ -1,31 +1,29 @@
 """One network trained by several processes, on CPUs: what one process learns, and one end for all."""
 
-from __future__ import annotations
-
+import contextlib
+import ipaddress
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
+import types
 import zlib
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
-from granularity.learning.augment import augment
+from granularity.learning.data.augment import augment
 from granularity.learning.options import Augment, Model, Recipe
 from granularity.learning.runs import Run
 from granularity.machine import leases
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support import tasks
-from support.several import Ended
-from support.sockets import listeners
 from support.trainings import made_space
 
-IMPORTED = ("timm", "granularity.stages.pretrain.stage", "granularity.stages.finetune.stage")
 TINY = Model(args={"layers": [1, 1, 0, 0], "channels": [4, 8, 8, 8]})
 
 
@@ -35,20 +33,21 @@ def target(digits) -> Path:
 
 
 def recipe(**over) -> Recipe:
-    return Recipe(**{"lr": 0.05, "batch_size": 30, "epochs": 2, "warmup_epochs": 0.5, **over})
+    return Recipe(**{"lr": 0.05, "batch_size": 30, "epochs": 2, "warmup_epochs": 0.5, "micro_batch": 5, **over})
 
 
 def a_run(space: str, finetune_seed: int | None = None) -> Run:
     return Run(space, 0, finetune_seed, f"{zlib.crc32(f'{space} {finetune_seed}'.encode()):08x}")
 
 
-# What each of several processes runs: a stage, after some lines that disturb it.
+# A stage in several processes, after some lines that disturb it.
 CALL = """
 import os, signal
 from pathlib import Path
-from granularity.learning import dataset
-from granularity.machine import processes
-from granularity.store import checkpoints
+from granularity.base.errors import GranularityError
+from granularity.learning.data import dataset
+from granularity.machine.processes import rank
+from granularity.store import resume
 from support import tasks
 {before}
 stage, output, values = {call!r}
@@ -58,18 +57,18 @@ tasks.run(stage, Path(output), values, threads=values["processes"], **{inputs!r}
 
 @pytest.fixture(scope="module")
 def train(digits, digits_pixels, target, processes):
-    """Pretrain in so many processes; `before` are lines of Python that each runs first."""
+    """Pretrain in so many processes; `before` are lines of Python that run first."""
 
     def go(
-        output: Path, size: int, options: Recipe, before: str = "", model: Model = TINY, keep: list[int] | None = None
-    ) -> Ended | None:
+        output: Path, size: int, options: Recipe, before: str = "", keep: list[int] | None = None, model: Model = TINY
+    ) -> types.SimpleNamespace | None:
         values = {"recipe": options.model_dump(mode="json"), "model": model.model_dump(mode="json")}
         values |= {"runs": [a_run("target").name], "processes": size, "keep": keep or []}
         inputs = {"samples": str(digits), "pixels": str(digits_pixels), "hierarchy": [str(target)]}
         if size == 1:
             tasks.run("pretrain", output, values, **inputs)
             return None
-        return processes(size, CALL.format(before=before, call=("pretrain", str(output), values), inputs=inputs))
+        return processes(CALL.format(before=before, call=("pretrain", str(output), values), inputs=inputs))
 
     return go
 
@@ -79,7 +78,7 @@ def at_step(step: int | None, rank: int, what: str) -> str:
     return f"""
 augment = dataset.augment
 def disturbed(images, options, seed, step, **rest):
-    if rank == {rank} and {step} in (step, None):
+    if rank() == {rank} and {step} in (step, None):
         {what}
     return augment(images, options, seed, step, **rest)
 dataset.augment = disturbed
@@ -94,30 +93,32 @@ def weights_of(output: Path) -> dict[str, torch.Tensor]:
 def apart(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
     """The largest relative difference of two networks' tensors."""
     assert first.keys() == second.keys()
-    differences = {
-        name: ((value.double() - second[name].double()).norm() / value.double().norm().clamp(min=1e-12)).item()
+    return max(
+        ((value.double() - second[name].double()).norm() / value.double().norm().clamp(min=1e-12)).item()
         for name, value in first.items()
-    }
-    return max(differences.values())
+    )
 
 
 # ---------------------------------------------------------------- as one process
 
+NO_MOMENTS = Model(args={**TINY.args, "norm_layer": "groupnorm1"})
 SAME = {
-    "batch norm": (2, recipe()),
-    "unequal parts": (3, recipe(batch_size=31, augment={"flip": True, "pad": 1, "crop": 7})),
-    "micro-batches": (2, recipe(micro_batch=5)),
-    "adamw": (2, recipe(optimizer="adamw", lr=1e-3, clip_norm=0.5, loss="sigmoid", head_bias=-2)),
+    "micro-batches": (2, TINY, recipe()),
+    "unequal parts": (
+        3,
+        NO_MOMENTS,
+        recipe(batch_size=31, micro_batch=None, augment={"flip": True, "pad": 1, "crop": 7}),
+    ),
+    "adamw": (2, TINY, recipe(optimizer="adamw", lr=1e-3, clip_norm=0.5, loss="sigmoid", head_bias=-2)),
 }
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_several_processes_learn_what_one_learns(tmp_path, train, name):
-    size, options = SAME[name]
-    train(tmp_path / "one", 1, options)
-    ended = train(tmp_path / "several", size, options)
-    assert ended.status == [0] * size, ended.said
-    assert len(ended.said) == 1  # the progress of the first
+    size, model, options = SAME[name]
+    train(tmp_path / "one", 1, options, model=model)
+    ended = train(tmp_path / "several", size, options, model=model)
+    assert ended.status == 0 and len(ended.said) == 1, ended.said  # the progress of the first
     one, several = (Artifact.open(tmp_path / folder) for folder in ("one", "several"))
     assert apart(weights_of(one.path), weights_of(several.path)) < 1e-4
     histories = [artifact.table("history.parquet")["train_loss"] for artifact in (one, several)]
@@ -125,61 +126,23 @@ def test_several_processes_learn_what_one_learns(tmp_path, train, name):
     assert one.table("runs.parquet")["val_error"][0] == several.table("runs.parquet")["val_error"][0]
     assert (one.params["processes"], several.params["processes"]) == (1, size)
     assert several.params["threads"] == 1  # of each, where the job has as many as processes
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".store",
-        "one",
-        "one.stamp",
-        "several",
-        "several.stamp",
-    ]
+    assert sorted(path.name for path in tmp_path.glob("[!.]*")) == ["one", "one.stamp", "several", "several.stamp"]
 
 
 def test_finetuning_in_several_processes(tmp_path, train, processes, digits, digits_pixels):
     """A frozen backbone as well: its batch normalisation is that of evaluation."""
     train(tmp_path / "pre", 1, recipe())
-    for name, options in (("whole", recipe()), ("head", recipe(freeze_backbone=True))):
+    for name, options in (("whole", recipe()), ("head", recipe(freeze_backbone=True, micro_batch=None))):
         inputs = {"samples": str(digits), "pixels": str(digits_pixels), "pretrain": [str(tmp_path / "pre")]}
         values = {"recipe": options.model_dump(mode="json"), "runs": [a_run("target", 0).name]}
         tasks.run("finetune", tmp_path / name / "one", values, **inputs)
         call = ("finetune", str(tmp_path / name / "several"), {**values, "processes": 2})
-        ended = processes(2, CALL.format(before="", call=call, inputs=inputs))
-        assert ended.status == [0, 0], ended.said
+        ended = processes(CALL.format(before="", call=call, inputs=inputs))
+        assert ended.status == 0, ended.said
         one, several = (Artifact.open(tmp_path / name / folder, "finetune") for folder in ("one", "several"))
         assert one.table("predictions.parquet").equals(several.table("predictions.parquet"))
         histories = [artifact.table("history.parquet")["train_loss"] for artifact in (one, several)]
         np.testing.assert_allclose(*histories, rtol=1e-5)
-        assert several.params["processes"] == 2
-
-
-def test_dropout_differs_from_process_to_process(tmp_path, processes):
-    """Otherwise images of one place in every part would lose the same units."""
-    code = f"""
-import torch
-from pathlib import Path
-from granularity.learning.loop import minimise
-from granularity.machine import processes
-
-@processes.together
-def stage():
-    processes.meet(torch.device("cpu"))
-    network = torch.nn.Linear(1, 1)
-    torch.nn.init.zeros_(network.weight), torch.nn.init.zeros_(network.bias)
-    drawn = []
-    def gradients_at(step):
-        drawn.append(torch.rand(1).item())
-        processes.backward(network(torch.ones(1, 1)).sum())
-        for parameter in network.parameters():
-            processes.total(parameter.grad)
-        return torch.zeros(())
-    minimise(network, torch.optim.SGD(network.parameters(), 0.1), gradients_at, 1, 3, 0, seed=5)
-    Path({str(tmp_path)!r}, str(rank)).write_text(repr(drawn))
-
-stage()
-"""
-    ended = processes(2, code)
-    assert ended.status == [0, 0], ended.said
-    first, second = ((tmp_path / name).read_text() for name in "01")
-    assert first != second
 
 
 @pytest.mark.parametrize("part", [slice(0, 3), slice(3, 7)])
@@ -190,57 +153,41 @@ def test_a_part_of_a_batch_is_augmented_as_in_the_whole(part):
     assert torch.equal(augment(images[part], options, 3, 4, among=7, part=part), whole[part])
 
 
-BATCH_NORM = """
-import torch
-from granularity.learning.batch_norm import whole_batch
-from granularity.machine import processes
-
-def check(shape, **options):
-    layer, reference = (getattr(torch.nn, f"BatchNorm{max(1, len(shape) - 2)}d")(3, **options) for _ in range(2))
-    torch.manual_seed(0)
-    images, factor = torch.randn(shape) * 2 + 5, torch.randn(shape)
-    for parameter in layer.parameters():
-        torch.nn.init.uniform_(parameter)
-    reference.load_state_dict(layer.state_dict())
-    part = slice(0, 1) if rank == 0 else slice(1, 5)
-    mine, whole = images[part].clone().requires_grad_(), images.clone().requires_grad_()
-    with whole_batch():
-        found = layer(mine)
-    expected = reference(whole)
-    (found * factor[part]).sum().backward()
-    (expected * factor).sum().backward()
-    for parameter in layer.parameters():
-        processes.total(parameter.grad)
-    pairs = [(found, expected[part]), (mine.grad, whole.grad[part])]
-    pairs += [(one.grad, other.grad) for one, other in zip(layer.parameters(), reference.parameters(), strict=True)]
-    pairs += list(zip(layer.buffers(), reference.buffers(), strict=True))
-    for one, other in pairs:
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    with whole_batch():
-        assert layer(images.bfloat16()).dtype == torch.bfloat16
-        if layer.track_running_stats:
-            values = layer.eval()(images)  # every process its own images, now
-            assert torch.equal(values, layer(images))
-
-@processes.together
-def stage():
+# What two processes do that are launched for a stage; `run` is what it does.
+LAUNCHED = """
+import os, types, torch
+from pathlib import Path
+from granularity import cli
+from granularity.learning.training.loop import minimise
+from granularity.learning.options import Recipe
+from granularity.machine import launch, leases, processes
+folder = Path({folder!r})
+{run}
+torch.backends.cuda.is_built = lambda: {cuda}
+launch.importlib = types.SimpleNamespace(import_module=lambda name: types.SimpleNamespace(run=run))
+task = types.SimpleNamespace(stage=types.SimpleNamespace(module="stage"), device="auto")
+raise SystemExit(launch.launch(task, 2, cli.told))
+"""
+DRAW = """
+def run(task):
     processes.meet(torch.device("cpu"))
-    for shape in [(5, 3), (5, 3, 1, 1), (5, 3, 4, 2)]:
-        check(shape)
-        check(shape, affine=False, track_running_stats=False)
-        check(shape, momentum=None)
-
-stage()
+    network, drawn = torch.nn.Linear(1, 1), []
+    def gradients_at(step):
+        drawn.append(torch.rand(1).item())
+        network(torch.ones(1, 1)).sum().backward()
+        return torch.zeros(())
+    sgd = torch.optim.SGD(network.parameters(), 0.1)
+    minimise(network, Recipe(epochs=1, warmup_epochs=0), gradients_at, 3, 5, optimizer=sgd)
+    (folder / str(processes.rank())).write_text(repr(drawn))
 """
 
 
-def test_batch_norm_over_processes_is_that_of_the_whole_batch(processes):
-    """Values, moments and gradients of parts of 1 and 4 images, against torch's own layer on all 5.
-
-    Some have one pixel, so that a process has a single number a channel, of which torch knows no variance.
-    """
-    ended = processes(2, BATCH_NORM)
-    assert ended.status == [0, 0], ended.said
+def test_dropout_differs_from_process_to_process(processes, tmp_path):
+    """Otherwise images of one place in every part would lose the same units."""
+    ended = processes(LAUNCHED.format(run=DRAW, folder=str(tmp_path), cuda=False))
+    assert ended.status == 0, ended.said
+    first, second = ((tmp_path / name).read_text() for name in "01")
+    assert first != second
 
 
 # ---------------------------------------------------------------- stopped and resumed
@@ -250,247 +197,113 @@ KEEP = [0, 1]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, train):
-    """The digest of a training that nothing disturbs, in so many processes."""
-    digests = {}
-
-    def go(size: int) -> str:
-        if size not in digests:
-            folder = tmp_path_factory.mktemp("undisturbed") / "out"
-            assert train(folder, size, LONG, keep=KEEP).status == [0] * size
-            digests[size] = Artifact.open(folder).digest
-        return digests[size]
-
-    return go
+def undisturbed(tmp_path_factory, train) -> str:
+    """The digest of a training in two processes that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert train(folder, 2, LONG, keep=KEEP).status == 0
+    return Artifact.open(folder).digest
 
 
-@pytest.mark.parametrize(("size", "rank"), [(2, 0), (2, 1), (3, 1)])
-def test_a_signal_at_any_process_stops_all_and_they_resume_to_the_same_bytes(tmp_path, train, size, rank, undisturbed):
-    ended = train(tmp_path / "out", size, LONG, at_step(6, rank, "os.kill(os.getpid(), signal.SIGUSR1)"), keep=KEEP)
-    assert ended.status[rank] == 128 + 10
-    assert 0 not in ended.status
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_signal_at_any_process_stops_all_and_they_resume_to_the_same_bytes(tmp_path, train, rank, undisturbed):
+    ended = train(tmp_path / "out", 2, LONG, at_step(6, rank, "os.kill(os.getpid(), signal.SIGUSR1)"), keep=KEEP)
+    assert ended.status != 0
     assert ended.said == ["stopped: SIGUSR1; finished work is kept, and the next run goes on from there"]
     assert not (tmp_path / "out").exists()
     log = tmp_path / "steps"
-    logged = at_step(None, size - 1, f"print(step, file=open({str(log)!r}, 'a'))")
-    ended = train(tmp_path / "out", size, LONG, logged, keep=KEEP)
-    assert ended.status == [0] * size, ended.said
+    logged = at_step(None, 1, f"print(step, file=open({str(log)!r}, 'a'))")
+    ended = train(tmp_path / "out", 2, LONG, logged, keep=KEEP)
+    assert ended.status == 0, ended.said
     assert log.read_text().split() == [str(step) for step in range(7, 12)]  # it went on
-    assert Artifact.open(tmp_path / "out").digest == undisturbed(size)
-    assert [path.name for path in tmp_path.glob(".*")] == [".store"]
+    assert Artifact.open(tmp_path / "out").digest == undisturbed
+
+
+def test_a_signal_to_the_command_stops_all(tmp_path, train, undisturbed):
+    what = "os.kill(os.getppid(), signal.SIGTERM)"
+    ended = train(tmp_path / "out", 2, LONG, at_step(6, 0, what), keep=KEEP)
+    assert ended.status == 128 + 15
+    assert ended.said == ["stopped: SIGTERM; finished work is kept, and the next run goes on from there"]
+    assert train(tmp_path / "out", 2, LONG, keep=KEEP).status == 0
+    assert Artifact.open(tmp_path / "out").digest == undisturbed
 
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_process_that_is_killed_takes_the_others_down(tmp_path, train, rank, undisturbed):
-    before = "checkpoints.CHECKPOINT_SECONDS = 0.0\n" + at_step(6, rank, "os.kill(os.getpid(), signal.SIGKILL)")
+    before = "resume.CHECKPOINT_SECONDS = 0.0\n" + at_step(6, rank, "os.kill(os.getpid(), signal.SIGKILL)")
     ended = train(tmp_path / "out", 2, LONG, before, keep=KEEP)
-    assert ended.status == [-9, 1] if rank == 0 else [1, -9]
-    assert len(ended.said) == 1
-    assert ended.said[0].startswith("error: another process of this job ended (")
+    assert ended.status == 1
+    assert len(ended.said) == 1 and ended.said[0].startswith(f"error: process {rank} of 2 was killed by SIGKILL;")
     assert not (tmp_path / "out").exists()
-    assert train(tmp_path / "out", 2, LONG, keep=KEEP).status == [0, 0]
-    assert Artifact.open(tmp_path / "out").digest == undisturbed(2)
+    assert train(tmp_path / "out", 2, LONG, keep=KEEP).status == 0
+    assert Artifact.open(tmp_path / "out").digest == undisturbed
 
 
 # ---------------------------------------------------------------- what goes wrong
 
+IMAGE_7 = "raise GranularityError('image 7 cannot be read')"
+WRONG = {
+    "all": (recipe(lr=1e30), "", "the training loss is"),
+    "moments": (recipe(micro_batch=None), "", "processes: on CPUs, batches are not normalised over several processes"),
+    "the first": (recipe(), at_step(3, 0, IMAGE_7), "image 7 cannot be read"),
+    "the second": (recipe(), at_step(3, 1, IMAGE_7), "image 7 cannot be read"),
+}
 
-def one_error(ended: Ended, message: str) -> None:
-    assert 0 not in ended.status
-    assert len(ended.said) == 1, ended.said
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_error_is_one_line(tmp_path, train, name):
+    options, before, message = WRONG[name]
+    ended = train(tmp_path / "out", 2, options, before)
+    assert ended.status == 1 and len(ended.said) == 1, ended.said
     assert ended.said[0].startswith("error: ") and message in ended.said[0]
 
 
-def test_an_error_of_all_is_one_line(tmp_path, train):
-    one_error(train(tmp_path / "out", 2, recipe(lr=1e30)), "the training loss is")
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_an_error_of_one_is_one_line(tmp_path, train, rank):
-    what = "raise processes.GranularityError('image 7 cannot be read')"
-    one_error(train(tmp_path / "out", 2, recipe(), at_step(3, rank, what)), "image 7 cannot be read")
-
-
-def test_a_corrupt_input_is_one_line(tmp_path, train, digits_pixels):
-    file = digits_pixels / "pixels.npy"
-    whole = file.read_bytes()
-    try:
-        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        one_error(train(tmp_path / "out", 2, recipe()), "pixels.npy: corrupt")
-    finally:
-        file.write_bytes(whole)
-
-
-def test_weights_that_differ_are_noticed(tmp_path, train):
-    before = """
-import torch
-from granularity.stages.pretrain import stage as pretrain
-build = pretrain.build
-def differing(*args):
-    network = build(*args)
-    if rank == 1:
-        network.conv1.weight.data[0] += 1e-6
-    return network
-pretrain.build = differing
-"""
-    one_error(train(tmp_path / "out", 2, recipe(), before), "the weights of process 1 are not those of process 0")
-
-
-def test_processes_on_different_devices_are_noticed(processes):
-    code = """
-import torch
-from granularity.machine import processes
-stage = processes.together(lambda: processes.meet(torch.device("cuda" if rank else "cpu")))
-stage()
-"""
-    one_error(processes(2, code), "; set the device")
-
-
-@pytest.mark.parametrize("stranger", [0, 1])
-def test_a_stranger_is_noticed(processes, stranger):
-    """One that has taken the place of a process at its connections, but cannot read the file."""
-    code = f"""
-import torch
-from granularity.machine import processes
-exchange = processes.dist.all_to_all_single
-def guess(found, mine):
-    exchange(found, torch.zeros_like(mine))
-    own = slice(rank * processes.BYTES_OF_PROOF, (rank + 1) * processes.BYTES_OF_PROOF)
-    found[own] = mine[own]
-if rank == {stranger}:
-    processes.dist.all_to_all_single = guess
-processes.together(lambda: (processes.meet(torch.device("cpu")), processes.barrier()))()
-"""
-    ended = processes(2, code)
-    assert 0 not in ended.status, ended
-    assert f"as process {stranger} is not of this job" in ended.errors[1 - stranger], ended
-
-
-def test_other_stages_refuse_several_processes(processes):
-    code = "from granularity.machine.device import torch_device\ntorch_device('cpu', 1)"
-    ended = processes(2, code)
-    assert ended.status == [1, 1]
-    assert "only embed, pretrain and finetune are for several processes" in ended.errors[0]
-
-
-# ---------------------------------------------------------------- leases
-
 LEASE = """
-import os, sys, time
-from granularity.machine import leases, processes
-leases.SECONDS_BETWEEN_LOOKS = 0.005
-def stage():
-    processes.lease_gpus()
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
-    assert list(leases._held) == [str(rank)]
-    processes.meet(processes.torch.device("cpu"))
+def run(task):
+    processes.meet(torch.device("cpu"))
+    leases.take()
     processes.barrier()
-    {then}
-processes.together(stage)()
+    (folder / f"held by {processes.rank()}").write_text(os.environ["CUDA_VISIBLE_DEVICES"])
 """
 
 
-@pytest.fixture
-def three_gpus(tmp_path, monkeypatch) -> dict[str, str]:
-    environment = {"CUDA_VISIBLE_DEVICES": "0,1,2", "GRANULARITY_LEASES": str(tmp_path)}
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    return environment
+def test_a_gpu_for_each_process_is_leased_while_they_run(tmp_path, processes, monkeypatch):
+    environment = {"GRANULARITY_LEASES": str(tmp_path)}
+    code = LAUNCHED.format(run=LEASE, folder=str(tmp_path), cuda=True)
+    ended = processes(code, CUDA_VISIBLE_DEVICES="0,1,2", **environment)
+    assert ended.status == 0, ended.said
+    assert {(tmp_path / f"held by {rank}").read_text() for rank in (0, 1)} == {"0,1"}
+    ended = processes(code, CUDA_VISIBLE_DEVICES="0", **environment)
+    assert ended.said == ["error: 2 GPUs are asked for, but there are only 1 (0)"]
+    monkeypatch.setenv("GRANULARITY_LEASES", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert leases.take(3) == ["0", "1", "2"]
+    leases.release()  # another test of this process must find none
 
 
-def test_each_process_holds_the_lease_of_its_own_gpu_until_it_dies(processes, three_gpus):
-    then = """
-    if rank == 1:
-        os.kill(os.getpid(), 9)
-    while leases._is_leased("1"):
-        time.sleep(0.005)
-    sys.exit(7 if leases.free(2) == ["0", "1"] and "0" in leases._held else 8)
-"""
-    assert processes(2, LEASE.format(then=then.strip()), **three_gpus).status == [7, -9]
-    assert leases.free(3) == ["0", "1", "2"]
-
-
-def test_more_processes_than_gpus_is_an_error(tmp_path, processes):
-    ended = processes(2, LEASE.format(then=""), CUDA_VISIBLE_DEVICES="0", GRANULARITY_LEASES=str(tmp_path))
-    one_error(ended, "2 GPUs are asked for, but there are only 1")
-
-
-# ---------------------------------------------------------------- with the launcher
-
-
-@pytest.fixture
-def command(digits, digits_pixels, target):
-    """The words of a pretraining in two processes, without those of the launcher and the output."""
-
-    def words(options: Recipe) -> list[str]:
-        values = {"recipe": options.model_dump(mode="json"), "model": TINY.model_dump(mode="json"), "processes": 2}
-        values |= {"runs": [a_run("target").name], "keep": KEEP}
-        inputs = ["--samples", digits, "--pixels", digits_pixels, "--hierarchy", target, "--device", "cpu"]
-        return [str(word) for word in ["pretrain", *inputs, "--options", json.dumps(values)]]
-
-    return words
-
-
-LAUNCH = [sys.executable, "-m", "granularity.machine.launch"]
+# ---------------------------------------------------------------- the command
 
 
 @pytest.mark.workflow
-def test_the_command_trains_as_the_workflow_starts_it(tmp_path, command, undisturbed):
-    done = subprocess.run(
-        [*LAUNCH, "2", *command(LONG), "--threads", "2", "--output", str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert Artifact.open(tmp_path / "out").digest == undisturbed(2)
-    # One line from a command line that is wrong, too.
-    done = subprocess.run([*LAUNCH, "2", "inspect", str(tmp_path / "nowhere")], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-
-
-def machines(meet: Path, words: list[str], output: Path) -> list[subprocess.Popen]:
-    """Start a training on two machines that are one."""
-    meet.mkdir(mode=0o700)
-    options = ["--machines", "2", "--meet", str(meet)]
-    return [
-        subprocess.Popen(
-            [*LAUNCH, *options, "--machine", str(machine), "1", *words, "--threads", "1", "--output", str(output)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for machine in (0, 1)
-    ]
-
-
-@pytest.mark.workflow
-def test_two_machines_learn_what_one_learns(tmp_path, command, undisturbed):
-    both = machines(tmp_path / "meet", command(LONG), tmp_path / "out")
-    said = [one.communicate(timeout=300)[1] for one in both]
-    assert [one.returncode for one in both] == [0, 0], said
-    assert Artifact.open(tmp_path / "out").digest == undisturbed(2)
-
-
-@pytest.mark.workflow
-def test_a_process_that_is_killed_on_one_machine_ends_those_of_the_other(tmp_path, command):
-    both = machines(tmp_path / "meet", command(recipe(epochs=100_000)), tmp_path / "out")
-    (worker,) = wait_for(lambda: connected(both[1].pid))
-    os.kill(worker, signal.SIGKILL)
-    said = [one.communicate(timeout=300)[1] for one in both]
-    assert [one.returncode for one in both] == [1, 1], said
-    assert said[0].startswith("error: another process of this job ended (") and said[0].count("\n") == 1
-    assert said[1].startswith("error: process 1 of 2 was killed by SIGKILL;") and said[1].count("\n") == 1
-
-
-def connected(launcher: int) -> list[int]:
-    """The processes of a launcher that listen, as they do once they have met."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    return [pid for pid in map(int, children) if listeners([pid])]
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
+def test_the_command_trains_as_the_workflow_starts_it_and_listens_on_loopback_alone(
+    tmp_path, digits, digits_pixels, target, undisturbed
+):
+    values = {"recipe": LONG.model_dump(mode="json"), "model": TINY.model_dump(mode="json"), "processes": 2}
+    values |= {"runs": [a_run("target").name], "keep": KEEP}
+    words = ["--samples", digits, "--pixels", digits_pixels, "--hierarchy", target, "--device", "cpu", "--threads", "2"]
+    words = [sys.executable, "-m", "granularity", "pretrain", *words, "--options", json.dumps(values)]
+    wide = os.environ | {"GLOO_SOCKET_IFNAME": "eth0"}  # asked for another interface
+    found = set()
+    command = [*map(str, words), "--output", str(tmp_path / "out")]
+    with subprocess.Popen(command, env=wide, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            with contextlib.suppress(psutil.Error):  # one has ended
+                started = psutil.Process(process.pid)
+                for one in (started, *started.children(recursive=True)):
+                    places = one.net_connections("inet")  # a UDP socket that is bound has no peer
+                    heard = [place for place in places if place.status == psutil.CONN_LISTEN or not place.raddr]
+                    found.update((one.pid, place.laddr.ip.removeprefix("::ffff:")) for place in heard)
+            time.sleep(0.02)
+        assert process.returncode == 0, process.stderr.read()
+    assert Artifact.open(tmp_path / "out").digest == undisturbed
+    assert len({pid for pid, _ in found}) == 2
+    assert all(ipaddress.ip_address(address).is_loopback for _, address in found), found

@@ -1,7 +1,5 @@
 """The libraries that import torchvision can be imported in the installed environment, outside this package, too."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

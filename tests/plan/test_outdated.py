@@ -10,7 +10,7 @@ from granularity.data import listing
 from granularity.plan.fresh import OTHER_INPUTS, Results
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store import generations
+from granularity.store import place
 from support import minimal_results
 from support.sampling import save
 
@@ -21,7 +21,7 @@ FILES = "made from other files of yours"
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("encoder.json").write_text("{}")
     for kind in ("cat", "dog"):
@@ -44,7 +44,7 @@ def outdated(plan: Plan, **over) -> dict[str, str]:
 def test_nothing_is_outdated_that_was_just_made_or_is_not_there():
     plan = made(SMALL)
     assert outdated(plan) == outdated(plan, name="other") == {}
-    generations.stamp_of(plan.folder(plan.jobs("pixels")[0])).unlink()
+    place.stamp_of(plan.folder(plan.jobs("pixels")[0])).unlink()
     assert outdated(plan, pixels={"size": 4}).keys() >= {"pretrain"} and "pixels" not in outdated(plan)
 
 

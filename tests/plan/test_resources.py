@@ -1,19 +1,16 @@
 """What jobs ask a scheduler for."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-import timm
 
 from granularity.config import options as cfg
 from granularity.learning import cost
 from granularity.learning.options import Model
-from granularity.plan import resources
+from granularity.plan import commands
+from granularity.plan.commands import memory_mb, minutes, threads, uses_gpu
 from granularity.plan.graph import Plan
-from granularity.plan.resources import memory_mb, minutes, threads, uses_gpu
 from granularity.stages import STAGES
 from granularity.stages.measure import EMBEDDING, WEIGHT_BYTES
 from support import writing
@@ -64,16 +61,16 @@ def test_more_images_take_more_of_everything(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = photos()
     for stage in STAGES:
-        found = resources.images(plan, job_of(plan, stage))
+        found = commands.images(plan, job_of(plan, stage))
         assert found == (0 if stage in ("theory", "verdicts") else IMAGES)
     stages = ("pixels", "cluster", "pretrain", "report")
     before = {stage: (memory_mb(plan, job_of(plan, stage)), minutes(plan, job_of(plan, stage))) for stage in stages}
     counted(tmp_path / "results/digits/train-all/samples", images={"train": 8, "val": 2})
     for stage in stages:
-        assert resources.images(plan, job_of(plan, stage)) == 10
+        assert commands.images(plan, job_of(plan, stage)) == 10
         assert memory_mb(plan, job_of(plan, stage)) < before[stage][0]
         assert minutes(plan, job_of(plan, stage)) < before[stage][1]
-    assert resources.images(plan, job_of(plan, "samples")) == IMAGES
+    assert commands.images(plan, job_of(plan, "samples")) == IMAGES
 
 
 def test_a_training_takes_as_long_as_it_has_to_do():
@@ -130,20 +127,25 @@ def test_a_probe_of_many_classes_takes_longer_but_no_more_memory_than_it_fits_at
     classes = {"family": 200, "synset": 10_000}
     counted(tmp_path / "results/digits/train-all/samples", images={"train": 500_000}, classes=classes)
 
-    def asked(probe: dict, **sections) -> tuple[int, int]:
+    def asked(probe: dict, ranks: list[str] | None = None, **sections) -> tuple[int, int]:
         spaces = {"manual": [], "kmeans": [9]}
         plan = planned(
-            samples=samples, conditions=[{"train_size": "all"}], label_spaces=spaces, probe=probe, **sections
+            samples=samples,
+            conditions=[{"train_size": "all"}],
+            label_spaces=spaces,
+            probe=probe,
+            measures=[{"name": "probe", "ranks": ranks}],
+            **sections,
         )
         job = job_of(plan, "measure")
         return memory_mb(plan, job), minutes(plan, job)
 
-    both, family, one = asked({}), asked({"ranks": ["family"]}), asked({"ranks": ["family"], "l2": [1.0]})
+    both, family, one = asked({}), asked({}, ["family"]), asked({"l2": [1.0]}, ["family"])
     per_weight = EMBEDDING * WEIGHT_BYTES / 1e6
     assert both[0] - one[0] == pytest.approx((10_000 - 200) * per_weight, abs=1)  # not 5 penalties x 10,200 classes
     assert family[0] - one[0] == pytest.approx(4 * 200 * per_weight, abs=1)
     assert both[1] - 30 == pytest.approx(10.2 * (family[1] - 30), rel=0.01)
-    assert asked({}, device="cuda")[1] == asked({"ranks": ["family"]}, device="cuda")[1]
+    assert asked({}, device="cuda")[1] == asked({}, ["family"], device="cuda")[1]
 
 
 def test_several_processes_take_more_memory_and_less_time():
@@ -152,7 +154,7 @@ def test_several_processes_take_more_memory_and_less_time():
         first, second = job_of(one, stage), job_of(four, stage)
         assert memory_mb(four, second) == pytest.approx(4 * memory_mb(one, first), abs=4)
         assert minutes(four, second) - 30 == pytest.approx((minutes(one, first) - 30) / 4, abs=1)
-        assert resources.gpus(four, second) == 4
+        assert commands.gpus(four, second) == 4
     assert memory_mb(four, job_of(four, "measure")) == memory_mb(one, job_of(one, "measure"))
 
 
@@ -161,31 +163,8 @@ def test_a_transfer_is_planned_for_the_images_that_it_reads():
     transfers = [{"name": "here"}, {"name": "there", "data": data}]
     plan = photos(device="cuda", transfers=transfers, jobs={"finetune": "family"})
     here, there = (job_of(plan, "finetune", transfer=name) for name in ("here", "there"))
-    assert (resources.images(plan, here), resources.images(plan, there)) == (IMAGES, 600)
+    assert (commands.images(plan, here), commands.images(plan, there)) == (IMAGES, 600)
     assert minutes(plan, there) < 40 < minutes(plan, here)
-
-
-def test_processes_of_an_embedding_are_counted_apart_from_those_of_trainings():
-    one, four = (photos(device="cuda", jobs={"embed_processes": n}) for n in (1, 4))
-    first, second = job_of(one, "embed"), job_of(four, "embed")
-    assert (resources.gpus(four, second), threads(four, second)) == (4, 4)
-    assert memory_mb(four, second) == pytest.approx(4 * memory_mb(one, first), abs=4)
-    assert minutes(four, second) < minutes(one, first)
-    assert resources.gpus(four, job_of(four, "pretrain")) == 1
-    assert second.options["processes"] == 4 and job_of(four, "pretrain").options["processes"] == 1
-
-
-def test_arms_in_lockstep_have_a_gpu_each_and_the_readers_of_one():
-    over = {"device": "cuda", "pixels": {"size": 256, "mode": "RGB", "format": "jpeg"}}
-    over |= {"label_spaces": {"manual": [], "random": [10, 20, 30], "kmeans": []}}
-    one, four = (photos(**over, jobs={"pretrain": "condition", "arms": arms}) for arms in (1, 4))
-    alone, job = job_of(one, "pretrain"), job_of(four, "pretrain")
-    assert (resources.gpus(one, alone), threads(one, alone)) == (1, 1 + 8)
-    assert (resources.gpus(four, job), threads(four, job)) == (4, 4 * (1 + 2))
-    assert (alone.options["arms"], job.options["arms"]) == (1, 4)
-    assert minutes(four, job) < minutes(one, alone)
-    families = photos(**over, jobs={"pretrain": "family", "arms": 4})  # a job has no more processes than arms
-    assert sorted(one.processes for one in families.jobs("pretrain")) == [1, 1, 1, 3, 3, 3]
 
 
 def test_jobs_on_a_gpu_have_cpus_for_the_processes_that_decode_for_them():
@@ -201,18 +180,10 @@ def test_jobs_on_a_gpu_have_cpus_for_the_processes_that_decode_for_them():
     ("model", "width"),
     [
         ({"name": "vit_base_patch16_224", "args": None, "stem": "timm"}, 768),
-        ({"name": "resnet34", "args": None}, 512),
         ({"name": "resnet50", "args": None}, 2048),
         ({"name": "resnet18", "args": {"channels": [8, 16, 32, 64]}}, 64),
-        ({"name": "resnet50", "args": {"channels": [8, 16, 32, 64]}}, 256),
         ({"name": "anything", "args": None}, 2048),
     ],
 )
 def test_measuring_is_planned_for_the_features_of_its_network(model, width):
     assert cost.features(Model.model_validate(model)) == width
-
-
-@pytest.mark.parametrize("name", ["resnet34", "resnet50", "vit_base_patch16_224", "vit_tiny_patch16_224"])
-def test_networks_have_the_features_that_are_planned_for(name):
-    network = timm.create_model(name, num_classes=0, pretrained=False)
-    assert cost.features(Model(name=name, args=None, stem="timm")) == network.num_features

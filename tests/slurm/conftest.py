@@ -1,7 +1,5 @@
 """One Slurm for the session, on this machine; without one these tests are skipped, and say why."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

@@ -5,8 +5,6 @@ Everything is private to one folder: configuration, keys, sockets, logs; a Slurm
 Needs root (device files, munge) and Debian's or Ubuntu's `slurm-wlm`, `slurmdbd`, `mariadb-server` and `munge`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -16,6 +14,8 @@ import stat
 import subprocess
 import time
 from pathlib import Path
+
+import psutil
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd", "mariadb-install-db")
 CPU_NODES, SPARE_NODES, GPU_NODES = ("c1", "c2", "c3"), ("s1", "s2"), ("g1",)
@@ -114,9 +114,9 @@ class Cluster:
         srun = folder / "bin" / "srun"
         srun.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {_where("srun")} "$@"\n')
         srun.chmod(0o755)
-        ports = free_ports(9)
         names = ("database", "accounting", "port", "first", "second", "third", "fourth", "fifth", "sixth")
-        values = dict(zip(names, ports, strict=True)) | {"folder": folder, "host": socket.gethostname().split(".")[0]}
+        values = dict(zip(names, free_ports(len(names)), strict=True))
+        values |= {"folder": folder, "host": socket.gethostname().split(".")[0]}
         (folder / "slurm.conf").write_text(CONFIGURATION.format(**values))
         (folder / "slurmdbd.conf").write_text(ACCOUNTING.format(**values))
         (folder / "slurmdbd.conf").chmod(0o600)
@@ -145,21 +145,16 @@ class Cluster:
     def _start_accounting(self, port: int) -> None:
         """A database that only this machine can reach, for as long as the cluster runs."""
         data = f"--datadir={self.folder}/database"
-        subprocess.run(
-            [_where("mariadb-install-db"), "--no-defaults", "--user=root", "--skip-test-db", data],
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
+        install = [_where("mariadb-install-db"), "--no-defaults", "--user=root", "--skip-test-db", data]
+        subprocess.run(install, check=True, capture_output=True, timeout=120)
         where = [f"--socket={self.folder}/database.socket", f"--port={port}", "--bind-address=127.0.0.1"]
         self._child("mariadbd", "--no-defaults", "--user=root", "--skip-grant-tables", data, *where)
         self.wait_for(lambda: _listens(port), 60, "database")
         self._daemon("slurmdbd")
-        self.wait_for(
-            lambda: "test" in self.run("sacctmgr", "-i", "add", "cluster", "test", check=False), 60, "slurmdbd"
-        )
-        self.run("sacctmgr", "-i", "add", "account", ACCOUNT, "cluster=test")
-        self.run("sacctmgr", "-i", "add", "user", "root", f"account={ACCOUNT}")
+        add = ("sacctmgr", "-i", "add")
+        self.wait_for(lambda: "test" in self.run(*add, "cluster", "test", check=False), 60, "slurmdbd")
+        self.run(*add, "account", ACCOUNT, "cluster=test")
+        self.run(*add, "user", "root", f"account={ACCOUNT}")
 
     def start_controller(self) -> None:
         self._daemon("slurmctld")
@@ -181,39 +176,24 @@ class Cluster:
 
     def stop(self) -> None:
         """End all daemons and everything that runs under them."""
-        for pid in self.processes(f"SLURM_CONF={self.folder}/slurm.conf"):
-            _kill(pid, signal.SIGKILL)
+        for one in psutil.process_iter(["environ"]):
+            if (one.info["environ"] or {}).get("SLURM_CONF") == f"{self.folder}/slurm.conf" and one.pid != os.getpid():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
         for child in self._children:
             child.kill()
             child.wait()
 
     def run(self, *command: str, check: bool = True) -> str:
         """The output of one of Slurm's commands."""
-        done = subprocess.run(
-            command, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
-        )
+        environment = os.environ | self.environment
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert not check or done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
 
     def states(self) -> dict[str, str]:
         lines = self.run("sinfo", "--noheader", "-N", "-o", "%N %t", check=False).splitlines()
         return dict(line.split() for line in lines)
-
-    def jobs(self) -> dict[int, str]:
-        """The state of every job that Slurm remembers."""
-        lines = self.run("squeue", "--noheader", "--states=all", "-o", "%i %T", check=False).splitlines()
-        return {int(number): state for number, state in map(str.split, lines)}
-
-    def processes(self, variable: str) -> list[int]:
-        """Processes that have NAME=VALUE in their environment, this one and its parents apart."""
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            try:
-                if variable.encode() in (place / "environ").read_bytes().split(b"\0"):
-                    found.append(int(place.name))
-            except OSError:
-                continue
-        return [pid for pid in found if pid != os.getpid()]
 
     def wait_for(self, condition, seconds: float, what: str) -> None:
         deadline = time.monotonic() + seconds
@@ -222,40 +202,24 @@ class Cluster:
             time.sleep(0.1)
 
     def _daemon(self, *command: str) -> None:
-        program = _where(command[0])
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM")} | self.environment
-        subprocess.run([program, *command[1:]], env=environment, check=True, timeout=30)
+        subprocess.run([_where(command[0]), *command[1:]], env=environment, check=True, timeout=30)
 
     def _child(self, *command: str) -> None:
-        program = _where(command[0])
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._children.append(subprocess.Popen([program, *command[1:]], **quiet))
+        self._children.append(subprocess.Popen([_where(command[0]), *command[1:]], **quiet))
 
     def _stop(self, pid_file: str, number: int) -> None:
         file = self.folder / pid_file
-        try:
-            pid = int(file.read_text())
-        except (OSError, ValueError):
-            return
-        _kill(pid, number)
-        self.wait_for(lambda: not _alive(pid), 30, f"end of {pid_file}")
+        with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
+            daemon = psutil.Process(int(file.read_text()))
+            daemon.send_signal(number)
+            self.wait_for(lambda: daemon.status() == psutil.STATUS_ZOMBIE, 30, f"end of {pid_file}")
         file.unlink(missing_ok=True)
 
 
 def _where(program: str) -> str | None:
     return shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-
-
-def _kill(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    except OSError:
-        return False
 
 
 def _listens(port: int) -> bool:
@@ -265,17 +229,5 @@ def _listens(port: int) -> bool:
 
 def free_ports(count: int) -> list[int]:
     """Ports in a row that nobody listens on."""
-    for first in range(17000, 30000, count):
-        sockets = []
-        try:
-            for port in range(first, first + count):
-                one = socket.socket()
-                sockets.append(one)
-                one.bind(("127.0.0.1", port))
-            return list(range(first, first + count))
-        except OSError:
-            continue
-        finally:
-            for one in sockets:
-                one.close()
-    raise AssertionError("no free ports")
+    rows = (range(first, first + count) for first in range(17000, 30000, count))
+    return next(list(ports) for ports in rows if not any(map(_listens, ports)))

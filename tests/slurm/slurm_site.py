@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+import psutil
 import yaml
 from safetensors import SafetensorError, safe_open
 from slurm_cluster import ACCOUNT, Cluster
 
-from granularity.store.artifacts import Artifact, find
-from support.checkout import Checkout
+from granularity.store.artifact import Artifact
+from granularity.store.place import find
+from support.checkout import Checkout, wait
 
 HERE = Path(__file__).parent
 EXPERIMENT = "config/disturbed.yaml"
@@ -37,14 +37,12 @@ SITE = {
 }
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     step: int
     written: int
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """What squeue says of a job."""
 
     number: int
@@ -61,18 +59,13 @@ class Site(Checkout):
     """A checkout with a site's own profile, `profiles/site`."""
 
     def __init__(self, folder: Path, cluster: Cluster, like: Site | None = None, results: bool = False):
-        """like: another one whose code, and with `results` whose results and Snakemake's records of them, to take."""
+        """Like another one: with its code, and with its `results` and Snakemake's records of them."""
         super().__init__(folder, cold=True)  # what Slurm watches over are its own children
-        self.cluster = cluster
-        self.environment |= cluster.environment | {
-            "PATH": f"{cluster.folder}/bin:{self.environment['PATH']}",
-            "GRANULARITY_CHECKPOINT_SECONDS": "0.2",
-        }
+        self.cluster, path = cluster, f"{cluster.folder}/bin:{self.environment['PATH']}"
+        self.environment |= cluster.environment | {"PATH": path, "GRANULARITY_CHECKPOINT_SECONDS": "0.2"}
         if like is not None:
-            made = () if results else ("results", ".snakemake")
-            shutil.copytree(
-                like.folder, folder, symlinks=True, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*made)
-            )
+            made = shutil.ignore_patterns(*(() if results else ("results", ".snakemake")))
+            shutil.copytree(like.folder, folder, symlinks=True, dirs_exist_ok=True, ignore=made)
             return
         shutil.copy(HERE / "experiment.yaml", folder / EXPERIMENT)
         shutil.copytree(folder / "profiles" / "slurm", folder / "profiles" / "site")
@@ -99,12 +92,8 @@ class Site(Checkout):
 
     def finish(self, driver: subprocess.Popen, seconds: float = 8 * MINUTES, code: int = 0) -> str:
         """What a driver has printed by its end."""
-        try:
-            output, _ = driver.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(driver.pid, signal.SIGKILL)
-            output, _ = driver.communicate()
-            raise AssertionError(f"the driver hangs: {self.jobs()}\n{output[-6000:]}") from None
+        output, ended = wait(driver, seconds)
+        assert ended, f"the driver hangs: {self.jobs()}\n{output[-6000:]}"
         assert driver.returncode == code, output[-6000:]
         return output
 
@@ -112,8 +101,7 @@ class Site(Checkout):
         """This checkout's jobs, in the order of their submission."""
         text = self.cluster.run("squeue", "--noheader", "--states=all", "-o", "%i|%j|%T|%P|%N|%l|%m|%k|%Z")
         rows = [line.split("|") for line in text.splitlines()]
-        found = [Job(int(row[0]), *row[1:8]) for row in rows if row[8] == str(self.folder)]
-        return sorted(found, key=lambda job: job.number)
+        return sorted(Job(int(row[0]), *row[1:8]) for row in rows if row[8] == str(self.folder))
 
     def slurm_log(self, job: Job) -> str:
         (file,) = self.folder.glob(f".snakemake/slurm_logs/**/{job.number}.log")
@@ -122,11 +110,7 @@ class Site(Checkout):
     def digests(self) -> dict[str, str]:
         """Of every artifact, reports apart: those hold measured costs."""
         found = {path: Artifact.peek(path) for path in find(self.folder / "results")}
-        return {
-            str(path.relative_to(self.folder)): artifact.digest
-            for path, artifact in found.items()
-            if artifact.kind != "report"
-        }
+        return {str(path.relative_to(self.folder)): one.digest for path, one in found.items() if one.kind != "report"}
 
     def checkpoint(self) -> Checkpoint | None:
         """The first training's, if it is at work."""
@@ -151,24 +135,14 @@ class Site(Checkout):
         return found
 
     def wait_for_training(self, driver: subprocess.Popen) -> int:
-        """Until the first training is half done and saved; returns the step of its checkpoint.
+        """The step of its checkpoint, when the first training is half done; no other saves first as late."""
 
-        Half: no other training could be as far when it saves for the first time.
-        """
-        at = self.wait_until(
-            lambda: (found := self.checkpoint()) and found.step >= STEPS // 2 and found, "checkpoint", driver
-        )
-        return at.step
+        def half():
+            return (found := self.checkpoint()) and found.step >= STEPS // 2 and found
+
+        return self.wait_until(half, "checkpoint", driver).step
 
     def trainers(self) -> list[int]:
         """The processes that train here."""
-        pattern = b"granularity\0pretrain"
-        found = []
-        for place in Path("/proc").glob("[0-9]*"):
-            try:
-                here = os.readlink(place / "cwd") == str(self.folder)
-                if here and pattern in (place / "cmdline").read_bytes():
-                    found.append(int(place.name))
-            except OSError:
-                continue
-        return found
+        here = [one for one in psutil.process_iter(["cwd", "cmdline"]) if one.info["cwd"] == str(self.folder)]
+        return [one.pid for one in here if "granularity\0pretrain" in "\0".join(one.info["cmdline"] or ())]

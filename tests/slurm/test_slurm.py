@@ -4,8 +4,6 @@ Every disturbed run must end in the digests of an undisturbed one on one machine
 checkouts of its own, as most of it is waiting for Slurm; then the controller goes away.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -13,7 +11,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -23,9 +20,9 @@ from slurm_cluster import CPU_NODES, SPARE_NODES, Cluster
 from slurm_site import CHAIN, EXPERIMENT, PRETRAINING, RESULTS, TARGET, WORK, Site
 
 from granularity.config import files
+from granularity.plan.commands import memory_mb, minutes
 from granularity.plan.graph import Plan
-from granularity.plan.resources import memory_mb, minutes
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support.checkout import Checkout
 from support.stores import leftovers
 
@@ -76,7 +73,7 @@ class Sites:
     def assert_undisturbed(self, site: Site) -> None:
         assert site.digests() == self.undisturbed.digests()
         assert "all sound" in site.run("granularity", "verify", "results")
-        # No claims, no work folders; what a killed job was writing in is left for `granularity gc`.
+        # No locks, no work folders; what a killed job was writing in is left for `granularity gc`.
         assert {path.parent.name for path in leftovers(site.path("results"))} <= {".new"}
 
 
@@ -93,9 +90,6 @@ def at_once(request, sites) -> Iterator[dict[str, Future]]:
     pool = ThreadPoolExecutor(5)
     yield {scenario: pool.submit(scenario, sites) for scenario in wanted}
     pool.shutdown(wait=False, cancel_futures=True)  # after Control-C; they end when the cluster does
-
-
-# ---------------------------------------------------------------- where jobs run
 
 
 def the_whole_workflow(sites: Sites) -> None:
@@ -140,37 +134,21 @@ def stages_with_cuda(sites: Sites) -> None:
     assert "error: device = cuda: torch sees no GPU" in output
 
 
-def one_network_on_two_nodes(sites: Sites) -> None:
-    """With the script of docs/recipes.md: each node has a launcher, and the result is that of two processes on one."""
-    site = sites.before_training("two_nodes")
-    words = shlex.split(site.command_of(TARGET, "--configfile", EXPERIMENT))[1:]
+def one_network_by_two_processes(sites: Sites) -> None:
+    """In one job: the result is that of the same command without a scheduler."""
+    site = sites.before_training("two_processes")
+    words = shlex.split(site.command_of(TARGET, "--configfile", EXPERIMENT))
     options = json.loads(words[words.index("--options") + 1])
-    options |= {"recipe": {"batch_size": 20, "epochs": 5}, "processes": 2}
+    options |= {"recipe": {"batch_size": 20, "epochs": 5, "micro_batch": 10}, "processes": 2}
     words[words.index("--options") + 1] = json.dumps(options)
-    words += ["--output"]
-    one, two = "apart/one_node", f"{CHAIN}/pretrain/two_nodes"  # or the second would find what the first has made
-    site.run(sys.executable, "-m", "granularity.machine.launch", "2", *words, one)
-    here = {  # of virtual nodes, which have no addresses of their own, and no GPUs
-        '"$MEET" 8 "$@"': '"$MEET" 1 "$@"',
-        " --gpus-per-node=8 --cpus-per-task=16": "",
-        " --cpus-per-task=16": "",
-        "pretrain --samples ... --device cuda --threads 16 --output ...": shlex.join([*words, two]),
-    }
-    (script,) = re.findall(r"^#!/bin/bash\n#SBATCH.*?(?=\n```)", DOCUMENTED.read_text(), re.MULTILINE | re.DOTALL)
-    for old, new in here.items():
-        assert old in script
-        script = script.replace(old, new)
-    site.path("two.sh").write_text(f"{script}\n")
+    words += ["--threads", "2", "--output"]
+    one, two = "apart/here", f"{CHAIN}/pretrain/there"  # or the second would find what the first has made
+    site.run(*words, one)
+    site.path("two.sh").write_text(f"#!/bin/bash\n{shlex.join([*words, two])}\n")
     log = site.path("two.log")
-    site.run("sbatch", "--wait", "--time=5", "--mem=4000", f"--output={log}", "two.sh")
+    site.run("sbatch", "--wait", "--time=5", "--mem=4000", "--cpus-per-task=2", f"--output={log}", "two.sh")
     made, expected = (Artifact.open(site.path(path)) for path in (two, one))
     assert made.digest == expected.digest and made.params["processes"] == 2, log.read_text()
-    assert not list(site.folder.glob(".meet-*"))
-    (job,) = site.jobs()
-    assert job.node in ("c[1-2]", "c[1,3]", "c[2-3]"), job
-
-
-# ---------------------------------------------------------------- disturbances
 
 
 def over_its_time_limit(sites: Sites) -> None:
@@ -178,8 +156,7 @@ def over_its_time_limit(sites: Sites) -> None:
     site = sites.before_training("over_its_time_limit")
     site.edit_needs("pretrain", "30, 2.0", "1, 0.0")
     site.edit_profile(lambda profile: profile["default-resources"].pop("slurm_extra"))
-    driver = site.submit(TARGET)
-    at = site.wait_for_training(driver)
+    site, driver, at = training(site)
     (trainer,) = site.trainers()
     os.kill(trainer, signal.SIGSTOP)  # so that it is not done in time, on however fast a machine
     site.wait_until(lambda: len(site.jobs()) == 2, "second attempt", driver)
@@ -227,9 +204,7 @@ def over_its_memory(sites: Sites) -> None:
 
 
 def cancelled(sites: Sites) -> None:
-    site = sites.before_training("cancelled")
-    driver = site.submit(TARGET)
-    at = site.wait_for_training(driver)
+    site, driver, at = training(sites.before_training("cancelled"))
     site.cluster.run("scancel", str(site.jobs()[0].number))
     site.wait_until(lambda: not site.trainers(), "end of the job", driver)
     goes_on_from(site, driver, at)
@@ -240,13 +215,11 @@ def cancelled(sites: Sites) -> None:
 
 def driver_interrupted(sites: Sites) -> None:
     """Control-C, and the command once more."""
-    site = sites.before_training("driver_interrupted")
-    driver = site.submit(TARGET)
-    at = site.wait_for_training(driver)
+    site, driver, at = training(sites.before_training("driver_interrupted"))
     os.killpg(driver.pid, signal.SIGINT)
     site.finish(driver, code=1)
-    site.wait_until(lambda: not site.trainers(), "end of the job")
-    assert [job.state for job in site.jobs()] == ["CANCELLED"]
+    site.wait_until(lambda: not site.trainers() and site.jobs()[0].state == "CANCELLED", "end of the job")
+    assert len(site.jobs()) == 1
     driver = site.submit(TARGET)
     goes_on_from(site, driver, at)
     site.finish(driver)
@@ -255,9 +228,7 @@ def driver_interrupted(sites: Sites) -> None:
 
 def driver_killed(sites: Sites) -> None:
     """Its job goes on, and the rerun starts the same one beside it."""
-    site = sites.before_training("driver_killed")
-    driver = site.submit(TARGET)
-    at = site.wait_for_training(driver)
+    site, driver, at = training(sites.before_training("driver_killed"))
     (orphan,) = site.trainers()
     os.kill(orphan, signal.SIGSTOP)  # until the other one works, on however fast a machine
     os.killpg(driver.pid, signal.SIGKILL)
@@ -279,8 +250,7 @@ def node_lost(sites: Sites) -> None:
     """As when its network fails: Slurm starts the job anew elsewhere, while the first one still writes."""
     site = sites.before_training("node_lost")
     site.edit_profile(lambda profile: profile["default-resources"].update(slurm_partition="spare"))
-    driver = site.submit(TARGET)
-    at = site.wait_for_training(driver)
+    site, driver, at = training(site)
     node = site.jobs()[0].node
     (orphan,) = site.trainers()
     os.kill(orphan, signal.SIGSTOP)
@@ -307,7 +277,7 @@ AT_ONCE = (  # those that wait longest first
     driver_interrupted,
     driver_killed,
     cancelled,
-    one_network_on_two_nodes,
+    one_network_by_two_processes,
     stages_with_cuda,
     gpus_for_those_who_ask,
 )
@@ -319,9 +289,7 @@ def test_of_many_at_once(at_once, scenario):
 
 
 def test_the_controller_is_away_for_half_a_minute(sites):
-    site = sites.before_training("controller")
-    driver = site.submit(TARGET)
-    site.wait_for_training(driver)
+    site, driver, _ = training(sites.before_training("controller"))
     site.cluster.stop_controller()
     try:
         with pytest.raises(subprocess.TimeoutExpired):
@@ -330,6 +298,12 @@ def test_the_controller_is_away_for_half_a_minute(sites):
         site.cluster.start_controller()
     site.finish(driver)
     sites.assert_undisturbed(site)
+
+
+def training(site: Site) -> tuple[Site, subprocess.Popen, int]:
+    """A driver whose training is half done, and the step of its checkpoint."""
+    driver = site.submit(TARGET)
+    return site, driver, site.wait_for_training(driver)
 
 
 def goes_on_from(site: Site, driver: subprocess.Popen, step: int) -> None:

@@ -1,7 +1,5 @@
 """A finished chain that the tests of the store may harm, if they undo it."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

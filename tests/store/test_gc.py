@@ -1,5 +1,6 @@
 """What a store can do without, and that nothing else is ever deleted."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -15,8 +16,8 @@ from typer.testing import CliRunner
 
 from granularity.base.errors import GranularityError
 from granularity.cli import app
-from granularity.store import artifacts, claim, gc, generations
-from granularity.store.artifacts import Artifact
+from granularity.store import lock, place
+from granularity.store.artifact import Artifact
 from support import writing
 
 
@@ -33,7 +34,7 @@ def unfinished(output: Path, value: int) -> None:
 
 
 def found(root: Path, days: float = 0) -> dict[Path, str]:
-    return {one.path: one.why for one in gc.find(root, days)}
+    return {one.path: one.why for one in place.needless(root, days)}
 
 
 def test_results_with_a_name_and_what_they_were_made_from_are_kept(tmp_path):
@@ -45,7 +46,7 @@ def test_results_with_a_name_and_what_they_were_made_from_are_kept(tmp_path):
     make(results / "second", 2, {"first": first})
     assert list(found(results)) == [results / ".store/thing" / lost.folder.name]
     assert "no name leads to it any more; made 20" in found(results)[results / ".store/thing" / lost.folder.name]
-    gc.delete(gc.find(results, 0))
+    place.delete(place.needless(results, 0))
     assert not lost.folder.exists()
     assert Artifact.open(second.folder).lineage()["first"].digest == first.digest
 
@@ -57,7 +58,7 @@ def test_what_is_young_is_kept(tmp_path):
     make(results / "thing", 1)
     assert found(results, days=1) == {}
     for path in (*old.folder.iterdir(), old.folder):
-        os.utime(path, (time.time() - 2 * gc.DAY,) * 2)
+        os.utime(path, (time.time() - 2 * place.DAY,) * 2)
     assert [path.name for path in found(results, days=1)] == [old.folder.name]
 
 
@@ -73,7 +74,7 @@ def test_work_is_kept_until_gc_and_of_live_writers_beyond(tmp_path):
         assert (out.work / "half").exists()
         out.text("value.txt", "1")
     assert len(json.loads(others.stdout)) == 1  # the other's work; neither the live one's nor its new folder
-    gc.delete(gc.find(results, 0))
+    place.delete(place.needless(results, 0))
     assert not list((results / ".store/.work").iterdir())
 
 
@@ -103,42 +104,44 @@ def writer(tmp_path):
 def test_a_live_writer_keeps_its_work_whatever_the_clock_says(tmp_path, writer, monkeypatch, step):
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + step)
-    (file,) = (tmp_path / "results/.store/.claims").iterdir()
+    (file,) = (tmp_path / "results/.store/.locks").iterdir()
     about = json.loads(file.read_text())
     file.write_text(json.dumps(about | {"started": about["started"] - step}))  # by the clock as it was set then
     assert found(tmp_path / "results", days=-1) == {}
     writer.kill()
     writer.wait()
-    assert len(found(tmp_path / "results", days=-1)) == 3  # its work, its folder and its claim
+    assert len(found(tmp_path / "results", days=-1)) == 3  # its work, its folder and its lock
+    place.delete(place.needless(tmp_path / "results", -1))
+    assert found(tmp_path / "results") == {}
 
 
 def elsewhere(file: Path) -> None:
-    """Let a claim be of another machine, whose locks are not seen here."""
+    """Let a lock be of another machine, whose locks are not seen here."""
     about = json.loads(file.read_text()) | {"kernel": "another", "host": "node17"}
     file.unlink()
     file.write_text(json.dumps(about))
 
 
-def test_the_work_of_another_machine_is_kept_while_it_touches_its_claim(tmp_path, monkeypatch, capsys):
-    results, seconds = tmp_path / "results", itertools.count()
-    monkeypatch.setattr(claim, "SILENT_SECONDS", 0.5)
-    monkeypatch.setattr(claim, "SECONDS_BETWEEN_LOOKS", 0.05)
-    for value in (1, 2):
-        unfinished(results / "thing", value)
-        file = claim.claim_file(results / ".store", "thing", writing.key("thing", {"value": value}))
-        claim.Claim(results / ".store", "thing", writing.key("thing", {"value": value}), results / "thing")
-        elsewhere(file)
-    done = threading.Event()
+def test_the_work_of_another_machine_is_kept_while_it_touches_its_lock(tmp_path, monkeypatch, capsys):
+    results, seconds, done = tmp_path / "results", itertools.count(), threading.Event()
+    monkeypatch.setattr(lock, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(lock, "LOOK_SECONDS", 0.05)
 
     def beat() -> None:  # by a clock that is years off
         while not done.wait(0.02):
             os.utime(file, (next(seconds),) * 2)
 
-    thread = threading.Thread(target=beat)
-    thread.start()
-    (work, mark) = found(results)
-    done.set()
-    thread.join()
+    with contextlib.ExitStack() as locks:
+        for value in (1, 2):
+            unfinished(results / "thing", value)
+            file = place.lock_file(results / ".store", "thing", writing.key("thing", {"value": value}))
+            locks.enter_context(lock.Lock(file, "thing"))
+            elsewhere(file)
+        thread = threading.Thread(target=beat)
+        thread.start()
+        (work, mark) = found(results)
+        done.set()
+        thread.join()
     assert work.name == mark.stem == f"thing-{writing.key('thing', {'value': 1})}"
     assert "whether this still works: process" in capsys.readouterr().err
 
@@ -153,7 +156,7 @@ def test_what_a_live_writer_has_published_and_not_named_yet_is_kept(tmp_path):
     assert len(found(results)) == 1
 
 
-@pytest.mark.parametrize("name", ["results/.keep/mine", "results/.mine", "results/a/.keep/.b/mine"])
+@pytest.mark.parametrize("name", ["results/.mine", "results/a/.keep/.b/mine"])
 def test_a_name_in_a_hidden_folder_keeps_a_result(tmp_path, name):
     results = tmp_path / "results"
     mine, source = make(results / "thing", 2, {"first": make(results / "first", 1)}), results / "first"
@@ -162,8 +165,8 @@ def test_a_name_in_a_hidden_folder_keeps_a_result(tmp_path, name):
     first = source.resolve()
     for one in (results / "thing", source):
         one.unlink()
-    assert found(results) == {} and artifacts.find(results, hidden=True) == [tmp_path / name]
-    gc.delete(gc.find(results, 0))
+    assert found(results) == {} and place.find(results) == [tmp_path / name]
+    place.delete(place.needless(results, 0))
     assert Artifact.open(tmp_path / name).digest == mine.digest and first.exists()
     (tmp_path / name).unlink()
     assert set(found(results)) == {mine.folder, first}
@@ -172,44 +175,20 @@ def test_a_name_in_a_hidden_folder_keeps_a_result(tmp_path, name):
 LOOK = """
 import json, sys
 from pathlib import Path
-from granularity.store import gc
-print(json.dumps([one.why for one in gc.find(Path(sys.argv[1]), 0)]))
+from granularity.store import place
+print(json.dumps([one.why for one in place.needless(Path(sys.argv[1]), 0)]))
 """
-
-HANG = """
-import sys, time
-from support import writing
-with writing.create(sys.argv[1], params={"value": 9}) as out:
-    print("begun", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_what_a_killed_writer_leaves_goes(tmp_path):
-    results = tmp_path / "results"
-    make(results / "thing", 1)
-    tests = os.pathsep.join([str(Path(writing.__file__).parents[1]), *sys.path])
-    command = [sys.executable, "-c", HANG, str(results / "thing")]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": tests})
-    assert writer.stdout.readline() == "begun\n"
-    assert found(results) == {}
-    writer.send_signal(signal.SIGKILL)
-    writer.wait()
-    assert sorted(found(results).values()) == ["claim of a writer that was killed", "left by a writer that was killed"]
-    gc.delete(gc.find(results, 0))
-    assert found(results) == {} and Artifact.open(results / "thing")
-
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from granularity.store import generations
+from granularity.store import place
 def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 Path.replace = kill
 if sys.argv[1] == "name":
-    generations.lead(Path(sys.argv[2]), Path(sys.argv[3]))
-generations.write_atomically(Path(sys.argv[2] + ".stamp"), b"thing 0")
+    place.point(Path(sys.argv[2]), Path(sys.argv[3]), "thing", "0")
+place.write_atomically(Path(sys.argv[2] + ".stamp"), b"thing 0")
 """
 
 
@@ -222,19 +201,11 @@ def test_what_a_kill_leaves_beside_a_name_goes(tmp_path, what):
     assert subprocess.run(command, env=os.environ | path, check=False).returncode == -signal.SIGKILL
     (left,) = (results / "a").glob(".*")
     assert left.is_symlink() is (what == "name")
-    assert artifacts.find_lost(results) == [] and artifacts.find(results) == [results / "a/thing"]
+    assert place.find_lost(results) == [] and place.find(results) == [results / "a/thing"]
     assert set(found(results)) == {left, lost.folder}, "a link that was never a name keeps nothing"
-    gc.delete(gc.find(results, 0))
+    place.delete(place.needless(results, 0))
     assert not os.path.lexists(left) and not lost.folder.exists()
     assert Artifact.open(results / "a/thing").digest == kept.digest
-
-
-def test_what_was_put_aside_goes(tmp_path):
-    results = tmp_path / "results"
-    made = make(results / "thing", 1)
-    (made.folder / "value.txt").unlink()
-    make(results / "thing", 1)
-    assert list(found(results).values()) == ["was found damaged, and put aside"]
 
 
 def test_the_command_deletes_only_when_told(tmp_path):
@@ -250,5 +221,5 @@ def test_the_command_deletes_only_when_told(tmp_path):
     assert not lost.folder.exists()
     assert "nothing can go" in run(app, ["gc", str(results), "--older-than", "0"]).output
     with pytest.raises(GranularityError, match=r"has no \.store"):
-        gc.find(tmp_path / "elsewhere", 0)
-    assert generations.store_of(results / "thing") == results / ".store"
+        place.needless(tmp_path / "elsewhere", 0)
+    assert place.store_of(results / "thing") == results / ".store"

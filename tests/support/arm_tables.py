@@ -1,7 +1,5 @@
 """Tables that a study of images reads, with the errors that one wants behind each arm."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Mapping
@@ -25,16 +23,11 @@ def tables(
     epochs: int = 90,
     **columns: object,
 ) -> dict[str, pd.DataFrame]:
-    """The tables of one network and way of finetuning.
+    """The tables of one network and way of finetuning; `columns` of the finetunings go over those made here.
 
-    Args:
-        errors: mean error of each arm, by family and number of classes; ("manual", `classes`) is the baseline.
-        condition, source, classes, images: of the images that are finetuned on.
-        runs: of each backbone, 0.1 apart from one another.
-        spread: standard deviation of an arm's errors over its backbones.
-        pretrained_on: the condition of the pretraining, if another one.
-        one_pass: the error of the baseline's networks before they are finetuned.
-        columns: of the finetunings, over those made here.
+    `errors` are means of arms, by family and number of classes; ("manual", `classes`) is the baseline. The `runs` of a
+    backbone lie 0.1 apart, an arm's backbones have a standard deviation of `spread`, and all networks an error of
+    `one_pass` before they are finetuned.
     """
     origin, network = pretrained_on or condition, columns.get("network", "net")
 
@@ -44,44 +37,31 @@ def tables(
         drawn -= drawn.mean()
         return spread * drawn / (drawn.std(ddof=1) if backbones > 1 else 1.0)
 
-    rows = [
-        {
-            "condition": condition,
-            "network": network,
-            "transfer": "target",
-            "parent": f"{origin} {network} {family} {size} {backbone}",
-            "head_alone": False,
-            "from_epoch": math.nan,
-            "space": "target" if (family, size) == ("manual", classes) else f"{family}-{size}",
-            "family": family,
-            "granularity": size,
-            "pretrain_seed": backbone,
-            "val_error": mean + 0.1 * (run - (runs - 1) / 2) + off,
-            **columns,
-        }
-        for (family, size), mean in errors.items()
-        for backbone, off in enumerate(noise(family, size, columns.get("transfer"), columns.get("from_epoch")))
-        for run in range(runs)
-    ]
-    pretrained = pd.DataFrame(
+    rows = pd.DataFrame(
         [
             {
-                "condition": origin,
-                "run_id": row["parent"],
-                "network": network,
-                "architecture": architecture,
-                "space": row["space"],
-                "pretrain_seed": row["pretrain_seed"],
-                "val_error": one_pass + noise("one pass")[row["pretrain_seed"]],
+                "family": family,
+                "granularity": size,
+                "space": "target" if (family, size) == ("manual", classes) else f"{family}-{size}",
+                "pretrain_seed": backbone,
+                "parent": f"{origin} {network} {family} {size} {backbone}",
+                "val_error": mean + 0.1 * (run - (runs - 1) / 2) + off,
             }
-            for row in rows
+            for (family, size), mean in errors.items()
+            for backbone, off in enumerate(noise(family, size, columns.get("transfer"), columns.get("from_epoch")))
+            for run in range(runs)
         ]
     )
+    common = {"condition": condition, "network": network, "transfer": "target", "head_alone": False}
+    common |= {"from_epoch": math.nan, **columns}
+    before = one_pass + noise("one pass")[rows["pretrain_seed"]]
+    pretrained = rows[["space", "pretrain_seed"]].assign(condition=origin, run_id=rows["parent"], network=network)
+    pretrained = pretrained.assign(architecture=architecture, val_error=before)
     about = {"condition": condition, "source": source, "target": "kind", "classes": classes, "train_images": images}
     kept = pretrained[["condition", "run_id"]].drop_duplicates().assign(epoch=epochs)
     return {
         "samples": pd.DataFrame([about]),
-        "finetune/runs.parquet": pd.DataFrame(rows),
+        "finetune/runs.parquet": rows.assign(**common),
         "pretrain/runs.parquet": pretrained,
         "pretrain/checkpoints.parquet": kept,
     }

@@ -1,7 +1,5 @@
 """Time and memory that a call may take."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import resource

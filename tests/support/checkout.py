@@ -5,27 +5,21 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from support import warm
 
 ROOT = Path(__file__).parents[2]
-# What a command may take, counted in seconds that the machine had for it: while three others want each CPU, a second
-# counts a quarter. However busy the machine, no command gets longer than MOST_TIMES as long.
-SECONDS, MOST_TIMES = 900.0, 4.0
-SECONDS_BETWEEN_LOOKS = 5.0
+SECONDS = 3600.0  # that a command may take, on a machine however busy
 SMOKE = ["--configfile", "config/experiments/smoke.yaml"]
 COLD = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 TAIL = 4000  # characters of the output that a failure shows
 
 
 class Checkout:
-    """A copy of the repository in which commands run with the copy's own code.
+    """A copy of the repository in which commands run with the copy's own code; `there`: it has been made before.
 
-    Args:
-        there: it has been made before.
-        cold: its commands start as those of users do, and import everything (:mod:`support.warm`).
+    `cold`: its commands start as those of users do, and import everything (see :mod:`support.warm`).
     """
 
     def __init__(self, folder: Path, there: bool = False, cold: bool = False):
@@ -38,26 +32,14 @@ class Checkout:
         self.environment = os.environ | {"PYTHONPATH": str(folder / "workflow"), "PATH": path}
 
     def start(self, *command, **environment):
-        return subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.environment | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        where = {"cwd": self.folder, "env": self.environment | environment, "start_new_session": True}
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where)
 
     def run(self, *command, code=0, seconds=SECONDS):
-        """Run a command to its end, and return what it printed.
-
-        Raises:
-            AssertionError: another exit status than `code`, unless that is None; or no end in time. It shows the end
-                of the output.
-        """
+        """Run a command to its end, in time and with the exit status `code` (None: any); returns what it printed."""
         process = self.start(*command)
         output, ended = wait(process, seconds)
-        assert ended, f"{command} has not ended in {seconds:g} seconds of its own, and was killed:\n{output[-TAIL:]}"
+        assert ended, f"{command} has not ended in {seconds:g} seconds, and was killed:\n{output[-TAIL:]}"
         assert code is None or process.returncode == code, output[-TAIL:]
         return output
 
@@ -84,28 +66,12 @@ class Checkout:
 
 
 def wait(process, seconds):
-    """Wait for a process that leads its own session; kill its process group when its time is up.
-
-    Args:
-        seconds: its time, as SECONDS counts it.
-
-    Returns:
-        What it printed, and whether it ended by itself.
-    """
-    left, looked = seconds, time.monotonic()
-    while left > 0:
-        try:
-            return process.communicate(timeout=min(SECONDS_BETWEEN_LOOKS, left))[0], True
-        except subprocess.TimeoutExpired:
-            now = time.monotonic()
-            left, looked = left - (now - looked) / slowness(), now
-    os.killpg(process.pid, signal.SIGKILL)
+    """What a process that leads its own session printed, and whether it ended by itself; killed when its time is up."""
     try:
-        return process.communicate(timeout=SECONDS_BETWEEN_LOOKS)[0], False
+        return process.communicate(timeout=seconds)[0], True
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=5)[0], False
     except subprocess.TimeoutExpired as error:  # a child in a session of its own holds on to the output
         return (error.output or b"").decode(errors="replace"), False
-
-
-def slowness():
-    """How many times longer work takes here now than on an idle machine: the load per CPU, from 1 to MOST_TIMES."""
-    return min(max(os.getloadavg()[0] / len(os.sched_getaffinity(0)), 1.0), MOST_TIMES)

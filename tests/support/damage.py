@@ -4,18 +4,20 @@ A damage takes a result's folder, by its name or where it lies in the store, a s
 chain; it returns what `granularity verify` and readers must name.
 """
 
-from __future__ import annotations
-
 import json
+import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from granularity.look import inspection
-from granularity.store.artifacts import MANIFEST
-from support.tiny_chain import Step, rewrite
+from granularity.store.place import MANIFEST
+from support.tiny_chain import Step
 
 CHAIN = Path("results/tiny/train-60")
+Damage = Callable[[Path, random.Random, list[Step]], Path]
+ODD = ["", "{}", "[]", "null", "3", '"seal"', '{"seal": 3}', "[" * 100_000, "\ufeff{}", '{"seal": {"seal": []}}']
 
 
 def problems(path: Path) -> list[str]:
@@ -41,52 +43,38 @@ def readers(chain: list[Step], folder: Path) -> list[Step]:
     return [step for step in chain if str(folder) in step.given or (step.kind == "report" and found_by_report)]
 
 
-# ---------------------------------------------------------------- of files
+def a_file(change: Callable[[Path, random.Random], object]) -> Damage:
+    def damage(folder: Path, rng: random.Random, chain: list[Step]) -> Path:
+        file = rng.choice(files_of(folder))
+        change(file, rng)
+        return file
+
+    return damage
 
 
-def truncated(folder, rng, chain):
-    file = rng.choice(files_of(folder))
-    with file.open("r+b") as stream:
-        stream.truncate(rng.randrange(file.stat().st_size))
-    return file
+def the_manifest(change: Callable[[Path, random.Random], object], named: str = MANIFEST) -> Damage:
+    def damage(folder: Path, rng: random.Random, chain: list[Step]) -> Path:
+        change(folder / MANIFEST, rng)
+        return folder / named
+
+    return damage
 
 
-def lengthened(folder, rng, chain):
-    file = rng.choice(files_of(folder))
-    with file.open("ab") as stream:
-        stream.write(b"\0")
-    return file
-
-
-def flipped(folder, rng, chain):
-    file = rng.choice(files_of(folder))
-    flip(file, rng)
-    return file
-
-
-def of_equal_size(folder, rng, chain):
-    file = rng.choice(files_of(folder))
-    file.write_bytes(rng.randbytes(file.stat().st_size))
-    return file
-
-
-def missing(folder, rng, chain):
-    file = rng.choice(files_of(folder))
+def a_folder_instead(file: Path, rng: random.Random) -> None:
     file.unlink()
-    return file
+    file.mkdir()
 
 
-def emptied(folder, rng, chain):
-    file = rng.choice(files_of(folder))
-    file.write_bytes(b"")
-    return file
+def linked(file: Path, rng: random.Random) -> None:
+    elsewhere = file.parent / f".elsewhere-{file.name}"
+    file.rename(elsewhere)
+    file.symlink_to(elsewhere.resolve())
 
 
-def swapped_within(folder, rng, chain):
+def swapped_within(folder: Path, rng: random.Random, chain: list[Step]) -> Path:
     one, other = (files_of(folder) * 2)[:2]
     if one == other:  # an artifact of one file: nothing to swap it with but its manifest
-        other = folder / MANIFEST
-        one, other = other, one  # what is left is no manifest
+        one, other = folder / MANIFEST, one  # what is left is no manifest
     between = folder.parent / "between"
     one.rename(between)
     other.rename(one)
@@ -94,98 +82,56 @@ def swapped_within(folder, rng, chain):
     return one
 
 
-def swapped_between(folder, rng, chain):
+def others(folder: Path, chain: list[Step]) -> list[Path]:
+    return [step.folder for step in chain if step.folder.resolve() != folder.resolve()]
+
+
+def swapped_between(folder: Path, rng: random.Random, chain: list[Step]) -> Path:
     """A file of the same name, of another artifact; or else any other file of the chain."""
     file = rng.choice(files_of(folder))
-    others = [other for step in chain if step.folder.resolve() != folder.resolve() for other in files_of(step.folder)]
-    alike = [other for other in others if other.name == file.name and other.read_bytes() != file.read_bytes()]
-    shutil.copyfile(rng.choice(alike or others), file)
+    theirs = [one for other in others(folder, chain) for one in files_of(other)]
+    alike = [one for one in theirs if one.name == file.name and one.read_bytes() != file.read_bytes()]
+    shutil.copyfile(rng.choice(alike or theirs), file)
     return file
 
 
-def added(folder, rng, chain):
-    file = folder / "more.parquet"
-    file.write_bytes(b"PAR1")
-    return file
-
-
-def linked(folder, rng, chain):
-    file = rng.choice(files_of(folder))
-    elsewhere = folder.parent / f".elsewhere-{file.name}"
-    file.rename(elsewhere)
-    file.symlink_to(elsewhere.resolve())
-    return file
-
-
-def linked_folder(folder, rng, chain):
-    (folder / "link").symlink_to(Path("/etc"))
-    return folder / "link"
-
-
-def a_folder_for_a_file(folder, rng, chain):
-    file = rng.choice(files_of(folder))
-    file.unlink()
-    file.mkdir()
-    return file
-
-
-# ---------------------------------------------------------------- of the manifest, and of the whole
-
-
-def manifest_edited(folder, rng, chain):
-    file = folder / MANIFEST
-    file.write_text(file.read_text().replace('"kind": "', '"kind": "x', 1))
-    return file
-
-
-def manifest_reformatted(folder, rng, chain):
-    file = folder / MANIFEST
-    file.write_text(json.dumps(json.loads(file.read_text())))
-    return file
-
-
-def manifest_edited_and_sealed(folder, rng, chain):
-    rewrite(folder, lambda manifest: manifest["options"].update(extra=1))
-    return folder / MANIFEST
-
-
-def manifest_of_another(folder, rng, chain):
-    others = [step.folder for step in chain if step.folder.resolve() != folder.resolve()]
-    shutil.copyfile(rng.choice(others) / MANIFEST, folder / MANIFEST)
+def manifest_of_another(folder: Path, rng: random.Random, chain: list[Step]) -> Path:
+    shutil.copyfile(rng.choice(others(folder, chain)) / MANIFEST, folder / MANIFEST)
     return folder
 
 
-def manifest_gone(folder, rng, chain):
-    (folder / MANIFEST).unlink()
-    return folder
-
-
-def manifest_no_manifest(folder, rng, chain):
-    odd = ["", "{}", "[]", "null", "3", '"seal"', '{"seal": 3}', "[" * 100_000, "\ufeff{}", '{"seal": {"seal": []}}']
-    (folder / MANIFEST).write_text(rng.choice(odd))
-    return folder / MANIFEST
-
-
-def manifest_a_folder(folder, rng, chain):
-    (folder / MANIFEST).unlink()
-    (folder / MANIFEST).mkdir()
-    return folder
-
-
-def gone(folder, rng, chain):
+def gone(folder: Path, rng: random.Random, chain: list[Step]) -> Path:
     shutil.rmtree(folder.resolve())
     return folder
 
 
-def replaced(folder, rng, chain):
+def replaced(folder: Path, rng: random.Random, chain: list[Step]) -> Path:
     """All of another result, sound in itself, in this one's place in the store."""
-    theirs = rng.choice([step.folder for step in chain if step.folder.resolve() != folder.resolve()])
+    theirs = rng.choice(others(folder, chain))
     shutil.rmtree(folder.resolve())
     shutil.copytree(theirs.resolve(), folder.resolve())
     return folder / MANIFEST
 
 
-DAMAGE = [truncated, lengthened, flipped, of_equal_size, missing, emptied, swapped_within, swapped_between, added]
-DAMAGE += [linked, linked_folder, a_folder_for_a_file, manifest_edited, manifest_reformatted]
-DAMAGE += [manifest_edited_and_sealed, manifest_of_another, manifest_gone, manifest_no_manifest, manifest_a_folder]
-DAMAGE += [gone, replaced]
+DAMAGE: dict[str, Damage] = {
+    "truncated": a_file(lambda file, rng: os.truncate(file, rng.randrange(file.stat().st_size))),
+    "lengthened": a_file(lambda file, rng: file.write_bytes(file.read_bytes() + b"\0")),
+    "flipped": a_file(flip),
+    "of equal size": a_file(lambda file, rng: file.write_bytes(rng.randbytes(file.stat().st_size))),
+    "missing": a_file(lambda file, rng: file.unlink()),
+    "emptied": a_file(lambda file, rng: file.write_bytes(b"")),
+    "a folder for a file": a_file(a_folder_instead),
+    "linked": a_file(linked),
+    "swapped within": swapped_within,
+    "swapped between": swapped_between,
+    "manifest edited": the_manifest(
+        lambda file, rng: file.write_text(file.read_text().replace('"kind": "', '"kind": "x', 1))
+    ),
+    "manifest reformatted": the_manifest(lambda file, rng: file.write_text(json.dumps(json.loads(file.read_text())))),
+    "manifest no manifest": the_manifest(lambda file, rng: file.write_text(rng.choice(ODD))),
+    "manifest of another": manifest_of_another,
+    "manifest gone": the_manifest(lambda file, rng: file.unlink(), named=""),
+    "manifest a folder": the_manifest(a_folder_instead, named=""),
+    "gone": gone,
+    "replaced": replaced,
+}

@@ -1,11 +1,9 @@
 """A tiny encoder, trained for an epoch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from granularity.learning.clip_options import Encoder
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support import tasks
 
 TINY = str(Path(__file__).parents[2] / "config" / "encoders" / "digits-tiny.json")

@@ -3,14 +3,13 @@
 For what looks at results without reading them: `granularity status`, and Snakemake.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from granularity.base.stage import Job
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 
 
@@ -24,20 +23,25 @@ def write(plan: Plan) -> dict[str, Artifact]:
     return made
 
 
-def create(plan: Plan, job: Job, made: Mapping[str, Artifact]) -> Artifact:
-    """Write the artifact of one job, from those made before."""
+def create(
+    plan: Plan,
+    job: Job,
+    made: Mapping[str, Artifact],
+    fill: Callable[..., object] = lambda out, options: None,
+    **params: Any,
+) -> Artifact:
+    """Write the artifact of one job, from those made before; `fill` writes files, the others hold a line of text."""
     stage = STAGES[job.stage]
     options = stage.model.model_validate(job.options)
-    inputs = [plan.stamp(source) for sources in job.inputs.values() for source in sources]
-    given = {
-        role: tuple(plan.folder(source) for source in sources if plan.stamp(source) in made)
-        for role, sources in job.inputs.items()
-    }
+    given = {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}
     task = Task(stage, plan.folder(job), options, given, plan.config.seeds.base)
-    facts = {"seed": task.seed, **options.model_dump(mode="json")}
-    with task.create({name: made[name] for name in inputs}, facts, tuple(facts)) as out:
-        for name in stage.files:
-            out.text(name, f"{task.output}\n")
+    facts = {"seed": task.seed, **options.model_dump(mode="json"), **params}
+    inputs = {str(plan.folder(source)): made[plan.stamp(source)] for of in job.inputs.values() for source in of}
+    with task.create(inputs, facts, tuple(facts)) as out:
         if job.stage == "samples":  # what rules ask, for a job's resources
             out.summary["images"] = {"train": 500_000, "val": 100_000}
+        fill(out, options.model_dump(mode="json"))
+        for name in stage.files:
+            if not out.path(name).exists():
+                out.text(name, f"{task.output}\n")
     return Artifact.peek(task.output)

@@ -1,11 +1,11 @@
-"""Smooth pictures of many shapes, as photographs are, and artifacts of their pixels."""
-
-from __future__ import annotations
+"""Smooth pictures of many shapes, as photographs are, and what an artifact of pixels says of such."""
 
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from granularity.data import moments
 
 SHAPES = [(40, 30), (30, 40), (24, 24), (90, 31), (17, 400), (50, 26)]  # width, height
 
@@ -28,3 +28,12 @@ def folder_of(
         width, height = shapes[i % len(shapes)]
         photograph(i, scale * width, scale * height).save(file)
     return root
+
+
+def moments_of(split: np.ndarray, values: np.ndarray) -> dict:
+    """`moments.json` of an array of images, uint8 [N, H, W, C], summed by numpy."""
+    wide = values.astype(np.int64)
+    sums = np.stack([wide.sum((1, 2)), (wide**2).sum((1, 2))], axis=1)
+    pixels = np.full(len(values), values[0, ..., 0].size, np.int64)
+    count = min(len(split), len(values))
+    return moments.by_split(split[:count], pixels[:count], sums[:count])

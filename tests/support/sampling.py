@@ -1,13 +1,11 @@
 """Sample tables as the stage makes them, and the section `samples` with the keys of every source."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from PIL import Image
 
 from granularity.stages.samples.options import Samples, samples_section
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support import tasks
 
 

@@ -1,12 +1,8 @@
 """Skipped tests are failures where GRANULARITY_NO_SKIPS is set, as where all that they want has been installed.
 
-Two kinds of reason still skip, as nobody can install what is missing:
-
-- `this file system ...`: it has names in UTF-8 only, or no files of terabytes;
-- `this kernel ...`: not even root may mount anything, as in most containers.
+But for `this file system ...` (has UTF-8 names only, or no files of terabytes) and `this kernel ...` (lets not even
+root mount anything, as in most containers): nobody can install what is missing.
 """
-
-from __future__ import annotations
 
 import os
 

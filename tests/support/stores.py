@@ -1,13 +1,11 @@
 """What lies in a store, and results that are carried from one checkout to another."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
 
-from granularity.store import artifacts, generations
-from granularity.store.artifacts import Artifact
+from granularity.store import place
+from granularity.store.artifact import PARTS, Artifact
 from support.checkout import Checkout
 
 
@@ -15,12 +13,12 @@ def take(source: Checkout, target: Checkout, *names: str) -> None:
     """Give a checkout some results of another one: their generations, names and stamps."""
     for name in names:
         link, folder = source.path(name), source.path(name).resolve()
-        place = target.folder / folder.relative_to(source.folder.resolve())
-        if not place.exists():
-            shutil.copytree(folder, place)
+        copy = target.folder / folder.relative_to(source.folder.resolve())
+        if not copy.exists():
+            shutil.copytree(folder, copy)
         target.path(name).parent.mkdir(parents=True, exist_ok=True)
         target.path(name).symlink_to(os.readlink(link))
-        shutil.copy2(generations.stamp_of(link), generations.stamp_of(target.path(name)))
+        shutil.copy2(place.stamp_of(link), place.stamp_of(target.path(name)))
 
 
 def copied(source: Checkout, folder: Path, cold: bool = False) -> Checkout:
@@ -32,21 +30,17 @@ def copied(source: Checkout, folder: Path, cold: bool = False) -> Checkout:
     return made
 
 
-def store_in(folder: Path) -> Path:
-    return folder / generations.STORE
-
-
 def made_in(results: Path) -> dict[str, str]:
     """The results of jobs in a folder's store, and their digests: KIND/KEY -> digest; all of them verified."""
-    found = [one for one in generations.all_of(store_in(results)) if one.parent.name not in artifacts.PARTS]
+    found = [one for one in place.all_of(results / place.STORE) if one.parent.name not in PARTS]
     return {f"{one.parent.name}/{one.name}": Artifact.open(one).digest for one in found}
 
 
 def stamps_in(results: Path) -> dict[str, str]:
     """The stamps below a folder, by name, where there are any; each fits the sound result that its name leads to."""
     found = {}
-    for name in artifacts.find(results):
-        stamp = generations.stamp_of(name)
+    for name in place.find(results):
+        stamp = place.stamp_of(name)
         if stamp.exists():
             assert Artifact.open(name).unlike(stamp) is None, stamp
             found[str(name.relative_to(results))] = stamp.read_text()
@@ -55,9 +49,7 @@ def stamps_in(results: Path) -> dict[str, str]:
 
 def leftovers(results: Path) -> list[Path]:
     """What writers have left in a folder's store beside generations, and beside names and stamps."""
-    store = store_in(results)
-    places = (generations.NEW, generations.WORK, generations.CLAIMS, generations.ASIDE)
+    store = results / place.STORE
     beside = [path for path in results.rglob(".*") if store not in (path, *path.parents)]
-    return [path for place in places for path in (store / place).glob("*")] + [
-        path for path in beside if not path.name.startswith(".snakemake")
-    ]
+    inside = [path for at in (place.NEW, place.WORK, place.LOCKS, place.ASIDE) for path in (store / at).glob("*")]
+    return inside + [path for path in beside if not path.name.startswith(".snakemake")]

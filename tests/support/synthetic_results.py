@@ -1,7 +1,5 @@
 """A small tree of results, written with the artifact contract: what the report reads, without training anything."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from granularity.base.stage import Job
 from granularity.config.options import Config
 from granularity.data import moments
 from granularity.learning.runs import Run
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.report import stage as report
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from granularity.store.task import Task
-from support.pictures import moments_of
+from support import minimal_results
+from support.photographs import moments_of
 
 HOSTILE = '<script>alert("$x_1$ & ünfug")</script>'
 # Error in percent of each family at the finest granularity, about the baseline's 6.0.
@@ -36,23 +34,20 @@ def write(
 ) -> Plan:
     """Write every artifact of a configuration but verdicts and the report, below the working directory.
 
-    Args:
-        effects: family -> difference from the baseline in percentage points.
-        noise: std of a run's error in percentage points; 0 gives runs without any spread.
-        between_backbones: what each further pretraining seed adds to the error of its runs.
-        samples: what the sample tables' parameters say over what they are.
-        classes: how many classes the sample tables say that a rank has, over what it has.
+    Of runs: `effects`, by family the difference from the baseline in percentage points, `noise`, the standard deviation
+    of their errors, and what each further pretraining seed adds. Of sample tables: what their parameters (`samples`)
+    and their numbers of classes say over what they are.
     """
     plan = Plan(config)
     made: dict[str, Artifact] = {}
-    effects = EFFECTS if effects is None else effects
-    conditions = [_Condition(plan, one, effects, noise, number) for number, one in enumerate(plan.conditions)]
-    for one in conditions:
-        one.between, one.params, one.said = between_backbones, dict(samples or {}), dict(classes or {})
+    told = (EFFECTS if effects is None else effects, noise, between_backbones, dict(classes or {}))
+    conditions = [_Condition(plan, one, number, *told) for number, one in enumerate(plan.conditions)]
     for stage in (name for name in STAGES if name not in ("theory", "verdicts", "report")):
         for condition in conditions:
             for job in plan.jobs(stage, condition=condition.of.name):
-                _create(plan, job, made, condition)
+                params = dict(samples or {}) if stage == "samples" else {}
+                condition.network = plan.folder(job).parent.name
+                made[plan.stamp(job)] = minimal_results.create(plan, job, made, getattr(condition, stage), **params)
     return plan
 
 
@@ -65,31 +60,14 @@ def write_report(plan: Plan, output: Path | None = None) -> Path:
     return output or plan.folder(job)
 
 
-def _create(plan: Plan, job: Job, made: dict[str, Artifact], condition: _Condition) -> None:
-    stage = STAGES[job.stage]
-    paths = {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}
-    task = Task(stage, plan.folder(job), stage.model.model_validate(job.options), paths, plan.config.seeds.base)
-    sources = [source for role in job.inputs.values() for source in role]
-    inputs = {str(plan.folder(source)): made[plan.stamp(source)] for source in sources}
-    options = task.options.model_dump(mode="json")
-    params = options | (condition.params if job.stage == "samples" else {})
-    condition.network = task.output.parent.name
-    with task.create(inputs, params | {"seed": 0}, tuple(params)) as out:
-        getattr(condition, job.stage)(out, options)
-        for name in stage.files:
-            if not out.path(name).exists():
-                out.text(name, "what the report does not read\n")
-    made[plan.stamp(job)] = Artifact.peek(task.output)
-
-
 class _Condition:
     """Writes the files of one condition's artifacts; a method per stage."""
 
-    between, params, said, network = 0.0, {}, {}, ""
+    network = ""
 
-    def __init__(self, plan, condition, effects, noise, number):
+    def __init__(self, plan, condition, number, effects, noise, between, said):
         self.plan, self.of, self.effects, self.noise = plan, condition, effects, noise
-        self.rng = np.random.default_rng(number)
+        self.between, self.said, self.rng = between, said, np.random.default_rng(number)
         self.config, self.section = plan.config, condition.samples
         self.sizes: dict[str, int] = {}
 
@@ -143,19 +121,14 @@ class _Condition:
     def hierarchy(self, out, options) -> None:
         name, family, params = options["space"], options["family"], options["params"]
         superclasses, images = self.train[self.section.target].nunique(), len(self.train)
-        if family == "manual":
-            size = self.train[params["rank"]].nunique()
-        elif family == "random_instance":
-            size = images
-        elif family == "random":
-            size = params["classes"]
-        elif family == "random_superclass":
-            size = params["per_superclass"] * superclasses
-        elif family == "rebalanced":
-            size = superclasses * (5 if params["threshold"] < 10 else 3)
-        else:
-            scope, count = params["clusterings"][0].rsplit("-", 1)
-            size = int(params.get("classes", count)) * (1 if scope == "whole" else superclasses)
+        scope, _, count = params.get("clusterings", ["whole-0"])[0].rpartition("-")
+        size = {
+            "manual": lambda: self.train[params["rank"]].nunique(),
+            "random_instance": lambda: images,
+            "random": lambda: params["classes"],
+            "random_superclass": lambda: params["per_superclass"] * superclasses,
+            "rebalanced": lambda: superclasses * (5 if params["threshold"] < 10 else 3),
+        }.get(family, lambda: int(params.get("classes", count)) * (1 if scope == "whole" else superclasses))()
         self.sizes[name] = size
         drawn = np.random.default_rng(zlib.crc32(str(params.get("clusterings", name)).encode()))
         shares = np.full(size, 1 / size)
@@ -165,21 +138,12 @@ class _Condition:
         sizes = np.bincount(labels, minlength=size)
         names = [HOSTILE if i == 0 else f"class {i}" for i in range(size)]
         straddling = {"random": 0.97, "kmeans": 0.2, "nested": 0.2}.get(family, 0.0)
+        properties = {"space": name, "family": family, "granularity": size, "images": images, "empty_classes": 0}
+        properties |= {"refines_target": straddling == 0, "straddling_share": straddling}
+        properties["class_size"] = {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())}
+        properties["starved_share"] = float((sizes < 5).mean())
         by_rank = dict.fromkeys(self.section.ranks, 0.5)
-        properties = {
-            "space": name,
-            "family": family,
-            "granularity": size,
-            "images": images,
-            "empty_classes": 0,
-            "refines_target": straddling == 0,
-            "straddling_share": straddling,
-            "class_size": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
-            "starved_share": float((sizes < 5).mean()),
-            "purity": by_rank,
-            "mutual_information_bits": by_rank,
-            "nmi": by_rank,
-        }
+        properties |= dict.fromkeys(("purity", "mutual_information_bits", "nmi"), by_rank)
         classes = {"label": np.arange(size, dtype=np.int32), "name": names, "size": sizes}
         out.table("labels.parquet", pd.DataFrame({"sample_id": self.train["sample_id"], "label": labels}))
         out.table("classes.parquet", pd.DataFrame(classes).assign(parent=HOSTILE, purity=1.0))

@@ -1,14 +1,12 @@
 """The whole chain at its very smallest, by the commands that the rules run, in this process: some seconds in all."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -17,8 +15,8 @@ from granularity.config.options import Config
 from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store import artifacts, generations, manifests
-from granularity.store.artifacts import MANIFEST, Artifact
+from granularity.store import place
+from granularity.store.artifact import Artifact
 from support.checkout import Checkout
 
 WORLD = "label_granularity"
@@ -30,27 +28,19 @@ TINY = {
     "seeds": {"pretrain": 1, "finetune": 2},
     "samples": {"validation": 30},
     "encoder": {"model": str(Path(__file__).parents[2] / "config/encoders/digits-tiny.json")},
-    "label_spaces": {
-        "random": [5],
-        "random_instance": False,
-        "random_superclass": [],
-        "kmeans": [6],
-        "kmeans_superclass": [],
-        "rebalanced": {"clusters": [2, 3], "thresholds": [3]},
-    },
+    "label_spaces": {"random": [5], "random_instance": False, "random_superclass": [], "kmeans": [6]}
+    | {"kmeans_superclass": [], "rebalanced": {"clusters": [2, 3], "thresholds": [3]}},
     "model": {"args": {"layers": [1, 1, 0, 0], "channels": [8, 8, 8, 8], "stem_width": 4, "stem_type": "deep"}},
     "pretrain": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
     "finetune": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
     "jobs": {"pretrain": "condition", "finetune": "condition"},
     "probe": {"l2": [0.1]},
-    "theory": {"parts": 1},
     "report": {"montage_clusters": 2},
 }
 TINY["encoder"] |= {"captions": {"epochs": 1, "batch_size": 20}}
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One artifact: its kind, the folder it lies in, and the command that makes it."""
 
     kind: str
@@ -94,12 +84,11 @@ def tiny_world() -> Iterator[None]:
     """A world of theory has a size `tiny`: the smallest settings that still have all that its figures show."""
     from granularity.stages.theory.worlds import label_granularity
 
-    small = {"d": 24, "k": 4, "seeds": 1}
-    fine = {"eta": 0.8, "neurons": "five", "steps": 20, "finetune_steps": 3}
+    fine = {"eta": 0.8, "neurons": "five", "finetune_steps": 3}
     settings = []
     for scale, k in (("A", 4), ("B", 8)):
-        size = small | {"k": k}
-        settings.append(label_granularity.Settings(**size, name=f"{scale} coarse", steps=20, stop_loss=0.2))
+        size = {"d": 24, "k": k, "seeds": 1, "steps": 20}
+        settings.append(label_granularity.Settings(**size, name=f"{scale} coarse", stop_loss=0.2))
         settings.append(label_granularity.Settings(**size, **fine, g=k, name=f"{scale} fine"))
     names = ("granularity", "random", "equal counts")
     quick = [one for one in label_granularity.SIZES["quick"] if one.name.startswith(names)]
@@ -109,30 +98,19 @@ def tiny_world() -> Iterator[None]:
         yield
 
 
-def rewrite(folder: Path, change: Callable[[dict], object], whole: bool = False) -> None:
-    """Edit a manifest and make its seal anew; `whole`: its digest and its key as well, as a forger would."""
-    file = folder / MANIFEST
-    manifest = json.loads(file.read_text())
-    del manifest["seal"]
-    change(manifest)
-    if whole:
-        manifest["digest"], manifest["key"] = artifacts.content_digest(manifest), artifacts.key_of(manifest)
-    file.write_text(manifests.as_text(manifest | {"seal": manifests.seal(manifest)}))
-
-
 def lead(name: Path, folder: Path, stamped: bool = True) -> None:
     """Let the name of a result lead to another folder; `stamped`: with the stamp of what lies there."""
     name.unlink()
     name.symlink_to(os.path.relpath(folder.resolve(), name.parent.resolve()))
     if stamped:
         made = Artifact.peek(folder)
-        generations.stamp_of(name).write_text(generations.stamp_text(made.kind, made.digest))
+        place.stamp_of(name).write_text(place.stamp_text(made.kind, made.digest))
 
 
 @contextlib.contextmanager
 def harmed(name: Path) -> Iterator[None]:
     """A result in whose folder one may do as one likes, and to its name and its stamp; afterwards it is as it was."""
-    folder, stamp, link = name.resolve(), generations.stamp_of(name), os.readlink(name)
+    folder, stamp, link = name.resolve(), place.stamp_of(name), os.readlink(name)
     copy, stamped = folder.with_name(f".copy-{folder.name}"), stamp.read_bytes()
     shutil.copytree(folder, copy)
     for file in filter(Path.is_file, folder.rglob("*")):

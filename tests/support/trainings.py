@@ -1,7 +1,5 @@
 """Tiny trainings: recipes, runs, label spaces of one's own choosing, and what is asked of weights."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import torch
 
 from granularity.learning.options import Model, Recipe
 from granularity.learning.runs import Run
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support import tasks, writing
 
 TINY = {"layers": [1, 1, 1, 1], "channels": [4, 8, 8, 8]}
@@ -21,7 +19,7 @@ LOOPS = ["no closed loop", "one closed loop", "two closed loops"]
 
 
 def recipe(**over) -> Recipe:
-    return Recipe(**{"lr": 0.1, "batch_size": 30, "epochs": 2, "warmup_epochs": 0.5, "stack": 1, **over})
+    return Recipe(**{"lr": 0.1, "batch_size": 30, "epochs": 2, "warmup_epochs": 0.5, **over})
 
 
 def pretraining(space: str, seed: int = 0) -> Run:
@@ -67,3 +65,9 @@ def without_head(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def close(first, second, tolerance=1e-5) -> bool:
+    return first.keys() == second.keys() and all(
+        torch.allclose(first[name].double(), second[name].double(), rtol=tolerance, atol=tolerance) for name in first
+    )

@@ -1,12 +1,11 @@
 """Commands that start quickly: their processes are forked from one that has imported the packages that they need.
 
-`commands()` is a folder for the PATH with a `snakemake` and a `granularity`. Each asks a server for a process with its
-own arguments, environment, folder and open files, in which the real command runs, with the code that its PYTHONPATH
-names: only what others have written is imported beforehand. It passes signals on, ends as that process ends, and who
-kills it kills that process. The jobs of such a Snakemake are not of its process group.
+`commands()` is a folder for the PATH with a `snakemake`, a `granularity`, and `lines`: a `granularity` whose command is
+some lines of Python. Each asks a server for a process with its own arguments, environment, folder and open files, in
+which the real command runs, with the code that its PYTHONPATH names: only what others have written is imported
+beforehand. It passes signals on, ends as that process ends, and who kills it kills that process. The jobs of such a
+Snakemake are not of its process group.
 """
-
-from __future__ import annotations
 
 import atexit
 import contextlib
@@ -28,7 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 IMPORTED = ("open_clip", "pandas", "pyarrow.dataset", "pyarrow.parquet", "scipy.stats", "snakemake.cli", "timm")
-COMMANDS = ("granularity", "snakemake")
+IMPORTED += ("torch._dynamo",)
+COMMANDS = {"granularity": "granularity.cli", "lines": "granularity.cli", "snakemake": "snakemake.cli"}
 CLIENT = """#!{python} -IS
 import json, os, signal, socket, struct, sys
 
@@ -63,7 +63,8 @@ def commands() -> Path:
     listener.bind(place)
     listener.listen(64)  # who comes before all is imported waits
     words = [sys.executable, "-P", __file__, str(listener.fileno())]
-    server = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], cwd="/")
+    environment = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+    server = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[listener.fileno()], cwd="/", env=environment)
     listener.close()
 
     @atexit.register
@@ -133,8 +134,11 @@ def run(given: dict) -> None:
         del sys.modules[name]
     importlib.invalidate_caches()
     sys.argv = given["argv"]
-    module = {"granularity": "granularity.cli", "snakemake": "snakemake.cli"}[Path(sys.argv[0]).name]
-    leave(importlib.import_module(module).main)
+    command = Path(sys.argv[0]).name
+    module = importlib.import_module(COMMANDS[command])
+    if command == "lines":
+        module.app = lambda: exec(compile(sys.argv[1], "<lines>", "exec"), {})
+    leave(module.main)
 
 
 def leave(main: Callable[[], object]) -> None:

@@ -1,15 +1,13 @@
 """Artifacts of any content, written as stages write theirs."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from granularity.store import generations, writer
-from granularity.store.artifacts import Artifact, key_of
+from granularity.store import place, writer
+from granularity.store.artifact import Artifact, key_of
 from granularity.store.code import RESULT_VERSION, code_digest, packages
 from granularity.store.writer import Writer
 
@@ -54,11 +52,7 @@ def create(
     facts: Sequence[str] | None = None,
     **over,
 ) -> AbstractContextManager[Writer]:
-    """Write an artifact; unless told otherwise, all its parameters are facts.
-
-    Args:
-        over: parts of its origin, over what they are.
-    """
+    """Write an artifact; unless told otherwise, all its parameters are facts. `over`: parts of its origin."""
     params, inputs = dict(params or {}), dict(inputs or {})
     made_from = origin(kind, params, code, inputs, **over)
     return writer.create(
@@ -73,18 +67,18 @@ def unlike_any() -> dict[str, Any]:
 
 def names(folder: Path) -> list[str]:
     """Names of the results in a folder, each with its stamp; nothing is left of what made them."""
-    store = folder / generations.STORE
-    places = (generations.WORK, generations.NEW, generations.CLAIMS, generations.ASIDE)
+    store = folder / place.STORE
+    places = (place.WORK, place.NEW, place.LOCKS, place.ASIDE)
     assert [path for place in places for path in (store / place).glob("*")] == []
     found = {path.name for path in folder.iterdir() if path != store and path.name != "elsewhere"}  # another store
     results = {name for name in found if (folder / name).is_symlink()}
-    assert found - results == {f"{name}{generations.STAMP}" for name in results}
+    assert found - results == {f"{name}{place.STAMP}" for name in results}
     return sorted(results)
 
 
 def work(output: Path) -> Path:
     """The one folder of unfinished work for an output."""
-    store = generations.store_of(output)
-    name = generations.name_in(store, output)
-    (found,) = [folder for folder, of in generations.works_of(store).items() if of == name]
+    store = place.store_of(output)
+    name = place.name_in(store, output)
+    (found,) = [folder for folder, of in place.works_of(store).items() if of == name]
     return found

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support.checkout import Checkout
 
 pytestmark = pytest.mark.workflow

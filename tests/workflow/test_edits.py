@@ -6,7 +6,7 @@ import os
 import pytest
 from PIL import Image
 
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support.checkout import Checkout
 from support.sampling import save
 from support.small_wordnet import SMALL
@@ -15,8 +15,7 @@ pytestmark = pytest.mark.workflow
 
 COMMON = {"conditions": [{"train_size": "all"}], "label_spaces": {"random": [2], "kmeans": []}, "pixels": {"size": 4}}
 FOLDER = {"source": "folder", "ranks": ["kind", "species"], "target": "kind", "taxonomy": "taxonomy.csv"}
-TABLE = {"source": "table", "ranks": ["kind", "species"], "target": "kind", "labels": "images.csv"}
-SYNSETS = {"source": "imagenet21k", "ranks": ["living_thing", "synset"], "target": "living_thing"}
+SYNSETS = {"source": "table", "ranks": ["living_thing", "synset"], "target": "living_thing"}
 SPECIES = {"cat": "animal", "dog": "animal", "ash": "plant"}
 
 
@@ -88,36 +87,21 @@ def test_a_folder_of_images_and_a_taxonomy(checkout):
     assert made == digest and is_finished(checkout)
 
 
-def test_a_table(checkout):
-    rows = ["path,kind,species"]
-    for i in range(15):
-        draw(checkout, f"{i}.png", i)
-        species = [*SPECIES][i % 3]
-        rows.append(f"{i}.png,{SPECIES[species]},{species}")
-    file = checkout.path("data/images.csv")
-    file.write_text("\n".join(rows) + "\n")
-    make = configure(checkout, TABLE)
-    _, digest, table = make()
-    digest, table = again(make, digest, lambda: replace(file, "plant", "tree"))
-    assert set(table["kind"]) == {"animal", "tree"}
-    digest, table = again(make, digest, lambda: replace(file, "tree", "wood", time=10**9))
-    assert set(table["kind"]) == {"animal", "wood"} and is_finished(checkout)
-    draw(checkout, "not in the table.png", 50)
-    assert is_finished(checkout)
-
-
-def test_a_list_of_labels_and_wordnet(checkout):
+def test_a_table_of_several_labels_and_wordnet(checkout):
+    rows = ["path,synset"]
     for synset in ("n00000040", "n00000020"):
         for i in range(6):
             draw(checkout, f"{synset}/{synset}_{i}.png", 20 * i)
-    labels, wordnet = checkout.path("data/several.tsv"), checkout.path("wordnet/data.noun")
-    labels.write_text("n00000040_0\tn00000040 n00000030\n")
+            rows.append(f"{synset}/{synset}_{i}.png,{synset}")
+    rows[1] = "n00000040/n00000040_0.png,n00000030|n00000040"
+    labels, wordnet = checkout.path("data/images.csv"), checkout.path("wordnet/data.noun")
+    labels.write_text("\n".join(rows) + "\n")
     wordnet.parent.mkdir()
     wordnet.write_text(SMALL)
-    make = configure(checkout, SYNSETS | {"labels": "several.tsv", "wordnet": "wordnet"})
+    make = configure(checkout, SYNSETS | {"labels": "images.csv", "wordnet": "wordnet"})
     _, digest, table = make()
     assert "n00000030|n00000040" in set(table["synset"])
-    digest, table = again(make, digest, lambda: replace(labels, "40 n00000030", "40"))
+    digest, table = again(make, digest, lambda: replace(labels, "n00000030|", ""))
     assert set(table["synset"]) == {"n00000020", "n00000040"}
     again(make, digest, lambda: replace(wordnet, " husky ", " spitz ", time=10**9))
     assert is_finished(checkout)

@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from granularity.store.claim import read_claim
 from support import tiny_chain
 from support.checkout import Checkout, wait
 from support.stores import copied, made_in, stamps_in
@@ -119,12 +118,6 @@ def test_what_is_made_again_alike_reruns_nothing_after_it(checkout):
     assert NOTHING in snakemake(checkout, "-n")
 
 
-def test_touching_accepts_nothing(checkout):
-    tiny_chain.configure(checkout, pretrain=RECIPE | {"lr": 0.123})
-    snakemake(checkout, "--touch")
-    assert "make_pretrain" in planned(snakemake(checkout, "-n"))
-
-
 # ---------------------------------------------------------------- one name, one configuration
 
 
@@ -134,8 +127,7 @@ def test_a_second_configuration_of_a_name_waits_outside(checkout, tmp_path):
     tiny_chain.configure(there, pretrain=RECIPE | {"epochs": 2})
     driver = checkout.start("snakemake", "pretrain", "--configfile", "tiny.yaml", GRANULARITY_CHECKPOINT_SECONDS="0")
     try:
-        claims = checkout.path("results/.store/.claims")
-        until(lambda: any(filter(None, map(read_claim, claims.glob("pretrain-*.json")))), driver)
+        until(lambda: any(checkout.path("results/.store/.locks").glob("pretrain-*.json")), driver)
         said = snakemake(there, "pretrain", code=1)
         (line,) = [line for line in said.splitlines() if "another configuration of this name" in line]
         assert f"in {checkout.folder}" in line and "give this one another name" in line and "Traceback" not in said

@@ -5,11 +5,11 @@ import json
 import pandas as pd
 import pytest
 
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 
 pytestmark = pytest.mark.workflow
 
-SMALL = {"stack": 1, "batch_size": 20, "epochs": 2, "warmup_epochs": 0.5}
+SMALL = {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5}
 ELSEWHERE = {"samples": {"validation": 1500}, "train_size": 100}
 STUDIES = ["granularity_t2", "granularity_t3", "granularity_t5", "granularity_t6", "granularity_t7", "granularity_t9"]
 STUDIES.append("granularity_one_pass")
@@ -50,7 +50,7 @@ CONFIG = {
     ],
     "studies": STUDIES,
     "seeds": {"pretrain": 1, "finetune": 2},
-    "jobs": dict.fromkeys(("pretrain", "finetune", "measure"), "condition") | {"embed_processes": 2, "arms": 2},
+    "jobs": dict.fromkeys(("pretrain", "finetune", "measure"), "condition"),
 }
 CHAIN = "results/lists/train-60"
 
@@ -136,12 +136,10 @@ def test_another_configuration_goes_on_from_a_backbone_of_this_one(finished):
 
 
 def test_all_of_it_was_made_from_images_kept_as_jpeg(finished):
-    """In micro-batches, of bfloat16; and two processes shared the embedding."""
+    """In micro-batches, of bfloat16."""
     pixels = Artifact.open(finished.path(f"{CHAIN}/pixels"))
     assert pixels.facts["format"] == "jpeg" and "shards/00000.jpegs" in pixels.manifest["files"]
     recipe = Artifact.open(finished.path(f"{CHAIN}/pretrain/plain/all")).params["recipe"]
     assert (recipe["precision"], recipe["micro_batch"]) == ("bfloat16", 10)
     status = finished.run("granularity", "status", "--json", "-f", "config/config.yaml", "-f", "lists.yaml")
     assert {job["state"] for job in json.loads(status)["jobs"]} == {"done"}
-    plan = finished.snakemake("-np", "--force", f"{CHAIN}/embed.stamp", "--configfile", "lists.yaml")
-    assert '"processes":2' in plan

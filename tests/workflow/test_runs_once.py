@@ -1,13 +1,11 @@
 """A run is made once: whatever is added to a finished configuration, only what is new is trained and measured."""
 
-from __future__ import annotations
-
 import json
 
 import pandas as pd
 import pytest
 
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support.tiny_chain import TINY
 
 

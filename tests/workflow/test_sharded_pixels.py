@@ -1,7 +1,5 @@
 """The whole chain on images that are kept as JPEG, by the commands that the rules run."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest
@@ -10,7 +8,7 @@ from granularity.base.errors import GranularityError
 from granularity.config.options import Config
 from granularity.data.shards import Shards
 from granularity.stages.pixels import stage as pixels
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support import tiny_chain
 from support.tiny_chain import TINY, harmed
 

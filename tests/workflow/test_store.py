@@ -17,12 +17,11 @@ import pytest
 from safetensors import SafetensorError, safe_open
 
 from drivers import side_by_side
-from granularity.store import artifacts, generations
-from granularity.store.artifacts import Artifact
-from granularity.store.claim import read_claim
+from granularity.store import place
+from granularity.store.artifact import Artifact
 from support import tiny_chain
-from support.checkout import COLD, Checkout, slowness, wait
-from support.stores import copied, leftovers, made_in, stamps_in, take
+from support.checkout import COLD, wait
+from support.stores import copied, leftovers, made_in, stamps_in
 
 pytestmark = pytest.mark.workflow
 
@@ -53,11 +52,11 @@ def state(checkout):
     """Results of jobs with their digests and the times of their folders; names with what they lead to, and stamps."""
     results = checkout.path("results")
     made = {key: (digest, (results / ".store" / key).stat().st_ctime_ns) for key, digest in made_in(results).items()}
-    return made, stamps_in(results), {str(name): os.readlink(name) for name in artifacts.find(results)}
+    return made, stamps_in(results), {str(name): os.readlink(name) for name in place.find(results)}
 
 
 def finish(driver, code=0):
-    output, ended = wait(driver, 300)
+    output, ended = wait(driver, 1200)
     assert ended and driver.returncode == code, output[-3000:]
     return output
 
@@ -73,40 +72,13 @@ def until(condition, driver):
 # ---------------------------------------------------------------- several at work
 
 
-def test_a_job_that_sleeps_after_its_claim_takes_what_another_checkout_has_made(tiny, tmp_path):
-    """Two checkouts whose `results` is one folder: the second takes the claim over and publishes, the first wakes."""
-    first, second = (copied(tiny, tmp_path / name) for name in ("first", "second"))
-    shutil.rmtree(second.path("results"))
-    second.path("results").symlink_to(first.path("results"))
-    for one in (first, second):
-        tiny_chain.configure(one, pretrain=RECIPE | {"epochs": 2})
-    before, _, _ = state(first)
-    sleeper = start(first, "pretrain")
-    claims = first.path("results/.store/.claims")
-    claim = until(lambda: next(filter(None, map(read_claim, claims.glob("pretrain-*.json"))), None), sleeper)
-    os.kill(claim["pid"], signal.SIGSTOP)
-    place = first.path(f"results/.store/pretrain/{claim['key']}")
-    assert not place.exists()
-    snakemake(second, "pretrain")
-    published = Artifact.open(place).manifest["cost"], place.stat().st_ino
-    os.kill(claim["pid"], signal.SIGCONT)
-    finish(sleeper)
-    assert (Artifact.open(place).manifest["cost"], place.stat().st_ino) == published
-    after, stamps, _ = state(second)
-    assert before.items() <= after.items() and after.keys() - before.keys() == {f"pretrain/{claim['key']}"}
-    assert stamps["tiny/train-60/pretrain/resnet18/all"] == f"pretrain {Artifact.open(place).digest}\n"
-    assert leftovers(first.path("results")) == []
-    for one in (first, second):
-        assert NOTHING in snakemake(one, "-n", "pretrain")
-
-
 @pytest.mark.parametrize("saved", [True, False])
 def test_work_that_a_published_result_left_behind_is_tidied_up(checkout, saved):
     """A job died just after it had published, or noted what its work is for just after another one had tidied up."""
     name = checkout.path(f"{CHAIN}/samples")
     key = Artifact.open(name).manifest["key"]
-    work = generations.work_folder(checkout.path("results/.store"), "samples", key)
-    generations.open_work(work, name)
+    work = place.work_folder(checkout.path("results/.store"), "samples", key)
+    place.open_work(work, name)
     if saved:
         (work / "state").touch()
     else:
@@ -128,7 +100,7 @@ def test_two_drivers_on_one_folder_both_succeed(tiny, tmp_path):
 
 
 FAILURES = {
-    "make_encoder": {"encoder": ENCODER | {"captions": ENCODER["captions"] | {"lr": 1e30}}},
+    "make_encoder": {"encoder": ENCODER | {"model": "bad.json"}},
     "make_pretrain": {"pretrain": RECIPE | {"lr": 1e30}},
 }
 
@@ -136,6 +108,7 @@ FAILURES = {
 @pytest.mark.parametrize("rule", FAILURES)
 def test_a_rerun_that_fails_leaves_everything_as_it_was(checkout, rule):
     before = state(checkout)
+    checkout.path("bad.json").write_text('{"embed_dim": 8}')
     tiny_chain.configure(checkout, **FAILURES[rule])
     output = snakemake(checkout, code=1)
     assert output.count("error: ") == 1 and f"Error in rule {rule}" in output
@@ -145,13 +118,6 @@ def test_a_rerun_that_fails_leaves_everything_as_it_was(checkout, rule):
     tiny_chain.configure(checkout)
     snakemake(checkout)
     assert state(checkout) == before and NOTHING in snakemake(checkout, "-n")
-
-
-def test_what_is_made_again_alike_reruns_nothing(checkout):
-    before = state(checkout)
-    snakemake(checkout, "--forcerun", "make_samples", "--until", "make_samples")
-    assert NOTHING in snakemake(checkout, "-n")
-    assert state(checkout) == before
 
 
 def first_step(work, since=0):
@@ -227,10 +193,8 @@ def test_touch_report_and_deleting_all_output(checkout):
     snakemake(checkout, "--delete-all-output")
     assert not list(checkout.path("results").rglob("*.stamp"))
     assert state(checkout)[0] == before[0]
-    began = time.monotonic()
     snakemake(checkout)
     assert state(checkout) == before
-    assert time.monotonic() - began < 30 * slowness(), "it was made again"
     assert NOTHING in snakemake(checkout, "-n")
 
 
@@ -244,7 +208,7 @@ HARMS = {
     "an empty stamp": lambda name, stamp, other: stamp.write_text(""),
     "half a stamp": lambda name, stamp, other: stamp.write_text(stamp.read_text()[:20]),
     "a stamp of nothing": lambda name, stamp, other: stamp.write_text(stamp.read_text()[:-9] + "12345678\n"),
-    "a stamp of something else": lambda name, stamp, other: shutil.copy(generations.stamp_of(other), stamp),
+    "a stamp of something else": lambda name, stamp, other: shutil.copy(place.stamp_of(other), stamp),
     "no name": lambda name, stamp, other: name.unlink(),
     "a name that leads nowhere": lambda name, stamp, other: (name.unlink(), name.symlink_to("gone")),
     "a name of something else": lambda name, stamp, other: (name.unlink(), name.symlink_to(other.resolve())),
@@ -260,24 +224,13 @@ def test_names_and_stamps_that_are_gone_or_wrong_are_mended(checkout):
     assert len(names) == len(HARMS)
     for harm, name, other in zip(HARMS.values(), names, [*names[1:], names[0]], strict=True):
         computed |= {str(name.resolve().relative_to(checkout.path("results/.store").resolve()))}
-        harm(name, generations.stamp_of(name), other)
+        harm(name, place.stamp_of(name), other)
     (gone,) = computed - set(made_in(checkout.path("results")))
     assert NOTHING not in snakemake(checkout, "-n")
     snakemake(checkout)
     made, stamps, links = state(checkout)
     assert (stamps, links) == before[1:] and made.pop(gone)[0] == before[0].pop(gone)[0]
     assert made == before[0] and NOTHING in snakemake(checkout, "-n")
-
-
-def test_a_folder_in_place_of_a_name_is_refused_and_kept(checkout):
-    name = checkout.path(f"{CHAIN}/cluster/whole-6")
-    name.unlink()
-    name.mkdir()
-    (name / "mine.txt").write_text("mine")
-    generations.stamp_of(name).unlink()
-    output = snakemake(checkout, "cluster", code=1)
-    assert "something lies where the name of a result should be" in output
-    assert (name / "mine.txt").read_text() == "mine"
 
 
 # ---------------------------------------------------------------- disks, clocks, neighbours
@@ -319,10 +272,7 @@ def test_a_clock_that_is_set_back(checkout):
     assert state(checkout)[::2] == (made, links)
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-
-
-@needs_root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_a_neighbour_can_read_and_write_nothing(tiny):
     folder = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are closed to others
     folder.chmod(0o755)
@@ -348,41 +298,9 @@ def test_a_neighbour_can_read_and_write_nothing(tiny):
             f"echo x > {name}.stamp",
             f"rm -f {name}.stamp",
             f"ln -sfn /tmp {name}",
-            *(f"echo x > {store}/{part}/x" for part in (".claims", ".work", ".new")),
+            *(f"echo x > {store}/{part}/x" for part in (".locks", ".work", ".new")),
         ):
             assert neighbour(command).returncode != 0, command
         assert state(made) == before
     finally:
         shutil.rmtree(folder)
-
-
-@needs_root
-def test_a_neighbours_entry_of_the_cache_is_used_only_if_it_is_signed(tiny, tmp_path):
-    cache, key, trust = tmp_path / "cache", tmp_path / "key", tmp_path / "trust"
-    cache.mkdir()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    trust.write_text(f"# colleagues\n{key.with_name('key.pub').read_text()}")
-    name = f"{CHAIN}/embed"
-
-    def get(checkout, **environment):
-        checkout.environment |= {"SNAKEMAKE_OUTPUT_CACHE": str(cache), **environment}
-        checkout.path(f"{name}.stamp").unlink(missing_ok=True)
-        snakemake(checkout, "embed", "--cache")
-        log = checkout.path("results/tiny/logs/train-60/embed.log").read_text()
-        return Artifact.open(checkout.path(name)).manifest, log
-
-    his = copied(tiny, tmp_path / "his")
-    tiny_chain.configure(his)
-    entry, _ = get(his, GRANULARITY_SIGN=str(key))
-    for path in [*cache.rglob("*")]:
-        os.chown(path, NOBODY, NOBODY)
-    (tmp_path / "mine").mkdir()
-    mine = Checkout(tmp_path / "mine")
-    take(tiny, mine, f"{CHAIN}/samples", f"{CHAIN}/encoder")
-    tiny_chain.configure(mine)
-    made, log = get(mine)
-    assert "not believed: it belongs to user nobody, whom no file names" in log and "the key that signed it" in log
-    assert made["cost"] != entry["cost"] and made["digest"] == entry["digest"]
-    shutil.rmtree(mine.path("results/.store/embed"))
-    made, log = get(mine, GRANULARITY_TRUST=str(trust))
-    assert made == entry and "not believed" not in log

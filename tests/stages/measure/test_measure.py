@@ -1,7 +1,5 @@
 """The stage: every network there is, a measure of one's own, and the same bytes after a kill."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +10,11 @@ from sklearn.linear_model import LogisticRegression
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.learning import evaluation
-from granularity.learning.backbones import Backbones
 from granularity.learning.runs import Run
-from granularity.stages.measure import logistic
+from granularity.learning.training import evaluation
 from granularity.stages.measure.options import Measuring
 from granularity.stages.measure.stage import sorted_out
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support import tasks, writing
 
 RUNS = [Run("manual-digit", seed, None, f"0000000{seed}").name for seed in (0, 1)]
@@ -131,11 +127,6 @@ def test_runs_say_what_a_network_is(tmp_path, chain, toy):
     assert made.summary == {"networks": 8, "runs": 4}
 
 
-def test_a_run_that_is_not_there_is_named(tmp_path, chain, toy):
-    with pytest.raises(GranularityError, match="0 runs called 'target-p0-12345678'"):
-        measured(chain, tmp_path / "out", "toy", runs=["target-p0-12345678"])
-
-
 # ---------------------------------------------------------------- a measure of one's own
 
 
@@ -155,20 +146,6 @@ def test_a_measure_of_ones_own_sees_every_network(tmp_path, chain, toy):
     assert set(made.table("values.parquet")["measure"]) == {"toy"}
 
 
-def test_an_untrained_network_is_that_of_the_seed(tmp_path, chain, toy):
-    """It is the one that training began with: kept epoch 0 gives the same values."""
-    images = {role: chain[role] for role in ("samples", "pixels")}
-    options = {"recipe": RECIPE, "model": MODEL, "runs": RUNS[:1], "keep": [0]}
-    space = chain["pretrain"].parent / "space"
-    tasks.run("pretrain", tmp_path / "pretrain", options, hierarchy=space, **images)
-    made = [
-        measured(chain | {"pretrain": source}, tmp_path / str(i), "toy", ("embed", "finetune"), of=["untrained"])
-        for i, source in enumerate((chain["pretrain"], tmp_path / "pretrain"))
-    ]
-    assert 0 in Backbones([tmp_path / "pretrain"]).checkpoints["epoch"].tolist()
-    assert made[0].digest == made[1].digest
-
-
 @pytest.mark.parametrize("call", [1, 3, 5])
 def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, kill_at, call):
     undisturbed = measured(chain, tmp_path / "elsewhere" / "a", "toy", of=EVERY)
@@ -180,11 +157,6 @@ def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, k
     assert measured(chain, tmp_path / "b", "toy", of=EVERY).digest == undisturbed.digest
     assert len(calls) == 5 - call + 1
     assert writing.names(tmp_path) == ["b"]
-
-
-def test_a_measure_may_give_a_table():
-    table = pd.DataFrame({"key": ["x", "y"], "split": "val", "value": [1, 2.5]})
-    assert sorted_out(table, "toy") == ({}, {"rows": [["val", "x", 1.0], ["val", "y", 2.5]]})
 
 
 @pytest.mark.parametrize(
@@ -204,11 +176,6 @@ def test_what_is_no_value_is_refused(found, message):
         sorted_out(found, "toy")
 
 
-def test_a_split_that_is_not_there_is_named(tmp_path, chain, toy):
-    with pytest.raises(GranularityError, match="no images of the split 'v2'; there are train, val"):
-        measured(chain, tmp_path / "out", "toy", splits=["v2"])
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -217,7 +184,6 @@ def test_a_split_that_is_not_there_is_named(tmp_path, chain, toy):
         ({"options": {"l3": [1]}}, "options.l3: Extra inputs are not permitted"),
         ({"splits": ["val", "val"]}, "splits: one is given twice"),
         ({"runs": ["target"]}, "target: not the name of a run"),
-        ({"runs": [FINETUNED]}, "names a finetuning; name its pretraining"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):
@@ -257,45 +223,6 @@ def test_the_probe_measures_networks_and_the_embedding(tmp_path, chain):
     assert found["digit/linear"] == pytest.approx(expected, abs=100 / 60 + 1e-9)  # one image may lie on a border
 
 
-def test_the_probe_looks_at_the_ranks_and_splits_asked_for(tmp_path, chain):
-    both = values_of(measured(chain, tmp_path / "both", splits=["train", "val"]))
-    some = values_of(measured(chain, tmp_path / "some", ranks=["digit"]))
-    assert set(some["key"]) == {"digit/linear", "digit/knn", "digit/l2"}
-    columns = ["run", "split", "key", "value"]
-    assert len(some.merge(both[columns], on=columns)) == len(some)  # another split and rank change nothing
-    errors = both[both["key"] == "digit/knn"].set_index(["run", "split"])["value"]
-    assert errors["embedding", "train"] < errors["embedding", "val"]  # an image is its own nearest neighbour
-
-
-def test_penalties_do_not_follow_the_validation_images(tmp_path, chain, make_array):
-    vectors = vectors_of(chain["samples"])
-    frame = Artifact.open(chain["samples"]).table("samples.parquet")
-    shuffled = vectors.copy()
-    val = np.flatnonzero(frame["split"] == "val")
-    shuffled[val] = np.random.default_rng(0).normal(size=(len(val), 64))
-    tables = []
-    for i, values in enumerate((vectors, shuffled)):
-        embed = make_array(tmp_path / f"e{i}", "embed", chain["samples"], values)
-        made = measured(chain | {"embed": embed}, tmp_path / f"out{i}", of=["embedding"])
-        tables.append(made.table("values.parquet").set_index("key")["value"])
-    chosen = ["loops/l2", "digit/l2"]
-    assert tables[0][chosen].equals(tables[1][chosen])
-    means = [table.drop(chosen).mean() for table in tables]
-    assert means[1] > means[0] + 20  # though the errors do
-
-
-def test_the_probe_is_deterministic_and_resumes_in_the_midst_of_a_network(tmp_path, chain, kill_at, checkpoint_always):
-    calls = kill_at(logistic, "cross_entropy", None)
-    undisturbed = measured(chain, tmp_path / "elsewhere" / "a").digest
-    total = len(calls)
-    kill_at(logistic, "cross_entropy", total - 5)
-    with pytest.raises(kill_at.Killed):
-        measured(chain, tmp_path / "b")
-    calls = kill_at(logistic, "cross_entropy", None)
-    assert measured(chain, tmp_path / "b").digest == undisturbed
-    assert 5 < len(calls) <= 5 + 2  # what was begun, and the first in float64, which nothing is saved before
-
-
 def test_features_are_computed_once_per_split(tmp_path, chain, kill_at):
     calls = kill_at(evaluation, "features", None)
     measured(chain, tmp_path / "out", splits=["train", "val"], of=["backbones"])
@@ -315,32 +242,6 @@ def test_features_that_are_not_finite_are_named(tmp_path, chain, monkeypatch):
         GranularityError, match=r"00000000 after epoch 2: its features of the image '.*' are not finite"
     ):
         measured(chain, tmp_path / "out", of=["backbones"])
-
-
-def test_classes_that_training_never_saw_count_as_wrong(tmp_path, make_samples, make_array):
-    """With a rank of one class, two training images, and fewer of them than neighbours."""
-    kinds, groups = ["ant", "bee", "ant", "wasp"], ["insect"] * 4
-    ranks = {"group": groups, "kind": kinds}
-    samples = make_samples(tmp_path / "samples", ["train", "train", "val", "val"], ranks, "kind")
-    pixels = make_array(tmp_path / "pixels", "pixels", samples, np.arange(4, dtype=np.uint8).reshape(4, 1, 1, 1))
-    vectors = np.float32([[1, 0, 5], [0, 1, 5], [0.9, 0.1, 5], [0.1, 0.9, 5]])
-    embed = make_array(tmp_path / "embed", "embed", samples, vectors)
-    for penalties in ([0.1], [1e-3, 0.1]):
-        options = {"name": "probe", "of": ["embedding"], "options": {"l2": penalties, "neighbours": 5}}
-        inputs = {"samples": samples, "pixels": pixels, "embed": embed}
-        made = tasks.run("measure", tmp_path / f"out-{len(penalties)}", options, **inputs)
-        values = made.table("values.parquet").set_index("key")["value"]
-        errors = {"group/linear": 0, "group/knn": 0, "kind/linear": 50, "kind/knn": 50}
-        assert values.to_dict() == errors | {"group/l2": 0.1, "kind/l2": 0.1}
-
-
-def test_features_can_be_kept(tmp_path, chain):
-    made = measured(chain, tmp_path / "out", "features", splits=["train", "val"])
-    kept = made.array("arrays/embedding/val/features.npy")
-    frame = Artifact.open(chain["samples"]).table("samples.parquet")
-    np.testing.assert_array_equal(kept, vectors_of(chain["samples"])[frame["split"] == "val"])
-    assert made.array(f"arrays/{RUNS[0]}@2/train/features.npy").shape == (120, 8)
-    assert not len(made.table("values.parquet"))
 
 
 def test_an_embedding_that_is_not_finite_is_named(tmp_path, chain, make_array):
@@ -364,20 +265,3 @@ def test_accuracy_is_what_the_trainings_recorded(tmp_path, chain):
         assert errors[run, 2, "train"] != recorded[run]
     assert errors["00000000", 0, "train"] > errors["00000000", 2, "train"]
     assert "embedding" not in set(values["run"])
-
-
-def test_a_file_that_a_measure_reads_counts(tmp_path, chain):
-    """Its contents are parameters: the same path with other labels is another result."""
-    frame = Artifact.open(chain["samples"]).table("samples.parquet")
-    val = frame[frame["split"] == "val"]
-    file, found = tmp_path / "several.parquet", []
-    for name in ("one closed loop", "no closed loop"):
-        pd.DataFrame({"sample_id": val["sample_id"], "label": [[name]] * len(val)}).to_parquet(file)
-        options = {"name": "accuracy", "options": {"several": str(file)}}
-        assert Measuring(**options).files() == [str(file)]
-        options |= {"runs": RUNS[:1], "of": ["backbones"]}
-        inputs = {role: chain[role] for role in ("samples", "pixels", "pretrain")}
-        found.append(tasks.run("measure", tmp_path / name, options, **inputs))
-    assert found[0].params["files"] != found[1].params["files"]
-    errors = [made.table("values.parquet").set_index("key")["value"]["error_any"] for made in found]
-    assert errors[0] != errors[1]

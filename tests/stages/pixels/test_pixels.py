@@ -1,7 +1,5 @@
 """Pixels: every image decoded once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -9,8 +7,8 @@ from sklearn.datasets import load_digits
 
 from granularity.data.images import Images
 from granularity.stages.pixels import stage as pixels
-from granularity.store.artifacts import Artifact
-from support import tasks, writing
+from granularity.store.artifact import Artifact
+from support import tasks
 from support.sampling import of_folder, save, table_of
 
 
@@ -32,33 +30,33 @@ def test_pixels_of_the_right_size_are_untouched_and_in_row_order(digits, digits_
     np.testing.assert_array_equal(array[..., 0], expected)
 
 
-@pytest.mark.parametrize(("threads", "chunk"), [(1, 1), (2, 7), (1, 180)])
-def test_pixels_do_not_depend_on_threads_or_chunks(tmp_path, digits, digits_pixels, monkeypatch, threads, chunk):
-    monkeypatch.setattr(pixels, "CHUNK", chunk)
-    assert (
-        tasks.run("pixels", tmp_path / "pixels", threads=threads, samples=digits).digest
-        == Artifact.open(digits_pixels).digest
-    )
+def test_pixels_of_images_that_nobody_hashed_are_those_of_their_folder(
+    tmp_path, make_samples, kill_at, checkpoint_always, monkeypatch
+):
+    """Two folders of the same names and sizes: what was begun for one is not gone on with for the other.
 
-
-def test_decoding_resumes_where_it_was_killed(tmp_path, digits, digits_pixels, kill_at, monkeypatch):
-    monkeypatch.setattr(pixels, "CHUNK", 20)
-    kill_at(Images, "hashed", 75)
+    Without hashes of its images, where they lie is a fact of a sample table.
+    """
+    monkeypatch.setattr(pixels, "BATCH", 5)
+    tables = []
+    for seed, folder in enumerate((tmp_path / "one", tmp_path / "other")):
+        folder.mkdir()
+        files = [f"{i}.png" for i in range(16)]
+        for i, file in enumerate(files):
+            noise = np.random.default_rng([seed, i]).integers(256, size=(8, 8), dtype=np.uint8)
+            Image.fromarray(noise).save(folder / file, compress_level=0)
+        sizes = [(folder / file).stat().st_size for file in files]
+        columns = {"file": files, "bytes": sizes} | dict.fromkeys(("row", "offset", "sha256"))
+        over = {"columns": columns, "root": str(folder), "checksums": "size"}
+        kinds = {"kind": ["a", "b"] * 8}
+        tables.append(make_samples(folder / "samples", ["train", "val"] * 8, kinds, "kind", **over))
+    assert Artifact.open(tables[0]).digest != Artifact.open(tables[1]).digest
+    monkeypatch.setattr(pixels, "CHUNK", 5)
+    kill_at(Images, "hashed", 12)
     with pytest.raises(kill_at.Killed):
-        tasks.run("pixels", tmp_path / "pixels", samples=digits)
+        tasks.run("pixels", tmp_path / "pixels", samples=tables[0])
     calls = kill_at(Images, "hashed", None)
-    tasks.run("pixels", tmp_path / "pixels", samples=digits)
-    assert min(index for _, index, _ in calls) == 60  # three chunks of 20 were finished
-    assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(digits_pixels).digest
-    assert writing.names(tmp_path) == ["pixels"]
-
-
-def test_decoding_resumed_with_another_chunk_size_is_the_same(tmp_path, digits, digits_pixels, kill_at, monkeypatch):
-    monkeypatch.setattr(pixels, "CHUNK", 20)
-    kill_at(Images, "hashed", 75)
-    with pytest.raises(kill_at.Killed):
-        tasks.run("pixels", tmp_path / "pixels", samples=digits)
-    monkeypatch.undo()
-    monkeypatch.setattr(pixels, "CHUNK", 33)
-    tasks.run("pixels", tmp_path / "pixels", samples=digits)
-    assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(digits_pixels).digest
+    tasks.run("pixels", tmp_path / "pixels", samples=tables[1])
+    assert len(calls) == 16
+    tasks.run("pixels", tmp_path / "clean", samples=tables[1])
+    assert Artifact.open(tmp_path / "pixels").digest == Artifact.open(tmp_path / "clean").digest

@@ -1,11 +1,9 @@
 """Label spaces that are one partition, found by their labels: made by the stage itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
-from granularity.stages.report.partitions import first_alike
+from granularity.stages.report.conditions import first_alike
 from support import tasks
 
 

@@ -1,14 +1,12 @@
 """The statistics of the report, against closed forms, by hand, and by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from granularity.claims.statistics import interval, paired
-from granularity.stages.report import statistics
+from granularity.stages.report import comparisons as statistics
 
 
 def errors(*values, seeds=None):
@@ -50,21 +48,6 @@ def test_without_a_measure_of_chance_there_is_no_interval(one, other, difference
     assert np.isnan([low, high]).all() and statistics.standing(low, high) == "untested"
 
 
-def test_intervals_of_a_question_hold_together():
-    """Of 11 arms without any effect, against one baseline, one is told apart in at most 5 % of reports."""
-    draws = np.random.default_rng(0).standard_normal((2000, 12, 8))
-
-    def told(reports, comparisons):
-        found = 0
-        for report in reports:
-            arms = [paired(errors(*arm), errors(*report[0])) for arm in report[1:]]
-            found += any(statistics.standing(*interval(*arm, comparisons)) != "open" for arm in arms)
-        return found / len(reports)
-
-    assert 0.01 < told(draws[:500], 11) < 0.06
-    assert told(draws[:200], 1) > 0.15  # without the correction
-
-
 @pytest.mark.parametrize("comparisons", [1, 6])
 def test_so_many_pairs_would_tell_the_same_difference(comparisons):
     """The fewest pairs whose interval leaves zero out, with the mean and the spread that five have."""
@@ -78,18 +61,10 @@ def test_so_many_pairs_would_tell_the_same_difference(comparisons):
 
 
 @pytest.mark.parametrize(
-    "low, high, expected",
-    [(-2, -1, "better"), (-1, 1, "open"), (0, 1, "open"), (0.1, 1, "worse"), (np.nan, np.nan, "untested")],
-)
-def test_standing(low, high, expected):
-    assert statistics.standing(low, high) == expected and expected in statistics.STANDINGS
-
-
-@pytest.mark.parametrize(
     "intervals, expected",
     [
         ([(-2, -1), (-1, 1)], "yes"),
-        ([(-2, -1), (1, 2)], "yes"),
+        ([(0.1, 1), (0, 1)], "no"),
         ([(-0.2, 1), (0.1, 2)], "no"),  # a twentieth of the baseline's 6 % is 0.3
         ([(-0.4, 1), (0.1, 2)], "open"),
         ([(-0.2, 1), (np.nan, np.nan)], "open"),

@@ -1,7 +1,5 @@
 """Snakemake's own report: a page that holds ours, its figures and its tables, each with a caption."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

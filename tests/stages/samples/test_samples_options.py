@@ -1,17 +1,16 @@
 """The section `samples`: keys of every source and of some, checks of each, and files that count."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from granularity.base import extensions
 from granularity.stages.samples import options
-from granularity.stages.samples.options import Condition, samples_section, stage_section
+from granularity.stages.samples.options import Condition
+from granularity.stages.samples.sources import FILES as READ_BY
 from support.sampling import section
 
 SOURCES = extensions.names("source")
@@ -24,43 +23,31 @@ def mistake(**values) -> str:
     return one["msg"].removeprefix("Value error, ")
 
 
-def test_the_section_has_the_keys_of_all_sources():
-    keys = [*samples_section().model_fields]
-    assert keys[:2] == ["source", "root"] and keys[-1] == "checksums"
-    assert {"hub", "labels", "shifted"} == {*keys} - {*options.Samples.model_fields}
-    assert [*stage_section().model_fields] == ["train_size", *keys, "show"]
-    assert stage_section()().model_dump(exclude={"train_size", "show"}) == section().model_dump()
-
-
 @pytest.mark.parametrize(
     ("key", "value", "takers"),
     [
         ("hub", "a/b", ["parquet"]),
-        ("labels", "x.csv", ["table", "webdataset", "inaturalist", "imagenet", "imagenet21k"]),
+        ("labels", "x.csv", ["table", "webdataset", "inaturalist", "imagenet"]),
         ("shifted", {"v2": "."}, ["imagenet"]),
     ],
 )
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_key_of_other_sources_is_refused(source, key, value, takers):
-    values = {"source": source, "root": "."} if source != "digits" else {"source": source}
+    values = {"source": source, "root": "." if source != "digits" else None}
+    values |= {"labels": "own.csv"} if source == "table" else {}
     if source in takers:
         extra = {"root": None} if key == "hub" else {"extra_splits": ["v2"]} if key == "shifted" else {}
         assert key in options.of_source(section(**{**values, **extra, key: value}))
-        return
-    message = mistake(**values, **{key: value})
-    assert message.startswith(f"{key}: is for source") and message.endswith(f", not for '{source}'")
-    assert all(f"'{taker}'" in message for taker in takers)
-    assert key not in options.of_source(section(**values))
+    elif key == "labels" and READ_BY.get(source) == "table":
+        assert mistake(**values | {key: value}) == f"labels: '{source}' knows its own files"
+    else:
+        names = ", ".join(map(repr, takers))
+        message = f"{key}: is for source{'s' * (len(takers) > 1)} {names}, not for '{source}'"
+        assert mistake(**values | {key: value}) == message
 
 
 def test_a_source_that_there_is_not_is_told_from_those_that_there_are():
-    message = mistake(source="fodler")
-    assert all(f"'{name}'" in message for name in SOURCES)
-
-
-def test_an_editor_knows_the_names_and_takes_others():
-    schema = samples_section().model_json_schema()["properties"]["source"]
-    assert schema["anyOf"] == [{"enum": SOURCES}, {"type": "string"}] and "type" not in schema
+    assert all(f"'{name}'" in mistake(source="fodler") for name in SOURCES)
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -85,39 +72,14 @@ def test_the_digits_check_their_ranks_and_their_number():
     assert not [*options.complaints(section(validation=0.5), conditions[:2])]  # half of the images are 898
 
 
-def test_what_decides_a_sample_table_has_no_keys_of_other_sources():
-    found = options.of_source(section(source="imagenet", root="/data", shifted={"v2": "/v2"}, extra_splits=["v2"]))
-    assert found["shifted"] == {"v2": "/v2"} and "hub" not in found
-    assert json.dumps(options.of_source(section())) == json.dumps(
-        {
-            "source": "digits",
-            "root": None,
-            "train": None,
-            "val": None,
-            "extra_splits": [],
-            "ranks": ["loops", "digit"],
-            "target": "loops",
-            "validation": 897,
-            "taxonomy": None,
-            "wordnet": None,
-            "check_images": "no",
-            "checksums": "content",
-        }
-    )
-
-
 def test_how_many_images_there_are():
     assert options.expected_images(section()) == 1797
     assert options.expected_images(section(source="folder", root=".")) is None
     inaturalist = {"source": "inaturalist", "root": "."}
     small, large = (options.expected_images(section(**inaturalist, train=split)) for split in ("train_mini", "train"))
     assert 500_000 <= small < 1_000_000 < large == options.expected_images(section(**inaturalist))
-    known = [getattr(extensions.find("source", name), "IMAGES", 1) for name in SOURCES]
-    sizes = [size for one in known for size in (one.values() if isinstance(one, dict) else [one])]
-    assert all(type(size) is int and size > 0 for size in sizes)
+    assert options.expected_images(section(source="imagenet21k", root=".")) == 14_197_122
 
-
-# ---------------------------------------------------------------- files that count
 
 FILES = {  # source -> options, and the files of labels that it reads then
     "table": ({"labels": "images.csv"}, ["images.csv"]),
@@ -139,10 +101,13 @@ FILES = {  # source -> options, and the files of labels that it reads then
             "objectnet/mappings/imagenet_to_label_2012_v2",
         ],
     ),
-    "imagenet21k": ({"labels": "several.tsv", "val": "val.txt"}, ["several.tsv", "val.txt"]),
     "parquet": ({}, ["README.md"]),
     "wilds": ({}, ["metadata.csv", "categories.csv"]),
     "domainnet": ({"train": "real_train", "val": "real_test"}, ["real_train.txt", "splits/real_test.txt"]),
+    "pacs": (
+        {"train": "photo_train", "val": "photo_crossval"},
+        ["splits/photo_train_kfold.txt", "splits/photo_crossval_kfold.txt"],
+    ),
     "folder": ({}, []),
 }
 
@@ -172,13 +137,7 @@ def test_planning_imports_nothing_heavy():
         "options.files(options.stage_section()())\n"
         "heavy = {'torch', 'numpy', 'pandas', 'pyarrow', 'sklearn', 'scipy', 'PIL', 'faiss'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
-        "assert 'granularity.stages.samples.sources.wilds' in sys.modules\n"
+        "assert 'granularity.stages.samples.sources.table' in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_fields_are_pydantics():
-    for name in SOURCES:
-        for key, (_, field) in getattr(extensions.find("source", name), "OPTIONS", {}).items():
-            assert isinstance(field, type(Field())) and field.description, (name, key)

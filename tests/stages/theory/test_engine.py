@@ -133,23 +133,10 @@ def test_a_world_is_planned_without_torch_and_digested_with_what_it_is_made_of()
     assert f"{rooms}.worlds.label_granularity.claims" in judging and f"{rooms}.stage" not in judging
 
 
-def test_deterministic_mode_ends_with_the_table():
-    before = torch.are_deterministic_algorithms_enabled()
-    engine.run_table(WORLD, [Toy(name="a")], "cpu")
-    assert torch.are_deterministic_algorithms_enabled() == before
-
-
 def test_training_imports_no_compiler():
     code = "import sys; from granularity.stages.theory import simulation as s; "
     code += "s.simulate('feature_contamination', {'steps': '1'}, 'cpu'); assert 'torch._inductor' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
-
-
-@pytest.mark.parametrize("runs", (1, 3))
-def test_picked_is_indexing_by_each_run(runs):
-    table = torch.rand(runs, 7, 2)
-    chosen = torch.stack([torch.randperm(7)[:4] for _ in range(runs)])
-    assert torch.equal(engine.picked(table, chosen), table[torch.arange(runs).unsqueeze(1), chosen])
 
 
 def test_a_warning_signal_stops_a_part_and_finished_groups_are_kept(tmp_path):

@@ -7,21 +7,15 @@ import pandas as pd
 import pytest
 import torch
 
-from granularity.claims import preregistered
-from granularity.claims.claim import CHANGED, NOT_TESTED
 from granularity.stages.theory import engine
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds import feature_contamination, sibling_labels, staircase
 from granularity.stages.theory.worlds.feature_emergence import data, spaces
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 from granularity.stages.theory.worlds.feature_emergence.spaces import PATTERNS, count, law, refined, subparity
-from granularity.stages.theory.worlds.sibling_labels.claims import predicted, relief
-from granularity.stages.theory.worlds.staircase import arms, claims
+from granularity.stages.theory.worlds.sibling_labels import predicted, relief
 
 X = [PATTERNS[:, i] for i in range(5)]
-
-
-# ---------------------------------------------------------------- the staircase
 
 
 @pytest.mark.parametrize(
@@ -78,25 +72,9 @@ def test_labels_of_a_table_refine_parity_and_are_shuffled_within_it():
         assert (label == own).float().mean().item() == pytest.approx(agree, abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"labels": "table"}, "table: goes with labels"),
-        ({"table": refined()}, "table: goes with labels"),
-        ({"shuffled": 0.5}, "shuffled: is for labels"),
-        ({"labels": "table", "table": (0, 1)}, "table: must have 32 labels"),
-        ({"labels": "table", "table": (0,) * 31 + (2,)}, "without a gap"),
-        ({"labels": "table", "table": tuple(X[0].tolist())}, "must refine parity"),
-    ],
-)
-def test_bad_tables_are_refused(overrides, message):
-    with pytest.raises(ValueError, match=message):
-        Settings(**overrides)
-
-
 def test_refinements_are_those_of_their_seed_and_all_different():
-    one, two = arms.refinements(40, 7, [0.0, 0.5]), arms.refinements(40, 7, [0.0, 0.5])
-    assert one == two and one != arms.refinements(40, 8, [0.0, 0.5])
+    one, two = staircase.refinements(40, 7, [0.0, 0.5]), staircase.refinements(40, 7, [0.0, 0.5])
+    assert one == two and one != staircase.refinements(40, 8, [0.0, 0.5])
     assert len({(space["table"], space["shuffled"]) for space in one}) == 40
     whole = [law(space["table"]).staircase > 1e-9 for space in one]
     assert 5 < sum(whole) < 38
@@ -104,10 +82,10 @@ def test_refinements_are_those_of_their_seed_and_all_different():
 
 def test_auc_counts_pairs_and_weights_are_repetitions():
     score, emerged = np.array([3.0, 1.0, 2.0, 2.0]), np.array([[1, 0, 1, 0]], bool).T
-    assert claims.auc(score, emerged)[0, 0] == pytest.approx((1 + 1 + 1 + 0.5) / 4)
+    assert staircase.auc(score, emerged)[0, 0] == pytest.approx((1 + 1 + 1 + 0.5) / 4)
     weight = np.array([[2, 1, 0, 1]])
-    assert claims.auc(score, emerged, weight)[0, 0] == 1
-    assert np.isnan(claims.auc(score, np.ones((4, 1), bool))[0, 0])
+    assert staircase.auc(score, emerged, weight)[0, 0] == 1
+    assert np.isnan(staircase.auc(score, np.ones((4, 1), bool))[0, 0])
 
 
 # ---------------------------------------------------------------- sibling labels
@@ -148,28 +126,3 @@ def test_relief_compares_at_equal_risk_in_distribution():
     ]
     rows.append(("8 labels", 0, 2, "end", "train", 0.3, 0.25))
     assert relief(pd.DataFrame(rows, columns=columns), "8 labels") == pytest.approx([0.85 - 0.25])
-
-
-# ---------------------------------------------------------------- both
-
-
-@pytest.mark.parametrize("world", [staircase, sibling_labels], ids=["staircase", "sibling_labels"])
-def test_every_arm_of_a_preregistration_can_be_run_judged_and_drawn(world, tmp_path):
-    name = world.__name__.rsplit(".", 1)[1]
-    few = {"seeds": 2, "steps": 8, "batch": 16, "m": 32}
-    if name == "staircase":
-        few |= {"d": 12, "D": 12, "m": 5, "n": 100, "test": 50}
-    sizes = {size: len({one.name for one in settings}) for size, settings in world.SIZES.items()}
-    assert set(sizes) == {"quick", "paper"} and sizes["quick"] == len(world.SIZES["quick"])
-    some = world.SIZES["quick"][:20] if name == "staircase" else world.SIZES["quick"]
-    table = engine.run_table(world, [type(one)(**(one.model_dump() | few)) for one in some], "cpu")
-    found = world.judge(table)
-    assert {one.id for one in found} == set(preregistered.read(name)["predictions"])
-    assert not {one.verdict for one in found} & {CHANGED}
-    if name == "sibling_labels":
-        assert NOT_TESTED not in {one.verdict for one in found}
-        assert all(one.arms for one in found)
-        assert {arm for one in found for arm in one.arms} <= {one.name for one in some}
-    world.figures(table, tmp_path)
-    assert (tmp_path / f"{name}.svg").stat().st_size > 5000
-    assert {one.verdict for one in world.judge(table.iloc[:0])} == {NOT_TESTED}

@@ -1,13 +1,16 @@
-"""Settings and arms that run alone."""
+"""Settings and arms that run alone; a measure out of the run table; figures of runs that diverged."""
 
+import math
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.stages.theory import simulation
-from granularity.stages.theory.worlds import neural_collapse
+from granularity.stages.theory import figures, simulation
+from granularity.stages.theory.runs import at
 
 OWN = '''"""A world that trains nothing."""
 from granularity.stages.theory import engine
@@ -53,10 +56,24 @@ def test_an_arm_or_size_that_is_not_there_lists_those_that_are(own):
     assert raised.value.args[1:] == ("small; large",)
     with pytest.raises(GranularityError, match="there is no size 'paper'; there are quick"):
         simulation.simulate("own", {}, "cpu", ["small"], "paper")
-    with pytest.raises(GranularityError, match="sizes: unknown key; did you mean 'size'"):
+    with pytest.raises(GranularityError, match="sizes = 3: unknown key; did you mean 'size'"):
         simulation.simulate("own", {"sizes": "3"}, "cpu", ["small"])
 
 
-def test_every_arm_can_be_named():
-    for item in neural_collapse.SIZES["quick"]:
-        assert simulation.arm_of(neural_collapse, item.name, "quick", {}) == item
+def test_at_picks_rows_and_keeps_diverged_runs_as_nan():
+    rows = [("a", 0, 0, "", 1.0), ("a", 0, 5, "T0 end", 2.0), ("a", 1, 0, "", 3.0), ("a", 1, 2, "diverged", np.nan)]
+    table = pd.DataFrame(rows, columns=["setting", "seed", "step", "event", "f"]).assign(phase="train")
+    np.testing.assert_array_equal(at(table, "a", "f"), [2, np.nan])
+    np.testing.assert_array_equal(at(table, "a", "f", step=0), [1, 3])
+    np.testing.assert_array_equal(at(table, "a", "f", event="T0"), [2, np.nan])
+    assert at(table, "b", "f").size == 0 and at(table, "a", "missing").size == 0
+
+
+def test_points_leave_out_diverged_runs_and_an_empty_panel_is_saved(tmp_path):
+    some = figures.Points({1: [1.0, math.nan], 2: [math.nan], 4: np.array([2.0, 4.0])}, "runs")
+    _, (axes,) = figures.canvas(1)
+    some.draw(axes, 0, 0)
+    (line, *_) = axes.lines
+    assert line.get_xydata().tolist() == [[1, 1], [4, 3]]
+    figures.draw(tmp_path, "diverged", figures.panel(some), figures.panel(figures.Points({1: [math.nan]}), log="xy"))
+    assert (tmp_path / "diverged.svg").stat().st_size

@@ -4,20 +4,10 @@ import pytest
 
 from granularity.claims import statistics
 from granularity.claims.claim import FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, REPORTED, verdicts
-from granularity.stages.verdicts import arms as of
-from granularity.stages.verdicts.studies import (
-    granularity_one_pass,
-    granularity_t2,
-    granularity_t3,
-    granularity_t5,
-    granularity_t6,
-    granularity_t7,
-    granularity_t9,
-)
+from granularity.stages.verdicts.studies import _granularity
 from support.arm_tables import joined, tables
 
-STUDIES = [granularity_one_pass, granularity_t2, granularity_t3, granularity_t5]
-STUDIES += [granularity_t6, granularity_t7, granularity_t9]
+STUDIES = _granularity.SEVERAL
 # error of each arm: (family, granularity) -> mean
 PAPERS_WAY = {
     ("manual", 11): 5.2,
@@ -41,7 +31,7 @@ BOTH = RANKS | {("manual", 11): 5.2, ("random", 22): 5.9}
 
 def judged(study, found):
     """A study's claims, and their one verdict."""
-    claims = list(study.judge(found))
+    claims = list(STUDIES[f"granularity_{study}"].judge(found))
     return claims, *verdicts(claims).values()
 
 
@@ -53,7 +43,7 @@ def of_id(found, id):
 
 
 def test_the_papers_way_holds_and_every_judged_row_says_why_its_band_is_there():
-    found = granularity_t5.judge(tables(PAPERS_WAY, **INAT))
+    found = STUDIES["granularity_t5"].judge(tables(PAPERS_WAY, **INAT))
     assert verdicts(found) == dict.fromkeys(("V1", "V2", "V3", "V4", "V5", "V6", "V7"), HOLDS)
     assert all(claim.source and claim.reason for claim in found if claim.verdict != REPORTED)
     mean, contradictions, each = of_id(found, "V1")
@@ -61,6 +51,10 @@ def test_the_papers_way_holds_and_every_judged_row_says_why_its_band_is_there():
     assert mean.interval[0] < sum(mean.values) / 6 < mean.interval[1] < 0
     assert list(contradictions.values) == [0] and each.values == pytest.approx([-0.4, -0.43, -0.3])
     assert each.published == pytest.approx([-0.15, -0.42, -0.46, -0.43, -0.41])
+    assert mean.interval == statistics.interval(*statistics.mean_of(mean.values), 8)  # all spaces with a meaning
+    both = STUDIES["granularity_t5"].judge(joined(tables(PAPERS_WAY, "train-300"), tables(PAPERS_WAY, "train-900")))
+    assert [claim.comparisons for claim in of_id(both, "V1") if claim.judged == "interval"] == [16, 16]
+    assert [claim.comparisons for claim in of_id(both, "V3") if claim.judged == "interval"] == [6, 6]  # and one pass
     left, right = of_id(found, "V2")
     assert sum(left.values) / 6 == pytest.approx(-0.43) and sum(right.values) / 6 == pytest.approx(-0.13)
     assert left.comparisons == 4  # two ends, and two ranks in between of which the best is taken
@@ -68,16 +62,6 @@ def test_the_papers_way_holds_and_every_judged_row_says_why_its_band_is_there():
     assert 0.05 < sum(even.values) / 6 < 0.06 and even.published == pytest.approx([0.0237], abs=1e-3)
     (gain,) = of_id(found, "V7")
     assert gain.values == pytest.approx([100 * 0.43 / 5.2]) and gain.published == pytest.approx([8.76], abs=0.01)
-
-
-def test_an_interval_is_of_backbones_and_corrected_for_all_that_the_report_holds_against_the_baseline():
-    found = granularity_t5.judge(tables(PAPERS_WAY, **INAT))
-    mean = of_id(found, "V1")[0]
-    assert len(mean.values) == 6 and mean.comparisons == 8  # label spaces with a meaning, whatever the claim takes
-    assert mean.interval == statistics.interval(*statistics.mean_of(mean.values), 8)
-    both = granularity_t5.judge(joined(tables(PAPERS_WAY, "train-300"), tables(PAPERS_WAY, "train-900")))
-    assert [claim.comparisons for claim in of_id(both, "V1") if claim.judged == "interval"] == [16, 16]
-    assert [claim.comparisons for claim in of_id(both, "V3") if claim.judged == "interval"] == [6, 6]  # and one pass
 
 
 @pytest.mark.parametrize(
@@ -99,20 +83,15 @@ def test_an_interval_is_of_backbones_and_corrected_for_all_that_the_report_holds
     ],
 )
 def test_a_claim_that_is_not_so_fails_or_is_not_significant(id, changed, verdict):
-    assert verdicts(granularity_t5.judge(tables(PAPERS_WAY | changed, **INAT)))[id] == verdict
-
-
-def test_more_spread_makes_the_same_means_not_significant():
-    found = verdicts(granularity_t5.judge(tables(PAPERS_WAY, spread=0.6, **INAT)))
-    assert {found[id] for id in ("V1", "V2", "V4", "V6")} == {NOT_SIGNIFICANT} and found["V7"] == HOLDS
+    assert verdicts(STUDIES["granularity_t5"].judge(tables(PAPERS_WAY | changed, **INAT)))[id] == verdict
 
 
 def test_what_cannot_be_decided_says_why():
-    few = granularity_t5.judge(tables(PAPERS_WAY, backbones=1))
+    few = STUDIES["granularity_t5"].judge(tables(PAPERS_WAY, backbones=1))
     assert set(verdicts(few).values()) == {NOT_TESTED}
     assert of_id(few, "V1")[0].why.startswith("no interval")
     some = {key: PAPERS_WAY[key] for key in PAPERS_WAY if key[0] == "manual" or key == ("kmeans", 22)}
-    found = granularity_t5.judge(tables(some))
+    found = STUDIES["granularity_t5"].judge(tables(some))
     assert verdicts(found) == {"V1": HOLDS, "V2": HOLDS} | dict.fromkeys(("V3", "V4", "V5", "V6", "V7"), NOT_TESTED)
     for id, why in (
         ("V3", "no label space of random IDs"),
@@ -124,34 +103,12 @@ def test_what_cannot_be_decided_says_why():
         assert of_id(found, id)[0].why.startswith(why)
 
 
-def test_a_gain_is_held_against_that_of_the_same_architecture():
-    ours = {("manual", 11): 4.43, ("manual", 273): 4.22, ("manual", 1103): 4.2, ("manual", 4884): 4.25}
-    for architecture, verdict in (("resnet50", HOLDS), ("resnet34", FAILS), ("vit", NOT_TESTED)):
-        (gain,) = of_id(granularity_t5.judge(tables(ours, source="inaturalist", architecture=architecture)), "V7")
-        assert gain.verdict == verdict
-
-
-def test_every_condition_is_judged_by_itself():
-    both = joined(tables(PAPERS_WAY, "train-300"), tables(PAPERS_WAY | {("random", 22): 5.0}, "train-900"))
-    judged = [claim for claim in of_id(granularity_t5.judge(both), "V3") if claim.quantity.endswith("contradict it")]
-    assert [claim.verdict for claim in judged] == [HOLDS, FAILS] and judged[1].quantity.startswith("train-900: ")
-
-
-def test_networks_are_judged_apart_and_only_on_the_images_they_were_pretrained_on():
-    ours, other = tables(PAPERS_WAY), tables(PAPERS_WAY | {("random", 22): 5.0}, network="other")
-    elsewhere = tables(PAPERS_WAY | {("random", 22): 1.0}, "another-data-set", transfer="there")
-    elsewhere["pretrain/runs.parquet"] = elsewhere["pretrain/runs.parquet"].iloc[:0]
-    other["samples"] = other["samples"].iloc[:0]
-    found = of_id(granularity_t5.judge(joined(ours, other, elsewhere)), "V3")
-    assert {claim.quantity.partition(":")[0] for claim in found} == {"train-all, net", "train-all, other"}
-
-
 def test_without_a_baseline_or_results_nothing_is_tested_and_every_claim_says_so():
-    found = granularity_t5.judge(tables({("manual", 273): 4.8, ("random", 22): 5.0}))
+    found = STUDIES["granularity_t5"].judge(tables({("manual", 273): 4.8, ("random", 22): 5.0}))
     assert set(verdicts(found).values()) == {NOT_TESTED} and len(verdicts(found)) == 7
     assert of_id(found, "V1")[0].why.startswith("no baseline") and of_id(found, "V1")[0].values == []
     none = {name: table.iloc[:0] for name, table in tables({("manual", 11): 5.0}).items()}
-    claims = [one for study in STUDIES for one in study.judge(none)]
+    claims = [one for study in STUDIES.values() for one in study.judge(none)]
     assert set(verdicts(claims)) == {f"V{number}" for number in range(1, 14)}
     assert {claim.verdict for claim in claims} == {NOT_TESTED} and all(claim.why for claim in claims)
 
@@ -163,7 +120,7 @@ def test_networks_without_a_baseline_join_those_of_their_architecture():
     again = tables({("random", 22): 5.0}, network="again")  # another recipe on the same label space
     other = tables({("random", 44): 6.0}, network="other", architecture="another")
     early = tables({("random", 22): 1.0}, network="ids", transfer="early", from_epoch=3)
-    joint, alone, _ = of_id(granularity_t5.judge(joined(base, ids, other, early, again)), "V3")
+    joint, alone, _ = of_id(STUDIES["granularity_t5"].judge(joined(base, ids, other, early, again)), "V3")
     assert sum(joint.values) / 6 == pytest.approx(0.8) and joint.verdict == HOLDS
     assert alone.verdict == NOT_TESTED and alone.why.startswith("no baseline")
 
@@ -176,17 +133,17 @@ def imagenet(errors, images=1_281_167):
 
 
 def test_labels_finer_than_the_images_allow_do_not_help():
-    (mean, _, each), found = judged(granularity_t9, imagenet(CLASSES))
+    (mean, _, each), found = judged("t9", imagenet(CLASSES))
     assert found == HOLDS and each.values == pytest.approx([0.12, -0.08]) and sum(mean.values) / 6 > 0
     assert sorted(each.published) == pytest.approx([0.12] * 4 + [0.19, 0.2, 0.21, 0.37, 0.5])
-    assert judged(granularity_t9, imagenet(CLASSES | {("kmeans_superclass", 4000): 23.1}))[1] == FAILS
+    assert judged("t9", imagenet(CLASSES | {("kmeans_superclass", 4000): 23.1}))[1] == FAILS
     for made, why in (
         (tables(CLASSES, classes=1000), "another data set"),
         (imagenet(CLASSES, images=100_000), "another data set"),  # of which a hundred images per class are another one
         (imagenet({("manual", 1000): 23.0}), "no label space of labels within the target's classes"),
         (imagenet({("kmeans_superclass", 2000): 23.0}), "no baseline"),
     ):
-        claims, found = judged(granularity_t9, made)
+        claims, found = judged("t9", made)
         assert found == NOT_TESTED and claims[0].why.startswith(why)
 
 
@@ -197,19 +154,19 @@ def living(errors, full=True, **more):
 def test_leaves_help_more_than_coarse_levels_each_at_its_best():
     base, single = {("manual", 2): 7.9}, {"backbones": 1, "runs": 1}
     twice = joined(living(base | LEVELS, transfer="a"), living({key: 9.0 for key in base | LEVELS}, transfer="b"))
-    (leaves, ends), found = judged(granularity_t2, twice)
+    (leaves, ends), found = judged("t2", twice)
     assert found == HOLDS and sum(leaves.values) / 6 == pytest.approx(-1.4) and sum(ends.values) / 6 == pytest.approx(1)
     assert leaves.published == pytest.approx([-1.34]) and ends.published == pytest.approx([0.99])
-    assert judged(granularity_t2, living(base | LEVELS | {("wordnet", 38): 6.4}))[1] == FAILS
+    assert judged("t2", living(base | LEVELS | {("wordnet", 38): 6.4}))[1] == FAILS
     # Of the paper's own data one run of each arm is enough, and takes a margin.
-    assert judged(granularity_t2, living(base | LEVELS, **single))[1] == HOLDS
-    assert judged(granularity_t2, living({("manual", 2): 7.4} | LEVELS, **single))[1] == FAILS
-    assert judged(granularity_t2, living(base | LEVELS, False, **single))[1] == NOT_TESTED
+    assert judged("t2", living(base | LEVELS, **single))[1] == HOLDS
+    assert judged("t2", living({("manual", 2): 7.4} | LEVELS, **single))[1] == FAILS
+    assert judged("t2", living(base | LEVELS, False, **single))[1] == NOT_TESTED
     for made, why in (
         (living({("manual", 2): 7.9, ("wordnet", 38): 7.0}), "1 WordNet levels, needs 2"),
         (living(LEVELS), "no baseline"),
     ):
-        claims, found = judged(granularity_t2, made)
+        claims, found = judged("t2", made)
         assert found == NOT_TESTED and claims[0].why.startswith(why)
 
 
@@ -224,30 +181,30 @@ def moved(errors, slope):
 def test_accuracy_elsewhere_falls_from_level_to_level_and_more_for_probes():
     tuned, probed = there(moved(LEVELS, 5), "r5"), there(moved(LEVELS, 9), "r6", head_alone=True)
     worse = there(moved(LEVELS, 50), "r5_lr-1")  # another learning rate, worse for every level
-    claims, found = judged(granularity_t3, joined(tuned, probed, worse))
+    claims, found = judged("t3", joined(tuned, probed, worse))
     assert found == HOLDS and [sum(one.values) / len(one.values) for one in claims] == pytest.approx([5, 0, 9, 0, 4])
     assert [one.published for one in claims] == [pytest.approx([value]) for value in (9.76, 0, 24.1, 0, 14.34)]
     leaf = {("wordnet", 21843): LEVELS["wordnet", 21843]}
     ends = there(moved(leaf, 5), "r5", network="ends")
     levels = there(moved({key: LEVELS[key] for key in LEVELS if key not in leaf}, 5), "r5", network="levels")
-    assert next(iter(granularity_t3.judge(joined(levels, ends)))).values == pytest.approx(claims[0].values)
+    assert next(iter(STUDIES["granularity_t3"].judge(joined(levels, ends)))).values == pytest.approx(claims[0].values)
     inverted = there(moved(LEVELS, 5) | {("wordnet", 2281): 20 - 0.1}, "r5")
-    assert judged(granularity_t3, joined(inverted, probed))[1] == FAILS
+    assert judged("t3", joined(inverted, probed))[1] == FAILS
     slightly = there(moved(LEVELS, 5) | {("wordnet", 2281): 20 - 0.001}, "r5")
-    assert judged(granularity_t3, joined(slightly, probed))[1] == HOLDS
-    assert judged(granularity_t3, joined(tuned, there(moved(LEVELS, 3), "r6", head_alone=True)))[1] == FAILS
-    claims, found = judged(granularity_t3, tables(LEVELS))
+    assert judged("t3", joined(slightly, probed))[1] == HOLDS
+    assert judged("t3", joined(tuned, there(moved(LEVELS, 3), "r6", head_alone=True)))[1] == FAILS
+    claims, found = judged("t3", tables(LEVELS))
     assert found == NOT_TESTED and claims[0].quantity.startswith("no transfer to another data set")
     assert claims[0].why == "0 WordNet levels or human ranks finetuned on another data set, needs 2"
-    claims, found = judged(granularity_t3, tuned)
+    claims, found = judged("t3", tuned)
     assert found == HOLDS and {claim.verdict for claim in claims[2:]} == {NOT_TESTED}  # finetuned, and not probed
 
 
 def test_two_passes_are_better_than_one():
-    (claim,), found = judged(granularity_one_pass, tables({("manual", 11): 5.2}, one_pass=5.9))
+    (claim,), found = judged("one_pass", tables({("manual", 11): 5.2}, one_pass=5.9))
     assert found == HOLDS and sum(claim.values) / 6 == pytest.approx(0.7)
-    assert judged(granularity_one_pass, tables({("manual", 11): 5.2}, one_pass=5.2))[1] == NOT_SIGNIFICANT
-    assert judged(granularity_one_pass, tables({("manual", 11): 5.2}, one_pass=5.1))[1] == FAILS
+    assert judged("one_pass", tables({("manual", 11): 5.2}, one_pass=5.2))[1] == NOT_SIGNIFICANT
+    assert judged("one_pass", tables({("manual", 11): 5.2}, one_pass=5.1))[1] == FAILS
     single = {"backbones": 1, "runs": 1}
     for made, verdict in (
         (living({("manual", 2): 7.9}, one_pass=8.25, **single), HOLDS),
@@ -255,7 +212,7 @@ def test_two_passes_are_better_than_one():
         (tables({("manual", 11): 5.2}, **single), NOT_TESTED),
         (tables({("manual", 273): 5.2}), NOT_TESTED),
     ):
-        assert judged(granularity_one_pass, made)[1] == verdict
+        assert judged("one_pass", made)[1] == verdict
 
 
 def epochs(early=0.1, late=0.03, source="inaturalist", **more):
@@ -267,41 +224,33 @@ def epochs(early=0.1, late=0.03, source="inaturalist", **more):
 
 
 def test_an_earlier_epoch_is_as_good_and_a_much_earlier_one_worse():
-    claims, found = judged(granularity_t6, epochs())
+    claims, found = judged("t6", epochs())
     fifty, _, _, seventy, _, _ = claims
     assert (
         found == HOLDS
         and sum(fifty.values) / 6 == pytest.approx(0.1)
         and sum(seventy.values) / 6 == pytest.approx(0.03)
     )
-    assert judged(granularity_t6, epochs(early=-0.1))[1] == judged(granularity_t6, epochs(late=0.2))[1] == FAILS
-    assert judged(granularity_t6, epochs(late=0.05))[1] == NOT_SIGNIFICANT
+    assert judged("t6", epochs(early=-0.1))[1] == judged("t6", epochs(late=0.2))[1] == FAILS
+    assert judged("t6", epochs(late=0.05))[1] == NOT_SIGNIFICANT
     half = epochs(source="parquet", epochs=180)  # epochs 50 and 70 of 180 are others
-    assert {claim.verdict for claim in granularity_t6.judge(half)} == {NOT_TESTED}
-    (fifty, *_, seventy), found = judged(granularity_t6, epochs(source="parquet"))
+    assert {claim.verdict for claim in STUDIES["granularity_t6"].judge(half)} == {NOT_TESTED}
+    (fifty, *_, seventy), found = judged("t6", epochs(source="parquet"))
     assert (fifty.verdict, seventy.verdict, found) == (HOLDS, NOT_TESTED, HOLDS) and "another data set" in seventy.why
-    claims, found = judged(granularity_t6, tables(RANKS))
+    claims, found = judged("t6", tables(RANKS))
     assert found == NOT_TESTED and claims[0].why.startswith("no human rank finetuned from epoch 50")
 
 
 def test_it_holds_on_another_architecture():
     one = tables(BOTH, network="one", architecture="resnet34")
     other = {"network": "two", "architecture": "resnet50"}
-    claims, found = judged(granularity_t7, joined(one, tables(BOTH | {("manual", 13): 5.1}, **other)))
+    claims, found = judged("t7", joined(one, tables(BOTH | {("manual", 13): 5.1}, **other)))
     assert found == FAILS and "resnet50" in claims[-1].quantity  # rank 13 of the first is worse than the baseline
     ranks = {("manual", 13): 5.1}
     both = joined(tables(BOTH | ranks, network="one", architecture="resnet34"), tables(BOTH | ranks, **other))
-    assert judged(granularity_t7, both)[1] == HOLDS
+    assert judged("t7", both)[1] == HOLDS
     for changed in ({("random", 22): 5.1}, dict.fromkeys(RANKS, 5.3)):
-        assert judged(granularity_t7, joined(one, tables(BOTH | changed, **other)))[1] == FAILS
-    claims, found = judged(granularity_t7, one)
+        assert judged("t7", joined(one, tables(BOTH | changed, **other)))[1] == FAILS
+    claims, found = judged("t7", one)
     assert found == NOT_TESTED and claims[0].why == "baselines of 1 architectures, needs 2"
-    assert judged(granularity_t7, tables(BOTH | ranks, source="inaturalist", **other))[1] == HOLDS
-
-
-def test_errors_between_two_numbers_of_classes_are_interpolated_on_a_logarithmic_axis():
-    uniform = of.paper("T5").of("kmeans_superclass")
-    assert of.at_granularity(uniform, 88) == {"kmeans_superclass-88": 1.0}
-    halfway = of.at_granularity(uniform, (88 * 352) ** 0.5)
-    assert halfway == pytest.approx({"kmeans_superclass-88": 0.5, "kmeans_superclass-352": 0.5})
-    assert of.at_granularity(uniform, 10) == of.at_granularity(uniform, 1e6) == {}
+    assert judged("t7", tables(BOTH | ranks, source="inaturalist", **other))[1] == HOLDS

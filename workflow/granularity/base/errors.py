@@ -4,11 +4,10 @@ LONGEST = 1000
 
 
 class GranularityError(Exception):
-    """Something the user can mend: the message names the file and field, and says what to do.
+    """Something the user can mend: a line per mistake names the file and field, and says what to do.
 
-    The command line prints it as one line (or one line per mistake) and exits with status 1; it is
-    never a traceback. Names of files and classes come from anywhere: line breaks, terminal codes and other
-    characters that do not print are written as escapes, and very long lines lose their middle.
+    The command line prints it and exits with status 1. Names of files and classes come from anywhere: characters that
+    do not print are written as escapes, and very long lines lose their middle.
     """
 
     def __init__(self, *lines: str):

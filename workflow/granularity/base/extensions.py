@@ -1,11 +1,9 @@
-"""What is found by name: sources, engines of k-means, families, objectives, networks, measures, worlds, studies.
+"""What is found by name: sources, families, objectives, networks, optimisers, measures, worlds, studies, sections.
 
-Each is one file: in its folder of the package, or a file of the user's own that the configuration names under
-`extensions` and that says with `EXTENDS = "family"` (one of :data:`ROOMS`) what it is. The name is the file's, without
-`.py`. What such a file must hold is in the docstring of its folder's package.
+Each is one file: in its folder of the package, whose docstring says what it must hold, or one of the user's own that
+the configuration names under `extensions` and that says with `EXTENDS = "family"` (one of :data:`ROOMS`) what it is.
+The name is the file's, without `.py`; or the file holds several, in `SEVERAL = {name: what it is}`.
 """
-
-from __future__ import annotations
 
 import functools
 import importlib
@@ -15,28 +13,26 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from granularity.base.errors import GranularityError
 
 ROOMS = {
     "source": "granularity.stages.samples.sources",
-    "engine": "granularity.stages.cluster.engines",
     "family": "granularity.stages.hierarchy.families",
-    "objective": "granularity.learning.objectives",
-    "network": "granularity.learning.networks",
+    "objective": "granularity.learning.training.objectives",
+    "network": "granularity.learning.networks.architectures",
+    "optimiser": "granularity.learning.training.optimisers",
     "measure": "granularity.stages.measure.measures",
     "world": "granularity.stages.theory.worlds",
     "study": "granularity.stages.verdicts.studies",
+    "section": "granularity.stages.report.sections",
 }
 _own: dict[str, dict[str, ModuleType]] = {room: {} for room in ROOMS}  # room -> name -> the user's file
 
 
 def load(files: Iterable[str | Path]) -> None:
-    """Make files of the user's own known; those of an earlier call are forgotten.
-
-    Raises:
-        GranularityError: a file cannot be imported, does not say what it extends, or takes a name that is taken.
-    """
+    """Make files of the user's own known; those of an earlier call are forgotten."""
     for known in _own.values():
         known.clear()
     for file in map(Path, files):
@@ -44,9 +40,10 @@ def load(files: Iterable[str | Path]) -> None:
         room = getattr(module, "EXTENDS", None)
         if room not in ROOMS:
             raise GranularityError(f"{file}: must say what it is: EXTENDS = one of {', '.join(map(repr, ROOMS))}")
-        if file.stem in names(room):
-            raise GranularityError(f"{file}: there is a {room} of the name '{file.stem}' already; rename the file")
-        _own[room][file.stem] = module
+        for name in getattr(module, "SEVERAL", [file.stem]):
+            if name in names(room):
+                raise GranularityError(f"{file}: there is a {room} of the name '{name}' already; rename the file")
+            _own[room][name] = module
 
 
 def names(room: str) -> list[str]:
@@ -57,36 +54,31 @@ def names(room: str) -> list[str]:
 @functools.cache
 def _packaged(room: str) -> tuple[str, ...]:
     package = importlib.import_module(ROOMS[room])
-    found = sorted(info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_"))
+    files = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.name.startswith("_")]
+    found = sorted([*files, *getattr(package, "FILES", ())])
     first = [name for name in getattr(package, "ORDER", ()) if name in found]
     return (*first, *(name for name in found if name not in first))
 
 
-def find(room: str, name: str) -> ModuleType:
-    """The module that a room has under a name.
-
-    Raises:
-        GranularityError: the room has nothing of that name.
-    """
-    return _own[room].get(name) or importlib.import_module(code(room, name))
+def find(room: str, name: str) -> Any:
+    """What a room has under a name: a module, or one of several things in it (GranularityError: nothing)."""
+    module = _own[room].get(name) or importlib.import_module(code(room, name))
+    return getattr(module, "SEVERAL", {}).get(name, module)
 
 
 def code(room: str, name: str) -> str:
-    """The code of an extension, without importing it: a dotted module, or the path of the user's file.
-
-    Raises:
-        GranularityError: the room has nothing of that name.
-    """
+    """The code of an extension, without importing it: a dotted module, or the path of the user's file."""
     if name in _own[room]:
         return _own[room][name].__file__
     if name not in names(room):
         raise GranularityError(f"there is no {room} '{name}'; there are {', '.join(names(room))}")
-    return f"{ROOMS[room]}.{name}"
+    files = getattr(importlib.import_module(ROOMS[room]), "FILES", {})
+    return f"{ROOMS[room]}.{files.get(name, name)}"
 
 
 def own_files() -> list[str]:
     """Paths of the user's files that are loaded."""
-    return [module.__file__ for known in _own.values() for module in known.values()]
+    return list(dict.fromkeys(module.__file__ for known in _own.values() for module in known.values()))
 
 
 def _import(file: Path) -> ModuleType:

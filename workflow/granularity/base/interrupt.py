@@ -5,8 +5,6 @@ Within resumable work the signal is noted, the next checkpoint is due at once, a
 written. Elsewhere the process ends at once: nothing would be kept anyway.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 from collections.abc import Iterator
@@ -16,16 +14,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 _reason: str | None = None
 _status = 1
 _resumable = 0
-_held = False
 
 
 class Stopped(SystemExit):
-    """The process was asked to stop; the exit status is 128 plus the signal's number, as in a shell.
-
-    Attributes:
-        reason: why, as given to :func:`request`.
-        sentence: for people: why, and what becomes of the work.
-    """
+    """The process was asked to stop; the exit status is 128 plus the signal's number, as in a shell."""
 
     def __init__(self, reason: str, status: int, kept: bool):
         super().__init__(status)
@@ -59,28 +51,13 @@ def withdraw(reason: str) -> None:
         _reason = None
 
 
-def noted() -> bool:
-    """Whether the process was asked to stop, be it that it waits until others know."""
+def requested() -> bool:
+    """Whether a checkpoint is due because the process is to stop."""
     return _reason is not None
 
 
-def requested() -> bool:
-    """Whether a checkpoint is due because the process is to stop."""
-    return noted() and not _held
-
-
-def hold(held: bool) -> None:
-    """Whether to only note requests: until several processes have agreed to stop at the same step."""
-    global _held
-    _held = held
-
-
 def stop_if_requested() -> None:
-    """End the process if it was asked to; called where everything done so far is saved.
-
-    Raises:
-        Stopped: the process was asked to stop.
-    """
+    """End the process by :class:`Stopped` if it was asked to; called where everything done so far is saved."""
     global _reason
     if requested():
         reason, _reason = _reason, None

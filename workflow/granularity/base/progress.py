@@ -1,7 +1,5 @@
 """Progress of long work: a bar in a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time
@@ -30,11 +28,7 @@ def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator
 
 
 def teller(total: int, what: str, unit: str, begun: int = 0) -> Callable[[int], None]:
-    """A function that is told how many are done, and says so every ten seconds, with the time that is left.
-
-    Args:
-        begun: how many were done before, which took none of this time.
-    """
+    """A function of how many are done, `begun` of them before, which says every ten seconds what time is left."""
     started = spoke = time.monotonic()
 
     def tell(done: int) -> None:

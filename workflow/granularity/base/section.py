@@ -1,11 +1,19 @@
 """The base of every section of the configuration, and the types of its values."""
 
-from __future__ import annotations
-
+import difflib
+import json
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from granularity.base import extensions
@@ -24,18 +32,25 @@ Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "tf32", "bfloat16"]
 
 
+def once(values: list[Any]) -> list[Any]:
+    """For validators: the list, if nothing is in it twice."""
+    if any(value in values[:i] for i, value in enumerate(values)):
+        raise ValueError(f"one is given twice: {values}")
+    return values
+
+
+ONCE = AfterValidator(once)
+
+
 def name_in(room: str) -> Any:
     """The type of a name of what a room has (:mod:`granularity.base.extensions`); editors are offered the names."""
 
     def check(name: str) -> str:
+        if name in extensions.names(room):
+            return name
         known = ", ".join(map(repr, extensions.names(room)))
-        if name not in extensions.names(room):
-            raise PydanticCustomError(
-                "unknown_name",
-                "there is no such {room}; there are {known}, and files of your own (extensions)",
-                {"room": room, "known": known},
-            )
-        return name
+        what = "there is no such {room}; there are {known}, and files of your own (extensions)"
+        raise PydanticCustomError("unknown_name", what, {"room": room, "known": known})
 
     def offer(schema: dict[str, Any]) -> None:
         schema["anyOf"] = [{"enum": extensions.names(room)}, {"type": schema.pop("type")}]
@@ -50,13 +65,9 @@ def split_key(message: str) -> tuple[str, str]:
 
 
 class Section(BaseModel):
-    """Base of every section: immutable, and closed to keys it does not know.
+    """Base of every section: immutable, and closed to keys it does not know."""
 
-    Attributes:
-        later: options that came after ids of runs had been given out: at their defaults they are in none.
-    """
-
-    later: ClassVar[frozenset[str]] = frozenset()
+    later: ClassVar[frozenset[str]] = frozenset()  # options newer than ids of runs: at their defaults they are in none
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
@@ -76,10 +87,67 @@ class Section(BaseModel):
     def _no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse truth values elsewhere: Python takes true for 1, and YAML takes yes and on for true."""
         if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
-            raise PydanticCustomError(
-                "truth_value", "is no truth value (YAML takes yes, no, on and off for one; write such a word in quotes)"
-            )
-        if isinstance(value, list):
-            for one in value:
-                cls._no_truth_value(one, info)
+            what = "is no truth value (YAML takes yes, no, on and off for one; write such a word in quotes)"
+            raise PydanticCustomError("truth_value", what)
+        for one in value if isinstance(value, list) else ():
+            cls._no_truth_value(one, info)
         return value
+
+
+# ---------------------------------------------------------------- messages
+
+
+def explained(error: ValidationError, model: type[BaseModel], values: Any) -> list[tuple[list[str | int], str, str]]:
+    """What is wrong with values that a model refused: for each mistake its place, ` = value` or nothing, and words.
+
+    What no branch of a union takes is one mistake, whatever the number of branches.
+    """
+    found: dict[str, tuple[list[str | int], str, list[str]]] = {}
+    for item in error.errors():
+        path, what = _path(item["loc"], values), item["msg"][0].lower() + item["msg"][1:]
+        own = item.get("ctx", {}).get("error")  # of our own checks, whose message begins with the key it is about
+        if own is not None:
+            key, what = split_key(str(own))
+            path += place(key)
+        elif item["type"] == "extra_forbidden":
+            allowed = _keys_at(model, path[:-1])
+            close = difflib.get_close_matches(str(path[-1]), allowed, n=1)
+            hint = f"did you mean '{close[0]}'? " if close else ""
+            what = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
+        elif item["type"] == "string_pattern_mismatch":
+            what = "can only hold letters, digits, '_', '.' and '-', and begins with a letter or a digit"
+        elif item["type"] == "missing":
+            path.append(item["loc"][-1])
+        value = json.dumps(item["input"], default=str, ensure_ascii=False)
+        shown = "" if own is not None else f" = {value if len(value) <= 80 else value[:77] + '...'}"
+        found.setdefault(dotted(path) + shown, (path, shown, []))[2].append(what)
+    return [(path, shown, ", or ".join(dict.fromkeys(whats))) for path, shown, whats in found.values()]
+
+
+def place(where: str) -> list[str | int]:
+    """Keys and list indices of a place that is written with dots or brackets."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", where) if part]
+
+
+def dotted(path: list[str | int]) -> str:
+    return ".".join(map(str, path))
+
+
+def _path(location: tuple, values: Any) -> list[str | int]:
+    """Keys and list indices of pydantic's location, which also names the branch of a union."""
+    path = []
+    for part in location:
+        is_key = isinstance(values, dict) and part in values
+        if is_key or (isinstance(values, list) and isinstance(part, int) and part < len(values)):
+            path.append(part)
+            values = values[part]
+    return path
+
+
+def _keys_at(model: Any, path: list[str | int]) -> list[str]:
+    for part in path:
+        if not isinstance(part, int):
+            kind = model.model_fields[part].annotation
+            kinds = (one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, BaseModel))
+            model = next(kinds)
+    return list(model.model_fields)

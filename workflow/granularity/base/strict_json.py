@@ -1,10 +1,7 @@
-"""JSON that nobody vouches for: plain data, or one line that says what is wrong.
+"""JSON: plain data, or one line that says what is wrong.
 
-Python's own reader keeps the last of two equal keys, takes NaN for a number, and turns a megabyte of brackets into a
-hundred megabytes of lists.
+Python's own reader keeps the last of two equal keys, and takes NaN for a number.
 """
-
-from __future__ import annotations
 
 import json
 import math
@@ -16,73 +13,45 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import open_regular, read_regular
 
 LARGEST = 16 << 20  # bytes
-DEEPEST = 40  # levels
-MOST = 1_000_000  # values and keys; of each there is one comma, colon or bracket
 LONGEST_HEADER = 8 << 20  # bytes of the JSON in a safetensors file; thousands of tensors need one
 
 
-class _Refused(ValueError):
-    """Says what is wrong with a text."""
-
-
 def read_json(path: str | Path, what: str = "JSON", most_bytes: int = LARGEST) -> Any:
-    """The plain data in a file.
-
-    Args:
-        what: what the file should hold, in messages.
-
-    Raises:
-        MissingError: there is no such file.
-        GranularityError: it cannot be read or is too large, or see :func:`parse_json`.
-    """
+    """The plain data in a file, see :func:`granularity.base.regular.read_regular` and :func:`parse_json`."""
     return parse_json(read_regular(path, most_bytes), str(path), what)
 
 
 def parse_json(
     text: str | bytes, where: str, what: str = "JSON", keep: Callable[[dict[str, Any]], Any] | None = None
 ) -> Any:
-    """The plain data in a text.
+    """The plain data in a text; GranularityError: no JSON in UTF-8, a key twice, or a number that is not finite.
 
-    Args:
-        where: the file in messages.
-        what: what the text should be, in messages.
-        keep: called for each object as soon as it is read; what it returns takes the object's place. The size of the
-            data is then not bounded, and a number that is not finite is None: publishers write NaN for what is missing.
-
-    Raises:
-        GranularityError: no JSON in UTF-8, a key twice, a number that is not finite, or nested or repeated beyond
-            reason.
+    `where` and `what` are the file, and what it should be, in messages. `keep` is called for each object as soon as it
+    is read, and what it returns takes its place. A number that is not finite is None then: publishers write NaN for
+    what is missing.
     """
-
-    def unique(pairs: list[tuple[str, Any]]) -> Any:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise _Refused(f"the key '{repeated(name for name, _ in pairs)[:100]}' is there twice")
-        return found if keep is None else keep(found)
-
+    hooks: dict[str, Any] = {"object_pairs_hook": unique, "parse_constant": _finite, "parse_float": _finite}
+    if keep is not None:
+        hooks = {"object_pairs_hook": lambda pairs: keep(unique(pairs)), "parse_constant": lambda _: None}
     try:
-        text = text.decode("utf-8") if isinstance(text, bytes) else text
-        if keep is None and sum(map(text.count, ",:[{")) > MOST:
-            raise _Refused(f"it holds more than {MOST:,} values")
-        found = json.loads(
-            text,
-            object_pairs_hook=unique,
-            parse_constant=_no_number if keep is None else lambda _: None,
-            parse_float=_finite if keep is None else float,
-            parse_int=_whole,
-        )
-        if keep is None:
-            _check_depth(found)
-        return found
-    except _Refused as error:
-        reason = str(error)
+        return json.loads(text.decode("utf-8") if isinstance(text, bytes) else text, **hooks)
     except json.JSONDecodeError as error:
         reason = f"line {error.lineno}, column {error.colno}: {error.msg}"
     except UnicodeDecodeError as error:
         reason = f"byte {error.start} is no UTF-8"
     except RecursionError:
-        reason = f"it is nested more than {DEEPEST} levels deep"
+        reason = "it is nested too deep"
+    except ValueError as error:  # of the hooks, or a number of thousands of digits
+        reason = str(error)
     raise GranularityError(f"{where}: is truncated or no {what} ({reason})")
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For readers of JSON: the object of these pairs; ValueError where a key is there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"the key '{repeated(name for name, _ in pairs)[:100]}' is there twice")
+    return found
 
 
 def repeated(names: Iterable[str]) -> str:
@@ -95,10 +64,6 @@ def read_safetensors_header(path: str | Path) -> dict[str, Any]:
     """The JSON at the head of a safetensors file: for each tensor its place, and `__metadata__`.
 
     Layout: https://github.com/huggingface/safetensors, README: eight bytes with the length, then the JSON.
-
-    Raises:
-        MissingError: there is no such file.
-        GranularityError: it cannot be read, or it is no safetensors file.
     """
     with open_regular(path) as stream:
         length = int.from_bytes(stream.read(8), "little")
@@ -108,27 +73,7 @@ def read_safetensors_header(path: str | Path) -> dict[str, Any]:
     return parse_json(text, str(path), "safetensors file")
 
 
-def _check_depth(values: Any) -> None:
-    level = [values]
-    for _ in range(DEEPEST + 1):
-        parts = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        if not parts:
-            return
-        level = [value for part in parts for value in part]
-    raise _Refused(f"it is nested more than {DEEPEST} levels deep")
-
-
-def _no_number(text: str) -> None:
-    raise _Refused(f"{text} is no number of JSON's")
-
-
 def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        raise _Refused(f"{text[:40]} is too large a number")
+        raise ValueError(f"{text[:40]} is no finite number")
     return number
-
-
-def _whole(text: str) -> int:
-    if len(text) > 100:
-        raise _Refused(f"{text[:40]}... is too large a number")
-    return int(text)

@@ -1,12 +1,11 @@
 """A claim against its numbers: measured values, the band they must lie in, and the verdict that follows.
 
-A verdict is computed, never written: `holds` when the judged values lie in the band, `fails` when one does not or is
-not a number (a diverged run), `not tested` when there are none or when a precondition is not met; then the claim says
-why. A comparison that is judged by its interval holds where the interval lies wholly in the band, fails where it lies
-wholly outside, and is `not significant` where it does neither. A quantity without a band is `reported`: shown beside
-the others, judged by nobody. An identity, true by how its quantity is defined or by what its arms are trained for,
-tests code and not a statement about networks: it is a kind of its own and counted apart. A claim whose preregistration
-is another file than at the run has the verdict `changed after the run`, whatever the numbers are.
+It `holds` when the judged values lie in the band, `fails` when one does not or is not a number (a diverged run), is
+`not tested` when there are none or a precondition is not met; then it says why. A comparison that is judged by its
+interval holds where that lies wholly in the band, fails where it lies wholly outside, and is `not significant` where it
+does neither. A quantity without a band is `reported`. An identity, true by definition or by what its arms are trained
+for, tests code and not a statement about networks: it is counted apart. A claim whose preregistration is another file
+than at the run has `changed after the run`, whatever the numbers are.
 """
 
 from __future__ import annotations
@@ -36,63 +35,41 @@ BELOW_ZERO = -ABOVE_ZERO  # the largest high end that does
 
 @dataclass(frozen=True)
 class Claim:
-    """One quantity of one claim. A claim with several quantities is several of these with one id.
+    """One quantity of one claim. A claim with several quantities is several of these with one id."""
 
-    Attributes:
-        id: names the claim, such as "S1".
-        claim: the statement, in words that a reader of the paper knows.
-        source: section, theorem or table of the paper.
-        quantity: what is measured, where, with its unit if it has one.
-        values: what was measured, per seed or per arm, or one value over all seeds; empty: not run.
-        low, high: the band, both ends allowed.
-        judged: whether every value must lie in the band, or their mean, or Student's interval of their mean (values
-            that are paired differences of two arms, see :func:`together`).
-        seeds: number of seeds behind the values (None: one per value).
-        untested: which precondition is not met, in words (see :func:`unmet`); empty where all are.
-        reason: why the band is where it is.
-        published: the paper's own values of the quantity.
-        kind: `identity` where it cannot fail but by a mistake in the code.
-        preregistration: digest of the file of predictions as it was at the run; empty where there was none.
-        changed: whether that file is another one now.
-        arms: names of the settings that it was measured on.
-        conditions: what the theorem behind it supposes, each condition in words with whether these arms meet it.
-        comparisons: how many intervals hold together with this one at 95 %.
-        estimate: of `interval`, the mean and its standard error, where they do not follow from `values`.
-        p: of `interval`, the p-value of the mean against 0 (NaN: none); Holm's where there are several.
-    """
-
-    id: str
-    claim: str
-    source: str
-    quantity: str
-    values: Sequence[float]
-    low: float = -math.inf
+    id: str  # names the claim, such as "S1"
+    claim: str  # the statement, in words that a reader of the paper knows
+    source: str  # section, theorem or table of the paper
+    quantity: str  # what is measured, where, with its unit if it has one
+    values: Sequence[float]  # what was measured, per seed or per arm, or one value over all seeds; empty: not run
+    low: float = -math.inf  # the band, both ends allowed
     high: float = math.inf
+    # Whether every value must lie in the band, or their mean, or Student's interval of their mean (values that are
+    # paired differences of two arms, see `together`).
     judged: Literal["every seed", "mean", "interval"] = "every seed"
-    seeds: int | None = None
-    untested: str = ""
-    reason: str = ""
-    published: Sequence[float] = ()
-    kind: Literal["claim", "identity"] = "claim"
-    preregistration: str = ""
-    changed: bool = False
-    arms: Sequence[str] = ()
-    conditions: Mapping[str, bool] = field(default_factory=dict)
-    comparisons: int = 1
-    p: float = math.nan
-    estimate: Difference | None = None
+    seeds: int | None = None  # behind the values (None: one per value)
+    untested: str = ""  # which precondition is not met, in words (see `unmet`); empty where all are
+    reason: str = ""  # why the band is where it is
+    published: Sequence[float] = ()  # the paper's own values of the quantity
+    kind: Literal["claim", "identity"] = "claim"  # an identity cannot fail but by a mistake in the code
+    preregistration: str = ""  # digest of the file of predictions as it was at the run; empty where there was none
+    changed: bool = False  # whether that file is another one now
+    arms: Sequence[str] = ()  # names of the settings that it was measured on
+    conditions: Mapping[str, bool] = field(default_factory=dict)  # of its theorem, in words: whether the arms meet them
+    comparisons: int = 1  # how many intervals hold together with this one at 95 %
+    p: float = math.nan  # of `interval`, the p-value of the mean against 0 (NaN: none); Holm's where there are several
+    estimate: Difference | None = None  # of `interval`, mean and standard error that do not follow from `values`
 
     @property
     def verdict(self) -> str:
         if self.changed:
             return CHANGED
-        values = np.asarray(self.values, dtype=float)
         if self.why:
             return NOT_TESTED
         if math.isinf(self.low) and math.isinf(self.high):
             return REPORTED
-        judged = {"every seed": values, "mean": [values.mean()], "interval": self.interval}[self.judged]
-        judged = np.asarray(judged)
+        values = np.asarray(self.values, dtype=float)
+        judged = np.asarray({"every seed": values, "mean": [values.mean()], "interval": self.interval}[self.judged])
         if self.judged == "interval" and judged[0] <= self.high and judged[1] >= self.low:
             return HOLDS if judged[0] >= self.low and judged[1] <= self.high else NOT_SIGNIFICANT
         return HOLDS if bool(np.all((judged >= self.low) & (judged <= self.high))) else FAILS
@@ -127,17 +104,17 @@ class Claim:
     def row(self, command: str = "") -> dict[str, object]:
         """Its row of `checks.csv`; `command` is the one that runs its arms alone."""
         values = np.asarray(self.values, dtype=float)
-        none = values.size == 0
+        mean, minimum, maximum = (values.mean(), values.min(), values.max()) if values.size else (math.nan,) * 3
         inside = (values >= self.low) & (values <= self.high)
         return {
             "id": self.id,
             "claim": self.claim,
             "source": self.source,
             "quantity": self.quantity,
-            "measured": math.nan if none else values.mean(),
+            "measured": mean,
             "sd": values.std(ddof=1) if values.size > 1 else math.nan,
-            "minimum": math.nan if none else values.min(),
-            "maximum": math.nan if none else values.max(),
+            "minimum": minimum,
+            "maximum": maximum,
             "band": self.band,
             "judged": self.judged,
             "verdict": self.verdict,
@@ -153,9 +130,7 @@ class Claim:
             "comparisons": self.comparisons if self.judged == "interval" else "",
             "p": self.p,
             "arms": "; ".join(self.arms),
-            "conditions": "; ".join(
-                f"{words}: {'met' if met else 'NOT met'}" for words, met in self.conditions.items()
-            ),
+            "conditions": "; ".join(f"{one}: {'met' if met else 'NOT met'}" for one, met in self.conditions.items()),
             "command": command,
         }
 
@@ -170,9 +145,7 @@ def table(claims: Iterable[Claim], command: Callable[[Sequence[str]], str] = lam
 def together(claims: Iterable[Claim]) -> list[Claim]:
     """Comparisons of one question: their intervals hold together (Bonferroni), and their p-values are Holm's.
 
-    Args:
-        claims: each `judged` by its interval, of values that are paired differences; those without are left out of
-            the count.
+    Each is `judged` by its interval, of values that are paired differences; those without are left out of the count.
     """
     from granularity.claims import statistics
 
@@ -194,14 +167,9 @@ def verdicts(claims: Iterable[Claim], kind: str = "claim") -> dict[str, str]:
 
 
 def unmet(*preconditions: tuple[bool, str]) -> str:
-    """The preconditions that are not met, in words; empty where all are.
-
-    Args:
-        preconditions: whether one is met, and what is to be said where it is not, such as "1 backbone, needs 2".
-    """
+    """The preconditions that are not met, in the words given, such as "1 backbone, needs 2"; empty where all are."""
     return "; ".join(words for met, words in preconditions if not met)
 
 
 def _range(values: Sequence[float]) -> str:
-    ends = [f"{end:.4g}" for end in (min(values), max(values))] if len(values) else [""]
-    return " to ".join(dict.fromkeys(ends))
+    return " to ".join(dict.fromkeys(f"{end:.4g}" for end in (min(values), max(values)))) if len(values) else ""

@@ -1,7 +1,5 @@
 """Which experiment here is about which published rows: `config/published/experiments.yaml`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pydantic import Field, ValidationError
@@ -31,8 +29,7 @@ class Entry(Section):
 class Source(Section):
     """Where our number of some rows stands. Of several that a row fits, the first that says a thing counts.
 
-    Without `arm` and `measure` there is no number of a world. Of images, what is not said follows from the row: its
-    arm is the family of label spaces, its x is G.
+    Without `arm` and `measure` there is no number of a world. Of images, arm and x of the row are family and G.
     """
 
     settings: list[str] = Field([], description="How the rows' settings begin; empty: in any way.")
@@ -87,11 +84,7 @@ def _begins(row: Mapping[str, str], settings: list[str]) -> bool:
 
 
 def read() -> dict[str, Paper]:
-    """Every paper by the name of its rows' file, in their order.
-
-    Raises:
-        GranularityError: the file cannot be read, holds something else, or lacks a paper.
-    """
+    """Every paper by the name of its rows' file, in their order."""
     values = strict_yaml.read(FILE)
     if not isinstance(values, dict) or set(values) != set(published.papers()):
         raise GranularityError(f"{FILE}: must hold an entry for each of {', '.join(published.papers())}")

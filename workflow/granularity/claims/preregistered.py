@@ -21,12 +21,32 @@ if TYPE_CHECKING:
     from granularity.claims.claim import Claim
 
 FOLDER = Path(__file__).parents[3] / "config" / "preregistrations"
+TABLES = FOLDER.parent / "claims"
 
 
 def file_of(name: str) -> Path | None:
     """The file of a finding; None where the world of this name is none."""
     file = FOLDER / f"{name}.yaml"
     return file if file.is_file() else None
+
+
+def statements_of(name: str) -> Path | None:
+    """Claims in words of a world (see `granularity.stages.theory.statements`) or a study; None where there are none.
+
+    Studies of one paper, PAPER_TABLE, share the file of the paper.
+    """
+    files = [TABLES / file for file in (f"{name}.txt", f"{name}.yaml", f"{name.partition('_')[0]}.yaml")]
+    return next((file for file in files if file.is_file()), None)
+
+
+def words(name: str) -> dict[str, dict[str, Any]]:
+    """The claims in words of studies, `config/claims/NAME.yaml`: fields of claims, a band's end may be "above 0"."""
+    ends = {"above 0": math.ulp(0.0), "below 0": -math.ulp(0.0)}
+    found = strict_yaml.read(TABLES / f"{name}.yaml")
+    return {
+        key: {field: value if isinstance(value, dict) else ends.get(value, value) for field, value in one.items()}
+        for key, one in found.items()
+    }
 
 
 def digest_of(name: str) -> str | None:
@@ -36,13 +56,8 @@ def digest_of(name: str) -> str | None:
 
 
 def read(name: str) -> dict[str, Any]:
-    """What the file of a finding holds.
-
-    Raises:
-        GranularityError: there is no such file, or it is not valid.
-    """
-    file = file_of(name)
-    if file is None:
+    """What the file of a finding holds."""
+    if (file := file_of(name)) is None:
         raise GranularityError(f"{FOLDER / name}.yaml: there is no preregistration of this name")
     return strict_yaml.read(file)
 
@@ -53,16 +68,10 @@ def claims(
     seeds: Mapping[str, int] | None = None,
     arms: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Claim]:
-    """The predictions of a finding's file, each with what was measured of it.
+    """The predictions of a finding's file with the values `measured` of each (empty: not run), by the prediction's id.
 
-    Args:
-        name: the finding.
-        measured: the values by the prediction's id; empty: not run.
-        seeds: the number of seeds behind the values, where it is not one per value.
-        arms: names of the settings that they were measured on, where these are not all.
-
-    Raises:
-        GranularityError: the measured ids are not those of the file.
+    `seeds` is the number behind the values, where it is not one per value; `arms` are the settings that they were
+    measured on, where these are not all.
     """
     from granularity.claims.claim import Claim  # not above: planning needs no NumPy
 
@@ -70,20 +79,11 @@ def claims(
     if set(predictions) != set(measured):
         odd = ", ".join(sorted(set(predictions) ^ set(measured)))
         raise GranularityError(f"{file_of(name)}: predicted or measured, and not both: {odd}")
-    return [
-        Claim(
-            id,
-            said["claim"],
-            f"preregistered: config/preregistrations/{name}.yaml",
-            said["quantity"],
-            measured[id],
-            said.get("low", -math.inf),
-            said.get("high", math.inf),
-            said.get("judged", "every seed"),
-            (seeds or {}).get(id),
-            reason=f"{said['reason']}; else: {said['killed']}" if "killed" in said else said["reason"],
-            kind=said.get("kind", "claim"),
-            arms=(arms or {}).get(id, ()),
-        )
-        for id, said in predictions.items()
-    ]
+    found = []
+    for id, said in predictions.items():
+        fields = {key: value for key, value in said.items() if key != "killed"}
+        fields |= {"reason": f"{said['reason']}; else: {said['killed']}"} if "killed" in said else {}
+        own = {"seeds": (seeds or {}).get(id), "arms": (arms or {}).get(id, ())}
+        source = f"preregistered: config/preregistrations/{name}.yaml"
+        found.append(Claim(id, source=source, values=measured[id], **own, **fields))
+    return found

@@ -1,4 +1,4 @@
-"""Numbers that papers published: a row each, in `config/published/PAPER.csv` (docs/published.md)."""
+"""Numbers that papers published: a row each, in `config/published/PAPER.csv` (docs/studies.md)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import read_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,14 +26,7 @@ def papers() -> list[str]:
 
 
 def file_of(paper: str) -> Path:
-    """The file of a paper's published rows.
-
-    Args:
-        paper: such as "granularity".
-
-    Raises:
-        GranularityError: there is no such file.
-    """
+    """The file of the published rows of a paper, such as "granularity"."""
     file = FOLDER / f"{paper}.csv"
     if paper not in papers():
         raise GranularityError(f"{file}: there are no published rows of this name; there are {', '.join(papers())}")
@@ -40,30 +34,27 @@ def file_of(paper: str) -> Path:
 
 
 def read(paper: str, table: str = "") -> list[dict[str, str]]:
-    """A paper's rows as they stand in its file, so that numbers keep the digits they were printed with.
+    """A paper's rows (of one table) as they stand in its file, so that numbers keep the digits they were printed with.
 
-    Args:
-        paper: as in :func:`file_of`.
-        table: such as "T5": its rows only.
-
-    Raises:
-        GranularityError: there is no such file or table; or, a line each, columns that are not :data:`COLUMNS`, cells
-            that are no number, rows that are alike in all of :data:`KEY`, cells that must not be empty.
+    Raises GranularityError: there is no such file or table; or, a line each, the rows that are malformed.
     """
     file = file_of(paper)
-    try:
-        with open(file, newline="", encoding="utf-8") as stream:
-            lines = csv.reader(stream)
-            header = next(lines, [])
-            found = [(lines.line_num, cells) for cells in lines]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise GranularityError(f"{file}: is no CSV file in UTF-8: {error}") from None
+    header, *found = [*csv.reader(read_text(file).splitlines())] or [[]]
     if header != list(COLUMNS):
         raise GranularityError(f"{file}: the columns are {','.join(header)}, must be {','.join(COLUMNS)}")
-    wrong = [mistake for line, cells in found for mistake in _mistakes(paper, line, cells)] + _twice(found)
+    rows = [dict(zip(COLUMNS, cells, strict=False)) for cells in found]
+    known: dict[tuple, int] = {}
+    wrong = []
+    for line, (row, cells) in enumerate(zip(rows, found, strict=True), start=2):
+        key = tuple(map(row.get, KEY))
+        if len(cells) != len(COLUMNS):
+            wrong.append(f"{line}: has {len(cells)} cells, must have {len(COLUMNS)}")
+        elif odd := [name for name in NUMBERS if not _number(row[name])]:
+            wrong.append(f"{line}, column {odd[0]}: '{row[odd[0]]}' is no number")
+        elif (at := known.setdefault(key, line)) != line:
+            wrong.append(f"{line}: is alike row {at} in {', '.join(KEY)}")
     if wrong:
-        raise GranularityError(*(f"{file}: {mistake}" for mistake in wrong))
-    rows = [dict(zip(COLUMNS, cells, strict=True)) for _, cells in found]
+        raise GranularityError(*(f"{file}: row {mistake}" for mistake in wrong))
     if not table:
         return rows
     if table not in tables(rows):
@@ -77,11 +68,7 @@ def tables(rows: list[dict[str, str]]) -> list[str]:
 
 
 def rows(paper: str, table: str = "") -> pd.DataFrame:
-    """A paper's rows, or those of one table: x, mean, std and n as float64 (NaN where empty), other columns as text.
-
-    Raises:
-        GranularityError: as :func:`read`.
-    """
+    """As :func:`read`: x, mean, std and n as float64 (NaN where empty), other columns as text."""
     import pandas as pd
 
     found = pd.DataFrame(read(paper, table), columns=list(COLUMNS))
@@ -89,11 +76,7 @@ def rows(paper: str, table: str = "") -> pd.DataFrame:
 
 
 def with_baselines(table: str) -> pd.DataFrame:
-    """The :func:`rows` of a table of `granularity`, and baselines of the same networks that stand in the text alone.
-
-    Raises:
-        GranularityError: as :func:`read`.
-    """
+    """The :func:`rows` of a table of `granularity`, and baselines of the same networks that stand in the text alone."""
     import pandas as pd
 
     own, every = rows("granularity", table), rows("granularity")
@@ -103,14 +86,7 @@ def with_baselines(table: str) -> pd.DataFrame:
 
 
 def number(paper: str, **where: str) -> float:
-    """The mean of one row, such as ``number("granularity", table="T3", setting="ImageNet-1k alone; ...")``.
-
-    Args:
-        where: columns and what they hold, as text: as many as it takes to tell the row from all others.
-
-    Raises:
-        GranularityError: no row, several rows, or a row without a mean (see also :func:`read`).
-    """
+    """The mean of the one row whose columns are `where`; GranularityError: none, several, or one without a mean."""
     found = [row for row in read(paper) if all(row[name] == value for name, value in where.items())]
     if len(found) != 1 or not found[0]["mean"]:
         words = ", ".join(f"{name} '{value}'" for name, value in where.items())
@@ -119,32 +95,8 @@ def number(paper: str, **where: str) -> float:
     return float(found[0]["mean"])
 
 
-def _mistakes(paper: str, line: int, cells: list[str]) -> list[str]:
-    if len(cells) != len(COLUMNS):
-        return [f"row {line}: has {len(cells)} cells, must have {len(COLUMNS)}"]
-    row = dict(zip(COLUMNS, cells, strict=True))
-    wrong = [f"row {line}, column {name}: '{row[name]}' is no number" for name in NUMBERS if not _number(row[name])]
-    wrong += [f"row {line}, column {name}: is empty" for name in ("setting", "arm", "metric") if not row[name]]
-    if row["paper"] != paper:
-        wrong.append(f"row {line}, column paper: '{row['paper']}' is not the file's name")
-    if not row["mean"] and not row["note"]:
-        wrong.append(f"row {line}, column note: is empty, where there is no mean either")
-    return wrong
-
-
 def _number(cell: str) -> bool:
     try:
         return cell == "" or math.isfinite(float(cell))
     except ValueError:
         return False
-
-
-def _twice(found: list[tuple[int, list[str]]]) -> list[str]:
-    places = [COLUMNS.index(name) for name in KEY]
-    first: dict[tuple[str, ...], int] = {}
-    wrong = []
-    for line, cells in found:
-        if len(cells) == len(COLUMNS):
-            at = first.setdefault(tuple(cells[place] for place in places), line)
-            wrong += [f"row {line}: is alike row {at} in {', '.join(KEY)}"] if at != line else []
-    return wrong

@@ -1,9 +1,7 @@
 """Differences between arms over paired repetitions: their intervals, and p-values adjusted for how many there are.
 
-The rule for images and its reasons are in docs/predictions.md; a world's seeds are paired in the same way.
+The rule for images and its reasons are in docs/results.md; a world's seeds are paired in the same way.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -27,13 +25,9 @@ class Difference(NamedTuple):
 
 
 def paired(one: pd.Series, other: pd.Series) -> Difference:
-    """The difference of two arms, over the seeds that both have.
+    """The mean of one - other over the seeds that both have, of series with a value per repetition, by its seed.
 
-    Args:
-        one, other: one value per repetition, by its seed, such as validation errors in percent.
-
-    Returns:
-        The mean of one - other. The error is NaN with one pair, and where all differ alike: no measure of chance.
+    The error is NaN with one pair, and where all differ alike: no measure of chance.
     """
     return mean_of((one - other).dropna().to_numpy(float))
 
@@ -49,13 +43,9 @@ def mean_of(differences: Sequence[float]) -> Difference:
 
 
 def unpaired(weights: Sequence[float], means: Sequence[float], stds: Sequence[float], n: Sequence[float]) -> Difference:
-    """A weighted sum of independent means, of which only the standard deviations are known (Welch, Satterthwaite).
+    """A weighted sum of independent means of `n` runs, of which only the deviations are known (Welch, Satterthwaite).
 
-    Args:
-        weights, means, stds, n: one of each per mean; `n` is the number of runs behind it.
-
-    Returns:
-        The error is NaN where a standard deviation is not known.
+    The error is NaN where a standard deviation is.
     """
     weights, means, stds, n = (np.asarray(part, dtype=float) for part in (weights, means, stds, n))
     variances = weights**2 * stds**2 / n

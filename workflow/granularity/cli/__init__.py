@@ -5,12 +5,11 @@ options come as JSON (`--options`), as resolved from the configuration; keys lef
 is imported before a stage runs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +20,8 @@ from granularity.base.errors import GranularityError, printable
 from granularity.base.progress import say
 from granularity.cli import of_stages
 from granularity.config import files as config_files
-from granularity.config import generated
 from granularity.plan.graph import Plan
-from granularity.store.claim import LostError
+from granularity.store.lock import LostError
 
 app = typer.Typer(
     name="granularity",
@@ -37,7 +35,7 @@ of_stages.add_all(app)
 
 LOOK, STORE = "Looking at results", "Keeping results"
 Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")]
+AsJson = Annotated[bool, typer.Option("--json", help="For a program.")]
 DEFAULT_FILES = [Path("config/config.yaml")]
 
 
@@ -48,24 +46,22 @@ def simulate(
     arms: Annotated[list[str], typer.Option("--arm", help="An arm of the world, by its name.")] = [],  # noqa: B006
     size: Annotated[str, typer.Option(help="The size that the arms are of: quick or paper.")] = "quick",
     extension: Annotated[list[Path], typer.Option(help="A Python file of your own, such as a world.")] = [],  # noqa: B006
-    device: DeviceOption = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")] = "auto",
 ) -> None:
     """Train one setting of a world, or some of its arms, alone and print their measures."""
     from granularity.base import extensions
     from granularity.stages.theory.simulation import simulate as run
 
     extensions.load(extension)
-    pairs = [text.partition("=") for text in settings]
-    for key, equals, _ in pairs:
-        if not equals:
-            raise GranularityError(f"--set {key}: must be KEY=VALUE")
-    run(world, {key: value for key, _, value in pairs}, of_stages.device(device), arms, size)
+    if without := [text for text in settings if "=" not in text]:
+        raise GranularityError(f"--set {without[0]}: must be KEY=VALUE")
+    run(world, dict(text.split("=", 1) for text in settings), of_stages.device(device), arms, size)
 
 
 @app.command(rich_help_panel=LOOK)
 def inspect(
     path: Annotated[Path, typer.Argument(help="An artifact's folder or manifest, or a folder of artifacts.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images."""
     from granularity.look import inspection
@@ -75,16 +71,14 @@ def inspect(
 
 @app.command(rich_help_panel=LOOK)
 def verify(
-    path: Annotated[Path, typer.Argument(help="A folder of artifacts, such as results/.")],
-    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+    path: Annotated[Path, typer.Argument(help="A folder of artifacts, such as results/.")], as_json: AsJson = False
 ) -> None:
     """Hash every artifact again; name what is corrupt or stale, and exit with status 1 if anything is."""
     from granularity.look import inspection
 
     result = inspection.verify(path)
     _show(json.dumps(result, indent=2) if as_json else inspection.describe_verification(result))
-    if result["problems"]:
-        raise typer.Exit(1)
+    _fail_if(result["problems"])
 
 
 @app.command(rich_help_panel=STORE)
@@ -92,20 +86,21 @@ def gc(
     path: Annotated[Path, typer.Argument(help="A folder of results.")] = Path("results"),
     days: Annotated[float, typer.Option("--older-than", help="Days in which nothing was written.", min=0)] = 1.0,
     delete: Annotated[bool, typer.Option("--delete", help="Delete it; otherwise it is only listed.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List, or delete, what the store of results can do without: sizes and reasons.
 
     That is results that no name leads to any more and nothing named was made from, the work of unfinished jobs, and
     what was found damaged. Nothing else ever deletes any of it. What running jobs work on is kept.
     """
-    from granularity.look import leftovers
-    from granularity.store import gc as store_gc
+    from granularity.look import inspection
+    from granularity.store import place
 
-    found = store_gc.find(path, days)
-    _show(leftovers.as_json(found) if as_json else leftovers.describe(found, delete))
+    found = place.needless(path, days)
+    rows = [{"path": str(one.path), "bytes": one.size, "why": one.why} for one in found]
+    _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, delete))
     if delete:
-        store_gc.delete(found)
+        place.delete(found)
 
 
 @app.command(rich_help_panel=STORE)
@@ -119,16 +114,12 @@ def adopt(files: Files = DEFAULT_FILES) -> None:
     """
     from granularity.plan import adoption
 
-    refused = adoption.run(Plan(config_files.load(*files)))
-    if refused:
+    if refused := adoption.run(Plan(config_files.load(*files))):
         raise GranularityError(*refused)
 
 
 @app.command(rich_help_panel=LOOK)
-def status(
-    files: Files = DEFAULT_FILES,
-    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
-) -> None:
+def status(files: Files = DEFAULT_FILES, as_json: AsJson = False) -> None:
     """Show how far a configuration is: jobs done, running, failed and waiting, and what each stage cost.
 
     Reads manifests, claims and logs and writes nothing, so it may be asked while jobs run. Done means that a whole
@@ -139,20 +130,18 @@ def status(
     Exits with status 1 if a job failed.
     """
     from granularity.look import status as found
-    from granularity.look import status_table
 
     plan = Plan(config_files.load(*files))
     jobs = found.look(plan)
-    print(status_table.as_json(plan, jobs) if as_json else status_table.describe(jobs))
-    if any(job.state == "failed" for job in jobs):
-        raise typer.Exit(1)
+    print(found.as_json(plan, jobs) if as_json else found.describe(jobs))
+    _fail_if(any(job.state == "failed" for job in jobs))
 
 
 @app.command(rich_help_panel=LOOK)
 def spaces(
     path: Annotated[Path, typer.Argument(help="A folder of results, such as results/digits.")],
     files: Files = DEFAULT_FILES,
-    as_json: Annotated[bool, typer.Option("--json", help="For a program.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare label spaces before training on them: size, balance, agreement with the human labels, cost.
 
@@ -162,41 +151,7 @@ def spaces(
 
     found = comparison.compare(path, config_files.load(*files))
     _show(json.dumps(found, indent=2) if as_json else comparison.describe(found))
-    if any(check["verdict"] == "FAILS" for condition in found for check in condition["checks"]):
-        raise typer.Exit(1)
-
-
-@app.command(rich_help_panel=LOOK)
-def recommend(
-    files: Files = DEFAULT_FILES,
-    results: Annotated[list[Path], typer.Option(help="Folders of results: what is finished in them is the record.")] = [  # noqa: B006
-        Path("results")
-    ],
-    more: Annotated[
-        Path | None, typer.Option("--evidence", help="A CSV file of further evidence. Left out: the project's own.")
-    ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="The ranking, for a program.")] = False,
-    write: Annotated[
-        Path | None, typer.Option(help="A folder for the evidence, the record, the predictions and a figure.")
-    ] = None,
-) -> None:
-    """Rank the label spaces of a configuration before anything is trained on them, and say how far to trust that.
-
-    Needs the label spaces, which `snakemake hierarchy` makes. What ranks them, and how that was judged, is in
-    docs/recommend.md.
-    """
-    from granularity.look import recommend as recommendation
-
-    more = more or (recommendation.COMMITTED if recommendation.COMMITTED.is_file() else None)
-    given = " ".join(str(file) for file in files if file not in DEFAULT_FILES)
-    command = f"snakemake hierarchy --configfile {given}" if given else "snakemake hierarchy"
-    found, known = recommendation.gather(Plan(config_files.load(*files)), results, more, command)
-    record = recommendation.foresight.record(known)
-    ranking = recommendation.rank(found, known, record)
-    _show(ranking.to_csv(index=False) if csv else recommendation.describe(found, ranking, record))
-    if write is not None:
-        for file in recommendation.write(write, known, record):
-            say(f"wrote {file}")
+    _fail_if(any(check["verdict"] == "FAILS" for condition in found for check in condition["checks"]))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -204,16 +159,14 @@ def published(
     paper: Annotated[str | None, typer.Argument(help="Name of the paper. Left out: what there is.")] = None,
     table: Annotated[str, typer.Option(help="One of its tables alone, such as T5.", show_default=False)] = "",
 ) -> None:
-    """Print the numbers that a paper published (docs/published.md), as its tables print them."""
-    from granularity.look import published_numbers
+    """Print the numbers that a paper published (docs/studies.md), as its tables print them."""
+    from granularity.look import text
 
-    _show(published_numbers.describe(paper, table))
+    _show(text.published_numbers(paper, table))
 
 
 @app.command(rich_help_panel=LOOK)
-def papers(
-    path: Annotated[Path, typer.Argument(help="The folder of all results.")] = Path("results"),
-) -> None:
+def papers(path: Annotated[Path, typer.Argument(help="The folder of all results.")] = Path("results")) -> None:
     """Write one page over all results: every claim of the papers, what was published, ours, the verdict, the cost.
 
     It reads the verdicts and reports that lie in the folder (`snakemake`, `snakemake theory`), whatever the
@@ -238,29 +191,17 @@ def wordnet(
 ) -> None:
     """Count the classes of some synsets at each WordNet level, beside the published counts."""
     from granularity.data.wordnet import WordNet
-    from granularity.look import label_checks
+    from granularity.look import spaces as label_spaces
 
-    labels = label_checks.imagenet21k_synsets() if synsets is None else label_checks.read_synsets(synsets)
+    labels = label_spaces.read_synsets(synsets)
     graph = WordNet.read(folder).above(labels)
-    counts = label_checks.level_counts(graph, labels)
-    living = sum(map(graph.is_living, labels))
-    print(f"{len(labels)} labels, {len(graph.parents)} synsets above them, {living} living things")
-    verdicts = (
-        {check.what.rsplit(" ", 1)[1]: check for check in label_checks.level_checks(counts)} if synsets is None else {}
-    )
-    words = {("L1", "holds"): "as published", ("L2", "holds"): "as derived"}
-    for row in counts.itertuples():
-        check = verdicts.get(str(row.level))
-        note = (
-            ""
-            if check is None
-            else f"  {check.id} " + words.get((check.id, check.verdict), f"FAILS, expected {check.expected}")
-        )
-        print(f"level {row.level:2d}: G = {row.granularity:6d}, {row.several} labels with several{note}")
-    roots = [graph.label(label) for label in labels if not graph.parents[label]]
-    print(f"labels that are their own root: {', '.join(roots) or 'none'}")
-    if any(check.verdict == "FAILS" for check in verdicts.values()):
-        raise typer.Exit(1)
+    counts = label_spaces.level_counts(graph, labels)
+    print(f"{len(labels)} labels, {len(graph.parents)} synsets above them, {sum(map(graph.is_living, labels))} living")
+    print(counts.rename(columns={"granularity": "G", "several": "labels with several"}).to_string(index=False))
+    checks = label_spaces.level_checks(counts) if synsets is None else []
+    for check in checks:
+        print(f"{check.id}  {check.what}: {check.found}, expected {check.expected}: {check.verdict}")
+    _fail_if(any(check.verdict == "FAILS" for check in checks))
 
 
 config_app = typer.Typer(help="The configuration: its schema, its default, a check.", no_args_is_help=True)
@@ -270,13 +211,13 @@ app.add_typer(config_app, name="config", rich_help_panel=LOOK)
 @config_app.command("default")
 def config_default() -> None:
     """Print the commented default configuration (config/config.yaml)."""
-    print(generated.default_yaml(), end="")
+    print(config_files.default_yaml(), end="")
 
 
 @config_app.command("schema")
 def config_schema() -> None:
     """Print the JSON schema (config/schema.json)."""
-    print(generated.schema_json(), end="")
+    print(config_files.schema_json(), end="")
 
 
 @config_app.command("check")
@@ -285,11 +226,8 @@ def config_check(files: Files = DEFAULT_FILES) -> None:
     config = config_files.load(*files)
     plan = Plan(config)
     for condition in plan.conditions:
-        trainings = sum(
-            len(job.options["runs"])
-            for stage in ("pretrain", "finetune")
-            for job in plan.jobs(stage, condition=condition.name)
-        )
+        jobs = [job for stage in ("pretrain", "finetune") for job in plan.jobs(stage, condition=condition.name)]
+        trainings = sum(len(job.options["runs"]) for job in jobs)
         print(f"{config.name}, {condition.name}: {len(condition.spaces)} label spaces, {trainings} trainings")
 
 
@@ -299,20 +237,37 @@ def config_report(files: Files = DEFAULT_FILES) -> None:
     print(Plan(config_files.load(*files)).page)
 
 
+def _fail_if(failed: object) -> None:
+    if failed:
+        raise typer.Exit(1)
+
+
 def _show(text: str) -> None:
     """Print text whose names and values come from files: without codes that a terminal would obey."""
     print("\n".join(map(printable, text.split("\n"))))
 
 
 def main() -> None:
-    """Run the command; what a user can mend is one line and status 1."""
+    """Run the command, see :func:`told`."""
     interrupt.install()
     try:
+        told(app)
+    finally:
         try:
-            app()
+            if sys.stderr is not None:
+                sys.stderr.flush()
+        except OSError:  # a log on a full disk: Python would try again when it ends, and fail for it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def told(run: Callable[[], object]) -> None:
+    """Run something; what a user can mend is one line and status 1."""
+    try:
+        try:
+            run()
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # here, where what it runs into is told in one line
+                sys.stdout.flush()  # here, where an error becomes one line
     except interrupt.Stopped as stopped:
         say(stopped.sentence)
         raise
@@ -320,16 +275,18 @@ def main() -> None:
         say(str(lost))
         sys.exit(of_stages.LOST)
     except GranularityError as error:
-        for line in error.args:
-            say(f"error: {line}")
-        sys.exit(1)
+        lines = error.args
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python would try to write the rest when it ends
-        if not isinstance(error, BrokenPipeError):  # `granularity inspect ... | head`
-            say(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
-        sys.exit(1)
+        lines = [f"{error.filename or 'standard output'}: {error.strerror or error}"]
+        if isinstance(error, BrokenPipeError):  # `granularity inspect ... | head`
+            lines = []
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not re.search("out of memory|allocate memory", str(error)):
             raise  # torch has an error of its own for either memory
-        say("error: out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do")
-        sys.exit(1)
+        lines = ["out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do"]
+    else:
+        return
+    for line in lines:
+        say(f"error: {line}")
+    sys.exit(1)

@@ -1,36 +1,30 @@
-"""Configuration files: read, merged and checked with messages for a person."""
+"""Configuration files: read, merged and checked with messages for a person; and the two that are generated."""
 
-from __future__ import annotations
-
-import difflib
+import functools
 import json
 import os
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+import yaml
+from pydantic import ValidationError
 
 from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
-from granularity.base.section import split_key
+from granularity.base.section import Section, dotted, explained, place, split_key
 from granularity.config import options
 from granularity.config.options import Config
-from granularity.plan.trainings import transfers
+from granularity.plan.trainings import deep, transfers
 
-RENAMED = {"jobs.probe": "jobs.measure"}  # keys of earlier versions
+Found = list[tuple[str, dict]]  # the files, of which later ones win, and what each says
 
 
 def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
-    """Check a merged configuration mapping.
+    """Check a merged configuration mapping; GranularityError: a line per mistake, with file, key, value and remedy.
 
-    Args:
-        values: the mapping, as YAML or Snakemake gave it.
-        files: the files it was merged from, in order, to name the one that holds a bad key. Snakemake has read them
-            already, but less strictly: they are read again here.
-
-    Raises:
-        GranularityError: one line per mistake, naming file, key, value and what is allowed.
+    `files` are those it was merged from, in order. Snakemake has read them less strictly: they are read again here.
     """
     return _validate(values, [(str(file), _read(file)) for file in files])
 
@@ -38,81 +32,66 @@ def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
 def load(*files: str | Path, overrides: dict | None = None, inputs: bool = True) -> Config:
     """Read and merge YAML files (later ones win, key by key), and check the result.
 
-    Args:
-        inputs: whether the folders and files that it names must be there.
+    `inputs`: whether the folders and files that it names must be there.
     """
     found = [(str(file), _read(file)) for file in files]
-    merged: dict = {}
-    for values in [*(values for _, values in found), overrides or {}]:
-        merged = _merge(merged, values)
+    merged = functools.reduce(deep, [*(values for _, values in found), overrides or {}], {})
     return _validate(merged, found, inputs)
-
-
-Found = list[tuple[str, dict]]  # the files, of which later ones win, and what each says
 
 
 def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
     _refuse(strict_yaml.odd(values), found)
-    model = _model(values.get("extensions"), found)
-    try:
-        config = model.model_validate(values)
-    except ValidationError as error:
-        raise GranularityError(*_explained(model, error, values, found)) from None
-    _refuse(_disagreements(config), found)
-    _refuse(_missing_paths(config) if inputs else (), found)
-    return config
-
-
-def _disagreements(config: Config) -> Iterator[tuple[list, str]]:
-    """Disagreements of sections: pairs of a place and what is wrong there."""
-    complaints = []
-    try:
-        complaints += options.complaints(config)
-    except ValueError as error:  # a key of a network or a transfer
-        complaints.append(str(error))
-    for complaint in complaints:
-        where, what = split_key(complaint)
-        yield _parts(where), what
-
-
-def _model(own: Any, found: Found) -> type[Config]:
-    """The model of a configuration that names files of the user's own, which may add keys to it."""
+    own = values.get("extensions")
     own = own if isinstance(own, list) and all(isinstance(file, str) for file in own) else []
     try:
         extensions.load(own)
     except GranularityError as error:
         raise GranularityError(f"{_file_with(['extensions'], found)}{error}") from None
-    return options.build() if own else Config
+    model = options.build() if own else Config
+    try:
+        config = model.model_validate(values)
+    except ValidationError as error:
+        mistakes = explained(error, model, model.inherited(values))
+        twice = [(["finetune", *path[1:]], *said) for path, *said in mistakes if path[:1] == ["pretrain"]]
+        _refuse(((path, what, shown) for path, shown, what in mistakes if (path, shown, what) not in twice), found)
+    complaints = []
+    try:
+        complaints += options.complaints(config)
+    except (ValueError, GranularityError) as error:  # of a network or a transfer, or of names of label spaces
+        complaints += error.args
+    _refuse(((place(where), what) for where, what in map(split_key, complaints)), found)
+    _refuse(_missing_paths(config) if inputs else (), found)
+    return config
 
 
-def _refuse(mistakes: Iterable[tuple[Sequence, str]], found: Found) -> None:
-    lines = [
-        f"{_file_with(path, found)}{'.'.join(map(str, path))}{': ' if path else ''}{what}" for path, what in mistakes
-    ]
-    if lines:
-        raise GranularityError(*lines)
+def _refuse(mistakes: Iterable[tuple[Sequence, str] | tuple[Sequence, str, str]], found: Found) -> None:
+    """Refuse what is wrong: tuples of a place, words, and what stands behind the place."""
+    if lines := [
+        f"{_file_with(path, found)}{dotted(path)}{''.join(shown)}{': ' if path else ''}{what}"
+        for path, what, *shown in mistakes
+    ]:
+        raise GranularityError(*lines) from None
 
 
 def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
-    """The files and folders that a configuration names and that are not there."""
-    encoder = config.encoder
-    others = {transfer.data.where: transfer.data.samples for transfer in transfers(config) if transfer.data}
-    wanted = []
-    for where, samples in {"samples": config.samples, **{f"{at}.samples": one for at, one in others.items()}}.items():
-        at = _parts(where)
-        wanted += [([*at, key], getattr(samples, key), os.path.isdir, "folder") for key in ("root", "wordnet")]
-        for key, value in samples:
-            for name, path in value.items() if isinstance(value, dict) else ():  # folders by name
-                wanted.append(([*at, key, name], path, os.path.isdir, "folder"))
-        wanted.append(([*at, "taxonomy"], samples.taxonomy, os.path.isfile, "file"))
-    if encoder.model.endswith(".json"):
-        wanted.append((["encoder", "model"], encoder.model, os.path.isfile, "file"))
-    folder = encoder.model.removeprefix("local-dir:")
-    if folder != encoder.model:
-        wanted.append((["encoder", "model"], folder, os.path.isdir, "folder"))
-    for place, path, is_there, what in wanted:
-        if path is not None and not is_there(path):  # Path's own methods raise for names that are too long
-            yield place, f"there is no {what} '{path}'"
+    wanted: list[tuple[str, Any, str]] = []
+    sections = {"samples": config.samples}
+    sections |= {f"{one.data.where}.samples": one.data.samples for one in transfers(config) if one.data}
+    for where, samples in sections.items():
+        wanted += [(f"{where}.{key}", getattr(samples, key), "folder") for key in ("root", "wordnet")]
+        wanted.append((f"{where}.taxonomy", samples.taxonomy, "file"))
+        for key, value in samples:  # folders by name
+            named = value.items() if isinstance(value, dict) else ()
+            wanted += [(f"{where}.{key}.{name}", path, "folder") for name, path in named]
+    model = config.encoder.model
+    if model.endswith(".json"):
+        wanted.append(("encoder.model", model, "file"))
+    if model.startswith("local-dir:"):
+        wanted.append(("encoder.model", model.removeprefix("local-dir:"), "folder"))
+    for where, path, kind in wanted:
+        is_there = os.path.isdir if kind == "folder" else os.path.isfile  # Path's own raise for names that are too long
+        if path is not None and not is_there(path):
+            yield place(where), f"there is no {kind} '{path}'"
 
 
 def _read(file: str | Path) -> dict:
@@ -126,89 +105,60 @@ def _read(file: str | Path) -> dict:
     return values
 
 
-def _merge(base: dict, over: dict) -> dict:
-    merged = dict(base)
-    for key, value in over.items():
-        if isinstance(value, dict) and isinstance(merged.get(key), dict):
-            value = _merge(merged[key], value)
-        merged[key] = value
-    return merged
-
-
-def _explained(model: type[Config], error: ValidationError, values: dict, found: Found) -> list[str]:
-    """One line per mistake: what no branch of a union takes is one mistake, whatever the number of branches."""
-    lines: dict[str, list[str]] = {}
-    for item in error.errors():
-        head, what = _explain(model, item, values, found)
-        lines.setdefault(head, []).append(what)
-    return [head + ", or ".join(dict.fromkeys(whats)) for head, whats in lines.items()]
-
-
-def _explain(model: type[Config], error: dict, values: dict, found: Found) -> tuple[str, str]:
-    """The place of a mistake, with the value there; and what is wrong with it."""
-    path = _path(error["loc"], values)
-    context = error.get("ctx", {}).get("error")
-    where = ".".join(str(part) for part in path)
-    if where in RENAMED:
-        what = f"is called {RENAMED[where]} now; write that instead"
-    elif error["type"] == "extra_forbidden":
-        allowed = _keys_at(model, path[:-1])
-        close = difflib.get_close_matches(str(path[-1]), allowed, n=1)
-        hint = f"did you mean '{close[0]}'? " if close else ""
-        what = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
-    elif context is not None:  # one of our own checks; its message begins with the key it is about
-        key, what = split_key(str(context))
-        where = ".".join(filter(None, (where, key)))
-        return f"{_file_with(_parts(where), found)}{where}: ", what
-    elif error["type"] == "string_pattern_mismatch":
-        what = "can only hold letters, digits, '_', '.' and '-', and begins with a letter or a digit"
-    else:
-        what = error["msg"][0].lower() + error["msg"][1:]
-    value = json.dumps(error["input"], default=str, ensure_ascii=False)
-    value = value if len(value) <= 80 else value[:77] + "..."
-    return f"{_file_with(path, found)}{where} = {value}: ", what
-
-
-def _parts(where: str) -> list[str | int]:
-    """Keys and list indices of a place that is written with dots or brackets."""
-    parts = where.replace("[", ".").replace("]", "").split(".")
-    return [int(part) if part.isdigit() else part for part in parts if part]
-
-
-def _path(location: tuple, values: Any) -> list:
-    """Keys and list indices of pydantic's location, which also names the branch of a union."""
-    path = []
-    for part in location:
-        is_key = isinstance(values, dict) and part in values
-        if is_key or (isinstance(values, list) and isinstance(part, int) and part < len(values)):
-            path.append(part)
-            values = values[part]
-    return path
-
-
-def _keys_at(model: Any, path: list) -> list[str]:
-    for part in path:
-        if isinstance(part, int):
-            continue
-        model = model.model_fields[part].annotation
-        for candidate in get_args(model):
-            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                model = candidate
-    return list(model.model_fields)
-
-
 def _file_with(path: Sequence, found: Found) -> str:
     """The last of the files that sets the key, or the deepest parent of it."""
-    best, depth = None, 0
-    for file, values in found:
-        node: Any = values
+    best, depth = "", 0
+    for file, node in found:
         for level, part in enumerate(path, start=1):
-            if (isinstance(node, list) and isinstance(part, int) and part < len(node)) or (
-                isinstance(node, dict) and part in node
-            ):
+            try:
                 node = node[part]
-            else:
+            except (KeyError, IndexError, TypeError):
                 break
             if level >= depth:
-                best, depth = file, level
-    return f"{best}: " if best else ""
+                best, depth = f"{file}: ", level
+    return best
+
+
+# ---------------------------------------------------------------- config/config.yaml and config/schema.json
+
+
+def schema_json() -> str:
+    """The JSON schema of the configuration, as written to `config/schema.json`."""
+    return json.dumps(Config.model_json_schema(), indent=2) + "\n"
+
+
+def default_yaml() -> str:
+    """The commented default configuration, as written to `config/config.yaml`."""
+    head = (
+        "# The default run: real images, minutes on a laptop CPU, no downloads.\n"
+        "# Every option, with its default. Generated from the options in workflow/granularity by `granularity config\n"
+        "# default`; to change a run, write only what differs into a file of your own and add it:\n"
+        "#   snakemake --configfile config/experiments/mine.yaml\n"
+    )
+    return head + "\n".join(_document(Config(), ""))
+
+
+def _document(section: Section, indent: str) -> list[str]:
+    lines = []
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        text = field.description or ""
+        if isinstance(value, Section) and type(value).__doc__ != Section.__doc__:
+            text = text or type(value).__doc__ or ""
+        lines += [] if indent else [""]
+        lines += [f"{indent}# {line}" for line in textwrap.wrap(" ".join(text.split()), 108 - len(indent))]
+        if field.default_factory is not None:  # as another section, but for what it says
+            lines.append(f"{indent}{name}: {{}}")
+        elif isinstance(value, Section):
+            lines += [f"{indent}{name}:", *_document(value, indent + "  ")]
+        elif isinstance(value, list) and value and isinstance(value[0], Section):
+            items = [f"{indent}  - {_flow(item.model_dump(exclude_unset=True))}" for item in value]
+            lines += [f"{indent}{name}:", *items]
+        else:
+            lines.append(f"{indent}{name}: {_flow(value)}")
+    return [*lines, ""] if not indent else lines
+
+
+def _flow(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False).strip()
+    return text.removesuffix("\n...").removesuffix("...").strip()

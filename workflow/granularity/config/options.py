@@ -6,8 +6,6 @@ generated from here (`granularity config default`, `granularity config schema`),
 :mod:`granularity.config.files` reads and writes the files.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,13 +16,13 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Count, Device, Few, Name, Natural, Section, split_key
 from granularity.learning.clip_options import Encoder
-from granularity.learning.objectives import chosen
 from granularity.learning.options import Init, Model, Objective, Recipe
-from granularity.plan.trainings import networks, transfers
+from granularity.learning.training.objectives import chosen
+from granularity.plan.trainings import deep, networks, transfers
 from granularity.stages.cluster.options import Cluster
-from granularity.stages.hierarchy.options import label_spaces_section, misnamed
-from granularity.stages.hierarchy.space import spaces
-from granularity.stages.measure.options import Measure, default_probe
+from granularity.stages.hierarchy.space import label_spaces_section, misnamed, spaces
+from granularity.stages.measure.measures.probe import Probe
+from granularity.stages.measure.options import Measure
 from granularity.stages.pixels.options import Pixels
 from granularity.stages.report.options import Report
 from granularity.stages.samples.options import Condition, samples_section
@@ -45,9 +43,8 @@ class Seeds(Section):
     @model_validator(mode="after")
     def _plannable(self):
         if self.pretrain * self.finetune > 10_000:
-            raise ValueError(
-                f"finetune: {self.finetune} on each of {self.pretrain} backbones are more than 10,000 runs"
-            )
+            runs = f"{self.finetune} on each of {self.pretrain} backbones"
+            raise ValueError(f"finetune: {runs} are more than 10,000 runs")
         return self
 
 
@@ -67,25 +64,6 @@ class Jobs(Section):
         description="Processes that train one network together, in pretrain and finetune, each with a GPU (or a CPU "
         "thread) of its own and a share of every batch. Part of the result: sums over them decide its last bits.",
     )
-    arms: Annotated[int, Field(ge=1, le=1000)] = Field(
-        1,
-        description="Label spaces (arms) that a job of pretrain or finetune trains at the same time, in lockstep: each "
-        "by a process with a GPU (or a CPU thread) of its own, and each image is read once for all. Changes no byte of "
-        "the result.",
-    )
-    embed_processes: Annotated[int, Field(ge=1, le=1000)] = Field(
-        1,
-        description="Processes that share the batches of an embedding, each with a GPU (or a CPU thread) of its own. "
-        "Changes no byte of the result.",
-    )
-
-    @model_validator(mode="after")
-    def _can_be_in_lockstep(self):
-        if self.arms > 1 and self.processes > 1:
-            raise ValueError("arms: arms in lockstep are trained by one process each; set arms or processes")
-        if self.arms > 1 and not {"family", "condition", "auto"} & {self.pretrain, self.finetune}:
-            raise ValueError("arms: no job holds several label spaces; set pretrain or finetune to family or condition")
-        return self
 
 
 class Network(Section):
@@ -123,14 +101,72 @@ class Transfer(Section):
         {}, description="Recipe keys with several values: every combination is a transfer of its own."
     )
     from_epoch: Natural | None = Field(
-        None,
-        description="Start from this epoch of the pretraining, which networks must `keep` (null: from its end).",
+        None, description="Start from this epoch of the pretraining, which networks must `keep` (null: from its end)."
     )
     keep: bool = Field(False, description="Keep the finetuned networks, for measures of them.")
 
 
 class Experiment(Section):
     """The configuration of one experiment; its results go to `results/NAME/`."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)] = Field(
+        "digits", description="Names the results folder."
+    )
+    device: Device = Field(
+        "auto", description="auto: a GPU if one is visible; cuda: a GPU or an error, never a silent fallback; cpu."
+    )
+    seeds: Seeds = Seeds()
+    samples: Section  # with the keys of all sources, see build()
+    conditions: list[Condition] = Field(
+        [Condition(train_size=300), Condition(train_size=900, spaces=["manual-digit", "random-10", "kmeans-10"])],
+        min_length=1,
+        description="Training-set sizes, each a chain of its own from the samples on. The default asks all label "
+        "spaces of 300 images, and at 900 one human, one clustered and one random one of equal G, as all would take "
+        "too long.",
+    )
+    encoder: Encoder = Encoder()
+    cluster: Cluster = Cluster()
+    label_spaces: Section  # with the keys of all families
+    pixels: Pixels = Pixels()
+    model: Model = Model()
+    pretrain: Recipe = Recipe()
+    finetune: Recipe = Field(default_factory=Recipe, description="As `pretrain`, but for the keys that are given here.")
+    networks: list[Network] = Field(
+        [],
+        description="Several kinds of networks and recipes (empty: one, as `model` and `pretrain` say). Each: {name, "
+        "model, recipe, objective, init, spaces, keep, grid}; see docs/recipes.md.",
+    )
+    transfers: list[Transfer] = Field(
+        [],
+        description="Ways to finetune (empty: one, on the same data, as `finetune` says). Each: {name, of, data, "
+        "recipe, grid, keep}; see docs/recipes.md.",
+    )
+    probe: Probe = Probe()
+    measures: list[Measure] = Field(
+        [Measure(name="probe")],
+        description="What is measured of the networks. Each: {name, measure, of, splits, ranks, options}; see "
+        "docs/recipes.md. The options of the measure `probe` are above.",
+    )
+    studies: list[str] = Field(
+        [], description="Studies whose claims are judged from these results, by name; see docs/studies.md."
+    )
+    extensions: list[Path] = Field(
+        [],
+        description="Python files of your own: sources, families, objectives, networks, measures, studies or worlds; "
+        "see docs/development.md.",
+    )
+    jobs: Jobs = Jobs()
+    theory: Theory = Theory()
+    report: Report = Report()
+
+    @model_validator(mode="before")
+    @classmethod
+    def inherited(cls, values: Any) -> Any:
+        """The values with a whole `finetune`, which is as `pretrain` but for the keys that it has."""
+        base, own = (values.get(key) for key in ("pretrain", "finetune")) if isinstance(values, dict) else (None, None)
+        if not isinstance(base, dict) or not isinstance(own, dict | None):
+            return values
+        return {**values, "finetune": deep(base, own or {})}
 
 
 def complaints(config: Any) -> Iterator[str]:
@@ -140,21 +176,12 @@ def complaints(config: Any) -> Iterator[str]:
     sizes = [condition.train_size for condition in config.conditions]
     if len(set(sizes)) != len(sizes):
         yield f"conditions: a train_size is given twice: {sizes}"
-    for rank in config.probe.ranks or ():
-        if rank not in config.samples.ranks:
-            yield f"probe.ranks: '{rank}' is not one of the ranks {config.samples.ranks}"
-    found = spaces(config.label_spaces, config.samples)
-    yield from misnamed(found)
-    made = [space.name for space in found]
-    named = [(f"conditions.{i}.spaces", condition.spaces) for i, condition in enumerate(config.conditions)]
-    named += [(f"networks.{i}.spaces", network.spaces) for i, network in enumerate(config.networks)]
-    for where, names in named:
-        if unknown := set(names or ()) - set(made):
-            names = sorted(unknown)
-            yield f"{where}: names the label spaces {names}, which label_spaces does not make; it makes {made}"
-    for study in config.studies:
-        if study not in extensions.names("study"):
-            yield f"studies: there is no study '{study}'; there are {', '.join(extensions.names('study'))}"
+    made = spaces(config.label_spaces, config.samples)
+    yield from misnamed(made)
+    for key in ("conditions", "networks"):
+        for i, entry in enumerate(getattr(config, key)):
+            yield from _unknown(f"{key}.{i}.spaces", entry.spaces, "label space", [space.name for space in made])
+    yield from _unknown("studies", config.studies, "study", extensions.names("study"))
     for name in extensions.names("family"):
         family = extensions.find("family", name)
         if hasattr(family, "check"):
@@ -163,8 +190,21 @@ def complaints(config: Any) -> Iterator[str]:
         yield complaint if complaint.startswith("conditions") else f"samples.{complaint}"
     yield from _of_networks(config)
     yield from _of_transfers(config)
-    yield from _of_measures(config)
-    yield from _of_recipes(config)
+    yield from _names("measures", config.measures)
+    for i, measure in enumerate(config.measures):
+        splits = ["train", "val", *config.samples.extra_splits]
+        yield from _unknown(f"measures.{i}.splits", measure.splits, "split", splits)
+        yield from _unknown(f"measures.{i}.ranks", measure.ranks, "rank", config.samples.ranks)
+    found = list(_of_recipes(config))  # `finetune` has some mistakes from `pretrain`
+    for one in found:
+        if "finetune" not in one or one.replace("finetune", "pretrain", 1) not in found:
+            yield one
+
+
+def _unknown(where: str, names: Iterable[str] | None, kind: str, known: Iterable[str]) -> Iterator[str]:
+    for name in names or ():
+        if name not in known:
+            yield f"{where}: there is no {kind} '{name}'; there are {', '.join(known)}"
 
 
 def _of_networks(config: Any) -> Iterator[str]:
@@ -186,29 +226,19 @@ def _of_networks(config: Any) -> Iterator[str]:
 
 
 def _of_transfers(config: Any) -> Iterator[str]:
-    made = transfers(config)
+    made, sources = transfers(config), networks(config)
     yield from _names("transfers", config.transfers, made)
-    entries = {network.entry for network in networks(config)}
+    entries = list(dict.fromkeys(network.entry for network in sources))
     for i, transfer in enumerate(config.transfers):
-        if unknown := set(transfer.of or ()) - entries:
-            yield f"transfers.{i}.of: there is no network {sorted(unknown)}; there are {sorted(entries)}"
+        yield from _unknown(f"transfers.{i}.of", transfer.of, "network", entries)
         epoch = transfer.from_epoch
-        for network in networks(config) if epoch is not None else ():
+        for network in sources if epoch is not None else ():
             if network.entry in (transfer.of or entries) and epoch not in network.keep:
                 yield f"transfers.{i}.from_epoch: the network '{network.name}' does not keep epoch {epoch}"
     for data in {transfer.data.where: transfer.data for transfer in made if transfer.data}.values():
         for complaint in samples_complaints(data.samples, [Condition(train_size=data.train_size)]):
             key, what = split_key(complaint)
             yield f"{data.where}.{'train_size' if key == 'conditions' else f'samples.{key}'}: {what}"
-
-
-def _of_measures(config: Any) -> Iterator[str]:
-    yield from _names("measures", config.measures)
-    splits = ["train", "val", *config.samples.extra_splits]
-    for i, measure in enumerate(config.measures):
-        for key, known in {"splits": splits, "ranks": config.samples.ranks}.items():
-            if unknown := set(getattr(measure, key) or ()) - set(known):
-                yield f"measures.{i}.{key}: there is no {sorted(unknown)}; there are {known}"
 
 
 def _of_recipes(config: Any) -> Iterator[str]:
@@ -221,9 +251,8 @@ def _of_recipes(config: Any) -> Iterator[str]:
         for of, size in images:
             if size != "all" and recipe.batch_size > size:
                 yield f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of {of}"
-        for key, count in {"processes": config.jobs.processes, "arms": config.jobs.arms}.items():
-            if count > recipe.batch_size:
-                yield f"jobs.{key}: {count} cannot share a {where}.batch_size of {recipe.batch_size}"
+        if config.jobs.processes > recipe.batch_size:
+            yield f"jobs.processes: {config.jobs.processes} cannot share a {where}.batch_size of {recipe.batch_size}"
         crop, pad = recipe.augment.crop, recipe.augment.pad
         if crop is not None and crop > config.pixels.size + 2 * pad:
             yield f"{where}.augment.crop: {crop} px do not fit in the padded {config.pixels.size} px image"
@@ -233,8 +262,7 @@ def _of_recipes(config: Any) -> Iterator[str]:
 
 def _names(key: str, *several: Iterable[Any]) -> Iterator[str]:
     """Names that are given twice, or too long, by entries or by the combinations of their grids."""
-    for entries in several:
-        names = [entry.name for entry in entries]
+    for names in ([entry.name for entry in entries] for entries in several):
         yield from (f"{key}: a name of more than 60 characters: {name}" for name in names if len(name) > 60)
         if len(set(names)) < len(names):
             yield f"{key}: a name is given twice: {names}"
@@ -244,82 +272,8 @@ def _names(key: str, *several: Iterable[Any]) -> Iterator[str]:
 def build() -> type[Experiment]:
     """The model of a configuration, with the keys of all sources and families that are known at the moment."""
     samples, label_spaces = samples_section(), label_spaces_section()
-    fields: dict[str, Any] = {
-        "name": (
-            Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)],
-            Field("digits", description="Names the results folder."),
-        ),
-        "device": (
-            Device,
-            Field(
-                "auto",
-                description="auto: a GPU if one is visible; cuda: a GPU or an error, never a silent fallback; cpu.",
-            ),
-        ),
-        "seeds": (Seeds, Seeds()),
-        "samples": (samples, samples()),
-        "conditions": (
-            list[Condition],
-            Field(
-                [
-                    Condition(train_size=300),
-                    Condition(train_size=900, spaces=["manual-digit", "random-10", "kmeans-10"]),
-                ],
-                min_length=1,
-                description="Training-set sizes, each a chain of its own from the samples on. The default asks all "
-                "label spaces of 300 images, and at 900 one human, one clustered and one random one of equal G, as all "
-                "would take too long.",
-            ),
-        ),
-        "encoder": (Encoder, Encoder()),
-        "cluster": (Cluster, Cluster()),
-        "label_spaces": (label_spaces, label_spaces()),
-        "pixels": (Pixels, Pixels()),
-        "model": (Model, Model()),
-        "pretrain": (Recipe, Recipe()),
-        "finetune": (Recipe, Recipe()),
-        "networks": (
-            list[Network],
-            Field(
-                [],
-                description="Several kinds of networks and recipes (empty: one, as `model` and `pretrain` say). Each: "
-                "{name, model, recipe, objective, init, spaces, keep, grid}; see docs/recipes.md.",
-            ),
-        ),
-        "transfers": (
-            list[Transfer],
-            Field(
-                [],
-                description="Ways to finetune (empty: one, on the same data, as `finetune` says). Each: {name, of, "
-                "data, recipe, grid, keep}; see docs/recipes.md.",
-            ),
-        ),
-        "probe": (type(default_probe()), default_probe()),
-        "measures": (
-            list[Measure],
-            Field(
-                [Measure(name="probe")],
-                description="What is measured of the networks. Each: {name, measure, of, splits, ranks, options}; see "
-                "docs/recipes.md. The options of the measure `probe` are above.",
-            ),
-        ),
-        "studies": (
-            list[str],
-            Field([], description="Studies whose claims are judged from these results, by name; see docs/studies.md."),
-        ),
-        "extensions": (
-            list[Path],
-            Field(
-                [],
-                description="Python files of your own: sources, families, objectives, networks, measures, studies or "
-                "worlds; see docs/development.md.",
-            ),
-        ),
-        "jobs": (Jobs, Jobs()),
-        "theory": (Theory, Theory()),
-        "report": (Report, Report()),
-    }
-    return create_model("Config", __base__=Experiment, __doc__=Experiment.__doc__, **fields)
+    sections = {"samples": (samples, samples()), "label_spaces": (label_spaces, label_spaces())}
+    return create_model("Config", __base__=Experiment, __doc__=Experiment.__doc__, **sections)
 
 
 Config = build()

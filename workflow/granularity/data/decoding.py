@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # What image data sets come in, and not all that Pillow reads: it runs Ghostscript on EPS, and takes almost any bytes
 # for TGA.
 FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
+ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}  # of names of images
 
 
 class ImageError(ValueError):
@@ -24,20 +25,15 @@ class ImageError(ValueError):
 
 
 def decode(data: bytes, mode: str = "RGB") -> Image.Image:
-    """The image in a file's bytes, upright (EXIF) and in the colour mode asked for.
-
-    Raises:
-        ImageError: empty, truncated or corrupt, or a decompression bomb.
-    """
+    """The image in a file's bytes; see :func:`open_image` and :func:`upright`."""
     return upright(open_image(data), mode)
 
 
 def open_image(data: bytes) -> Image.Image:
     """The image in a file's bytes, of which only the header has been read.
 
-    Raises:
-        ImageError: empty, of no known format, or with more pixels than Pillow's MAX_IMAGE_PIXELS, of which Pillow
-            itself only warns up to twice as many.
+    Raises ImageError: empty, of no known format, or with more pixels than Pillow's MAX_IMAGE_PIXELS, of which Pillow
+    itself only warns up to twice as many.
     """
     from PIL import Image, ImageFile
 
@@ -55,11 +51,7 @@ def open_image(data: bytes) -> Image.Image:
 
 
 def upright(image: Image.Image, mode: str) -> Image.Image:
-    """Decode an opened image; its first frame where it has several.
-
-    Raises:
-        ImageError: truncated or corrupt, a decompression bomb, or of numbers that no black and white are known of.
-    """
+    """Decode an opened image, its first frame, turned upright (EXIF), in a colour mode; or raise an ImageError."""
     from PIL import ImageOps
 
     with image_errors():
@@ -67,16 +59,12 @@ def upright(image: Image.Image, mode: str) -> Image.Image:
         ImageOps.exif_transpose(image, in_place=True)
         if image.mode[0] not in "IF":
             return image.convert(mode)
-    # Pillow reads 16-bit PGM as mode I, and scales it to 16 bits.
-    if not image.mode.startswith("I;16") and (image.mode, image.format) != ("I", "PPM"):
-        low, high = image.getextrema()
-        raise ImageError(
-            "unreadable",
-            f"its pixels, of mode {image.mode}, go from {low:g} to {high:g}, and nothing says what is black and what "
-            "white: convert it to 8 bits",
-        )
-    with image_errors():
-        return _eight_bits(image).convert(mode)
+        # Pillow reads 16-bit PGM as mode I, and scales it to 16 bits.
+        if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):
+            return _eight_bits(image).convert(mode)
+    low, high = image.getextrema()
+    what = f"its pixels, of mode {image.mode}, go from {low:g} to {high:g}, and nothing says what is black and white"
+    raise ImageError("unreadable", f"{what}: convert it to 8 bits")
 
 
 @contextlib.contextmanager
@@ -87,9 +75,8 @@ def image_errors() -> Iterator[None]:
     try:
         yield
     except Image.UnidentifiedImageError:
-        raise ImageError(
-            "corrupt", f"none of the formats {', '.join(FORMATS)}, or of a depth that Pillow does not read"
-        ) from None
+        text = f"none of the formats {', '.join(FORMATS)}, or of a depth that Pillow does not read"
+        raise ImageError("corrupt", text) from None
     except Exception as error:
         text = " ".join((str(error) or type(error).__name__).split())[:200]
         bomb = (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError)

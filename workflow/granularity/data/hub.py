@@ -4,8 +4,7 @@ Layout: huggingface_hub's cache (models--ORG--NAME/snapshots/COMMIT/...), and wh
 (.cache/huggingface/download/FILE.metadata, with the commit on its first line).
 """
 
-from __future__ import annotations
-
+import contextlib
 import re
 from itertools import islice
 from pathlib import Path
@@ -14,7 +13,6 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import read_regular
 
 COMMIT = re.compile("[0-9a-f]{40}")
-METADATA = Path(".cache", "huggingface", "download")
 MOST = 1000  # files looked at
 LARGEST = 4096  # bytes of one
 
@@ -25,14 +23,8 @@ def commit(path: Path) -> str | None:
         for parent in (place, *place.parents):
             if parent.parent.name == "snapshots" and COMMIT.fullmatch(parent.name):
                 return parent.name
-    left = (path / METADATA).glob("**/*.metadata") if (path / METADATA).is_dir() else ()
-    found = {_first_line(file) for file in islice(left, MOST)}
-    return found.pop() if len(found) == 1 else None
-
-
-def _first_line(file: Path) -> str | None:
-    try:
-        line = read_regular(file, LARGEST).partition(b"\n")[0].strip().decode("ascii", "replace")
-    except GranularityError:
-        return None
-    return line if COMMIT.fullmatch(line) else None
+    found = set()
+    for file in islice((path / ".cache" / "huggingface" / "download").glob("**/*.metadata"), MOST):
+        with contextlib.suppress(GranularityError):
+            found.add(read_regular(file, LARGEST).partition(b"\n")[0].strip().decode("ascii", "replace"))
+    return found.pop() if len(found) == 1 and COMMIT.fullmatch(min(found)) else None

@@ -16,14 +16,14 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import check_regular, open_regular, read_regular
 from granularity.data.columns import PLACE
 from granularity.data.decoding import ImageError, decode
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 
 if TYPE_CHECKING:
     from PIL import Image
 
 COLUMNS = {"sample_id": "text", "file": "text", "row": "number?", "offset": "number?", "bytes": "number"}
+COLUMNS |= {"sha256": "text?"}  # what each holds; with ? it may be null
 LARGEST = 1 << 30  # bytes: more than any image has whose pixels Pillow lets pass
-COLUMNS |= {"sha256": "text?"}  # see granularity.store.artifacts.KINDS
 
 
 class Images:
@@ -40,34 +40,20 @@ class Images:
         return len(self.table)
 
     def load(self, index: int, mode: str = "RGB") -> Image.Image:
-        """Decode one image, upright (EXIF) and in the colour mode asked for.
-
-        Raises:
-            GranularityError: the file is gone, has changed since the sample table was made, or is no image.
-        """
-        return self._decoded(*self._read(index), mode)
+        """Decode one image, upright and in the colour mode asked for; GranularityError: gone, changed or no image."""
+        return self.hashed(index, mode)[0]
 
     def hashed(self, index: int, mode: str = "RGB") -> tuple[Image.Image, bytes]:
         """:meth:`load`, and the SHA-256 of the bytes that were read, whether or not the sample table has it."""
-        data, where = self._read(index)
-        known = self.table["sha256"].iat[index]
-        digest = hashlib.sha256(data).digest() if pd.isna(known) else bytes.fromhex(known)
-        return self._decoded(data, where, mode), digest
-
-    def _read(self, index: int) -> tuple[bytes, str]:
-        """The bytes of an image, as the sample table knows them, and its name in messages."""
         sample = self.table.iloc[index]
-        data = self.reader.read(*(sample[column] for column in PLACE))
-        where = self.reader.name(*(sample[column] for column in PLACE[:3]))
-        known = sample["sha256"]
-        changed = len(data) != sample["bytes"] if pd.isna(known) else hashlib.sha256(data).hexdigest() != known
+        place, known = [sample[column] for column in PLACE], sample["sha256"]
+        data, where = self.reader.read(*place), self.reader.name(*place[:3])
+        digest = hashlib.sha256(data)
+        changed = len(data) != place[3] if pd.isna(known) else digest.hexdigest() != known
         if changed:
             raise GranularityError(f"{where}: has changed since the sample table was made; make the samples again")
-        return data, where
-
-    def _decoded(self, data: bytes, where: str, mode: str) -> Image.Image:
         try:
-            return decode(data, mode)
+            return decode(data, mode), digest.digest()
         except ImageError as error:
             raise GranularityError(f"{where}: cannot be decoded as an image ({error}); repair or remove it") from None
 
@@ -89,11 +75,7 @@ class Reader:
         return f"{self.root / file}{place}"
 
     def read(self, file: str, row: int | None, offset: int | None, size: int | None) -> bytes:
-        """The bytes at a place, see :class:`granularity.stages.samples.source.Source`.
-
-        Raises:
-            GranularityError: the file is gone, cannot be read or is too short.
-        """
+        """The bytes at a place (see `Source` of the samples); GranularityError: gone, unreadable or too short."""
         import pyarrow as pa
 
         try:
@@ -114,20 +96,12 @@ class Reader:
             raise GranularityError(f"{self.name(file, row, offset)}: the file ends early; it is truncated")
         return data
 
-    def size(self, file: str, row: int | None, offset: int | None, size: int | None) -> int:
-        """Length in bytes, without reading whole files."""
-        if not pd.isna(size):
-            return int(size)
-        if not pd.isna(row):
-            return len(self.read(file, row, offset, size))
-        return check_regular(self.root / file).st_size
-
 
 def _parquet_row(file: Path, row: int) -> bytes:
     starts = _row_groups(file)
     group = int(starts.searchsorted(row, side="right")) - 1
-    column = _row_group(file, group)
-    value = column[row - int(starts[group])].as_py() if row - int(starts[group]) < len(column) else None
+    column, within = _row_group(file, group), row - int(starts[group])
+    value = column[within].as_py() if within < len(column) else None
     if value is None:
         raise GranularityError(f"{file}: row {row} holds no image bytes")
     return value
@@ -135,13 +109,11 @@ def _parquet_row(file: Path, row: int) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _row_groups(file: Path):
-    """The first row of every row group."""
     import numpy as np
     import pyarrow.parquet as pq
 
     meta = pq.read_metadata(file)
-    lengths = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
-    return np.cumsum([0, *lengths])[:-1]
+    return np.cumsum([0, *(meta.row_group(i).num_rows for i in range(meta.num_row_groups))])[:-1]
 
 
 @functools.lru_cache(maxsize=4)
@@ -164,8 +136,6 @@ def image_column(schema) -> str | None:
     """The column of an Arrow schema that holds images as {bytes, path}: `img`, `image` or the first of that type."""
     import pyarrow as pa
 
-    def fits(field) -> bool:
-        return pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
-
-    names = [field.name for field in schema if fits(field)]
+    structs = [field for field in schema if pa.types.is_struct(field.type)]
+    names = [field.name for field in structs if field.type.get_field_index("bytes") >= 0]
     return next((name for name in ("img", "image") if name in names), names[0] if names else None)

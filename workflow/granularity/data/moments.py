@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from granularity.base.errors import GranularityError
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -25,10 +25,7 @@ def sums_of(image: Image.Image) -> np.ndarray:
 def by_split(split: np.ndarray, pixels: np.ndarray, sums: np.ndarray) -> dict[str, dict[str, Any]]:
     """What `moments.json` holds of each split: `pixels`, and of each channel `sum` and `squares`, whole numbers.
 
-    Args:
-        split: the split of each image, [N].
-        pixels: the number of pixels of each image, int64 [N].
-        sums: of each image, int64 [N, 2, C], see :func:`sums_of`.
+    The arguments are of each image: [N]; int64 [N]; int64 [N, 2, C], see :func:`sums_of`.
     """
     found = {}
     for name in dict.fromkeys(split):
@@ -39,11 +36,7 @@ def by_split(split: np.ndarray, pixels: np.ndarray, sums: np.ndarray) -> dict[st
 
 
 def moments(artifact: Artifact, channels: int, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each channel over a split, on a 0..1 scale: float64 [C], correctly rounded sums.
-
-    Raises:
-        GranularityError: `moments.json` does not have them.
-    """
+    """Mean and standard deviation of each channel over a split, from 0 to 1: float64 [C], correctly rounded sums."""
     found = artifact.json(FILE, split)[split]
     try:
         count, total, squares = (found[name] for name in ("pixels", "sum", "squares"))
@@ -54,6 +47,5 @@ def moments(artifact: Artifact, channels: int, split: str = "train") -> tuple[np
         variance = [(count * two - one**2) / (255 * count) ** 2 for one, two in zip(total, squares, strict=True)]
         return np.array(mean), np.sqrt(np.maximum(variance, 1e-12))
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        raise GranularityError(
-            f"{artifact.path / FILE}: '{split}' must hold pixels, sum and squares, whole numbers of {channels} channels"
-        ) from None
+        what = f"must hold pixels, sum and squares, whole numbers of {channels} channels"
+        raise GranularityError(f"{artifact.path / FILE}: '{split}' {what}") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,47 +26,33 @@ LIVING_THING = "n00004258"
 
 @dataclass
 class WordNet:
-    """Nouns of WordNet, by id: `n` and the eight-digit offset.
+    """Nouns of WordNet, by id: `n` and the eight-digit offset."""
 
-    Attributes:
-        parents: each synset's hypernyms, in the order of the file.
-        names: each synset's first word.
-    """
-
-    parents: dict[str, tuple[str, ...]]
-    names: dict[str, str]
+    parents: dict[str, tuple[str, ...]]  # each synset's hypernyms, in the order of the file
+    names: dict[str, str]  # each synset's first word
     _levels: dict[tuple[str, int], frozenset[str]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, folder: Path) -> WordNet:
-        """Read `data.noun`.
-
-        Raises:
-            GranularityError: the file is missing or is not WordNet's.
-        """
+        """Read `data.noun`; GranularityError where it is missing or is not WordNet's."""
         file = folder / "data.noun"
-        parents, names, mentioned = {}, {}, {LIVING_THING}
+        parents, names, mentioned, number = {}, {}, {LIVING_THING}, 0
         try:
             text = read_regular(file, LARGEST).decode("ascii")
+            for number, line in enumerate(io.StringIO(text, newline=None), 1):  # noqa: B007 - for the message
+                if not line.startswith("  "):  # the licence
+                    synset, names[synset], parents[synset], pointed = _parse(line)
+                    mentioned |= pointed
         except GranularityError as error:
-            raise GranularityError(
-                f"samples.wordnet: {error}. Debian's package wordnet-base puts it in /usr/share/wordnet; WordNet 3.0 "
-                "ships it in dict/"
-            ) from None
-        except UnicodeDecodeError:
-            raise GranularityError(f"{file}: is not WordNet's data.noun") from None
-        for number, line in enumerate(io.StringIO(text, newline=None), 1):
-            if line.startswith("  "):  # the licence
-                continue
-            try:
-                synset, name, above, pointed = _parse(line)
-            except (IndexError, ValueError):
-                raise GranularityError(f"{file}: line {number} is not in WordNet's format") from None
-            parents[synset], names[synset] = above, name
-            mentioned |= pointed
-        circle = _in_a_circle(parents)
-        if circle is not None:
-            raise GranularityError(f"{file}: {circle} lies above itself; this is no WordNet 3.0")
+            remedy = "Debian's package wordnet-base puts it in /usr/share/wordnet; WordNet 3.0 ships it in dict/"
+            raise GranularityError(f"samples.wordnet: {error}. {remedy}") from None
+        except (IndexError, ValueError):  # or no ASCII, of which the line is not known
+            where = f"line {number}" if number else "it"
+            raise GranularityError(f"{file}: {where} is not in the format of WordNet's data.noun") from None
+        try:  # a cycle would never end
+            TopologicalSorter(parents).prepare()
+        except CycleError as error:
+            raise GranularityError(f"{file}: {error.args[1][0]} lies above itself; this is no WordNet 3.0") from None
         missing = min(mentioned - parents.keys(), default=None)
         if missing is not None:
             raise GranularityError(f"{file}: {missing} is missing; the file is truncated, or no WordNet 3.0")
@@ -74,47 +61,32 @@ class WordNet:
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> WordNet:
         """The inverse of :meth:`frame`."""
-        above = {synset: tuple(parents) for synset, parents in zip(frame["synset"], frame["parents"], strict=True)}
+        above = dict(zip(frame["synset"], map(tuple, frame["parents"]), strict=True))
         return cls(above, dict(zip(frame["synset"], frame["name"], strict=True)))
 
     def frame(self) -> pd.DataFrame:
         """One row per synset, sorted: `synset`, `name`, `parents` (a list of ids)."""
         import pandas as pd
 
-        order = sorted(self.parents)
-        return pd.DataFrame(
-            {
-                "synset": order,
-                "name": [self.names[synset] for synset in order],
-                "parents": [list(self.parents[synset]) for synset in order],
-            }
-        )
+        rows = [(synset, self.names[synset], list(self.parents[synset])) for synset in sorted(self.parents)]
+        return pd.DataFrame(rows, columns=["synset", "name", "parents"])
 
     def above(self, synsets: list[str]) -> WordNet:
-        """The part of WordNet that holds some synsets and everything above them.
-
-        Raises:
-            GranularityError: one of them is not in WordNet.
-        """
+        """The part that holds some synsets and everything above them; GranularityError where one is not in WordNet."""
         unknown = [synset for synset in synsets if synset not in self.parents]
         if unknown:
-            raise GranularityError(
-                f"{len(unknown)} synsets are not nouns of this WordNet, such as '{unknown[0]}'; ImageNet's ids are "
-                "those of WordNet 3.0"
-            )
-        found, todo = set(), list(synsets)
+            what = f"{len(unknown)} synsets are not nouns of this WordNet, such as '{unknown[0]}'"
+            raise GranularityError(f"{what}; ImageNet's ids are those of WordNet 3.0")
+        found, todo = set(), set(synsets)
         while todo:
-            synset = todo.pop()
-            if synset not in found:
-                found.add(synset)
-                todo += self.parents[synset]
+            found |= todo
+            todo = {above for synset in todo for above in self.parents[synset]} - found
         return WordNet({s: self.parents[s] for s in found}, {s: self.names[s] for s in found})
 
     def level(self, synset: str, k: int) -> frozenset[str]:
         """The synsets `k` steps up, over all hypernym paths; the root of a path that is shorter than that.
 
-        Source: Hong et al., ImageNet21k experiments; of the rules tried for several paths, this one alone gives the
-        published counts.
+        Source: Hong et al., ImageNet21k; of the rules tried for several paths, this alone gives the published counts.
         """
         key = (synset, k)
         if key not in self._levels:
@@ -125,37 +97,11 @@ class WordNet:
 
     def is_living(self, synset: str) -> bool:
         """Whether 'living thing' lies on any path from a synset to its root."""
-        seen, todo = set(), [synset]
-        while todo:
-            one = todo.pop()
-            if one == LIVING_THING:
-                return True
-            if one not in seen:
-                seen.add(one)
-                todo += self.parents[one]
-        return False
+        return LIVING_THING in self.above([synset]).parents
 
     def label(self, synset: str) -> str:
         """A synset's name for people: the first word and the id."""
         return f"{self.names[synset]} ({synset})"
-
-
-def _in_a_circle(parents: dict[str, tuple[str, ...]]) -> str | None:
-    """A synset that is above itself, if there is one: what is left when roots are taken away again and again."""
-    below: dict[str, list[str]] = {}
-    waiting = {}
-    for synset, above in parents.items():
-        known = [one for one in above if one in parents]
-        waiting[synset] = len(known)
-        for one in known:
-            below.setdefault(one, []).append(synset)
-    free = [synset for synset, count in waiting.items() if not count]
-    for synset in free:
-        for one in below.get(synset, ()):
-            waiting[one] -= 1
-            if not waiting[one]:
-                free.append(one)
-    return min((synset for synset, count in waiting.items() if count), default=None)
 
 
 def _parse(line: str) -> tuple[str, str, tuple[str, ...], set[str]]:

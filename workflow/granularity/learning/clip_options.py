@@ -1,10 +1,8 @@
 """Options of the CLIP encoder, which stage `encoder` trains where there are no published weights, and `embed` uses."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -22,8 +20,11 @@ class Captions(Section):
     template: str = Field("a handwritten digit: {}", description="The caption; {} is replaced by the class name.")
     epochs: Count = Field(40, description="Passes over the training split.")
     batch_size: Count = Field(50, description="Image-caption pairs per step.")
-    lr: float = Field(2e-3, gt=0, description="Peak learning rate (AdamW, warm-up over a tenth, then cosine).")
-    weight_decay: float = Field(0.1, ge=0, description="AdamW's weight decay.")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What is in ids of runs: rates too, as they were options when ids were given out."""
+        return super().identity | {"lr": 2e-3, "weight_decay": 0.1}
 
     @model_validator(mode="after")
     def _has_placeholder(self):
@@ -43,17 +44,12 @@ class Encoder(Section):
     pretrained: str | None = Field(
         "captions",
         description="Its weights: `captions` (train it here, on captions of the training split), an open_clip tag "
-        "(openai, or openai@REVISION), or a checkpoint file. Null with hf-hub: and local-dir: models, which "
-        "carry their own.",
+        "(openai, or openai@REVISION), or a checkpoint file. Null with hf-hub: and local-dir: models.",
     )
     captions: Captions = Captions()
-    batch_size: Annotated[int, Field(ge=1, le=65536)] = Field(
-        64, description="Images per embedding step. Part of the result: see docs/encoder.md."
-    )
+    batch_size: int = Field(64, ge=1, le=65536, description="Images per step. Part of the result: see docs/encoder.md.")
     precision: Precision = Field(
-        "float32",
-        description="Of products in embedding, as in `pretrain`. bfloat16 is faster where the processor has it; its "
-        "vectors agree with those of float32 to two or three digits.",
+        "float32", description="As in `pretrain`; vectors of bfloat16 agree with float32's to two or three digits."
     )
     images: Literal["originals", "pixels"] = Field(
         "originals",
@@ -70,9 +66,7 @@ class Encoder(Section):
         if schema and self.pretrained is not None:
             raise ValueError(f"pretrained: '{self.model}' carries its own weights; set pretrained to null")
         if not schema and self.pretrained is None:
-            raise ValueError(
-                f"pretrained: '{self.model}' needs weights: an open_clip tag, a checkpoint file, or 'captions'"
-            )
+            raise ValueError(f"pretrained: '{self.model}' needs an open_clip tag, a checkpoint file, or 'captions'")
         return self
 
     @property

@@ -1,7 +1,5 @@
 """What a training costs before it is run: memory and time, for what is asked of a scheduler."""
 
-from __future__ import annotations
-
 from typing import Any
 
 RESIDENT_BYTES = 2**31  # of a data set that are in main memory at once, at most
@@ -13,11 +11,7 @@ CPU_SIDE = 16  # a training on images of this side takes `Needs.ms` on a CPU; of
 
 
 def resident_bytes(images: int, pixels: Any) -> int:
-    """Bytes that a training holds in memory for its images, and so do the processes that read them.
-
-    Args:
-        pixels: the section `pixels`.
-    """
+    """Bytes that a training, with the processes that read for it, holds in memory of images of the section `pixels`."""
     if pixels.format == "jpeg":
         return READERS * READER_BYTES
     return min(images * pixels.bytes, RESIDENT_BYTES)
@@ -29,23 +23,25 @@ def readers(pixels: Any) -> int:
 
 
 def features(model: Any) -> int:
-    """The number of features that a network gives its head: reckoned from its name, and 2,048 where that says nothing.
-
-    Args:
-        model: the section `model`.
-    """
-    expansion = 1 if model.name in ("resnet18", "resnet34") else 4
+    """How many features a network of the section `model` gives its head: by its name, 2,048 where that says nothing."""
     if channels := (model.args or {}).get("channels"):
-        return expansion * max(channels)
-    named = [width for part, width in WIDTHS.items() if model.name.startswith(part)]
-    return named[0] if named else WIDEST
-
-
-def slower(config: Any) -> float:
-    """The factor by which an image takes longer than `Needs` say, which are for a GPU, or small images on a CPU."""
-    return 1.0 if config.device == "cuda" else max(1.0, config.pixels.size / CPU_SIDE) ** 2
+        return max(channels) * (1 if model.name in ("resnet18", "resnet34") else 4)
+    return next((width for part, width in WIDTHS.items() if model.name.startswith(part)), WIDEST)
 
 
 def is_short(images: int, pixels: Any) -> bool:
     """Whether starting jobs would take a good part of the time of trainings that see so many images in all."""
     return images * pixels.size**2 <= SHORT
+
+
+def of_training(config: Any, runs: int, epochs: int) -> dict[str, Any]:
+    """What a job of so many trainings asks for: keyword arguments of :class:`granularity.base.stage.Job`."""
+    # `Needs` are for a GPU, or small images on a CPU.
+    slower = 1.0 if config.device == "cuda" else max(1.0, config.pixels.size / CPU_SIDE) ** 2
+    return {
+        "passes": runs * epochs,
+        "memory": lambda images: resident_bytes(images, config.pixels),
+        "processes": config.jobs.processes,
+        "readers": readers(config.pixels),
+        "slower": slower,
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from granularity.base.errors import GranularityError
@@ -25,21 +24,9 @@ class Run:
 
     @classmethod
     def parse(cls, name: str) -> Run:
-        """Read a name, as `name` writes it.
-
-        Raises:
-            GranularityError: it is not the name of a run.
-        """
+        """Read a name, as `name` writes it. Raises GranularityError if it is not the name of a run."""
         match = re.fullmatch(r"(.+)-p([0-9]{1,9})(?:-f([0-9]{1,9}))?-([0-9a-f]{8})", name)
         if match is None:
             raise GranularityError(f"{name}: not the name of a run (SPACE-pSEED-ID or SPACE-pSEED-fSEED-ID)")
         space, pretrain, finetune, run_id = match.groups()
         return cls(space, int(pretrain), None if finetune is None else int(finetune), run_id)
-
-
-def in_lockstep(runs: Sequence[Run], arms: int) -> list[list[int]]:
-    """Which runs are trained at the same time: numbers of runs of one seed, `arms` at most, in the order given."""
-    of_seed: dict[tuple[int, int | None], list[int]] = {}
-    for number, run in enumerate(runs):
-        of_seed.setdefault((run.pretrain_seed, run.finetune_seed), []).append(number)
-    return [some[start : start + arms] for some in of_seed.values() for start in range(0, len(some), arms)]

@@ -1,7 +1,6 @@
-"""Looking at artifacts: `granularity inspect` and `granularity verify`."""
+"""Looking at artifacts: what `granularity inspect`, `granularity verify` and `granularity gc` print."""
 
-from __future__ import annotations
-
+import contextlib
 import json
 import os
 import shlex
@@ -10,71 +9,66 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.store import artifacts, generations
-from granularity.store.artifacts import Artifact
+from granularity.look.text import megabytes, seconds, size_text
+from granularity.store import place
+from granularity.store.artifact import PARTS, Artifact
 from granularity.store.code import code_digest, packages
+from granularity.store.place import Found
 
 PREVIEW_ROWS = 5
+NONE = "there are no artifacts at or below this folder"
 
 
 def describe(path: Path) -> str:
     """Describe an artifact to a person; a folder of artifacts in one line per artifact."""
     if not _is_artifact(path):
-        return "\n".join(_line(Artifact.peek(found)) for found in _found(path))
+        line = "{0.path}  {0.kind}  {0.digest:.12}  {1}  {0.manifest[cost][wall_seconds]:.1f} s"
+        return "\n".join(line.format(one, size_text(one.size)) for one in _below(path))
     artifact = Artifact.peek(path)
     manifest = artifact.manifest
     cost, code = manifest["cost"], manifest["code"]
     made_now = "" if is_current(artifact) else " (the code has changed since)"
-    sections = [
-        f"{artifact.path}",
-        f"  lies in   {os.path.relpath(artifact.folder)}",
-        f"  kind      {artifact.kind}",
-        f"  digest    {artifact.digest}",
-        f"  state     {'; '.join(artifact.corrupt()) or 'verified'}",
-        f"  code      {' '.join(code['modules'])} {code['digest']}{made_now}",
-        f"  made      {cost['started']}, {cost['wall_seconds']:.1f} s wall, {cost['cpu_seconds']:.1f} s CPU, "
-        f"{cost['peak_memory_mb']:.0f} MB peak",
-        f"  hardware  {', '.join(f'{key} {value}' for key, value in manifest['hardware'].items())}",
-        f"  packages  {', '.join(f'{key} {value}' for key, value in manifest['packages'].items())}",
-        f"  machine   {', '.join(f'{key} {value}' for key, value in manifest['machine'].items()) or 'any'}",
-        *_adoption(manifest),
-        f"  command   {shlex.join(manifest['command'])}",
-        "files",
-        *(f"  {name}  {_file_line(entry)}" for name, entry in manifest["files"].items()),
-        "parameters",
-        *_tree(artifact.params, "  "),
-    ]
-    if artifact.summary:
-        sections += ["summary", *_tree(artifact.summary, "  ")]
-    sections += ["lineage", *_lineage(artifact, "  ")]
-    sections += [line for name in manifest["files"] for line in _preview(artifact, name)]
-    return "\n".join(sections)
+    about = {
+        "lies in": os.path.relpath(artifact.folder),
+        "kind": artifact.kind,
+        "digest": artifact.digest,
+        "state": "; ".join(artifact.corrupt()) or "verified",
+        "code": f"{' '.join(code['modules'])} {code['digest']}{made_now}",
+        "made": f"{cost['started']}, {seconds(cost['wall_seconds'])} wall, {seconds(cost['cpu_seconds'])} CPU, "
+        f"{megabytes(cost['peak_memory_mb'])} peak",
+    }
+    for key in ("hardware", "packages", "machine"):
+        about[key] = ", ".join(f"{name} {value}" for name, value in manifest[key].items()) or "any"
+    if found := manifest.get("adopted"):  # a result of other code, on this evidence
+        about["adopted"] = f"by {found['by']}, {found['at']}: {found['evidence']['key']} was made again and is equal"
+    about["command"] = shlex.join(manifest["command"])
+    lines = [f"{artifact.path}", *(f"  {key:8}  {value}" for key, value in about.items())]
+    lines += ["files", *(f"  {name}  {_file_line(entry)}" for name, entry in manifest["files"].items())]
+    lines += ["parameters", *_tree(artifact.params, "  ")]
+    lines += ["summary", *_tree(artifact.summary, "  ")] if artifact.summary else []
+    lines += ["lineage", *_lineage(artifact, "  ")]
+    return "\n".join([*lines, *(line for name in manifest["files"] for line in _preview(artifact, name))])
 
 
 def as_json(path: Path) -> str:
     """Describe an artifact to a program: its manifest, problems and lineage; a folder as a list of these."""
-    if not _is_artifact(path):
-        return json.dumps([_as_dict(Artifact.peek(found)) for found in _found(path)], indent=2)
-    return json.dumps(_as_dict(Artifact.peek(path)), indent=2)
+    found = _as_dict(Artifact.peek(path)) if _is_artifact(path) else list(map(_as_dict, _below(path)))
+    return json.dumps(found, indent=2)
 
 
 def verify(root: Path) -> dict[str, Any]:
     """Hash every artifact at or below a folder anew, those that no name leads to any more included.
 
-    Returns:
-        `artifacts` and `bytes` checked; `problems` (corrupt or missing files, results in the place of others, stamps of
-        other results, names that lead to none; one line each);
-        `other_code`: names of sound artifacts that other code or other versions of packages made than are installed
-        here (Snakemake would make them again); `unnamed`, how many no name leads to, without single runs.
+    Returns `artifacts` and `bytes` checked; `problems`, one line each; `other_code`, names of those that other code or
+    packages made than are here; `unnamed`, how many no name leads to, without single runs.
     """
-    named = artifacts.find(root)
+    named = place.find(root)
     real = {os.path.realpath(path) for path in named}
-    store = root / generations.STORE
-    unnamed = [path for path in generations.all_of(store) if os.path.realpath(path) not in real]
-    lost = artifacts.find_lost(root)
+    unnamed = [path for path in place.all_of(root / place.STORE) if os.path.realpath(path) not in real]
+    lost = place.find_lost(root)
     if not named and not unnamed and not lost:
-        raise GranularityError(f"{root}: there are no artifacts at or below this folder")
-    problems = [f"{path}: leads to no result; delete {generations.stamp_of(path)}, and run snakemake" for path in lost]
+        raise GranularityError(f"{root}: {NONE}")
+    problems = [f"{path}: leads to no result; delete {place.stamp_of(path)}, and run snakemake" for path in lost]
     other_code, size, seen = [], 0, set()
     for path in (*named, *unnamed):
         try:
@@ -82,7 +76,7 @@ def verify(root: Path) -> dict[str, Any]:
         except GranularityError as error:
             problems.append(str(error))
             continue
-        stamp = generations.stamp_of(path)
+        stamp = place.stamp_of(path)
         if path.is_symlink() and stamp.exists() and (wrong := artifact.unlike(stamp)):
             problems.append(wrong)
         if artifact.folder in seen:  # two names lead to it
@@ -92,32 +86,24 @@ def verify(root: Path) -> dict[str, Any]:
         size += artifact.size
         if path not in unnamed and not is_current(artifact):
             other_code.append(str(path))
-    return {
-        "artifacts": len(seen),
-        "bytes": size,
-        "problems": problems,
-        "other_code": other_code,
-        "unnamed": sum(path.parent.name not in artifacts.PARTS for path in unnamed),
-    }
+    bare = sum(path.parent.name not in PARTS for path in unnamed)
+    return {"artifacts": len(seen), "bytes": size, "problems": problems, "other_code": other_code, "unnamed": bare}
 
 
 def describe_verification(result: dict[str, Any]) -> str:
     other = [f"{path}: sound, but made by other code or packages than are here now" for path in result["other_code"]]
-    lines = [*result["problems"], *other]
     verdict = f"{len(result['problems'])} problems" if result["problems"] else "all sound"
     unnamed = f", {result['unnamed']} of them without a name" if result["unnamed"] else ""
-    return "\n".join([*lines, f"{result['artifacts']} artifacts, {size_text(result['bytes'])}{unnamed}: {verdict}"])
+    last = f"{result['artifacts']} artifacts, {size_text(result['bytes'])}{unnamed}: {verdict}"
+    return "\n".join([*result["problems"], *other, last])
 
 
-def _is_artifact(path: Path) -> bool:
-    return (generations.folder_of(path) / generations.MANIFEST).exists()
-
-
-def _found(path: Path) -> list[Path]:
-    found = artifacts.find(path)
-    if not found:
-        raise GranularityError(f"{path}: there are no artifacts at or below this folder")
-    return found
+def describe_leftovers(found: list[Found], delete: bool) -> str:
+    """A line per folder that could go or went, the largest first, and the sum."""
+    lines = [f"{size_text(one.size):>8}  {one.path}  {one.why}" for one in found]
+    total = size_text(sum(one.size for one in found))
+    done = f"{len(found)} deleted, {total} freed" if delete else f"{len(found)} could go, {total}: add --delete"
+    return "\n".join([*lines, done if found else "nothing can go"])
 
 
 def is_current(artifact: Artifact) -> bool:
@@ -127,55 +113,34 @@ def is_current(artifact: Artifact) -> bool:
     # Of files of the user's only those that the configuration names are read: a manifest may name anything.
     if any(name.endswith(".py") and name not in own for name in code["modules"]):
         return not own
-    try:
+    with contextlib.suppress(FileNotFoundError):  # the module has been renamed
         same = code_digest(*code["modules"]) == code["digest"]
         return same and packages(*code["modules"]) == artifact.manifest["packages"]
-    except FileNotFoundError:  # the module has been renamed
-        return False
+    return False
 
 
-def _line(artifact: Artifact) -> str:
-    wall = artifact.manifest["cost"]["wall_seconds"]
-    return f"{artifact.path}  {artifact.kind}  {artifact.digest[:12]}  {size_text(artifact.size)}  {wall:.1f} s"
+def _is_artifact(path: Path) -> bool:
+    return (place.folder_of(path) / place.MANIFEST).exists()
+
+
+def _below(path: Path) -> list[Artifact]:
+    if found := [Artifact.peek(name) for name in place.find(path)]:
+        return found
+    raise GranularityError(f"{path}: {NONE}")
 
 
 def _as_dict(artifact: Artifact) -> dict[str, Any]:
     lineage = {role: str(source.folder) for role, source in artifact.lineage().items()}
-    own = {
-        "path": str(artifact.path),
-        "folder": str(artifact.folder),
-        "problems": list(artifact.corrupt()),
-        "lineage": lineage,
-    }
-    return {**own, **artifact.manifest}
-
-
-def _adoption(manifest: dict[str, Any]) -> list[str]:
-    """On what evidence a result of other code was accepted, by whom and when; nothing where it was not."""
-    found = manifest.get("adopted")
-    if not found:
-        return []
-    return [f"  adopted   by {found['by']}, {found['at']}: {found['evidence']['key']} was made again and is equal"]
+    own = {"path": str(artifact.path), "folder": str(artifact.folder), "problems": list(artifact.corrupt())}
+    return {**own, "lineage": lineage, **artifact.manifest}
 
 
 def _file_line(entry: dict[str, Any]) -> str:
-    parts = [size_text(entry["bytes"])]
-    if "shape" in entry:
-        parts.append(f"{entry['dtype']} {entry['shape']}")
-    if "rows" in entry:
-        columns = ", ".join(f"{name} {kind}" for name, kind in entry["columns"].items())
-        parts.append(f"{entry['rows']} rows: {columns}")
-    if "parameters" in entry:
-        parts.append(f"{entry['tensors']} tensors, {entry['parameters']:,} numbers")
-    return "; ".join([*parts, f"sha256 {entry['sha256'][:12]}"])
-
-
-def size_text(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
+    columns = ", ".join(f"{name} {kind}" for name, kind in entry.get("columns", {}).items())
+    kinds = {"shape": "{dtype} {shape}", "rows": "{rows} rows: {names}"}
+    kinds |= {"parameters": "{tensors} tensors, {parameters:,} numbers"}
+    parts = [words.format(names=columns, **entry) for key, words in kinds.items() if key in entry]
+    return "; ".join([size_text(entry["bytes"]), *parts, f"sha256 {entry['sha256'][:12]}"])
 
 
 def _tree(value: Any, indent: str) -> list[str]:
@@ -183,41 +148,37 @@ def _tree(value: Any, indent: str) -> list[str]:
     for key, item in value.items():
         if isinstance(item, dict) and item:
             lines += [f"{indent}{key}", *_tree(item, indent + "  ")]
-        else:
-            text = json.dumps(item, ensure_ascii=False) if not isinstance(item, str) else item
-            lines.append(f"{indent}{key} = {text if len(text) <= 200 else text[:197] + '...'}")
+            continue
+        text = json.dumps(item, ensure_ascii=False) if not isinstance(item, str) else item
+        lines.append(f"{indent}{key} = {text if len(text) <= 200 else text[:197] + '...'}")
     return lines
 
 
 def _lineage(artifact: Artifact, indent: str) -> list[str]:
-    lines = []
-    found = artifact.lineage()
-    parts = [entry for entry in artifact.manifest["inputs"].values() if entry["kind"] in artifacts.PARTS]
-    if parts:
-        lines.append(f"{indent}holds {len(parts)} single runs (kind {parts[0]['kind']})")
-    for role, entry in artifact.manifest["inputs"].items():
-        if entry["kind"] in artifacts.PARTS:
-            continue
+    found, inputs, lines = artifact.lineage(), artifact.manifest["inputs"], []
+    if runs := [entry["kind"] for entry in inputs.values() if entry["kind"] in PARTS]:
+        lines.append(f"{indent}holds {len(runs)} single runs (kind {runs[0]})")
+    for role, entry in ((role, entry) for role, entry in inputs.items() if entry["kind"] not in PARTS):
         state = "" if role in found else " (no longer there)"
         lines.append(f"{indent}{role} <- {entry['name']} ({entry['kind']} {entry['digest'][:12]}){state}")
         lines += _lineage(found[role], indent + "  ") if role in found else []
-    if not artifact.manifest["inputs"]:
-        source = artifact.params.get("root") or artifact.params.get("source")
-        lines.append(f"{indent}raw images: {source}")
+    if not inputs:
+        lines.append(f"{indent}raw images: {artifact.params.get('root') or artifact.params.get('source')}")
     return lines
 
 
 def _preview(artifact: Artifact, name: str) -> list[str]:
-    if name.endswith(".parquet") and "rows" in artifact.manifest["files"][name]:
+    entry = artifact.manifest["files"][name]
+    if name.endswith(".parquet") and "rows" in entry:
         import pandas as pd
 
         frame = artifact.table(name)
         with pd.option_context("display.width", 160, "display.max_columns", 12, "display.max_colwidth", 28):
-            return [f"{name}, first {min(PREVIEW_ROWS, len(frame))} of {len(frame)} rows", frame.head().to_string()]
+            head = frame.head(PREVIEW_ROWS)
+            return [f"{name}, first {len(head)} of {len(frame)} rows", head.to_string()]
     if name.endswith(".npy"):
-        array = artifact.array(name)
-        with_ends = ", ".join(f"{value:.4g}" for value in array.reshape(-1)[:8].tolist())
-        return [f"{name}, first values", f"  {with_ends}, ..."]
-    if name.endswith(".json") and artifact.manifest["files"][name]["bytes"] < 4000:
+        values = artifact.array(name).reshape(-1)[:8].tolist()
+        return [f"{name}, first values", f"  {', '.join(f'{value:.4g}' for value in values)}, ..."]
+    if name.endswith(".json") and entry["bytes"] < 4000:
         return [name, json.dumps(artifact.json(name), indent=2, ensure_ascii=False)]
     return []

@@ -1,115 +1,113 @@
 """The state of a configuration: `granularity status`.
 
-It reads manifests, claims and the ends of logs, hashes no data and writes nothing, so it may be asked while jobs run,
-on any machine that sees the files. A job that waits in a queue, or that still imports and checks its inputs, has left
-no trace yet and counts as waiting.
+It reads manifests, locks and the ends of logs and writes nothing, so it may be asked while jobs run, on any machine
+that sees the files. A job in a queue, or one that still checks its inputs, has left no trace and counts as waiting.
 """
 
-from __future__ import annotations
-
+import json
 import os
 import re
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job as PlannedJob
+from granularity.look.text import megabytes, seconds, table_of
 from granularity.plan.fresh import OTHER_INPUTS, OTHER_VERSION, Results
 from granularity.plan.graph import Plan, beside
 from granularity.stages import STAGES
-from granularity.store import claim, generations
-from granularity.store.artifacts import Artifact
-from granularity.store.manifests import OtherVersionError
+from granularity.store import lock, place
+from granularity.store.artifact import Artifact, OtherVersionError, by_stage
 
-STATES = {
-    "done": "a whole result, up to date (sizes are compared, not hashes: `granularity verify` hashes)",
-    "running": "its writer holds the lock on its claim, or, where no lock tells, has touched it within a minute",
-    "failed": "no result, and an error in its log; or a result that cannot be read",
-    "interrupted": "killed without a word in its log",
-    "outdated": "a result of other code, packages, inputs, files, device or parameters, which Snakemake makes again",
-    "waiting": "nothing of this",
+# `done` compares sizes, not hashes (`granularity verify` hashes). A job is `running` while its writer holds its lock
+# or, where no lock tells, has touched it within a minute; `interrupted`, where it was killed without a word in its log.
+STATES = ("done", "running", "failed", "interrupted", "outdated", "waiting")
+RARE = ("interrupted", "outdated")  # no column where there are none
+TAIL_BYTES, TAIL_LINES = 16_384, 3
+ERRORS = (r"(error|stopped): ", r"Traceback \(most recent call last\)", "Fatal Python error", r"\s*Usage: ")
+ERROR = re.compile("|".join([*ERRORS, r".*: command not found"]))
+
+COLUMNS = {  # how jobs come together, how it is printed, and the key of the costs
+    "wall": (sum, seconds, "wall_seconds"),
+    "CPU": (sum, seconds, "cpu_seconds"),
+    "memory": (max, megabytes, "peak_memory_mb"),
+    "GPU": (sum, seconds, "gpu_seconds"),
+    "GPU memory": (max, megabytes, "gpu_peak_memory_mb"),
 }
-TAIL_BYTES = 16_384
-TAIL_LINES = 3
-ERROR = re.compile(
-    r"(error|stopped): |Traceback \(most recent call last\)|Fatal Python error|\s*Usage: "
-    r"|.*: command not found"
-)
+
+State = tuple[str, tuple[str, ...], Artifact | None]  # one of `STATES`, why, and what lies there
 
 
 @dataclass
 class Job:
     """One artifact of a configuration: where it lies, and how far it is."""
 
-    stage: str
-    wildcards: dict[str, str]
+    planned: PlannedJob
     folder: Path
     log: Path
-    state: str = "waiting"
-    detail: tuple[str, ...] = ()  # why; or the last lines of its log
-    claim: dict[str, Any] | None = None  # of the writer that works on it, or was killed
-    artifact: Artifact | None = None  # what lies there and can be read
+    state: str  # one of `STATES`
+    detail: tuple[str, ...]  # why; or the last lines of its log
+    artifact: Artifact | None  # what lies there and can be read
+    claim: dict[str, Any] | None  # of the writer that works on it, or was killed
+
+    @property
+    def stage(self) -> str:
+        return self.planned.stage
+
+    @property
+    def wildcards(self) -> dict[str, str]:
+        return dict(self.planned.values)
 
 
 def look(plan: Plan) -> list[Job]:
     """Every job of a configuration as it is now, without the worlds of the theory that have left no trace."""
     planned = [job for stage in STAGES for job in plan.jobs(stage)]
     # Claims first: a job that ends meanwhile is then seen to run, and never as if it had been lost.
-    stores = {generations.store_of(plan.folder(job)) for job in planned}
-    claims = {(store, name): found for store in stores for name, found in claim.all_claims(store).items()}
-    works = {(store, name) for store in stores for name in generations.works_of(store).values()}
-    results, jobs = Results(plan), []
-    for job in planned:
-        output = plan.folder(job)
-        store = generations.store_of(output)
-        name = (store, generations.name_in(store, output))
-        jobs.append(_job(results, job, claims.get(name), name in works))
-    _pass_on(planned, jobs)
-    traces = {_world(job) for job in jobs if job.state != "waiting"}
-    return [job for job in jobs if _world(job) in {None, *traces}]
+    stores = {place.store_of(plan.folder(job)) for job in planned}
+    locks = {(store, one["output"]): one for store in stores for one in lock.all_in(store / place.LOCKS).values()}
+    works = {(store, name) for store in stores for name in place.works_of(store).values()}
+    results, of_others, traces, jobs = Results(plan), set(), {None}, []
+    for one in planned:  # inputs before what is made from them
+        folder, log = plan.folder(one), Path(beside(STAGES[one.stage], plan.root, "logs").format(**one.values))
+        name = (place.store_of(folder), place.name_in(place.store_of(folder), folder))
+        state, detail, artifact = _state(results, one, log, locks.get(name), name in works)
+        if state == "done" and any(id(source) in of_others for sources in one.inputs.values() for source in sources):
+            state, detail = "outdated", (OTHER_INPUTS,)
+        of_others |= {id(one)} if detail == (OTHER_INPUTS,) else set()
+        traces |= {_world(one)} if state != "waiting" else set()
+        claim = locks.get(name) if state in ("running", "interrupted") else None
+        jobs.append(Job(one, folder, log, state, detail, artifact, claim))
+    return [job for job in jobs if _world(job.planned) in traces]
 
 
-def _pass_on(planned: list[PlannedJob], jobs: list[Job]) -> None:
-    """What was made from a result that was made from other inputs is outdated, too; inputs come first in the list."""
-    of_others = set()
-    for plan, job in zip(planned, jobs, strict=True):
-        follows = any(id(source) in of_others for sources in plan.inputs.values() for source in sources)
-        if job.state == "done" and follows:
-            job.state, job.detail = "outdated", (OTHER_INPUTS,)
-        if job.detail == (OTHER_INPUTS,):
-            of_others.add(id(plan))
-
-
-def _world(job: Job) -> str | None:
+def _world(planned: PlannedJob) -> str | None:
     """The world of the theory that a job belongs to."""
-    of_theory = job.wildcards.get("name") == "theory"
-    return job.wildcards.get("world", job.wildcards["study"] if of_theory else None)
+    of_theory = planned.values.get("name") == "theory"
+    return planned.values.get("world", planned.values["study"] if of_theory else None)
 
 
-def _job(results: Results, planned: PlannedJob, claimed: dict[str, Any] | None, unfinished: bool) -> Job:
-    plan, stage = results.plan, STAGES[planned.stage]
-    folder = plan.folder(planned)
-    log = Path(beside(stage, plan.root, "logs").format(**planned.values))
-    job = Job(stage.name, dict(planned.values), folder, log, claim=claimed)
-    stamp = generations.stamp_of(folder)
+def _state(results: Results, planned: PlannedJob, log: Path, claim: dict | None, unfinished: bool) -> State:
+    stamp = place.stamp_of(results.plan.folder(planned))
     try:
-        there = stamp.exists()
-        if there:
-            job.state, job.detail, job.artifact = _result(results, planned, stamp)
+        found = _result(results, planned, stamp) if stamp.exists() else None
     except OSError as error:
-        job.state, job.detail, job.claim = "failed", (f"{error.filename}: {error.strerror}",), None
-        return job
-    if claimed is not None and claim.is_live(claimed):
-        job.state, job.detail = "running", tuple(_tail(log)[-1:])
-    elif not there:
-        job.state, job.detail = _remains(job, unfinished)
-    if job.state not in ("running", "interrupted"):
-        job.claim = None
-    return job
+        return "failed", (f"{error.filename}: {error.strerror}",), None
+    if claim is not None and lock.seems_alive(claim):
+        return "running", tuple(_tail(log)[-1:]), found[2] if found else None
+    if found is not None:
+        return found
+    tail = _tail(log)
+    error = max((number for number, line in enumerate(tail) if ERROR.match(line)), default=None)
+    if error is not None:
+        return "failed", tuple(tail[max(error, len(tail) - TAIL_LINES) :]), None
+    if unfinished:
+        return "interrupted", (*tail[-1:], "what was finished is kept, and the next run goes on from there"), None
+    return ("interrupted", tuple(tail[-1:]), None) if claim is not None else ("waiting", (), None)
 
 
-def _result(results: Results, planned: PlannedJob, stamp: Path) -> tuple[str, tuple[str, ...], Artifact | None]:
+def _result(results: Results, planned: PlannedJob, stamp: Path) -> State:
     """State, detail and artifact where there is a stamp."""
     try:
         artifact = results.open(planned)
@@ -118,21 +116,8 @@ def _result(results: Results, planned: PlannedJob, stamp: Path) -> tuple[str, tu
         return "outdated", (OTHER_VERSION,), None
     except GranularityError as error:
         return "failed", (str(error),), None
-    if damage is not None:
-        return "failed", (damage,), artifact
-    why = results.unlike(planned)
-    return ("outdated", (why,), artifact) if why else ("done", (), artifact)
-
-
-def _remains(job: Job, unfinished: bool) -> tuple[str, tuple[str, ...]]:
-    """State and detail of a job that has no stamp, from what its last attempt left."""
-    tail = _tail(job.log)
-    error = max((number for number, line in enumerate(tail) if ERROR.match(line)), default=None)
-    if error is not None:
-        return "failed", tuple(tail[max(error, len(tail) - TAIL_LINES) :])
-    if unfinished:
-        return "interrupted", (*tail[-1:], "what was finished is kept, and the next run goes on from there")
-    return ("interrupted", tuple(tail[-1:])) if job.claim is not None else ("waiting", ())
+    state, why = ("failed", damage) if damage else ("outdated", results.unlike(planned))
+    return (state, (why,), artifact) if why else ("done", (), artifact)
 
 
 def _tail(log: Path) -> list[str]:
@@ -144,3 +129,85 @@ def _tail(log: Path) -> list[str]:
     except OSError:
         return []
     return [line.rstrip() for line in lines if line.strip()]
+
+
+# ---------------------------------------------------------------- what is printed
+
+
+def as_json(plan: Plan, jobs: list[Job]) -> str:
+    """Counts and costs of every stage, and every job."""
+    stages = []
+    for (condition, stage), of_stage in _stages(jobs).items():
+        cost = {key: value for row in _cost(of_stage) for key, value in row.items() if key not in ("stage", "jobs")}
+        stages.append({"condition": condition, "stage": stage, **_counts(of_stage), **cost})
+    found = {"name": plan.config.name, "root": plan.root, "total": _counts(jobs), "stages": stages}
+    return json.dumps({**found, "jobs": [_as_dict(job) for job in jobs]}, indent=2)
+
+
+def _as_dict(job: Job) -> dict[str, Any]:
+    found = {"stage": job.stage, **job.wildcards, "state": job.state, "detail": list(job.detail)}
+    found |= {"folder": str(job.folder), "log": str(job.log)}
+    found |= {"claim": {key: job.claim[key] for key in ("host", "pid", "job", "started", "beat")}} if job.claim else {}
+    made = job.artifact
+    return found | ({} if made is None else {"digest": made.digest, "cost": made.manifest["cost"]})
+
+
+def describe(jobs: list[Job]) -> str:
+    """A table by stage; below it what runs, what failed or was killed, and why results are outdated."""
+    total = _counts(jobs)
+    states = [state for state in STATES if state not in RARE or total[state]]
+    on_gpu = any("gpu_seconds" in row for row in _cost(jobs))
+    columns = [name for name in COLUMNS if on_gpu or "GPU" not in name]
+    rows, last = [["", "stage", "jobs", *states, *columns]], None
+    for (condition, stage), of_stage in _stages(jobs).items():
+        group = condition or stage
+        rows.append([group if group != last else "", stage, *_cells(of_stage, states, columns)])
+        last = group
+    lines = table_of([*rows, ["all", "", *_cells(jobs, states, columns)]], 2)
+    for state in ("running", "failed", "interrupted"):
+        found = [job for job in jobs if job.state == state]
+        lines += ["", state] if found else []
+        for job in found:
+            lines += [f"  {job.folder}{_who(job)}", *(f"      {line}" for line in job.detail)]
+            lines += [f"      {job.log}"] if job.artifact is None and job.state == "failed" else []
+    if total["outdated"]:
+        reasons = [job.detail[0] for job in jobs if job.state == "outdated"]
+        lines += ["", "outdated", *(f"  {reasons.count(why)} {why}" for why in dict.fromkeys(reasons))]
+    return "\n".join(lines)
+
+
+def _stages(jobs: list[Job]) -> dict[tuple[str | None, str], list[Job]]:
+    """Jobs by condition and stage: condition after condition, then the theory and the report."""
+    found: dict[tuple[str | None, str], list[Job]] = {}
+    groups = list(dict.fromkeys(job.wildcards.get("condition") for job in jobs))
+    places = {group: (group is None, place) for place, group in enumerate(groups)}
+    for job in sorted(jobs, key=lambda one: places[one.wildcards.get("condition")]):
+        found.setdefault((job.wildcards.get("condition"), job.stage), []).append(job)
+    return found
+
+
+def _counts(jobs: list[Job]) -> dict[str, int]:
+    return {"jobs": len(jobs)} | {state: sum(job.state == state for job in jobs) for state in STATES}
+
+
+def _cost(jobs: list[Job]) -> list[dict[str, Any]]:
+    return by_stage(job.artifact for job in jobs if job.artifact is not None)
+
+
+def _cells(jobs: list[Job], states: list[str], columns: list[str]) -> list[str]:
+    counts, rows = _counts(jobs), _cost(jobs)
+    cells = [str(counts["jobs"]), *(str(counts[state] or "-") for state in states)]
+    for combine, words, key in map(COLUMNS.get, columns):
+        values = [row[key] for row in rows if row.get(key) is not None]
+        cells.append(words(combine(values) if values else None))
+    return cells
+
+
+def _who(job: Job) -> str:
+    """Who works on a job and since when, or worked on it until it was killed."""
+    if job.claim is None:
+        return ""
+    host, pid, slurm, started = (job.claim[key] for key in ("host", "pid", "job", "started"))
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(started))
+    spent = (time.time() if job.state == "running" else job.claim["beat"]) - started
+    return f"  {host}, process {pid}{f', Slurm job {slurm}' if slurm else ''}, since {since} ({seconds(spent)})"

@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import os
-import warnings
-from collections.abc import Iterator
+import platform
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from granularity.base.errors import GranularityError
 from granularity.base.section import Device
 from granularity.machine import leases
-from granularity.machine.processor import instruction_set
+from granularity.machine.launch import threads_each
 
 if TYPE_CHECKING:
     import torch
-
-NONDETERMINISTIC = "does not have a deterministic implementation"  # so torch says
 
 
 def torch_device(device: Device, threads: int) -> torch.device:
     """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one.
 
-    Args:
-        threads: the job's CPU threads; processes that train together share them.
-
-    Raises:
-        GranularityError: `cuda` was asked for and torch sees no GPU; or this stage is for one process, and there are
-            several.
+    Processes that train together share the CPU `threads`. Raises a GranularityError where `cuda` was asked for and
+    torch sees no GPU.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts; needed for determinism
     import torch
 
     from granularity.machine import processes
 
-    processes.check_joined()
-    torch.set_num_threads(max(1, threads // processes.local_size()))
+    torch.set_num_threads(threads_each(threads, processes.size()))
     torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms would import the compiler: two seconds
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a small network's time
     torch.backends.cudnn.benchmark = False
@@ -43,10 +36,10 @@ def torch_device(device: Device, threads: int) -> torch.device:
     torch.backends.cudnn.allow_tf32 = False
     place = torch.device("cpu")
     if device != "cpu" and torch.backends.cuda.is_built() and leases.candidates():
-        processes.lease_gpus()
+        leases.take()  # several processes have those of their launcher
         if torch.cuda.is_available():
-            torch.cuda.set_device(processes.local_rank())
-            place = torch.device("cuda", processes.local_rank())
+            torch.cuda.set_device(processes.rank())
+            place = torch.device("cuda", processes.rank())
         else:
             leases.release()
     if device == "cuda" and place.type == "cpu":
@@ -55,25 +48,6 @@ def torch_device(device: Device, threads: int) -> torch.device:
         )
     processes.meet(place)
     return place
-
-
-@contextlib.contextmanager
-def noting_nondeterministic() -> Iterator[set[str]]:
-    """Collect the names of operations that torch has no deterministic algorithm for here, and warns of."""
-    found: set[str] = set()
-    with warnings.catch_warnings():
-        show = warnings.showwarning
-        warnings.filterwarnings("always", message=f".*{NONDETERMINISTIC}")
-
-        def note(message: Warning | str, *rest: Any, **more: Any) -> None:
-            name, mark, _ = str(message).partition(NONDETERMINISTIC)
-            if mark:
-                found.add(name.strip())
-            else:
-                show(message, *rest, **more)
-
-        warnings.showwarning = note
-        yield found
 
 
 def cpu_threads(device: torch.device) -> int | None:
@@ -86,8 +60,7 @@ def cpu_threads(device: torch.device) -> int | None:
 def machine(device: Device, threads: int) -> dict[str, Any]:
     """What of this machine decides last bits: a part of the key of a result that is made here.
 
-    On a CPU its instruction set and the number of threads, over which sums are split; on a GPU its model. Imports no
-    torch where there is no GPU.
+    On a CPU its instruction set and the number of threads, over which sums are split; on a GPU its model.
     """
     if device != "cpu" and leases.candidates():
         return {"gpu": leases.models()}
@@ -97,8 +70,7 @@ def machine(device: Device, threads: int) -> dict[str, Any]:
 def faiss_gpus(device: Device) -> int:
     """The number of GPUs that FAISS is to use, all of them leased: GRANULARITY_GPUS, by default 1; 0 is the CPU.
 
-    Raises:
-        GranularityError: `cuda` was asked for and FAISS sees no GPU; FAISS itself would silently use the CPU.
+    Raises a GranularityError where `cuda` was asked for and FAISS sees no GPU: it would silently use the CPU.
     """
     import faiss
 
@@ -109,7 +81,62 @@ def faiss_gpus(device: Device) -> int:
     count = faiss.get_num_gpus()
     if device == "cuda" and count == 0:
         raise GranularityError(
-            "device = cuda: FAISS sees no GPU; take cluster.engine: torch, or install the 'gpu' extra (faiss-gpu "
-            "instead of faiss-cpu), or check the driver and CUDA_VISIBLE_DEVICES"
+            "device = cuda: FAISS sees no GPU; install the 'gpu' extra (faiss-gpu instead of faiss-cpu), or check the "
+            "driver and CUDA_VISIBLE_DEVICES"
         )
     return count
+
+
+# ---------------------------------------------------------------- the processor
+
+# Libraries choose their loops by what the processor can, and other loops add in another order. docs/artifacts.md has
+# what was measured of it.
+
+CPUINFO = Path("/proc/cpuinfo")
+# The widest first; each is what a library asks for before it uses other loops. OpenBLAS has loops for avx512_bf16 that
+# it uses for ordinary numbers too.
+_AVX2 = frozenset({"avx2", "fma"})
+_AVX512 = _AVX2 | {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
+LEVELS = {
+    "avx512_bf16": _AVX512 | {"avx512_bf16"},
+    "avx512": _AVX512,
+    "avx2": _AVX2,
+    "avx": frozenset({"avx"}),
+    "sse4_2": frozenset({"sse4_2"}),
+    "sve2": frozenset({"sve2"}),
+    "sve": frozenset({"sve"}),
+    "asimd": frozenset({"asimd"}),
+}
+# Variables that make a library use other loops than the processor's.
+VARIABLES = "ATEN_CPU_CAPABILITY DNNL_DEFAULT_FPMATH_MODE DNNL_MAX_CPU_ISA FAISS_SIMD_LEVEL GLIBC_TUNABLES MKL_CBWR "
+VARIABLES += "MKL_ENABLE_INSTRUCTIONS NPY_DISABLE_CPU_FEATURES ONEDNN_DEFAULT_FPMATH_MODE ONEDNN_MAX_CPU_ISA "
+VARIABLES += "OPENBLAS_CORETYPE"
+
+
+def instruction_set(cpuinfo: Path = CPUINFO) -> str:
+    """The processor as far as it decides bytes: its vendor, the widest instructions, and the variables that cap them.
+
+    On ARM the part too, as OpenBLAS has loops for each. Such as `GenuineIntel avx512_bf16`, `ARM 0x41 0xd40 sve` or
+    `AuthenticAMD avx2 MKL_CBWR=AVX2`. Takes less than a millisecond.
+    """
+    about = _first_processor(cpuinfo)
+    flags = frozenset((about.get("flags") or about.get("Features") or "").split())
+    level = next((name for name, needed in LEVELS.items() if needed <= flags), "none")
+    if "vendor_id" in about:
+        processor = about["vendor_id"]
+    elif "CPU implementer" in about:
+        processor = f"ARM {about['CPU implementer']} {about.get('CPU part', '')}".rstrip()
+    else:
+        processor, level = platform.machine(), platform.processor() or "unknown"
+    caps = [f"{name}={value}" for name in VARIABLES.split() if (value := os.environ.get(name))]
+    return " ".join([processor, level, *caps])
+
+
+def _first_processor(cpuinfo: Path) -> dict[str, str]:
+    """The lines of the first processor: with hundreds of them, the file takes long to read to its end."""
+    try:
+        with cpuinfo.open(encoding="utf-8", errors="replace") as stream:
+            lines = [line.partition(":") for line in itertools.takewhile(lambda line: ":" in line, stream)]
+    except OSError:
+        return {}
+    return {name.strip(): value.strip() for name, _, value in lines}

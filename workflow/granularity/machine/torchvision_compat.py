@@ -1,15 +1,10 @@
 """Makes `import torchvision`, and so timm and open_clip, work beside a CPU build of torch.
 
 torchvision's wheel on the package index is linked against CUDA. Beside a CPU-only torch its extension cannot be
-loaded, and `import torchvision` dies with "operator torchvision::nms does not exist": it registers shape functions for
-operators that only the extension defines. Nothing here uses these operators, so where the two builds do not match we
-define the two that are missed, without an implementation. Where they match, we do nothing.
-
-pyproject.toml names this as an entry point of the group `torch.backends`, which torch loads at the end of its own
-import: so it holds for every program of the environment, however the package was installed.
+loaded, and `import torchvision` dies with "operator torchvision::nms does not exist". Nothing here uses the operators
+that it misses, so they are defined, without an implementation. torch loads this at the end of its own import, as an
+entry point of the group `torch.backends` (pyproject.toml).
 """
-
-from __future__ import annotations
 
 import importlib.util
 from pathlib import Path

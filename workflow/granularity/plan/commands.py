@@ -1,6 +1,8 @@
-"""The command of a job: what `snakemake -np` prints, and what a person can copy and run alone."""
+"""The command of a job, which `snakemake -np` prints and a person can run alone; and what it asks a scheduler for.
 
-from __future__ import annotations
+Memory and time in the stages' records are measured (the folder `benchmarks/` of a run) and rounded up: too little costs
+another attempt, which asks for twice as much and goes on where the first one had to stop.
+"""
 
 import functools
 import json
@@ -12,6 +14,12 @@ from granularity.base.stage import Job
 from granularity.data.listing import names, state
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
+from granularity.stages.samples.options import expected_images
+
+UNKNOWN = 1_000_000  # images of a data set whose source does not say
+MANY = 20_000  # images from which on threads pay
+_names = functools.cache(names)  # a data set is listed once
+CUDA_MB = 4000  # of main memory, in a process that uses a GPU
 
 
 def words(
@@ -19,9 +27,8 @@ def words(
 ) -> list[str]:
     """The words of a job's command, but for `--threads`.
 
-    Args:
-        inputs: role -> folders, where they do not lie where the plan has them, as in a Snakemake module with a prefix.
-        output: the folder of the result, likewise.
+    `inputs` (role -> folders) and `output` are for where they do not lie where the plan has them, as in a Snakemake
+    module with a prefix.
     """
     stage = STAGES[job.stage]
     found = ["granularity", stage.name]
@@ -43,22 +50,72 @@ def words(
 def listing(job: Job) -> str | None:
     """What tells that the user's files and folders that a job reads are not what they were; None where it reads none.
 
-    Snakemake sees a file that is newer than a result, and no folder; this sees one that is older, too. Data sets are
-    listed for the first job that asks, once a process.
-
-    Raises:
-        GranularityError: a folder cannot be read.
+    Data sets are listed for the first job that asks, once a process; a GranularityError where one cannot be read.
     """
-    found = [*(_names(folder) for folder in job.folders), *(state(file) for file in job.files)]
+    found = [*(_names(Path(folder)) for folder in job.folders), *(state(file) for file in job.files)]
     return ",".join(found) or None
-
-
-@functools.cache
-def _names(folder: str) -> str:
-    return names(Path(folder))
 
 
 def own_files(plan: Plan, job: Job) -> list[str]:
     """The user's files that the job's command has to load."""
     own = set(extensions.own_files())
     return [] if STAGES[job.stage].gathers else [name for name in plan.code(job) if name in own]
+
+
+# ---------------------------------------------------------------- resources
+
+
+def memory_mb(plan: Plan, job: Job, attempt: int = 1) -> int:
+    """Main memory of a job."""
+    needs, count = STAGES[job.stage].needs, images(plan, job)
+    process = needs.memory_mb + (CUDA_MB if uses_gpu(plan, job) else 0)
+    process += count * needs.memory_kb / 1e3 + job.memory(count) / 1e6
+    return round(process * job.processes * 2 ** (attempt - 1))
+
+
+def minutes(plan: Plan, job: Job, attempt: int = 1) -> int:
+    """The time limit of a job."""
+    needs = STAGES[job.stage].needs
+    looks = images(plan, job) * job.passes / job.processes
+    return round((needs.minutes * job.longer + looks * needs.ms * job.slower / 60_000) * 2 ** (attempt - 1))
+
+
+def threads(plan: Plan, job: Job) -> int:
+    """CPU threads of a job; processes that train together have one each, and so have their readers."""
+    if uses_gpu(plan, job) and job.readers:
+        return job.processes * (1 + job.readers)
+    if job.processes > 1:
+        return job.processes
+    return STAGES[job.stage].needs.threads if images(plan, job) >= MANY else 1
+
+
+def uses_gpu(plan: Plan, job: Job) -> bool:
+    """Whether a job holds a GPU: with `device: cuda` alone, because `auto` takes what it finds."""
+    return plan.config.device == "cuda" and STAGES[job.stage].needs.gpu
+
+
+def gpus(plan: Plan, job: Job) -> int:
+    """The number of GPUs that a job holds: one per process."""
+    return job.processes if uses_gpu(plan, job) else 0
+
+
+def images(plan: Plan, job: Job) -> int:
+    """The number of images that a job reads: as counted in the sample table; before it is made, as the source says."""
+    if job.stage in ("theory", "verdicts"):
+        return 0
+    read = [job, *job.inputs.get("samples", ())][-1]  # a transfer's images are not those of its condition
+    names = [read.values["condition"]] if "condition" in job.values else [one.name for one in plan.conditions]
+    return sum(_images(plan, name, counted=job.stage != "samples") for name in names)
+
+
+def _images(plan: Plan, condition: str, counted: bool) -> int:
+    one = plan.condition(condition)
+    expected = expected_images(one.samples) or UNKNOWN
+    if counted:  # the stage `samples` reads all that there are
+        found = plan.summary(one)
+        if "images" in found:
+            return sum(found["images"].values())
+        held_out = one.samples.validation
+        if one.train_size != "all":
+            return min(int(one.train_size) + (held_out if held_out >= 1 else 0), expected)
+    return expected

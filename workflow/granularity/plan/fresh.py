@@ -1,10 +1,7 @@
 """Whether a result that lies there is the one that is asked for, by its own manifest.
 
-Snakemake compares with what it remembers of earlier runs, in the folder that it was started in. A copied folder of
-results, or one that two checkouts share, has no such memory or another one's; a manifest goes where its result goes.
+Snakemake compares with what it remembers in the folder that it was started in; a manifest goes where its result goes.
 """
-
-from __future__ import annotations
 
 import contextlib
 import hashlib
@@ -13,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from granularity.base.errors import GranularityError
+from granularity.base.regular import MissingError
 from granularity.base.stage import Job
 from granularity.plan.commands import listing
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.store import kept
-from granularity.store.artifacts import Artifact
+from granularity.store import hashing
+from granularity.store.artifact import Artifact, OtherVersionError, canonical_json
 from granularity.store.code import code_digest, packages
-from granularity.store.generations import stamp_of
-from granularity.store.manifests import OtherVersionError, canonical_json
+from granularity.store.place import stamp_of
 
 OTHER_INPUTS = "made from other inputs"
 OTHER_VERSION = "written by another version of this program"
@@ -30,8 +27,7 @@ OTHER_VERSION = "written by another version of this program"
 class Results:
     """The results of a plan, held against what it asks for; each manifest is read once.
 
-    Args:
-        place: where the result of a job lies, if not where the plan has it.
+    `place` is where the result of a job lies, if not where the plan has it.
     """
 
     def __init__(self, plan: Plan, place: Callable[[Job], Path] | None = None):
@@ -39,40 +35,37 @@ class Results:
         self._found: dict[Path, Artifact | GranularityError] = {}
 
     def open(self, job: Job) -> Artifact:
-        """The result of a job, not verified.
-
-        Raises:
-            GranularityError: none lies there, or it cannot be read.
-        """
+        """The result of a job, not verified; a GranularityError where none lies there, or it cannot be read."""
         folder = self.place(job)
         if folder not in self._found:
             try:
                 self._found[folder] = Artifact.peek(folder)
             except GranularityError as error:
                 self._found[folder] = error
-        found = self._found[folder]
-        if isinstance(found, GranularityError):
+        if isinstance(found := self._found[folder], GranularityError):
             raise found
         return found
 
     def outdated(self, job: Job) -> str | None:
         """Why a job has to be made again though it has a stamp, in words; None where that is not so.
 
-        What cannot be read is damage, and no matter of what is asked for: `granularity verify` and its readers tell.
+        Of what is damaged or unreadable, `granularity verify` and its readers tell.
         """
+        stamp = stamp_of(self.place(job))
+        if not os.path.lexists(stamp):
+            return None
         try:
-            return self.unlike(job) if os.path.lexists(stamp_of(self.place(job))) else None
+            wrong = self.open(job).unlike(stamp) if self.place(job).is_symlink() else None
+            return "its stamp is of another result" if wrong else self.unlike(job)
         except OtherVersionError:
             return OTHER_VERSION
+        except MissingError:
+            return "its result is gone"
         except GranularityError:
             return None
 
     def unlike(self, job: Job) -> str | None:
-        """What a result was made of that is not what is asked for, in words.
-
-        Raises:
-            GranularityError: none lies there, or it cannot be read.
-        """
+        """What a result was made of that is not what is asked for, in words; raises as :meth:`open` does."""
         made, code, stage = self.open(job).manifest, self.plan.code(job), STAGES[job.stage]
         now: dict[str, list[str]] = {}
         for role, sources in job.inputs.items():
@@ -101,19 +94,18 @@ class Results:
     def _same_outside(self, job: Job, outside: dict[str, str]) -> bool:
         """Whether the user's files and folders that a job reads are those that a result was made from.
 
-        To see that may take a walk over a whole data set, which is done once for each result; then it is noted what a
-        quick look showed at that time, and the quick look decides.
+        A walk over a whole data set is done once for each result; then a quick look decides, held against what one
+        showed at that time.
         """
         looked = listing(job)
         if looked is None:
             return True
         places = [os.path.abspath(path) for path in (*job.folders, *job.files)]
         known_by = hashlib.sha256(canonical_json([outside, looked, places]).encode()).hexdigest()
-        note = kept.place("outside", f"{known_by}.json")
-        if kept.read(note):
+        if hashing.recall("outside", f"{known_by}.json"):
             return True
         stage = STAGES[job.stage]
         same = dict(stage.outside(stage.model.model_validate(job.options))) == outside
         if same:
-            kept.write(note, True)
+            hashing.note(True, "outside", f"{known_by}.json")
         return same

@@ -1,10 +1,8 @@
 """The plan of a configuration: every job, what it is made from, and where its result lies.
 
-Pure Python and light, so that a dry run is quick. Each stage's record says which jobs it makes of a configuration
-(`Stage.plan`); a job exists only where something asks for its result.
+Each stage's record says which jobs it makes of a configuration (`Stage.plan`); a job exists only where something asks
+for its result.
 """
-
-from __future__ import annotations
 
 import contextlib
 import functools
@@ -24,29 +22,20 @@ from granularity.plan.trainings import Network, Transfer
 from granularity.stages import STAGES
 from granularity.stages.hierarchy.space import Space, clusterings, spaces
 from granularity.stages.samples.options import expected_images, of_source
-from granularity.store.artifacts import Artifact
-from granularity.store.generations import stamp_of
+from granularity.store.artifact import Artifact
+from granularity.store.place import stamp_of
 
 
 @dataclass(frozen=True)
 class Condition:
-    """Images to train on: a data set and a training-set size.
+    """Images to train on: a data set and a training-set size."""
 
-    Attributes:
-        name: its folder below `results/NAME/`.
-        samples: the section that describes the data set.
-        train_size: number of training images, or `all`.
-        seed: the base seed, which the split follows.
-        encoder: the sections that make its embedding and clusters.
-        spaces: its label spaces; none where it is only transferred to.
-    """
-
-    name: str
-    samples: Any
-    train_size: int | str
-    seed: int
-    encoder: Any
-    spaces: tuple[Space, ...] = ()
+    name: str  # its folder below `results/NAME/`
+    samples: Any  # the section that describes the data set
+    train_size: int | str  # number of training images, or `all`
+    seed: int  # the base seed, which the split follows
+    encoder: Any = None  # the sections that make its embedding and clusters
+    spaces: tuple[Space, ...] = ()  # its label spaces; none where it is only transferred to
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
@@ -73,7 +62,6 @@ class Plan:
     """Every job of a configuration, by stage.
 
     Attributes:
-        config: the configuration.
         root: the folder of its results.
         conditions: those of the configuration, then those that are only transferred to.
         networks, transfers: those of the configuration, with all that their entries leave out.
@@ -82,38 +70,27 @@ class Plan:
     def __init__(self, config: Any):
         self.config, self.root = config, f"results/{config.name}"
         self.networks, self.transfers = trainings.networks(config), trainings.transfers(config)
-        self.conditions = [*self._own_conditions(), *self._transfer_conditions()]
+        self.conditions = self._conditions()
+        self._pretrainings: dict[tuple[str, str], list[Run]] = {}
         self._jobs: dict[str, dict[tuple, Job]] = {}
-        self._chosen: dict[tuple, tuple[int, dict[tuple, list[Job]]]] = {}
+        self._chosen: dict[tuple, dict[tuple, list[Job]]] = {}
         self._held: dict[tuple, tuple[Sequence[Job], dict[tuple[str, int], list[int]]]] = {}
-        self._summaries: dict[str, dict[str, Any]] = {}
         for stage in STAGES.values():
-            self._jobs[stage.name] = {}
-            for job in stage.plan(self):
-                self._jobs[stage.name][_key(job.values)] = job
-
-    # ---------------------------------------------------------------- jobs and places
+            self._jobs[stage.name] = {_key(job.values): job for job in stage.plan(self)}
+            self._chosen.clear()
 
     def jobs(self, stage: str, **values: str) -> Sequence[Job]:
         """The jobs of a stage: all, or those with the wildcards given.
 
-        Stages ask that for each of their jobs, of which there may be thousands: all answers to one kind of question
-        are found at once.
+        All answers to one kind of question are found at once, as it is asked for thousands of jobs.
         """
-        every = self._jobs.get(stage, {})
         names = tuple(sorted(values))
-        count, chosen = self._chosen.get((stage, names), (-1, {}))
-        if count != len(every):
-            chosen = {}
-            for job in every.values():
+        if (stage, names) not in self._chosen:
+            chosen = self._chosen[stage, names] = {}
+            for job in self._jobs.get(stage, {}).values():
                 if values.keys() <= job.values.keys():
                     chosen.setdefault(tuple(job.values[name] for name in names), []).append(job)
-            self._chosen[stage, names] = len(every), chosen
-        return chosen.get(tuple(values[name] for name in names), [])
-
-    def __len__(self) -> int:
-        """The number of all jobs."""
-        return sum(map(len, self._jobs.values()))
+        return self._chosen[stage, names].get(tuple(values[name] for name in names), [])
 
     def job(self, stage: str, values: Mapping[str, str]) -> Job:
         """One job of a stage, by all its wildcards."""
@@ -136,8 +113,6 @@ class Plan:
     def page(self) -> str:
         """The report: what the default run ends in."""
         return f"{self.root}/report/report.html"
-
-    # ---------------------------------------------------------------- what stages ask
 
     def condition(self, name: str) -> Condition:
         return next(condition for condition in self.conditions if condition.name == name)
@@ -162,7 +137,11 @@ class Plan:
         return [space for space in condition.spaces if network.spaces is None or space.name in network.spaces]
 
     def pretrainings(self, network: Network, condition: Condition) -> list[Run]:
-        return self._pretrainings[network.name, condition.name]
+        found = self._pretrainings.get((network.name, condition.name))
+        if found is None:
+            found = trainings.pretrainings(self.config, network, condition, self.spaces_of(network, condition))
+            self._pretrainings[network.name, condition.name] = found
+        return found
 
     def finetunings(self, transfer: Transfer, network: Network, condition: Condition) -> list[Run]:
         parents = self.pretrainings(network, condition)
@@ -181,10 +160,7 @@ class Plan:
         """The summary of a condition's sample table; empty before it is made."""
         with contextlib.suppress(GranularityError):
             (job,) = self.jobs("samples", condition=condition.name)
-            folder = os.path.realpath(self.folder(job))  # of a generation, which never changes
-            if folder not in self._summaries:
-                self._summaries[folder] = Artifact.peek(self.folder(job)).summary
-            return self._summaries[folder]
+            return _summary_of(os.path.realpath(self.folder(job)))
         return {}
 
     def networks_of(self, transfer: Transfer) -> list[Network]:
@@ -208,19 +184,11 @@ class Plan:
         return [jobs[place] for place in sorted(chosen)]
 
     def units(
-        self,
-        stage: str,
-        runs: Sequence[Run],
-        network: Network,
-        condition: Condition,
-        epochs: int = 1,
-        data: Condition | None = None,
+        self, stage: str, runs: Sequence[Run], network: Network, condition: Condition, epochs: int = 1, data: Any = None
     ) -> dict[str, list[Run]]:
-        """The runs of a stage grouped into jobs, as `jobs.STAGE` says.
+        """The runs of a stage, of so many epochs each, grouped into jobs, as `jobs.STAGE` says.
 
-        Args:
-            epochs: that each run takes.
-            data: whose images they see, where these are not those of the condition.
+        They see the images of `data`, or those of the condition.
         """
         level = getattr(self.config.jobs, stage)
         if level == "auto":
@@ -234,38 +202,21 @@ class Plan:
             grouped.setdefault(unit, []).append(run)
         return grouped
 
-    # ---------------------------------------------------------------- conditions
-
-    def _own_conditions(self) -> list[Condition]:
-        config = self.config
+    def _conditions(self) -> list[Condition]:
+        config, seed = self.config, self.config.seeds.base
         encoder = {"encoder": config.encoder, "cluster": config.cluster}
         made = tuple(spaces(config.label_spaces, config.samples))
         found = []
         for one in config.conditions:
             chosen = made if one.spaces is None else tuple(s for s in made if s.name in {made[0].name, *one.spaces})
-            found.append(
-                Condition(f"train-{one.train_size}", config.samples, one.train_size, config.seeds.base, encoder, chosen)
-            )
-        return found
+            found.append(Condition(f"train-{one.train_size}", config.samples, one.train_size, seed, encoder, chosen))
+        others = {one.data.name: one.data for one in self.transfers if one.data is not None}
+        return found + [Condition(name, data.samples, data.train_size, seed) for name, data in others.items()]
 
-    def _transfer_conditions(self) -> list[Condition]:
-        found = {}
-        for transfer in self.transfers:
-            if transfer.data is not None:
-                data = transfer.data
-                seed = self.config.seeds.base
-                found[data.name] = Condition(data.name, data.samples, data.train_size, seed, None)
-        return list(found.values())
 
-    @functools.cached_property
-    def _pretrainings(self) -> dict[tuple[str, str], list[Run]]:
-        return {
-            (network.name, condition.name): trainings.pretrainings(
-                self.config, network, condition, self.spaces_of(network, condition)
-            )
-            for network in self.networks
-            for condition in self.conditions
-        }
+@functools.cache
+def _summary_of(generation: str) -> dict[str, Any]:
+    return Artifact.peek(generation).summary
 
 
 def pattern(stage: Stage, root: str) -> str:

@@ -1,7 +1,5 @@
 """Answers to what the rules ask, as functions of a job's wildcards, so that rules hold no logic."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from typing import Any
@@ -10,27 +8,25 @@ from snakemake.io import ancient, local
 
 from granularity.base.stage import Job
 from granularity.claims import preregistered
-from granularity.plan import commands, resources
+from granularity.plan import commands
 from granularity.plan.graph import Plan, beside, pattern
 from granularity.stages import STAGES
-from granularity.store.generations import STAMP
+from granularity.store.place import STAMP
 
 
 class Rules:
     """Functions of wildcards for the rule of each stage.
 
-    Args:
-        look: is called with each job that Snakemake meets, before it decides which ones run.
+    `look` is called with each job that Snakemake meets, before it decides which ones run.
     """
 
     def __init__(self, plan: Plan, look: Callable[[Job], None] = lambda job: None):
         self.plan, self._look = plan, look
 
     def output(self, stage: str) -> dict[str, Any]:
-        """The stamp of every result, with open wildcards.
+        """The stamp of every result, with open wildcards; Snakemake deletes it before a job, and after one that failed.
 
-        Snakemake deletes it before a job and after one that failed: what it stands for lies elsewhere. (As an
-        `update()` it would be brought back, and count as up to date whatever the options are by then.)
+        (As an `update()` it would be brought back, and count as up to date whatever the options are by then.)
         """
         return {"stamp": pattern(STAGES[stage], self.plan.root) + STAMP}
 
@@ -92,16 +88,16 @@ class Rules:
         return of_job
 
     def threads(self, stage: str) -> Callable:
-        return lambda wildcards: resources.threads(self.plan, self._job(stage, wildcards))
+        return lambda wildcards: commands.threads(self.plan, self._job(stage, wildcards))
 
     def memory_mb(self, stage: str) -> Callable:
-        return lambda wildcards, attempt: resources.memory_mb(self.plan, self._job(stage, wildcards), attempt)
+        return lambda wildcards, attempt: commands.memory_mb(self.plan, self._job(stage, wildcards), attempt)
 
     def minutes(self, stage: str) -> Callable:
-        return lambda wildcards, attempt: resources.minutes(self.plan, self._job(stage, wildcards), attempt)
+        return lambda wildcards, attempt: commands.minutes(self.plan, self._job(stage, wildcards), attempt)
 
     def gpus(self, stage: str) -> Callable:
-        return lambda wildcards: resources.gpus(self.plan, self._job(stage, wildcards))
+        return lambda wildcards: commands.gpus(self.plan, self._job(stage, wildcards))
 
     def _job(self, stage: str, wildcards: Any) -> Job:
         return self.plan.job(stage, dict(wildcards.items()))

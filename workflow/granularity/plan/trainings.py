@@ -1,7 +1,5 @@
 """Networks, transfers and their runs: what is trained, with which recipe, and what each run's id digests."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import re
@@ -11,27 +9,22 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from granularity.base.section import Section, split_key
+from granularity.base.section import Section, dotted, explained
 from granularity.learning.options import Init, Model, Objective, Recipe, check_keep
 from granularity.learning.runs import Run
 from granularity.stages.hierarchy.space import TARGET, Space
-from granularity.store.manifests import canonical_json
+from granularity.store.artifact import canonical_json
 
 DEFAULT_TRANSFER = "target"  # finetuning on the target of the same data
 
 
 @dataclass(frozen=True)
 class Network:
-    """One kind of network, with all that its entry leaves out.
+    """One kind of network, with all that its entry leaves out."""
 
-    Attributes:
-        name: the network's name, with this combination of its grid; `entry` is its name in the configuration.
-        where: the key of the configuration that its recipe comes from.
-    """
-
-    name: str
-    entry: str
-    where: str
+    name: str  # with this combination of its grid
+    entry: str  # its name in the configuration
+    where: str  # the key of the configuration that its recipe comes from
     model: Model
     recipe: Recipe
     objective: Objective
@@ -74,27 +67,13 @@ def networks(config: Any) -> list[Network]:
         if entry.model.get("name", base.name) != base.name:
             base = base.model_copy(update={"args": None})  # they are of another architecture
         model = merged(base, entry.model, f"networks.{i}.model")
-        base = merged(config.pretrain, entry.recipe, f"networks.{i}.recipe")
-        for suffix, recipe in _grid(base, entry.grid, f"networks.{i}.grid"):
-            where = f"networks.{i}.recipe" if entry.recipe or entry.grid else "pretrain"
+        for suffix, where, recipe in _recipes(config, entry, f"networks.{i}", "pretrain"):
             try:
                 check_keep(entry.keep, recipe)
             except ValueError as error:
                 raise ValueError(f"networks.{i}.{error}") from None
-            name = entry.name + suffix
-            found.append(
-                Network(
-                    name,
-                    entry.name,
-                    where,
-                    model,
-                    recipe,
-                    entry.objective,
-                    entry.init,
-                    entry.spaces,
-                    sorted(entry.keep),
-                )
-            )
+            more = entry.objective, entry.init, entry.spaces, sorted(entry.keep)
+            found.append(Network(entry.name + suffix, entry.name, where, model, recipe, *more))
     return found
 
 
@@ -104,68 +83,52 @@ def transfers(config: Any) -> list[Transfer]:
         return [Transfer(DEFAULT_TRANSFER, "finetune", None, config.finetune, False)]
     found = []
     for i, entry in enumerate(config.transfers):
-        base = merged(config.finetune, entry.recipe, f"transfers.{i}.recipe")
-        for suffix, recipe in _grid(base, entry.grid, f"transfers.{i}.grid"):
-            where = f"transfers.{i}.recipe" if entry.recipe or entry.grid else "finetune"
-            data = _data(config, entry, f"transfers.{i}.data") if entry.data is not None else None
-            found.append(Transfer(entry.name + suffix, where, entry.of, recipe, entry.keep, data, entry.from_epoch))
+        data, where = None, f"transfers.{i}.data"
+        if entry.data is not None:
+            samples = parsed(type(config.samples), entry.data.samples, f"{where}.samples")
+            data = Data(f"data-{entry.name}", where, samples, entry.data.train_size)
+        for suffix, key, recipe in _recipes(config, entry, f"transfers.{i}", "finetune"):
+            found.append(Transfer(entry.name + suffix, key, entry.of, recipe, entry.keep, data, entry.from_epoch))
     return found
 
 
-def _data(config: Any, entry: Any, where: str) -> Data:
-    samples = parsed(type(config.samples), entry.data.samples, f"{where}.samples")
-    return Data(f"data-{entry.name}", where, samples, entry.data.train_size)
+def _recipes(config: Any, entry: Any, where: str, section: str) -> Iterator[tuple[str, str, Recipe]]:
+    """Every combination of the values of an entry's grid: what it adds to the name, its key, and the recipe."""
+    base = merged(getattr(config, section), entry.recipe, f"{where}.recipe")
+    if not all(entry.grid.values()):
+        raise ValueError(f"{where}.grid: a key has no values")
+    key = f"{where}.recipe" if entry.recipe or entry.grid else section
+    for values in itertools.product(*entry.grid.values()):
+        chosen = dict(zip(entry.grid, values, strict=True))
+        suffix = "".join(f"_{name}-{_word(str(value))}" for name, value in chosen.items())
+        yield suffix, key, merged(base, chosen, f"{where}.grid")
 
 
 def merged(section: Section, over: dict[str, Any], where: str) -> Any:
-    """Change some keys of a section.
-
-    Raises:
-        ValueError: what is wrong with a key, with its place in the configuration in front.
-    """
-    return parsed(type(section), _deep(section.model_dump(mode="json"), over), where) if over else section
+    """Change some keys of a section; raises as :func:`parsed`."""
+    return parsed(type(section), deep(section.model_dump(mode="json"), over), where) if over else section
 
 
 def parsed(model: type[Section], values: dict[str, Any], where: str) -> Any:
-    """Make a section from its values.
-
-    Raises:
-        ValueError: what is wrong with a key, with its place in the configuration in front.
-    """
+    """Make a section; a ValueError says what is wrong with a key, with its place in the configuration in front."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        key, what = split_key(str(first.get("ctx", {}).get("error", first["msg"])))
-        place = ".".join([where, *map(str, first["loc"]), *([key] if key else [])])
-        if first["type"] == "extra_forbidden":
-            what = f"unknown key; allowed here: {', '.join(model.model_fields)}"
-        raise ValueError(f"{place}: {what}") from None
+        path, _, what = explained(error, model, values)[0]
+        raise ValueError(f"{dotted([where, *path])}: {what}") from None
 
 
-def _deep(base: dict, over: dict) -> dict:
+def deep(base: dict, over: dict) -> dict:
+    """A mapping with the keys of another over its own, at every level."""
     found = dict(base)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(found.get(key), dict)
-        found[key] = _deep(found[key], value) if both else value
+        found[key] = deep(found[key], value) if both else value
     return found
 
 
 def _word(text: str) -> str:
-    """A text as a part of a folder's name."""
     return re.sub("[^A-Za-z0-9_.-]", "-", text)
-
-
-def _grid(recipe: Recipe, grid: dict[str, list], where: str) -> Iterator[tuple[str, Recipe]]:
-    """Every combination of the values of a grid, with what it adds to the name."""
-    if not all(grid.values()):
-        raise ValueError(f"{where}: a key has no values")
-    for values in itertools.product(*grid.values()):
-        chosen = dict(zip(grid, values, strict=True))
-        yield "".join(f"_{key}-{_word(str(value))}" for key, value in chosen.items()), merged(recipe, chosen, where)
-
-
-# ---------------------------------------------------------------- runs
 
 
 def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable[Space]) -> list[Run]:

@@ -5,8 +5,6 @@ A stage's folder declares its record, :class:`granularity.base.stage.Stage`, in 
 :data:`STAGES`. To add a stage: one folder, and its line here.
 """
 
-from __future__ import annotations
-
 from granularity.base.stage import Stage
 from granularity.stages import (
     cluster,

@@ -1,35 +1,62 @@
-"""SHA-256 of files, at the speed of the disk, and once per machine.
+"""SHA-256 of files, once per machine, and the user's own cache folder, which remembers what was found out once.
 
-What was hashed is recorded in the user's own cache folder (`granularity/hashes/HOST` in `$XDG_CACHE_HOME` or
-`~/.cache`), with what the system says of the file: device, inode, size and the times of its last changes. As long as
-these five are the same, the record stands for the file. A record that is missing, damaged or somebody else's means
-that the file is hashed (:mod:`granularity.store.kept`).
+What was hashed is recorded there (`hashes/HOST`), with what the system says of the file: device, inode, size and the
+times of its last changes. As long as these five are the same, the record stands for the file.
 """
-
-from __future__ import annotations
 
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import re
+import secrets
 import stat
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from granularity.base.errors import GranularityError
-from granularity.store import kept
-from granularity.store.claim import host
+from granularity.store.lock import host
 
-BUFFER_BYTES = 2**20
 # Two changes within one tick of a file system's clock leave the same times: only a file at rest can be known by them.
 SETTLED_SECONDS = 2.0
 
-_State = tuple[int, int, int, int, int]  # device, inode, bytes, mtime and ctime in nanoseconds
-_buffers = threading.local()
+_State = list[int]  # device, inode, bytes, mtime and ctime in nanoseconds
+
+
+def user_cache() -> Path:
+    """The folder of what this user's jobs keep for later ones: `granularity` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")  # as the XDG specification has it, a relative path counts as none
+    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "granularity"
+
+
+def recall(*names: str) -> Any:
+    """The value in a file of that folder, such as `recall("parsed", "3f2a.json")`; None where there is no whole one."""
+    try:
+        said = json.loads(user_cache().joinpath(*names).read_bytes())
+        return said["value"] if said["sha256"] == _sha256_of(said["value"]) else None
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError):
+        return None
+
+
+def note(value: Any, *names: str) -> None:
+    """Write such a file, whole or not at all; one that cannot be written is not missed."""
+    with contextlib.suppress(OSError, RuntimeError):
+        file = user_cache().joinpath(*names)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
+        try:
+            temporary.write_text(json.dumps({"value": value, "sha256": _sha256_of(value)}))
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _sha256_of(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def digests(paths: Sequence[Path]) -> list[str]:
@@ -38,18 +65,8 @@ def digests(paths: Sequence[Path]) -> list[str]:
     Raises:
         GranularityError: a link, no regular file, unreadable, or changed while it was read.
     """
-    # The largest first, so that no CPU is left alone with one at the end. A file that is missing is told by its reader.
-    order = sorted(range(len(paths)), key=lambda index: _size(paths[index]), reverse=True)
-    workers = min(len(paths), len(os.sched_getaffinity(0)))
-    if workers < 2:
-        return [_digest(path) for path in paths]
-    with ThreadPoolExecutor(workers) as pool:
-        waiting = {index: pool.submit(_digest, paths[index]) for index in order}
-        try:
-            return [waiting[index].result() for index in range(len(paths))]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(_digest, paths))
 
 
 def digest_of(path: Path) -> str:
@@ -58,52 +75,20 @@ def digest_of(path: Path) -> str:
 
 
 def hashes(folder: Path, files: Iterable[str], anew: bool = False) -> dict[str, str]:
-    """SHA-256 of files of a folder, by name: from the record where it has them, and else hashed and recorded.
-
-    Args:
-        files: their names relative to the folder.
-        anew: hash all of them, whatever the record says.
-
-    Raises:
-        GranularityError: as :func:`digests` does.
-    """
-    files = list(files)
-    found = {} if anew else known(folder, files)
-    rest = [name for name in files if name not in found]
+    """SHA-256 of files of a folder, by name: from the record, unless `anew`, or else as of :func:`digests`."""
+    recorded, rested = ({} if anew else _read(folder)), time.time_ns() - SETTLED_SECONDS * 1e9
     # The state before it is hashed is what is recorded. If the file changes afterwards, no record fits it.
-    before, now = {name: _state(folder / name) for name in rest}, time.time_ns()
+    states = {name: _state(folder / name) for name in files}
+    found = {name: recorded[name][1] for name, state in states.items() if state and recorded.get(name, [0])[0] == state}
+    rest = [name for name in states if name not in found]
     made = dict(zip(rest, digests([folder / name for name in rest]), strict=True))
-    settled = {name: state for name, state in before.items() if state and _is_settled(state, now)}
-    _write(folder, {name: (state, made[name]) for name, state in settled.items()})
-    return {name: found.get(name) or made[name] for name in files}
-
-
-def known(folder: Path, files: Iterable[str]) -> dict[str, str]:
-    """SHA-256, by name, of those files of a folder that are as they were when they were recorded."""
-    recorded = _read(folder)
-    return {
-        name: recorded[name][1]
-        for name in files
-        if name in recorded and _state(folder / name) == tuple(recorded[name][0])
-    }
+    _write(folder, {name: (states[name], made[name]) for name in rest if max(states[name][3:]) < rested})
+    return {name: found.get(name) or made[name] for name in states}
 
 
 def remember(folder: Path, written: Mapping[str, str]) -> None:
-    """Record the SHA-256 of files that the caller has just written itself and hashed, by name.
-
-    They are recorded as they are now, however young: the caller knows that nobody else has touched them. For files of
-    others use :func:`hashes`.
-    """
-    states = {name: _state(folder / name) for name in written}
-    _write(folder, {name: (state, written[name]) for name, state in states.items() if state})
-
-
-def forget(folder: Path) -> None:
-    """Delete the record of a folder."""
-    file = _record(folder)
-    if file is not None:
-        with contextlib.suppress(OSError):
-            file.unlink()
+    """Record the SHA-256, by name, of files, however young, that the caller has written and nobody else touched."""
+    _write(folder, {name: (state, digest) for name, digest in written.items() if (state := _state(folder / name))})
 
 
 def _digest(path: Path) -> str:
@@ -114,7 +99,8 @@ def _digest(path: Path) -> str:
             before = os.fstat(opened)
             if not stat.S_ISREG(before.st_mode):
                 raise GranularityError(f"{path}: no regular file; put the file itself there")
-            digest = _digest_of(opened)
+            with open(opened, "rb", 0, closefd=False) as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
             after = os.fstat(opened)
         finally:
             os.close(opened)
@@ -123,66 +109,32 @@ def _digest(path: Path) -> str:
             raise GranularityError(f"{path}: a link where a file should be; put the file itself there") from None
         reason = error.strerror or error
         raise GranularityError(f"{path}: cannot be read ({reason}); see that it is there and readable") from None
-    # Its other times may change: another job may just give it a second name, or take one away.
+    # Its ctime may change: another job may just give it a second name, or take one away.
     if _as_state(before)[:4] != _as_state(after)[:4]:
         raise GranularityError(f"{path}: has changed while it was read; try again when nobody writes it")
     return digest
 
 
-def _digest_of(opened: int) -> str:
-    if not hasattr(_buffers, "view"):
-        _buffers.view = memoryview(bytearray(BUFFER_BYTES))
-    buffer, digest = _buffers.view, hashlib.sha256()
-    while count := os.readv(opened, [buffer]):
-        digest.update(buffer[:count])
-    return digest.hexdigest()
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
-
-
-# ---------------------------------------------------------------- the record
-
-
 def _state(path: Path) -> _State | None:
-    """What a regular file is known by; None where there is none."""
-    try:
+    with contextlib.suppress(OSError):
         found = path.lstat()
-    except OSError:
-        return None
-    return _as_state(found) if stat.S_ISREG(found.st_mode) else None
+        return _as_state(found) if stat.S_ISREG(found.st_mode) else None
+    return None
 
 
 def _as_state(found: os.stat_result) -> _State:
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
-def _is_settled(state: _State, now: int) -> bool:
-    return max(state[3:]) < now - SETTLED_SECONDS * 1e9
+def _record(folder: Path) -> tuple[str, ...]:
+    name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()
+    return "hashes", re.sub(r"[^\w.-]|^\.+", "_", host()) or "_", f"{name}.json"
 
 
-def _record(folder: Path) -> Path | None:
-    """Where the record of a folder lies; None where this user has no folder for it."""
-    try:
-        name = hashlib.sha256(os.fsencode(os.path.realpath(folder))).hexdigest()
-    except OSError:
-        return None
-    machine = re.sub(r"[^\w.-]|^\.+", "_", host()) or "_"
-    return kept.place("hashes", machine, f"{name}.json")
+def _read(folder: Path) -> dict[str, Sequence]:  # name -> state, SHA-256
+    return recall(*_record(folder)) or {}
 
 
-def _read(folder: Path) -> dict[str, tuple[list[int], str]]:
-    """What the record says: name -> state, SHA-256; nothing where it is missing, damaged or somebody else's."""
-    files = kept.read(_record(folder))
-    return files if isinstance(files, dict) else {}
-
-
-def _write(folder: Path, entries: Mapping[str, tuple[_State, str]]) -> None:
-    """Add entries to the record."""
+def _write(folder: Path, entries: Mapping[str, Sequence]) -> None:
     if entries:
-        files = {**_read(folder), **{name: [list(state), digest] for name, (state, digest) in entries.items()}}
-        kept.write(_record(folder), files, folder=os.path.realpath(folder))
+        note({**_read(folder), **entries}, *_record(folder))

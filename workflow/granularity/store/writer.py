@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import importlib.metadata
 import json
 import os
+import platform
+import re
 import resource
-import secrets
 import shutil
 import sys
 import time
@@ -20,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
-from granularity.store import generations, hashing, manifests
-from granularity.store.artifacts import MANIFEST, Artifact, content_digest, key_of
-from granularity.store.claim import Claim, LostError
-from granularity.store.provenance import gpu_memory, hardware, package_versions
+from granularity.store import hashing, place
+from granularity.store.artifact import Artifact, as_text, content_digest, key_of
+from granularity.store.lock import Lock, LostError
+from granularity.store.place import MANIFEST
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,25 +35,24 @@ if TYPE_CHECKING:
     import torch
 
 
+PACKAGES = ("granularity", "snakemake", "torch", "torchvision", "timm", "open_clip_torch", "faiss-cpu", "faiss-gpu")
+PACKAGES += ("numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow", "matplotlib")
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS)
+Began = tuple[float, float, float]  # readings of the clocks `time`, `monotonic` and `process_time`
+Values, Inputs, Names = Mapping[str, Any], Mapping[str, Artifact], Sequence[str]
+ALL = ("*",)  # files
 
 
 @dataclass
 class Writer:
-    """Writes one artifact; use :func:`create`. Every method takes a file name relative to the artifact.
+    """Writes one artifact; use :func:`create`. Every method takes a file name relative to the artifact."""
 
-    Attributes:
-        folder, work: where it is written, and where an unfinished job of its key saves its work.
-        store: the store that it will lie in.
-        parts: results of single runs that it holds, by role, which so count as what it was made from.
-    """
-
-    folder: Path
-    work: Path
-    store: Path
+    folder: Path  # where it is written
+    work: Path  # where an unfinished job of its key saves its work
+    store: Path  # that it will lie in
     summary: dict[str, Any] = field(default_factory=dict)
     described: dict[str, dict] = field(default_factory=dict)
-    parts: dict[str, Artifact] = field(default_factory=dict)
+    parts: dict[str, Artifact] = field(default_factory=dict)  # single runs that it holds, by role: it is made from them
 
     def table(self, name: str, frame: pd.DataFrame | pa.Table) -> None:
         import pyarrow as pa
@@ -59,8 +61,7 @@ class Writer:
         table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
         table = table.replace_schema_metadata()
         pq.write_table(table, self.path(name), compression="zstd")
-        columns = {column.name: str(column.type) for column in table.schema}
-        self.described[name] = {"rows": table.num_rows, "columns": columns}
+        self.described[name] = {"rows": table.num_rows, "columns": {one.name: str(one.type) for one in table.schema}}
 
     def array(self, name: str, values: np.ndarray) -> None:
         import numpy as np
@@ -79,13 +80,10 @@ class Writer:
             save_file({key: value.contiguous() for key, value in tensors.items()}, self.path(name), metadata)
         except SafetensorError as error:  # a full disk, most likely
             raise OSError(str(error)) from None
-        self.described[name] = {
-            "tensors": len(tensors),
-            "parameters": sum(value.numel() for value in tensors.values()),
-        }
+        self.described[name] = {"tensors": len(tensors), "parameters": sum(one.numel() for one in tensors.values())}
 
     def json(self, name: str, value: Any) -> None:
-        self.path(name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        self.text(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
     def text(self, name: str, value: str) -> None:
         self.path(name).write_text(value, encoding="utf-8")
@@ -116,20 +114,19 @@ def link(source: Path, target: Path) -> None:
 @contextlib.contextmanager
 def create(
     output: Path,
-    origin: Mapping[str, Any],
-    inputs: Mapping[str, Artifact],
-    params: Mapping[str, Any],
-    facts: Sequence[str] = (),
-    resumable: bool = False,
-    files: Sequence[str] = ("*",),
+    origin: Values,
+    inputs: Inputs,
+    params: Values,
+    facts: Names = (),
+    resumable=False,
+    files: Names = ("*",),
 ) -> Iterator[Writer]:
     """Write an artifact and publish it whole, or leave everything as it was.
 
     Args:
         output: the name that is to lead to it.
-        origin: what decides its bytes, see :func:`granularity.store.task.origin`.
+        origin: what decides its bytes, see :attr:`granularity.store.task.Task.origin`.
         inputs: verified artifacts it is made from, by role.
-        params: resolved parameters.
         facts: names of those parameters that others may read of it; they count in its digest.
         resumable: `writer.work`, a folder of the result's key, holds what an earlier job had saved when it died.
         files: names or patterns of the files that it may hold.
@@ -138,141 +135,105 @@ def create(
         GranularityError: the disk is full, the folder cannot be written, or inputs do not belong together.
         LostError: another writer makes this result.
     """
-    began = time.time(), time.monotonic(), time.process_time()
+    since = began()
     _refuse_other_lineage(inputs)
-    kind, key = origin["kind"], key_of(origin)
-    store = generations.store_of(output)
-    folder = store / generations.NEW / secrets.token_hex(8)
-    work = generations.work_folder(store, kind, key)
-    claim = None
-    try:
-        generations.refuse_to_hide(output)
-        claim = Claim(store, kind, key, output)
-        folder.mkdir(parents=True)
-        if resumable:
-            generations.open_work(work, output)
-        writer = Writer(folder, work, store)
-        with claim.heartbeat(), interrupt.resumable() if resumable else contextlib.nullcontext():
-            yield writer
-        described = _describe_files(writer, kind, files)
-        manifest = _write_manifest(writer, origin, str(output), described, inputs, params, facts, began)
-        with interrupt.resumable():  # a job that has made its result has not failed, whatever it is told now
-            target = publish(folder, store, manifest)
-            generations.point(output, target.folder, kind, target.digest)
-            if claim.held():  # or else its new owner may work there
-                generations.close_work(work)
-                if not folder.exists():  # it is the one published; deleting other links changed the times of its files
-                    _remember(target.folder, manifest)
-    except (interrupt.Stopped, GranularityError, OSError) as error:
-        if claim is not None and not claim.held():  # its new owner has tidied up: that is why a file is gone
-            raise LostError(claim.lost()) from None
-        if not isinstance(error, OSError):
+    kind, key, store = origin["kind"], key_of(origin), place.store_of(output)
+    work = place.work_folder(store, kind, key)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_told(output, store))
+        place.refuse_to_hide(output)
+        lock = stack.enter_context(Lock(place.lock_file(store, kind, key), place.name_in(store, output)))
+        folder = stack.enter_context(place.new_folder(store))
+        try:
+            if resumable:
+                place.open_work(work, output)
+            writer = Writer(folder, work, store)
+            with interrupt.resumable() if resumable else contextlib.nullcontext():
+                yield writer
+            manifest = _write_manifest(writer, origin, str(output), inputs, params, facts, files, since)
+            with interrupt.resumable():  # a job that has made its result has not failed, whatever signal comes now
+                made = publish(folder, store, manifest)
+                place.point(output, made.folder, kind, made.digest)
+                if lock.held():  # or else its new owner may work there
+                    place.close_work(work)
+                    if not folder.exists():  # it is the one published; deleting other links changed the files' times
+                        _remember(made.folder, manifest)
+        except (interrupt.Stopped, GranularityError, OSError):
+            if not lock.held():  # its new owner has tidied up: that is why a file is gone
+                raise LostError(f"{output}: another process has taken over, as this one was silent") from None
             raise
-        where = Path(error.filename or output)
-        above = (store.absolute().parent, output.absolute().parent)
-        if not any(where.absolute().is_relative_to(place) for place in above):  # something the stage reads
-            raise GranularityError(f"{where}: cannot be read ({error.strerror or error})") from error
-        raise GranularityError(
-            f"{where}: cannot be written ({error.strerror or error}); nothing was published. "
-            "Free space or fix the permission, and run again"
-        ) from error
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if claim is not None:
-            if claim.held():  # or else its new owner may be about to write there
+        finally:
+            if lock.held():
                 with contextlib.suppress(OSError):
                     work.rmdir()  # where nothing was finished, there is nothing to keep
-                    generations.close_work(work)
-            claim.release()
+                    place.close_work(work)
 
 
-def _write_manifest(
-    writer: Writer,
-    origin: Mapping[str, Any],
-    name: str,
-    described: Mapping[str, dict],
-    inputs: Mapping[str, Artifact],
-    params: Mapping[str, Any],
-    facts: Sequence[str],
-    began: tuple[float, float, float],
-) -> dict[str, Any]:
-    key = key_of(origin)
-    place = generations.generation(writer.store, origin["kind"], key).resolve()
-    manifest = {
-        **origin,
-        "key": key,
-        "name": name,
-        "files": dict(described),
-        "inputs": _lineage({**inputs, **writer.parts}, place),
-        "params": dict(params),
-        "facts": list(facts),
-        "summary": writer.summary,
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-        "all_packages": package_versions(),
-        "hardware": hardware(),
-        "cost": _cost(*began),
-    }
-    manifest["digest"] = content_digest(manifest)
-    writer.text(MANIFEST, manifests.as_text({**manifest, "seal": manifests.seal(manifest)}))
-    return manifest
-
-
-def keep(
-    store: Path, origin: Mapping[str, Any], name: str, began: tuple[float, float, float], fill: Callable[[Writer], None]
-) -> Artifact:
-    """Publish the result of one run, which no name leads to: those that hold it name it as what they are made from.
-
-    Whoever needs it finds it by its key (:func:`sound`); of two that make it at once, the first stays.
-
-    Args:
-        origin: what decides its bytes, as of :func:`create`.
-        name: of the run, for people.
-        began: readings of the clocks `time`, `monotonic` and `process_time` before it.
-        fill: writes its files.
-    """
-    folder = store / generations.NEW / secrets.token_hex(8)
-    folder.mkdir(parents=True)
+@contextlib.contextmanager
+def _told(output: Path, store: Path) -> Iterator[None]:
+    """One line on what could not be read or written."""
     try:
+        yield
+    except OSError as error:
+        where, reason = Path(error.filename or output), error.strerror or error
+        above = (store.absolute().parent, output.absolute().parent)
+        if not any(where.absolute().is_relative_to(folder) for folder in above):  # something the stage reads
+            raise GranularityError(f"{where}: cannot be read ({reason})") from error
+        raise GranularityError(
+            f"{where}: cannot be written ({reason}); nothing was published. Free space or fix the permission, and run "
+            "again"
+        ) from error
+
+
+def keep(store: Path, origin: Values, name: str, since: Began, fill: Callable[[Writer], None]) -> Artifact:
+    """Publish the result of a run, which `fill` writes and no name leads to: it is found by its key (:func:`sound`)."""
+    with place.new_folder(store) as folder:
         writer = Writer(folder, folder, store)
         fill(writer)
-        described = _describe_files(writer, origin["kind"], ("*",))
-        manifest = _write_manifest(writer, origin, name, described, {}, origin["options"], (), began)
+        manifest = _write_manifest(writer, origin, name, {}, origin["options"], (), ALL, since)
         return publish(folder, store, manifest, durable=False)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def publish(folder: Path, store: Path, manifest: Mapping[str, Any], durable: bool = True) -> Artifact:
-    """Move a whole artifact to its place in the store; what a sound one of the same key already holds stays.
+def again(old: Artifact, origin: Values, parts: Inputs, **said: Any) -> Artifact:
+    """Publish a result's files once more, as one of another origin; `parts`: the single runs that are others now."""
+    store = place.store_of(old.place)
+    with place.new_folder(store) as folder:
+        for name in old.manifest["files"]:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            link(old.folder / name, folder / name)
+        manifest = {**old.manifest, **origin, **said}
+        manifest["key"] = key_of(manifest)
+        target = place.generation(store, old.kind, manifest["key"])
+        held = {role: {"path": os.path.relpath(part.folder, target)} for role, part in parts.items()}
+        manifest["inputs"] = {role: entry | held.get(role, {}) for role, entry in old.manifest["inputs"].items()}
+        (folder / MANIFEST).write_text(as_text(manifest), encoding="utf-8")
+        return publish(folder, store, manifest)
 
-    Args:
-        durable: whether to wait until it is on the disk. What is torn by a power cut is seen to be, and made again.
 
-    Returns:
-        the artifact that lies there now.
+def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -> Artifact:
+    """Move a whole artifact to its place in the store, unless a sound one of its key lies there; returns what does now.
+
+    `durable` waits until it is on the disk; what a power cut tears is seen to be torn, and made again.
     """
-    target = generations.generation(store, manifest["kind"], manifest["key"])
-    while not generations.publish(folder, target, durable):
-        found = sound(store, manifest["kind"], manifest["key"])
+    kind, key, digest = manifest["kind"], manifest["key"], manifest["digest"]
+    target = place.generation(store, kind, key)
+    while not place.publish(folder, target, durable):
+        found = sound(store, kind, key)
         if found is None:  # it was damaged, and lies aside now
             continue
-        if found.digest != manifest["digest"]:
+        if found.digest != digest:
             say(
                 f"{target}: another writer published a different result of the same inputs, options and code "
-                f"({found.digest[:12]}, this one {manifest['digest'][:12]}); it stays, and this one is dropped"
+                f"({found.digest[:12]}, this one {digest[:12]}); it stays, and this one is dropped"
             )
         return found
     _remember(target, manifest)
     return Artifact.peek(target)
 
 
-def _remember(folder: Path, manifest: Mapping[str, Any]) -> None:
-    hashing.remember(folder, {name: entry["sha256"] for name, entry in manifest["files"].items()})
-
-
 def sound(store: Path, kind: str, key: str) -> Artifact | None:
     """The generation of a key, verified; None where there is none. A damaged one is put aside."""
-    folder = generations.generation(store, kind, key)
+    folder = place.generation(store, kind, key)
     if not os.path.lexists(folder):
         return None
     try:
@@ -280,37 +241,45 @@ def sound(store: Path, kind: str, key: str) -> Artifact | None:
         wrong = next(found.corrupt(), None)
     except GranularityError as error:
         wrong = str(error)
-    if wrong is not None:
-        generations.put_aside(folder, wrong)
-        return None
-    return found
+    if wrong is None:
+        return found
+    place.put_aside(folder, wrong)
+    return None
 
 
-def _lineage(inputs: Mapping[str, Artifact], folder: Path) -> dict[str, dict[str, str]]:
-    """What the manifest of a generation says of its inputs."""
-    return {
-        role: {
-            "path": os.path.relpath(source.folder, folder),
-            "name": str(source.path),
-            "kind": source.kind,
-            "digest": source.digest,
-        }
-        for role, source in inputs.items()
+def _remember(folder: Path, manifest: Values) -> None:
+    hashing.remember(folder, {name: entry["sha256"] for name, entry in manifest["files"].items()})
+
+
+def _write_manifest(
+    writer: Writer, origin: Values, name: str, inputs: Inputs, params: Values, facts: Names, files: Names, since: Began
+) -> dict[str, Any]:
+    key = key_of(origin)
+    target = place.generation(writer.store, origin["kind"], key).resolve()
+    lineage = {
+        role: {"path": os.path.relpath(of.folder, target), "name": str(of.path), "kind": of.kind, "digest": of.digest}
+        for role, of in {**inputs, **writer.parts}.items()
     }
-
-
-def _cost(started: float, clock: float, cpu: float) -> dict[str, Any]:
-    """What a job has cost so far, since these readings of the three clocks."""
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
-        "wall_seconds": round(time.monotonic() - clock, 3),
-        "cpu_seconds": round(time.process_time() - cpu, 3),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
-        **gpu_memory(),
+    manifest = {
+        **origin,
+        "key": key,
+        "name": name,
+        "files": _describe_files(writer, origin["kind"], files),
+        "inputs": lineage,
+        "params": dict(params),
+        "facts": list(facts),
+        "summary": writer.summary,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "all_packages": package_versions(),
+        "hardware": hardware(),
+        "cost": cost(since),
     }
+    manifest["digest"] = content_digest(manifest)
+    writer.text(MANIFEST, as_text(manifest))
+    return manifest
 
 
-def _refuse_other_lineage(inputs: Mapping[str, Artifact]) -> None:
+def _refuse_other_lineage(inputs: Inputs) -> None:
     """Refuse inputs that were made from others than those they are used with."""
     for source in inputs.values():
         if source.kind == "encoder":  # weights serve any images
@@ -319,11 +288,11 @@ def _refuse_other_lineage(inputs: Mapping[str, Artifact]) -> None:
             if role in inputs and inputs[role].digest != entry["digest"]:
                 raise GranularityError(
                     f"{source.path}: was made from another '{role}' than {inputs[role].path}; delete "
-                    f"{generations.stamp_of(source.path)}, and snakemake makes it again"
+                    f"{place.stamp_of(source.path)}, and snakemake makes it again"
                 )
 
 
-def _describe_files(writer: Writer, kind: str, patterns: Sequence[str]) -> dict[str, dict]:
+def _describe_files(writer: Writer, kind: str, patterns: Names) -> dict[str, dict]:
     paths = {path.relative_to(writer.folder).as_posix(): path for path in writer.folder.rglob("*") if path.is_file()}
     known = {name: about["sha256"] for name, about in writer.described.items() if "sha256" in about}
     new = sorted(paths.keys() - known.keys())
@@ -334,3 +303,51 @@ def _describe_files(writer: Writer, kind: str, patterns: Sequence[str]) -> dict[
             raise GranularityError(f"{name}: is none of the files that stage '{kind}' declares: {', '.join(patterns)}")
         files[name] = {"sha256": known[name], "bytes": path.stat().st_size, **writer.described.get(name, {})}
     return files
+
+
+# ---------------------------------------------------------------- what a manifest says of software, machine and cost
+
+
+@functools.cache
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that this project uses, where installed."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def _cuda() -> Any:
+    """torch.cuda where torch has been used on a GPU; never imported for this, which takes seconds."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda if cuda is not None and cuda.is_available() and cuda.is_initialized() else None
+
+
+def hardware() -> dict[str, Any]:
+    """Processor, cores, system; threads and GPU as well where torch has been used."""
+    named = re.search(r"^model name\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    cpu = named[1].strip() if named else platform.processor() or platform.machine()
+    found: dict[str, Any] = {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
+    if "torch" in sys.modules:
+        found["threads"] = sys.modules["torch"].get_num_threads()
+    return found | ({"gpu": cuda.get_device_name()} if (cuda := _cuda()) else {})
+
+
+def began() -> Began:
+    return time.time(), time.monotonic(), time.process_time()
+
+
+def cost(since: Began) -> dict[str, Any]:
+    """What a job has cost since it began; of a GPU, the most memory that torch's tensors took on one."""
+    started, clock, cpu = since
+    found = {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "wall_seconds": round(time.monotonic() - clock, 3),
+        "cpu_seconds": round(time.process_time() - cpu, 3),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    }
+    if (cuda := _cuda()) is not None:
+        peak = max(cuda.max_memory_allocated(index) for index in range(cuda.device_count()))
+        found["gpu_peak_memory_mb"] = round(peak / 2**20, 1)
+    return found

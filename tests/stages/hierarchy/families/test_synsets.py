@@ -1,7 +1,5 @@
 """Label spaces of WordNet: one label where paths agree, several where they do not, and those of images elsewhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,28 +21,8 @@ def images_of(images: list[str]) -> pd.DataFrame:
 
 
 def space_at(small: WordNet, images: list[str], level: int):
-    return wordnet.labels(Training(images_of(images), "synset", graph=small), level)
-
-
-def test_one_label_an_image_where_paths_agree(small):
-    space = space_at(small, ["n00000040", "n00000010", "n00000040"], 1)
-    assert space.offsets is None
-    assert list(space.names) == ["working dog (n00000030)", "living thing (n00004258)"]
-    assert space.values.tolist() == [0, 1, 0]
-
-
-def test_several_labels_where_paths_or_the_images_own_labels_do_not(small):
-    space = space_at(small, ["n00000040", "n00000020|n00000050", "n00000010"], 2)
-    found = [
-        [space.names[label].split(" (")[0] for label in space.values[start:stop]]
-        for start, stop in zip(space.offsets, space.offsets[1:], strict=False)
-    ]
-    assert found == [["animal", "artifact"], ["Balto", "entity"], ["entity"]]
-    assert len(space.names) == len({*space.names}) == 4
-    table = space.table(pd.Series(["a", "b", "c"]))
-    assert table["label"].to_pylist() == [[1, 2], [0, 3], [3]] or [sorted(x) for x in table["label"].to_pylist()] == (
-        table["label"].to_pylist()
-    )
+    training = Training(images_of(images), "synset", graph=small)
+    return wordnet.elsewhere(training, training.frame, level)
 
 
 @pytest.mark.parametrize("level", range(4))
@@ -65,7 +43,7 @@ def test_labels_of_many_images_are_those_of_each(small, level):
 def test_images_elsewhere_have_the_labels_that_training_images_have(small):
     """Level 2: the husky's animal and artifact, the artifact's entity; the living thing's entity."""
     training = Training(images_of(["n00000040", "n00000020"]), "synset", graph=small)
-    known = wordnet.labels(training, 2)
+    known = wordnet.elsewhere(training, training.frame, 2)
     others = images_of(["n00000040", "n00000010", "n00000050", "n00000030"])
     found = wordnet.elsewhere(training, others, 2)
     assert list(found.names) == list(known.names)

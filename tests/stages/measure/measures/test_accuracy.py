@@ -1,21 +1,16 @@
 """A network's own answers: the errors that its training recorded, and each option against a count by hand."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from sklearn.metrics import f1_score
 
 from granularity.base.errors import GranularityError
-from granularity.learning.dataset import Data
+from granularity.learning.data.dataset import Data
 from granularity.learning.options import Augment
 from granularity.stages.measure.measures import accuracy
 from granularity.stages.measure.view import View
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 
 NAMES = np.array(["ant", "bee", "cat"])
 TRUTH = np.array([0, 0, 1, 1, 2, -1])  # the last is of a class that training never saw
@@ -68,16 +63,6 @@ def test_a_subset_of_the_classes_is_a_choice_among_them(found):
     assert made["error"] == pytest.approx(25)
 
 
-def test_any_of_several_labels_is_right(tmp_path, found):
-    file = tmp_path / "several.parquet"
-    labels = [["ant"], ["ant", "bee"], [], ["wasp"], ["cat", "ant"]]  # and the last image is not there
-    pd.DataFrame({"sample_id": [f"image {i}" for i in range(3, 8)], "label": labels}).to_parquet(file)
-    options = {"several": file}
-    assert found(**options)["error_any"] == pytest.approx(25)  # of four images, the wasp is wrong
-    assert found(**options)["error"] == found()["error"]
-    assert accuracy.files(accuracy.Options(**options)) == [str(file)]
-
-
 def test_outputs_answer_with_what_they_stand_for(found):
     assert found([1, 0, -2])["error"] == pytest.approx(100 * 5 / 6)
     # An output that stands for nothing is wrong even where the class was never seen.
@@ -89,19 +74,8 @@ def test_what_has_no_head_has_no_accuracy(found):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"classes": ["ant", "wasp"]}, "classes: 'wasp' is no class of the target"),
-        ({"several": Path("nowhere.parquet")}, "nowhere.parquet: cannot be read as a Parquet table"),
-    ],
+    ("options", "message"), [({"classes": ["ant", "wasp"]}, "classes: 'wasp' is no class of the target")]
 )
 def test_what_cannot_be_counted_is_named(options, message, found):
     with pytest.raises(GranularityError, match=message):
         found(**options)
-
-
-def test_labels_of_other_images_are_refused(tmp_path, found):
-    file = tmp_path / "other.parquet"
-    pd.DataFrame({"sample_id": ["another"], "label": [["ant"]]}).to_parquet(file)
-    with pytest.raises(GranularityError, match="names no image of this split"):
-        found(several=file)

@@ -4,8 +4,6 @@ Layouts: https://huggingface.co/docs/hub/datasets-file-names-and-splits and, for
 `datasets.Features.arrow_schema` writes.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -21,7 +19,7 @@ from PIL import Image
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.stages.samples.sources import parquet
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support.sampling import make, section
 
 DATA = os.environ.get("GRANULARITY_DATA")
@@ -78,9 +76,7 @@ def test_shards_go_through_the_stage(tmp_path, threads):
     "files",
     [
         ["train.parquet", "test.parquet"],
-        ["data/train.parquet", "data/test.parquet"],
         ["plain_text/train-00000-of-00001.parquet", "plain_text/test-00000-of-00001.parquet"],
-        ["train-0000-of-0001.parquet", "test-0000-of-0001.parquet"],
         ["default/train/0000.parquet", "default/test/0000.parquet"],
         ["train/0000.parquet", "test/0000.parquet"],
     ],
@@ -95,40 +91,15 @@ def test_layouts(tmp_path, files):
     assert found.frame["file"].unique().tolist() == files[::-1]
 
 
-def test_files_are_in_the_order_of_their_numbers(tmp_path):
-    for name, label in (("0000", 0), ("0001", 1), ("00002", 2)):
-        write(tmp_path / f"train/{name}.parquet", [label])
-    assert parquet.read(params(tmp_path)).frame["label"].tolist() == NAMES
-
-
 def test_every_label_column_is_a_rank(tmp_path):
     for split in ("train", "test"):
         kinds = pa.array(["x", "x", "w"] if split == "train" else ["x", "v", "v"])
-        extra = {
-            "kind": kinds,
-            "score": pa.array([0.5, 1.0, 2.0]),
-            "size": pa.array([1, 2, 3]),
-            "sha256": pa.array(list("abc")),
-        }
-        write(tmp_path / f"{split}.parquet", [0, 1, 2], **extra)
+        others = {"score": pa.array([0.5, 1.0, 2.0]), "size": pa.array([1, 2, 3]), "sha256": pa.array(list("abc"))}
+        write(tmp_path / f"{split}.parquet", [0, 1, 2], kind=kinds, **others)
     found = parquet.read(params(tmp_path))
     assert found.ranks == ["label", "kind"]
     assert found.frame["kind"].tolist() == ["x", "v", "v", "x", "x", "w"]
     assert list(found.frame["kind"].cat.categories) == ["v", "w", "x"]
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
-def test_labels_of_text(tmp_path, kind):
-    write(tmp_path / "train.parquet", pa.array(["b", "a", "b"]).cast(kind), features=False)
-    found = parquet.read(params(tmp_path))
-    assert found.frame["label"].tolist() == ["b", "a", "b"]
-    assert list(found.frame["label"].cat.categories) == ["a", "b"]
-
-
-@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64()])
-def test_labels_of_any_integer(tmp_path, kind):
-    write(tmp_path / "train.parquet", pa.array([2, 0], kind))
-    assert parquet.read(params(tmp_path)).frame["label"].tolist() == ["moth", "zebra"]
 
 
 def test_wordnet_ids_are_synsets(tmp_path):
@@ -175,9 +146,7 @@ def test_class_names_of_the_readme(tmp_path, config):
     assert parquet.read(params(tmp_path)).frame["label"].tolist() == ["ant", "moth", "zebra"]
 
 
-@pytest.mark.parametrize(
-    "readme", [None, "no header", "---\n[}\n---\n", "---\ndataset_info: 3\n---\n", "---\n7\n---\n"]
-)
+@pytest.mark.parametrize("readme", [None, "no header", "---\ndataset_info: 3\n---\n"])
 def test_numbers_without_names_are_refused(tmp_path, readme):
     if readme is not None:
         (tmp_path / "README.md").write_text(readme)
@@ -186,68 +155,14 @@ def test_numbers_without_names_are_refused(tmp_path, readme):
         parquet.read(params(tmp_path))
 
 
-def test_splits_that_nobody_asks_for_are_not_read(tmp_path):
-    write(tmp_path / "train.parquet", [0, 1])
-    write(tmp_path / "validation.parquet", [2])
-    write(tmp_path / "test.parquet", [-1, -1])
-    frame = parquet.read(params(tmp_path)).frame
-    assert frame["split"].tolist() == ["train", "train", "validation"]
-    with pytest.raises(GranularityError, match=r"test\.parquet: row 0 has no label \(it is -1"):
-        parquet.read(params(tmp_path, extra_splits=["test"]))
-    with pytest.raises(GranularityError, match=r"there is no split 'dev'; the source has \['test', 'train', 'valid"):
-        parquet.read(params(tmp_path, val="dev"))
-    write(tmp_path / "test.parquet", [1, 2])
-    assert parquet.read(params(tmp_path, extra_splits=["test"])).frame["label"].tolist()[:2] == ["ant", "moth"]
-
-
-def test_one_split_alone_gives_both(tmp_path):
-    write(tmp_path / "train.parquet", [0, 1, 0, 1])
-    frame = run(tmp_path, tmp_path / "out", validation=2).table("samples.parquet")
-    assert sorted(frame["split"]) == ["train", "train", "val", "val"]
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([0, 1, 3], r"b-00001-of-00002\.parquet: row 2: label is 3, but only 3 classes have names"),
-        ([0, -1, 2], r"b-00001-of-00002\.parquet: row 1 has no label"),
-        ([0, None, 2], r"b-00001-of-00002\.parquet: row 1 has no label"),
-        ([0, 1, 2**40], r"b-00001-of-00002\.parquet: row 2: label is 1099511627776, but only 3"),
-        ([], r"b-00001-of-00002\.parquet: has no rows"),
-    ],
-)
-def test_a_wrong_label_is_named(tmp_path, labels, message):
+@pytest.mark.parametrize("label", [3, -1, None, 2**40])
+def test_a_label_without_a_name_is_named(tmp_path, label):
     write(tmp_path / "a.parquet", [0])
     write(tmp_path / "b-00000-of-00002.parquet", [0, 1])
-    write(tmp_path / "b-00001-of-00002.parquet", pa.array(labels, pa.int64()))
+    write(tmp_path / "b-00001-of-00002.parquet", pa.array([0, label], pa.int64()))
+    message = r"b-00001-of-00002\.parquet: no known label for 1 images, such as 'b/00000003' \(row 1\)"
     with pytest.raises(GranularityError, match=message):
         run(tmp_path, tmp_path / "out", train="a", val="b")
-    assert not (tmp_path / "out" / "samples").exists()
-
-
-def test_an_unused_column_may_have_gaps(tmp_path):
-    write(tmp_path / "train.parquet", [0, -1], kind=pa.array(["x", ""]))
-    assert parquet.read(params(tmp_path, ranks=["other"])).frame["label"].isna().tolist() == [False, True]
-    with pytest.raises(GranularityError, match="row 1 has no kind"):
-        parquet.read(params(tmp_path, ranks=["kind"]))
-
-
-@pytest.mark.parametrize("names", [[], ["a", "a"], {"0": "a", "2": "b"}, "ab", None, 3])
-def test_malformed_class_names_are_refused(tmp_path, names):
-    write(tmp_path / "train.parquet", [0], names)
-    with pytest.raises(GranularityError, match=r"train\.parquet: the class names of column 'label' are malformed"):
-        parquet.read(params(tmp_path))
-
-
-@pytest.mark.parametrize("metadata", ["{", "3", '{"info": null}', '{"info": {"features": {"label": 3}}}', "\xff"])
-def test_malformed_metadata_are_refused(tmp_path, metadata):
-    write(tmp_path / "train.parquet", [0])
-    table = pq.read_table(tmp_path / "train.parquet").replace_schema_metadata(
-        {"huggingface": metadata.encode("latin1")}
-    )
-    pq.write_table(table, tmp_path / "train.parquet")
-    with pytest.raises(GranularityError, match=r"train\.parquet: the metadata 'huggingface' of its schema"):
-        parquet.read(params(tmp_path))
 
 
 def test_files_that_do_not_fit_together_are_refused(tmp_path):
@@ -265,64 +180,16 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path):
 def test_missing_and_left_over_files_are_named(tmp_path):
     with pytest.raises(GranularityError, match="holds no Parquet files"):
         parquet.read(params(tmp_path / "nowhere"))
-    for i in (0, 2):
-        write(tmp_path / f"train-0000{i}-of-00003.parquet", [0])
-    with pytest.raises(GranularityError, match=r"split 'train' lacks file number 1 of 3"):
-        parquet.read(params(tmp_path))
-    write(tmp_path / "train-00001-of-00003.parquet", [0])
-    write(tmp_path / "train-00000-of-00001.parquet", [0])
-    with pytest.raises(GranularityError, match="split 'train' has files of two versions"):
-        parquet.read(params(tmp_path))
-    write(tmp_path / "b/train.parquet", [0])
-    with pytest.raises(GranularityError, match=r"holds several data sets; .*/b'\]"):
-        parquet.read(params(tmp_path))
-    for i in (0, 2):
-        write(tmp_path / f"converted/train/000{i}.parquet", [0])
-    with pytest.raises(GranularityError, match=r"split 'train' lacks file number 1 of 2"):
-        parquet.read(params(tmp_path / "converted"))
-
-
-@pytest.mark.parametrize("keep", [0, 3, 0.5, 0.99])
-def test_a_truncated_file_is_named(tmp_path, keep):
-    write(tmp_path / "train.parquet", [0, 1, 2])
-    data = (tmp_path / "train.parquet").read_bytes()
-    (tmp_path / "train.parquet").write_bytes(data[: keep if keep >= 1 else int(keep * len(data))])
-    with pytest.raises(GranularityError, match=r"train\.parquet: (is truncated or no Parquet file|cannot be read)"):
-        parquet.read(params(tmp_path))
-
-
-def test_a_name_that_is_not_utf8_is_refused(tmp_path):
-    write(tmp_path / "a.parquet", [0])
-    try:
-        os.rename(tmp_path / "a.parquet", os.fsencode(tmp_path) + b"/train-\xff.parquet")
-    except OSError:
-        pytest.skip("this file system has UTF-8 names only")
-    with pytest.raises(GranularityError, match=r"udcff.*: its name is not UTF-8"):
-        parquet.read(params(tmp_path))
-
-
-def test_a_file_without_images_is_refused(tmp_path):
-    write(tmp_path / "train.parquet", [0, 1])
-    pq.write_table(pq.read_table(tmp_path / "train.parquet").select(["label"]), tmp_path / "train.parquet")
-    with pytest.raises(GranularityError, match=r"train\.parquet: has no column of images"):
-        parquet.read(params(tmp_path))
-
-
-def test_the_images_are_not_read(tmp_path):
-    """Broken pages of images are no matter until an image is read, which then says where."""
-    write(tmp_path / "train.parquet", [0, 1])
-    table = pq.read_table(tmp_path / "train.parquet")
-    pq.write_table(table, tmp_path / "train.parquet", compression="NONE", use_dictionary=False)
-    data = (tmp_path / "train.parquet").read_bytes()
-    assert png(0) in data
-    (tmp_path / "train.parquet").write_bytes(data.replace(png(0), bytes(len(png(0)))))
-    assert parquet.read(params(tmp_path)).frame["label"].tolist() == ["zebra", "ant"]
-    artifact = run(tmp_path, tmp_path / "out", validation=1)
-    with pytest.raises(GranularityError, match=r"train\.parquet row 0: cannot be decoded as an image"):
-        Images(artifact).load(0)
-
-
-# ---------------------------------------------------------------- the hub
+    steps = {
+        "split 'train' lacks file number 1 of 3": ["train-00000-of-00003", "train-00002-of-00003"],
+        "split 'train' has files of two versions; download": ["train-00001-of-00003", "train-00000-of-00001"],
+        r"holds several data sets; .*/b'\]": ["b/train"],
+    }
+    for message, files in steps.items():
+        for name in files:
+            write(tmp_path / f"{name}.parquet", [0])
+        with pytest.raises(GranularityError, match=message):
+            parquet.read(params(tmp_path))
 
 
 @pytest.fixture
@@ -362,15 +229,6 @@ def test_a_data_set_of_the_hub(tmp_path, cached):
     assert [images.load(i, "L").getpixel((0, 0)) for i in range(3)] == [20, 10, 11]
 
 
-def test_a_revision_of_the_hub(cached):
-    place(cached("main", "a"), "train.parquet", [0])
-    place(cached("v1.0", "b"), "train.parquet", [1])
-    assert parquet.read(params(None, hub="org/beasts")).frame["label"].tolist() == ["zebra"]
-    assert parquet.read(params(None, hub="org/beasts@v1.0")).frame["label"].tolist() == ["ant"]
-    found = parquet.read(params(None, hub=f"org/beasts@{'b' * 40}"))
-    assert found.frame["label"].tolist() == ["ant"] and found.root.name == "b" * 40
-
-
 def test_the_hubs_own_conversion_is_the_way_out(cached):
     (cached("main", "a") / "README.md").write_text("a script makes this data set")
     place(cached("refs/convert/parquet", "c"), "default/train/0000.parquet", [1])
@@ -380,32 +238,11 @@ def test_the_hubs_own_conversion_is_the_way_out(cached):
         parquet.read(params(None, hub="org/beasts@main"))
 
 
-@pytest.mark.parametrize(
-    ("hub", "message"),
-    [
-        ("org/nothing", "cannot be had .*outgoing traffic has been disabled"),
-        ("org/beasts@nothing", "cannot be had .*outgoing traffic has been disabled"),
-        ("org/no such//name", "cannot be had .*Repo id must"),
-    ],
-)
-def test_what_the_hub_does_not_give_is_one_line(cached, hub, message):
+@pytest.mark.parametrize("hub", ["org/nothing", "org/beasts@nothing", "org/no such//name"])
+def test_what_the_hub_does_not_give_is_one_line(cached, hub):
     place(cached("main", "a"), "train.parquet", [0])
-    with pytest.raises(GranularityError, match=rf"^samples\.hub: {hub}: {message}[^\n]*$"):
+    with pytest.raises(GranularityError, match=rf"^samples\.hub: {hub}: cannot be had [^\n]*$"):
         parquet.read(params(None, hub=hub))
-
-
-def test_a_failing_network_is_one_line(monkeypatch):
-    def fail(*args, **kwargs):
-        raise huggingface_hub.errors.OfflineModeIsEnabled("no route\nto host\n" + "x" * 1000)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    with pytest.raises(
-        GranularityError, match=r"^samples\.hub: org/beasts: cannot be had \(no route to host x{200,300}\)$"
-    ):
-        parquet.read(params(None, hub="org/beasts"))
-
-
-# ---------------------------------------------------------------- real data
 
 
 @pytest.mark.skipif(DATA is None, reason="needs real images: set GRANULARITY_DATA (see docs/development.md)")

@@ -4,12 +4,9 @@ Layout: https://github.com/webdataset/webdataset, src/webdataset/tariterators.py
 https://huggingface.co/datasets/timm/imagenet-1k-wds (imagenet1k-train-0000.tar).
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
-import os
 import tarfile
 from pathlib import Path
 
@@ -19,7 +16,7 @@ from PIL import Image
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.stages.samples.sources import webdataset
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from support.sampling import make, section
 
 
@@ -72,11 +69,8 @@ def test_shards_go_through_the_stage(root, threads):
     shard(root / "imagenet1k-validation-00.tar", pairs([9], first=90))
     artifact = run(root, threads)
     frame = artifact.table("samples.parquet")
-    assert frame["sample_id"].tolist() == [
-        *(f"imagenet1k-train-0000/a{i}" for i in range(3)),
-        *(f"imagenet1k-train-0001/a{i}" for i in range(2)),
-        "imagenet1k-validation-00/a0",
-    ]
+    train = [f"train-{place}" for place in ("0000/a0", "0000/a1", "0000/a2", "0001/a0", "0001/a1")]
+    assert frame["sample_id"].tolist() == [f"imagenet1k-{place}" for place in (*train, "validation-00/a0")]
     assert frame["split"].tolist() == ["train"] * 5 + ["val"]
     assert frame["label"].tolist() == ["9", "10", "0", "10", "0", "9"]
     assert list(frame["label"].cat.categories) == ["0", "9", "10"]
@@ -104,34 +98,6 @@ def test_names_of_splits(root, names, splits):
     assert found.frame["sample_id"].tolist() == sorted(name.removesuffix(".tar") + "/a0" for name in names)
 
 
-def test_shards_that_are_numbers_alone_have_no_split(root):
-    for i in range(2):
-        shard(root / f"0000{i}.tar", pairs(["x", "y"]))
-    frame = run(root, validation=2).table("samples.parquet")
-    assert sorted(frame["split"]) == ["train", "train", "val", "val"]
-    shard(root / "train-0.tar", pairs(["x"]))
-    with pytest.raises(GranularityError, match=r"00000\.tar: its name says no split, but those of other archives do"):
-        webdataset.read(params(root))
-
-
-def test_other_names_are_splits_of_that_name(root):
-    shard(root / "birds-0.tar", pairs(["x"]))
-    with pytest.raises(
-        GranularityError, match=r"samples\.train: name the split to train on; the source has \['birds'\]"
-    ):
-        webdataset.read(params(root))
-    assert webdataset.read(params(root, train="birds")).frame["split"].tolist() == ["birds"]
-
-
-def test_splits_that_nobody_asks_for_are_not_read(root):
-    shard(root / "train-0.tar", pairs(["x"]))
-    shard(root / "val-0.tar", pairs(["x"]))
-    (root / "test-0.tar").write_bytes(b"junk")
-    assert webdataset.read(params(root)).frame["split"].tolist() == ["train", "val"]
-    with pytest.raises(GranularityError, match=r"test-0\.tar: is truncated or no plain tar archive"):
-        webdataset.read(params(root, extra_splits=["test"]))
-
-
 def test_odd_members_are_what_the_library_makes_of_them(root):
     """Capitals, folders and dots in them, hidden and meta files, other files of a sample, JPEG, a leading ./"""
     members = {
@@ -139,13 +105,14 @@ def test_odd_members_are_what_the_library_makes_of_them(root):
         "./x.y/b.JPG": image(1, "JPEG"),
         "./x.y/b.Cls": " 7\n",
         "./x.y/b.seg.png": image(9),
+        "./x.y/b.pyd": b"cos\nsystem\n(S'false'\ntR.",
         "._hidden.png": b"\0",
         "README": b"no extension",
         "x.y/c.d.webp.txt": b"no image of its own",
     }
     shard(root / "train-0.tar", members)
     with pytest.raises(
-        GranularityError, match=r"train-0\.tar: the sample 'x\.y/c' has 0 images, not one: \['d\.webp\.t"
+        GranularityError, match=r"train-0\.tar: the sample 'x\.y/c' needs one image and a label .*\['d\.webp\.t"
     ):
         webdataset.read(params(root))
     shard(root / "train-0.tar", [*members.items()][:-1])
@@ -154,14 +121,13 @@ def test_odd_members_are_what_the_library_makes_of_them(root):
     assert frame["label"].tolist() == ["7"]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_every_key_of_the_json_is_a_rank(root, threads):
+def test_every_key_of_the_json_is_a_rank(root):
     shared = {"score": 0.5, "tags": ["a"], "url": None, "sha256": "00", "": "x"}  # no classes, or taken
     first = [{"label": 3, "genus": "Felis", "tame": True, **shared}, {"label": 11, "genus": "Canis", **shared}]
     second = [{"label": 3, "genus": "Acer"}, {"label": 3, "genus": "Acer", "size": 2}]
     shard(root / "train-0.tar", pairs(first, "json"))
     shard(root / "train-1.tar", pairs(second, "json"))
-    found = webdataset.read(params(root, ranks=["genus", "label"]), threads)
+    found = webdataset.read(params(root, ranks=["genus", "label"]))
     assert found.ranks == ["label", "genus", "tame", "size"]
     assert found.frame["label"].tolist() == ["3", "11", "3", "3"]
     assert list(found.frame["genus"].cat.categories) == ["Acer", "Canis", "Felis"]
@@ -169,8 +135,8 @@ def test_every_key_of_the_json_is_a_rank(root, threads):
     assert found.frame["tame"].tolist()[0] == "true"
     assert found.frame["tame"].isna().tolist() == [False, True, True, True]
     assert found.frame["size"].isna().tolist() == [True, True, True, False]
-    with pytest.raises(GranularityError, match=r"the sample 'train-0/a1' has no tame"):
-        webdataset.read(params(root, ranks=["tame"]), threads)
+    with pytest.raises(GranularityError, match=r"train-0\.tar: no known tame for 3 images, such as 'train-0/a1'"):
+        run(root, ranks=["tame"])
 
 
 def test_the_label_comes_from_cls_then_txt_then_json(root):
@@ -183,9 +149,6 @@ def test_the_label_comes_from_cls_then_txt_then_json(root):
     assert webdataset.read(params(root)).frame["label"].tolist() == ["ash", "Birke"]
     shard(root / "train-0.tar", pairs([{"cls": 4}], "json"))
     assert webdataset.read(params(root)).frame["label"].tolist() == ["4"]
-    shard(root / "train-1.tar", pairs(["4"]))
-    with pytest.raises(GranularityError, match=r"train-1\.tar: its labels are \.cls files, but .* before \.json"):
-        webdataset.read(params(root))
 
 
 def test_class_names_from_a_file(root):
@@ -199,70 +162,29 @@ def test_class_names_from_a_file(root):
     assert found.frame["synset"].tolist() == ["n02119789", "n02124075", "n02119789"]
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (b"a\nb\n", r"has 2 class names, and the label of the sample 'train-0/a1' is '2'"),
-        (b"a\n\nb\n", "needs one class name per line"),
-        (b"a\nb\na\n", "needs one class name per line"),
-        (b"", "has 0 class names"),
-        (b"a\n\xff\n", "is no text in UTF-8"),
-        (None, "cannot be read"),
-    ],
-)
-def test_a_bad_file_of_class_names(root, names, message):
-    shard(root / "train-0.tar", pairs([1, 2]))
-    if names is not None:
-        (root / "names.txt").write_bytes(names)
-    with pytest.raises(GranularityError, match=rf"names\.txt: {message}"):
-        webdataset.read(params(root, labels="names.txt"))
-
-
-@pytest.mark.parametrize("label", ["cat", "-1", "01", "1.0", "1" * 30])
-def test_a_label_without_a_name(root, label):
-    shard(root / "train-0.tar", pairs([0, label]))
-    (root / "names.txt").write_text("wolf\ntench\n")
-    with pytest.raises(GranularityError, match=rf"'train-0/a1' is '{label}'; it has to be a number from 0 to 1"):
-        webdataset.read(params(root, labels="names.txt"))
-
-
 PNG = image(5)
 
 
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ([("b.cls", 1)], r"the sample 'b' has 0 images, not one: \['cls'\]"),
-        ([("b.png", PNG)], r"the sample 'b' has no label \(\.cls\): \['png'\]"),
-        ([("b.png", PNG), ("b.txt", "x")], r"the sample 'b' has no label \(\.cls\): \['png', 'txt'\]"),
-        ([("b.png", PNG), ("b.jpg", PNG), ("b.cls", 1)], "the sample 'b' has 2 images, not one"),
-        ([("b.png", PNG), ("b.cls", 1), ("b.png", PNG)], r"the sample 'b' has two files \.png"),
-        ([("a0.png", PNG), ("a0.cls", 1)], "the key 'a0' is there twice, with other samples in between"),
-        ([("b.png", PNG), ("b.cls", b"\xff")], r"the \.cls of 'b' is malformed \(.*codec"),
-        ([("b.png", PNG), ("b.cls", " \n")], r"the \.cls of 'b' holds no label"),
-        ([("b.png", PNG), ("b.cls", -1)], "the sample 'train-0/b' has no label"),
-        ([("b.png", PNG), ("b.cls", 1), ("b.json", "{")], r"the \.json of 'b': is truncated or no JSON"),
-        ([("b.png", PNG), ("b.cls", 1), ("b.json", "[" * 100_000)], r"the \.json of 'b': is truncated or no JSON"),
-        ([("b.png", PNG), ("b.cls", 1), ("b.json", "3")], r"the \.json of 'b' is malformed \(not an object"),
-        ([("b.png", PNG), ("b.cls", 1), ("b.json", '{"x": "\\ud800"}')], r"the \.json of 'b' is malformed"),
-        ([("../b.png", PNG), ("../b.cls", 1)], r"'\.\./b\.png' has a path that leaves the archive"),
+        ([("b.cls", 1)], r"the sample 'b' needs one image and a label \(\.cls, \.txt, \.json\): \['cls'\]"),
+        ([("b.png", PNG), ("b.jpg", PNG), ("b.cls", 1)], "the sample 'b' needs one image and a label"),
+        ([("a0.png", PNG), ("a0.cls", 1)], "two images have the sample_id 'train-0/a0'"),
+        ([("b.png", PNG), ("b.cls", b"\xff")], r"the sample 'b': its \.cls is malformed \(.*codec"),
+        ([("b.png", PNG), ("b.cls", " \n")], r"train-0\.tar: no known label for 1 images, such as 'train-0/b'"),
+        ([("b.png", PNG), ("b.cls", -1)], "no known label for 1 images, such as 'train-0/b'"),
+        ([("b.png", PNG), ("b.json", {"x": 0.5})], r"the sample 'b': its \.json is malformed \(it has no label"),
+        ([("b.png", PNG), ("b.cls", 1), ("b.json", "{")], r"the sample 'b': its \.json is malformed .*no JSON"),
+        ([("b.png", PNG), ("b.cls", 1), ("b.json", "3")], r"the sample 'b': its \.json is malformed \(not an object"),
     ],
 )
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_bad_sample_is_named(root, members, message, threads):
+def test_a_bad_sample_is_named(root, members, message):
     shard(root / "train-0.tar", [*pairs([1, 2]).items(), *members])
-    shard(root / "train-1.tar", pairs([1, 2]))
     with pytest.raises(GranularityError, match=message) as error:
-        run(root, threads)
+        run(root)
     assert str(root) in str(error.value) and "\n" not in str(error.value)
     assert not (root.parent / "samples").exists()
-
-
-@pytest.mark.parametrize("content", [{}, {"label": [1, 2]}, {"label": ""}, {"label": None, "x": 0.5}])
-def test_a_json_without_labels(root, content):
-    shard(root / "train-0.tar", pairs([{"label": 1}, content], "json"))
-    with pytest.raises(GranularityError, match=r"train-0\.tar: the \.json of 'a1' holds no label"):
-        webdataset.read(params(root))
 
 
 def test_broken_archives_are_named(root):
@@ -270,44 +192,6 @@ def test_broken_archives_are_named(root):
         webdataset.read(params(root))
     shard(root / "train-0.tar", pairs([1, 2]))
     whole = (root / "train-0.tar").read_bytes()
-    for data in (whole[:1500], whole[:2048], b"junk", gzip.compress(whole)):
-        (root / "train-0.tar").write_bytes(data)
-        with pytest.raises(GranularityError, match=r"train-0\.tar: (is )?truncated"):
-            webdataset.read(params(root))
-    (root / "train-0.tar").write_bytes(whole)
-    assert len(webdataset.read(params(root)).frame) == 2
-    for name in ("train-1.tar.gz", "train-1.tgz"):
-        (root / name).write_bytes(gzip.compress(whole))
-        with pytest.raises(GranularityError, match=rf"{name}: is compressed; .* make a plain \.tar of it first"):
-            webdataset.read(params(root))
-        (root / name).unlink()
-
-
-def test_an_empty_split_is_named(root):
-    shard(root / "train-0.tar", {})
-    shard(root / "train-1.tar", pairs(["x"]))
-    shard(root / "val-0.tar", {})
-    with pytest.raises(GranularityError, match=r"the archives of split 'val' hold no samples"):
+    (root / "train-1.tar.gz").write_bytes(gzip.compress(whole))
+    with pytest.raises(GranularityError, match=r"train-1\.tar\.gz: is compressed; .* make a plain \.tar of it first"):
         webdataset.read(params(root))
-    shard(root / "val-1.tar", pairs(["y"]))
-    assert webdataset.read(params(root)).frame["sample_id"].tolist() == ["train-1/a0", "val-1/a0"]
-
-
-def test_a_name_that_is_not_utf8_is_refused(root):
-    shard(root / "a.tar", pairs(["x"]))
-    try:
-        os.rename(root / "a.tar", os.fsencode(root) + b"/train-\xff-0.tar")
-    except OSError:
-        pytest.skip("this file system has UTF-8 names only")
-    with pytest.raises(GranularityError, match=r"udcff.*: its name is not UTF-8"):
-        webdataset.read(params(root))
-
-
-def test_an_archive_that_changes_afterwards_is_named(root):
-    shard(root / "train-0.tar", pairs(["x", "y"]))
-    images = Images(run(root, validation=1))
-    data = (root / "train-0.tar").read_bytes()
-    (root / "train-0.tar").write_bytes(data.replace(image(1), image(8)))
-    images.load(0)
-    with pytest.raises(GranularityError, match=r"train-0\.tar at byte \d+: has changed"):
-        images.load(1)

@@ -1,85 +1,282 @@
-"""What is here of every published row: our number or why there is none, and the verdict on the claims about it."""
+"""Our number of a published row, or why there is none.
 
-from __future__ import annotations
+Numbers of simulated worlds are read from the run table of their verdicts, those of images from the table of results of
+an experiment's report.
+"""
 
-from collections.abc import Iterable
-from dataclasses import replace
+import difflib
+import itertools
+import math
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.claims import experiments as about
-from granularity.claims.claim import NOT_TESTED
-from granularity.claims.experiments import Source
-from granularity.look.papers import judged, simulated, trained
-from granularity.look.papers.experiments import told
-from granularity.look.papers.numbers import Part
-from granularity.look.papers.simulated import Simulated
-from granularity.look.papers.trained import Tables
-from granularity.look.papers.values import Answer
+from granularity.claims import published
+from granularity.claims.experiments import Entry, Source
+from granularity.look.papers.claims import Group
+from granularity.look.papers.experiments import Experiment, Rows
+from granularity.stages.theory.runs import at
+from granularity.stages.verdicts.arms import SAME
+from granularity.store.artifact import Artifact
 
-NO_CLAIM = "no claim"
-Key = tuple[str, str]  # paper and line
+BASELINE = "baseline"
+TABLE = "tables/results.parquet"
+AS_PAPER = "paper"  # the size whose arms are the paper's
+UNCOUNTED = {"name", "base", "methods", "picture", "neurons"}  # settings that change no number of a method
+Tables = Mapping[str, pd.DataFrame | None]  # by the name of a folder of results; None: without a report
+Row = Mapping[str, str]
 
 
-def answers(root: Path, parts: Iterable[Part], tables: Tables, wrong: list[str]) -> dict[Key, tuple[Answer, str]]:
-    """The answer to each published row and the verdict on it, by its paper and its line.
+@dataclass(frozen=True)
+class EntryRows:
+    """The rows of an entry of `config/published/experiments.yaml`.
 
-    Args:
-        root: the folder of all results; need not be there.
-        tables: what :func:`.trained.tables` found.
-        wrong: takes what cannot be read, a line each.
-
-    Raises:
-        GranularityError: `config/published/experiments.yaml` names what its world or study lacks: an arm, a
-            measure, a claim.
+    `anchor`: where it stands on the page; `rows`: as :func:`granularity.claims.published.read` has them, with `line`,
+    theirs in the file; `experiments`: what would give these numbers; `groups`: what was judged of their study in these,
+    or of a world; `elsewhere`: what was judged of it on other data.
     """
-    parts, papers = list(parts), about.read()
-    worlds = {paper: _world(root, [part for part in parts if part.paper == paper], wrong) for paper in papers}
-    for paper, world in worlds.items():
-        simulated.check(paper, papers[paper].ours, world)
-    found = {}
-    for part in parts:
-        world = worlds[part.paper] if _is_world(part.entry.study) else None
-        for row in part.rows:
-            source = papers[part.paper].source_of(row)
-            if world is not None:
-                answer = simulated.answer(world, source)
-            else:
-                answer = trained.answer(root, row, source, part.experiments, part.elsewhere, tables)
-            why = " ".join(filter(None, (part.entry.why if not answer.values else "", answer.why)))
-            named = len(answer.values) > 1 or not row["mean"]
-            found[row["paper"], row["line"]] = replace(answer, why=why, named=named), _verdict(part, source)
+
+    paper: str
+    anchor: str
+    entry: Entry
+    rows: Rows
+    experiments: list[Experiment]
+    groups: list[Group]
+    elsewhere: list[Group]
+
+    @property
+    def tables(self) -> list[str]:
+        return published.tables(self.rows)
+
+    @property
+    def world(self) -> str:
+        """The world that judges them; empty where it is a study of images, or none."""
+        return self.entry.study if self.entry.study in extensions.names("world") else ""
+
+
+class Value(NamedTuple):
+    """A mean, its standard deviation (NaN of one run) and runs; `name` is what tells it from others of the same row."""
+
+    name: str
+    mean: float
+    sd: float
+    n: int
+
+    @property
+    def words(self) -> str:
+        """As the page shows it, such as "10.77 ± 0.16"."""
+        spread = "" if math.isnan(self.sd) else f" ± {self.sd:.2g}"
+        return f"{self.mean:.4g}{spread}".replace("-", "−")
+
+
+class Answer(NamedTuple):
+    """What is here of a row: `values` in its metric, several where it has several arms or is a statement; `of`, the
+    artifact, arm and measure that they are of; of a world, the `size` that was run, and in what it is `unlike` the size
+    `paper`; `other`, the nearest run that asks the same at another size or on other data; `why` there are no values.
+    """
+
+    values: tuple[Value, ...] = ()
+    of: str = ""
+    size: str = ""
+    unlike: str = ""
+    other: str = ""
+    why: str = ""
+
+
+# ---------------------------------------------------------------- simulated worlds
+
+
+class World(NamedTuple):
+    """A world: its module, and its run table, size and settings by arm; the table is None where nothing was run."""
+
+    name: str
+    module: ModuleType
+    table: pd.DataFrame | None = None
+    size: str = ""
+    settings: Mapping[str, Mapping[str, Any]] | None = None
+
+
+def open_world(root: Path, name: str) -> World:
+    """A world with what was run of it; an error where its verdicts cannot be read."""
+    folder, module = root / "theory" / "verdicts" / name, extensions.find("world", name)
+    if not folder.exists():
+        return World(name, module)
+    artifact = Artifact.open(folder, "verdicts")
+    settings = {one["name"]: one for one in artifact.json("settings.json")}
+    return World(name, module, artifact.table("runs.parquet"), artifact.facts["size"], settings)
+
+
+def check(paper: str, sources: Iterable[Source], world: World | None) -> None:
+    """Refuse sources that name arms which the world, at any size, does not have."""
+    known = [] if world is None else [one.name for arms in world.module.SIZES.values() for one in arms]
+    named = [(place, "arm", name) for place, source in enumerate(sources) for name in source.arm]
+    named += [(place, "near", source.near) for place, source in enumerate(sources) if source.near]
+    for place, key, name in (one for one in named if one[2] not in known):
+        hint = "".join(f"; did you mean '{one}'?" for one in difflib.get_close_matches(name, known, n=1))
+        what = f"the world '{world.name}' has no arm '{name}'{hint}" if world else "the paper has no world"
+        raise GranularityError(f"{about.FILE}: {paper}.ours.{place}.{key}: {what}")
+
+
+def simulated(world: World, source: Source) -> Answer:
+    """Our number of a row of the world's paper; an error where its runs lack a measure or a parameter of the source."""
+    if not (source.arm and source.measure):
+        return Answer(why=source.why)
+    if world.table is None:
+        return Answer(why=source.why or f"Not run: snakemake theory_{world.name}")
+    arms = [arm for arm in source.arm if arm in world.settings]
+    for name in filter(None, (*source.measure, source.per, source.best) if arms else ()):
+        if name not in world.table:
+            raise GranularityError(f"{about.FILE}: ours: runs of the world '{world.name}' have no column '{name}'")
+    near = ""
+    if source.near and (close := _values(world, source, [source.near])):
+        words = "; ".join(f"{one.name}: {one.words}" if len(close) > 1 else one.words for one in close)
+        near = f"{source.near}, size {world.size}: {words} ({close[0].n} seed{'s' if close[0].n > 1 else ''})"
+    values = _values(world, source, arms)
+    if not values:
+        return Answer(other=near, why=source.why or _not_run(world, source, arms))
+    of = f"theory/verdicts/{world.name}: {', '.join(arms)}: {', '.join(source.phase)}: {', '.join(source.measure)}"
+    of += f" / {source.per}" if source.per else ""
+    return Answer(tuple(values), of, world.size, _unlike(world, arms), near, source.why)
+
+
+def _values(world: World, source: Source, arms: list[str]) -> list[Value]:
+    found = []
+    for arm, phase, measure in itertools.product(arms, source.phase, source.measure):
+        own = world.table[world.table["setting"] == arm]
+        if source.best:
+            ends = own[own["phase"].str.startswith(phase + " ") & own["event"].str.contains("end|diverged")]
+            best = [part.loc[part[source.best].fillna(-1).idxmax()] for _, part in ends.groupby("seed")]
+            seeds = np.array([one[measure] for one in best], dtype=float)
+        else:
+            seeds = at(own, arm, measure, phase=phase, **({} if source.step is None else {"step": source.step}))
+        if n := len(seeds):
+            seeds = seeds / float(own[source.per].iloc[0]) if source.per else seeds
+            several = ((arm, arms), (phase, source.phase), (measure, source.measure))
+            name = ", ".join(word for word, of in several if len(of) > 1) or measure
+            found.append(Value(name, float(seeds.mean()), float(seeds.std(ddof=1)) if n > 1 else math.nan, n))
     return found
 
 
-def _is_world(study: str) -> bool:
-    return study in extensions.names("world")
+def _not_run(world: World, source: Source, arms: list[str]) -> str:
+    """Why a row of a world that was run has no number, with the command that would give it."""
+    arm, others = (arms or source.arm)[0], [size for size in world.module.SIZES if size != world.size]
+    sizes = [size for size in others if arm in {one.name for one in world.module.SIZES[size]}]
+    words = f"Not run: “{source.phase[0]}” is no part of the arm “{arm}” at the size {world.size}"
+    if not arms:
+        words = f"Not run: the arm “{arm}” is of the size {' and '.join(sizes)} alone"
+    command = shlex.join(["granularity", "simulate", world.name, *("--size", sizes[-1]) * bool(sizes), "--arm", arm])
+    return f"{words}. {command}" if sizes else words
 
 
-def _world(root: Path, parts: list[Part], wrong: list[str]) -> Simulated | None:
-    """The world that judges rows of a paper, with what was run of it and can be read; None where there is none."""
-    world = next((part.entry.study for part in parts if _is_world(part.entry.study)), None)
-    if world is None:
-        return None
-    found = simulated.never_run(world)
-    with told(wrong):
-        found = simulated.open_world(root, world)
-    return found
-
-
-def _verdict(part: Part, source: Source) -> str:
-    """The verdicts on the claims about a row, such as "fails (P2); holds (A5)"; `no claim` where there is none."""
-    own = judged.folded(part.groups)
-    known = {id.partition("-")[0] for id in own}  # A15-paper is there only where it was run, A15 always
-    unknown = [id for id in source.claims if part.groups and id.partition("-")[0] not in known]
-    if unknown:
-        study = part.entry.study
-        raise GranularityError(f"{about.FILE}: {part.paper}.ours: claims: '{study}' has no claim {', '.join(unknown)}")
-    ids = source.claims or ([] if _is_world(part.entry.study) else list(own))
-    if not ids:
-        return NO_CLAIM
+def _unlike(world: World, arms: list[str]) -> str:
+    """In what arms that were run differ from those of the size `paper`; each is named where they do not all alike."""
+    if world.size == AS_PAPER:
+        return ""
+    theirs = {one.name: one.model_dump(mode="json", exclude=UNCOUNTED) for one in world.module.SIZES.get(AS_PAPER, ())}
     by: dict[str, list[str]] = {}
-    for id in ids:
-        by.setdefault(own.get(id, NOT_TESTED), []).append(id)
-    return "; ".join(f"{verdict} ({', '.join(by[verdict])})" for verdict in judged.VERDICTS if verdict in by)
+    for arm in arms:
+        own = world.settings[arm]
+        unlike = [f"{key} {own.get(key)}, not {it}" for key, it in theirs.get(arm, {}).items() if own.get(key) != it]
+        by.setdefault(", ".join(unlike) if arm in theirs else "not in the size paper", []).append(arm)
+    several = [f"{', '.join(those)}: {words}" for words, those in by.items() if words]
+    return "; ".join(by if len(by) == 1 else several)
+
+
+# ---------------------------------------------------------------- networks trained on images
+
+
+def results(root: Path, name: str) -> pd.DataFrame | None:
+    """The table of results of the report below a folder of results; None where there is no report."""
+    if not (root / name / "report").exists():
+        return None
+    report = Artifact.open(root / name / "report", "report")
+    return report.table(TABLE) if TABLE in report.manifest["files"] else None
+
+
+def trained(root: Path, row: Row, source: Source, part: EntryRows, tables: Tables) -> Answer:
+    """Our number of a row, from the experiment that would give it, and beside it one on other data."""
+    other = " | ".join(filter(None, (_near(row, source, one, tables.get(one.results)) for one in part.elsewhere)))
+    why = [source.why] * bool(source.why)
+    for one in part.experiments:
+        table, command = tables.get(one.name), f"snakemake{one.options}"
+        if table is None and (root / one.name).is_dir():
+            why.append(f"Results of {one.name} lie here in part, without a report: {command}")
+        elif table is None:
+            needs = f" It lacks: {'; '.join(one.missing)}." if one.missing else ""
+            why.append(f"Not run.{needs} {str(one.planned).replace('planned', 'Planned', 1)}. {command}")
+        else:
+            found = _best(exact(table, row, source))
+            number = None if found is None else _in_metric(row["metric"], found)
+            if number is not None:
+                return Answer((number,), f"{one.name}: {_arm(found)}", other=other, why=source.why)
+            near = _nearest(table, row, source)
+            beside = "" if near is None else f"; the nearest is {_arm(near)}"
+            why.append(f"The report of {one.name} has no {row['arm']} of G = {row['x'] or 'any'}{beside}.")
+    return Answer(other=other, why=" ".join(why))
+
+
+def exact(table: pd.DataFrame, row: Row, source: Source, most: float = math.log(SAME)) -> pd.DataFrame:
+    """The rows of a table of results that are of the published row's arm: of its family, the nearest G up to a ratio,
+    whose logarithm is `most`.
+    """
+    own = table[table["transfer"].isin(source.transfers)]
+    if source.space:
+        return own[own["space"] == source.space.replace("{x}", row["x"])]
+    if row["arm"] == BASELINE:
+        return own[own["role"] == BASELINE]
+    own = own[(own["series"] == row["arm"].replace(" ", "_")) & (own["role"] != BASELINE)]
+    distance = own["granularity"].astype(float).map(lambda g: abs(math.log(g / float(row["x"] or g))))
+    return own[(distance == distance.min()) & (distance <= most)]
+
+
+def _nearest(table: pd.DataFrame, row: Row, source: Source) -> dict | None:
+    """The arm, or else that of the same family whose G is nearest, on the largest training set."""
+    found = exact(table, row, source)
+    anywhere = source.model_copy(update={"space": ""})
+    return _best(exact(table, row, anywhere, math.inf) if found.empty and row["arm"] != BASELINE else found)
+
+
+def _best(found: pd.DataFrame) -> dict | None:
+    """Of several ways of finetuning the one with the lowest error, on the largest training set."""
+    found = found[(found["train_images"] == found["train_images"].max()) & found["mean"].notna()]
+    return None if found.empty else found.sort_values("mean", kind="stable").iloc[0].to_dict()
+
+
+def _in_metric(metric: str, found: Mapping) -> Value | None:
+    """A row of the table of results in a published metric; None where it is no error, accuracy or gain."""
+    mean, baseline, sd = (float(found[key]) for key in ("mean", "baseline_mean", "std"))
+    known = {
+        "error_percent": (mean, sd),
+        "accuracy_percent": (100 - mean, sd),
+        "gain_points": (baseline - mean, math.nan),
+        "relative_gain_percent": (100 * (1 - mean / baseline), math.nan) if baseline else None,
+    }.get(metric)
+    return None if known is None else Value(found["space"], *known, int(found["runs"]))
+
+
+def _near(row: Row, source: Source, group: Group, table: pd.DataFrame | None) -> str:
+    found = None if table is None else _nearest(table, row, source)
+    number = None if found is None else _in_metric(row["metric"], found)
+    if number is None:
+        return ""
+    base = _in_metric(row["metric"], found | {"mean": found["baseline_mean"], "std": math.nan})
+    alone = found["role"] == BASELINE or math.isnan(base.mean) or "gain" in row["metric"]
+    beside = "" if alone else f"; its baseline {base.words}"
+    size = f"{int(found['train_images']):,} training images"
+    data = next((one for one in group.data.split("; ") if size in one), group.data)  # of several sizes its own
+    return f"{group.results}: {_arm(found)}: {number.words} ({number.n} runs){beside}; of {data}"
+
+
+def _arm(found: Mapping) -> str:
+    """A row of the table of results in words: label space, G, and the way of finetuning where it is not the usual."""
+    g = "" if math.isnan(found["granularity"]) else f", G = {int(found['granularity']):,}"
+    return f"{found['space']}{g}" + ("" if found["transfer"] == "target" else f", {found['transfer']}")

@@ -1,71 +1,59 @@
 """The configurations that are here: what each judges, what it would cost, and which inputs it lacks."""
 
-from __future__ import annotations
-
 import contextlib
+import functools
+import io
+import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pandas as pd
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job
+from granularity.claims import claim
 from granularity.config import files
-from granularity.look.papers import blank
-from granularity.plan import resources
+from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from granularity.stages.verdicts.options import papers_of
-from granularity.store import artifacts
-from granularity.store.artifacts import Artifact
-from granularity.store.cost import by_stage
+from granularity.stages.verdicts import papers_of
+from granularity.store import place
+from granularity.store.artifact import Artifact, by_stage
 
 DEFAULT, OTHERS = Path("config/config.yaml"), Path("config/experiments")
-MEASURED, PLANNED = "measured", "planned"
-HOUR = 3600
+MOST = 200  # columns that the claims may ask for
+TEXTS = ("setting", "phase", "event", "outcome")  # of a world's runs
+COUNTED = ("measured", "sd", "minimum", "maximum", "interval_low", "interval_high", "p")
+WHERE = re.compile(r"^no [^:]*(?:networks|data set)(?:, \w+)?: ")  # of a quantity, where nothing lies
+Rows = list[dict[str, str]]
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Hours on CPUs and on GPUs, and whether they were `measured` or are `planned`: the time limits of the jobs."""
+class Cost(NamedTuple):
+    """Hours on CPUs and on GPUs: `measured`, or else `planned`, the time limits of the jobs."""
 
     cpu_hours: float
     gpu_hours: float
     how: str
 
     def __str__(self) -> str:
-        parts = ((self.gpu_hours, "GPU"), (self.cpu_hours, "CPU"))
-        words = " and ".join(f"{_number(hours)} {unit} h" for hours, unit in parts if hours) or "nothing"
-        return f"{words}, measured" if self.how == MEASURED else f"planned: at most {words}"
-
-
-def _number(hours: float) -> str:
-    return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
-
-
-@dataclass(frozen=True)
-class Study:
-    """A study or a world: the `paper` whose claims it judges (empty: none), and its `rows` before any run."""
-
-    paper: str
-    rows: list[dict[str, str]]
+        parts = [(one, unit) for one, unit in ((self.gpu_hours, "GPU"), (self.cpu_hours, "CPU")) if one]
+        words = " and ".join(f"{one:{',.0f' if one >= 10 else '.2g'}} {unit} h" for one, unit in parts) or "nothing"
+        return f"{words}, measured" if self.how == "measured" else f"planned: at most {words}"
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A configuration.
-
-    Attributes:
-        name: of its folder of results.
-        file: what holds it, or what differs from the default.
-        studies: those that it names, by name.
-        missing: what is said of inputs that it names and that are not there.
-        planned: what it would cost.
+    """A configuration: `name`, of its folder of results; `file`, what holds it, or what differs from the default;
+    `studies`, each with its rows before any run; `missing`, what is said of inputs that are not there; `planned` cost.
     """
 
     name: str
     file: Path
-    studies: dict[str, Study] = field(repr=False)
+    studies: dict[str, Rows] = field(repr=False)
     missing: tuple[str, ...]
     planned: Cost
 
@@ -79,7 +67,7 @@ def here(wrong: list[str]) -> list[Experiment]:
     """The default configuration and those of config/experiments/; what cannot be read is added to `wrong`."""
     found = []
     for file in (DEFAULT, *sorted(OTHERS.glob("*.yaml"))):
-        with told(wrong):
+        with noted(wrong):
             found.append(_experiment(file))
     extensions.load([])
     return found
@@ -95,17 +83,16 @@ def _experiment(file: Path) -> Experiment:
     plan = Plan(config)
     jobs = (job for stage in STAGES if stage != "theory" for job in plan.jobs(stage))
     own = (job for job in jobs if job.values.get("name") != "theory")
-    studies = {name: Study(paper_of(name), blank.of_study(name)) for name in config.studies}
+    studies = {name: untested(extensions.find("study", name)) for name in config.studies}
     return Experiment(config.name, file, studies, missing, _planned(plan, own))
 
 
-def worlds(judged: Container[str], wrong: list[str]) -> dict[str, tuple[Study, Cost]]:
-    """Every world of the theory but some, with what it would cost."""
+def worlds(judged: Container[str], wrong: list[str]) -> dict[str, tuple[Rows, Cost]]:
+    """Every world of the theory but some: its rows before any run, and what it would cost."""
     plan, found = Plan(files.load(DEFAULT)), {}
     for world in (name for name in extensions.names("world") if name not in judged):  # to import one takes seconds
-        with told(wrong):
-            cost = _planned(plan, plan.jobs("theory", world=world))
-            found[world] = Study(paper_of(world), blank.of_world(world)), cost
+        with noted(wrong):
+            found[world] = untested(extensions.find("world", world)), _planned(plan, plan.jobs("theory", world=world))
     return found
 
 
@@ -113,22 +100,20 @@ def _planned(plan: Plan, jobs: Iterable[Job]) -> Cost:
     """What the jobs ask a scheduler for, as if nothing had been made yet."""
     hours = {True: 0.0, False: 0.0}
     for job in jobs:
-        hours[resources.uses_gpu(plan, job)] += resources.minutes(plan, job) / 60
-    return Cost(hours[False], hours[True], PLANNED)
+        hours[commands.uses_gpu(plan, job)] += commands.minutes(plan, job) / 60
+    return Cost(hours[False], hours[True], "planned")
 
 
 def measured(*folders: Path) -> Cost | None:
     """What the results below some folders cost, from their manifests; None where there is none."""
-    found = []
-    for folder in filter(Path.is_dir, folders):
-        for name in artifacts.find(folder):
-            with contextlib.suppress(GranularityError):  # damaged: `granularity verify` names it
-                found.append(Artifact.peek(name))
-    rows = by_stage({one.digest: one for one in found}.values())
-    if not rows:
-        return None
-    seconds = (sum(row.get(key, 0) for row in rows) for key in ("cpu_seconds", "gpu_seconds"))
-    return Cost(*(one / HOUR for one in seconds), MEASURED)
+    found = {}
+    for name in (name for folder in folders if folder.is_dir() for name in place.find(folder)):
+        with contextlib.suppress(GranularityError):  # damaged: `granularity verify` names it
+            artifact = Artifact.peek(name)
+            found[artifact.digest] = artifact
+    rows = by_stage(found.values())
+    hours = (sum(row.get(f"{kind}_seconds", 0) for row in rows) / 3600 for kind in ("cpu", "gpu"))
+    return Cost(*hours, "measured") if rows else None
 
 
 def paper_of(study: str) -> str:
@@ -139,9 +124,42 @@ def paper_of(study: str) -> str:
 
 
 @contextlib.contextmanager
-def told(wrong: list[str]) -> Iterator[None]:
+def noted(wrong: list[str]) -> Iterator[None]:
     """Add the lines of an error to what is wrong, and go on."""
     try:
         yield
     except GranularityError as error:
         wrong += error.args
+
+
+# ---------------------------------------------------------------- claims before any run
+
+
+@functools.cache
+def untested(module: ModuleType) -> Rows:
+    """The rows of `checks.csv` as a study or a world has them without a run, all cells as text.
+
+    Which columns the claims ask for is known to them alone: one that is missing is added, until none is.
+    """
+    columns: list[str] = []
+    world = not hasattr(module, "READS")
+    while len(columns) < MOST:
+        named = (*TEXTS, "seed", "step", *columns) if world else columns
+        types = {one: float if world and one not in TEXTS else object for one in named}
+        empty = pd.DataFrame({one: pd.Series(dtype=of) for one, of in types.items()})
+        try:
+            table = claim.table(module.judge(empty if world else dict.fromkeys(("samples", *module.READS), empty)))
+            if table.empty:
+                return []
+            text = io.StringIO(table.to_csv(index=False, float_format="%.6g"))
+            rows = pd.read_csv(text, keep_default_na=False, dtype=str).to_dict("records")
+            blank = dict.fromkeys(COUNTED, "") | {"seeds": "0", "why": claim.NOT_RUN}  # what was counted of nothing
+            return [row | blank | {"quantity": WHERE.sub("", row["quantity"])} for row in rows]
+        except KeyError as error:
+            asked = re.findall(r"'(?:Column not found: )?([^']+)'", str(error))
+            if not set(asked) - set(columns):
+                break
+            columns += [name for name in asked if name not in columns]
+        except (IndexError, ValueError, TypeError, AttributeError):  # a user's own
+            break
+    raise GranularityError(f"{module.__name__}: its claims cannot be listed before it was run")

@@ -1,76 +1,52 @@
-"""Every published row, with the experiment that is about it and the verdicts that bear on it."""
+"""Every published row: the experiment that is about it, our number or why there is none, and the claims' verdict."""
 
-from __future__ import annotations
-
+import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
 from granularity.claims import experiments as about
 from granularity.claims import published
-from granularity.claims.experiments import Entry
-from granularity.look.papers import judged
-from granularity.look.papers.experiments import Experiment
-from granularity.look.papers.judged import Group
+from granularity.claims.claim import NOT_TESTED
+from granularity.claims.experiments import Entry, Source
+from granularity.look.papers import answers
+from granularity.look.papers.answers import EntryRows, Tables, World
+from granularity.look.papers.claims import THEORY, VERDICTS, Group, folded
+from granularity.look.papers.experiments import Experiment, Rows, noted
 
+NO_CLAIM = "no claim"
 TABLES = re.compile(r"Tables? (\d+(?:(?:, | and )\d+)*)")
 
 
-@dataclass(frozen=True)
-class Part:
-    """The rows of an entry of `config/published/experiments.yaml`.
-
-    Attributes:
-        paper: the paper's name.
-        anchor: where it stands on the page.
-        entry: what is here about them.
-        rows: as :func:`granularity.claims.published.read` has them, with `line`, theirs in the file.
-        experiments: the configurations that would give these numbers.
-        groups: what was judged of their study in these experiments; of a world, in the theory.
-        elsewhere: what was judged of it on other data.
-    """
-
-    paper: str
-    anchor: str
-    entry: Entry
-    rows: list[dict[str, str]]
-    experiments: list[Experiment]
-    groups: list[Group]
-    elsewhere: list[Group]
-
-    @property
-    def tables(self) -> list[str]:
-        return published.tables(self.rows)
-
-    @property
-    def verdicts(self) -> dict[str, int]:
-        """How many claims of the study have each verdict, in the experiments of these numbers."""
-        return judged.tally(judged.folded(self.groups).values())
-
-
-def parts(experiments: Iterable[Experiment], groups: Iterable[Group]) -> list[Part]:
-    """All published rows, by paper and entry.
-
-    Raises:
-        GranularityError: a file of published rows is wrong (see :mod:`granularity.claims.experiments`).
-    """
-    files = {one.file.stem: one for one in experiments}
-    groups = list(groups)
-    found = []
+def parts(experiments: Iterable[Experiment], groups: list[Group]) -> list[EntryRows]:
+    """All published rows, by paper and entry."""
+    files, found = {one.file.stem: one for one in experiments}, []
     for name, paper in about.read().items():
-        rows: dict[int | None, list[dict[str, str]]] = {}
+        rows: dict[int, Rows] = {}
+        entries = [*paper.rows, Entry()]
         for line, row in enumerate(published.read(name), 2):
-            rows.setdefault(paper.entry_of(row), []).append({**row, "line": str(line)})
-        for place, entry in enumerate([*paper.rows, Entry()]):
-            own = rows.get(place if place < len(paper.rows) else None)
-            if own:
-                of = [files[file] for file in entry.experiments if file in files]
-                names = {one.name for one in of} or {judged.THEORY}
-                judging = [one for one in groups if entry.study and one.study == entry.study]
-                exact, other = ([one for one in judging if (one.results in names) == same] for same in (True, False))
-                tested = [one for one in other if one.tested]
-                found.append(Part(name, f"{name}-{place + 1}", entry, own, of, exact, tested))
+            place = paper.entry_of(row)
+            rows.setdefault(len(paper.rows) if place is None else place, []).append({**row, "line": str(line)})
+        for place, own in sorted(rows.items()):
+            entry = entries[place]
+            of = [files[file] for file in entry.experiments if file in files]
+            names = {one.name for one in of} or {THEORY}
+            judging = [one for one in groups if entry.study and one.study == entry.study]
+            here = [one for one in judging if one.results in names]
+            elsewhere = [one for one in judging if one.results not in names and one.tested]
+            found.append(EntryRows(name, f"{name}-{place + 1}", entry, own, of, here, elsewhere))
     return found
+
+
+def where(group: Group, source: str, parts: Iterable[EntryRows]) -> list[EntryRows]:
+    """The parts that a claim is about: of its study and experiment, those with the tables that it names, or all."""
+    of_study = [part for part in parts if part.entry.study == group.study]
+    own = [part for part in of_study if group in part.groups] or of_study
+    named = tables_of(source)
+    return [part for part in own if named & set(part.tables)] or own
 
 
 def tables_of(source: str) -> set[str]:
@@ -78,9 +54,59 @@ def tables_of(source: str) -> set[str]:
     return {f"T{number}" for found in TABLES.findall(source) for number in re.findall(r"\d+", found)}
 
 
-def where(group: Group, source: str, parts: Iterable[Part]) -> list[Part]:
-    """The parts that a claim is about: of its study and experiment, those with the tables that it names, or all."""
-    of_study = [part for part in parts if part.entry.study == group.study]
-    own = [part for part in of_study if group in part.groups] or of_study
-    named = tables_of(source)
-    return [part for part in own if named & set(part.tables)] or own
+def rows(root: Path, parts: list[EntryRows], tables: Tables, wrong: list[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The rows of `papers_numbers.csv`, by paper and line of the published row; with the `answer`, and whether its
+    values are `named`.
+
+    Raises:
+        GranularityError: `config/published/experiments.yaml` names what its world or study lacks: an arm, a measure, a
+            claim.
+    """
+    papers, worlds, found = about.read(), {}, {}
+    for paper in papers:  # the world that judges its rows, with what was run of it and can be read
+        worlds[paper] = None
+        for name in dict.fromkeys(part.world for part in parts if part.paper == paper and part.world):
+            worlds[paper] = World(name, extensions.find("world", name))
+            with noted(wrong):
+                worlds[paper] = answers.open_world(root, name)
+        answers.check(paper, papers[paper].ours, worlds[paper])
+    for part, row in ((of, row) for of in parts for row in of.rows):
+        source = papers[part.paper].source_of(row)
+        own = worlds[part.paper] if part.world else None
+        answer = answers.simulated(own, source) if own else answers.trained(root, row, source, part, tables)
+        named = len(answer.values) > 1 or not row["mean"]  # else the value is the row's
+        said = {}
+        for column, key in (("ours", "mean"), ("ours_sd", "sd"), ("ours_n", "n")):
+            numbers = [(one.name, getattr(one, key)) for one in answer.values]
+            cells = [f"{name}: " * named + ("" if math.isnan(one) else f"{one:.6g}") for name, one in numbers]
+            said[column] = "; ".join(cells)
+        said |= {"ours_of": answer.of, "size": answer.size, "unlike_size_paper": answer.unlike}
+        why = " ".join(filter(None, ("" if answer.values else part.entry.why, answer.why)))
+        said |= {"other_data": answer.other, "why": why, "verdict": verdict(part, source), "study": part.entry.study}
+        said |= {"experiments": "; ".join(str(one.file) for one in part.experiments)}
+        found[row["paper"], row["line"]] = row | said | {"answer": answer, "named": named}
+    return found
+
+
+def verdict(part: EntryRows, source: Source) -> str:
+    """The verdicts on the claims about a row, such as "fails (P2); holds (A5)"; `no claim` where there is none."""
+    own = folded(part.groups)
+    known = {id.partition("-")[0] for id in own}  # A15-paper is there only where it was run, A15 always
+    unknown = [id for id in source.claims if part.groups and id.partition("-")[0] not in known]
+    if unknown:
+        study = part.entry.study
+        raise GranularityError(f"{about.FILE}: {part.paper}.ours: claims: '{study}' has no claim {', '.join(unknown)}")
+    ids = source.claims or ([] if part.world else list(own))
+    by = {one: [id for id in ids if own.get(id, NOT_TESTED) == one] for one in VERDICTS}
+    return "; ".join(f"{one} ({', '.join(of)})" for one, of in by.items() if of) or NO_CLAIM
+
+
+def tables(root: Path, parts: Iterable[EntryRows], wrong: list[str]) -> Tables:
+    """Tables of results of the experiments that would give published rows, and of those on other data, by name."""
+    found, names = {}, set()
+    for part in parts:
+        names |= {one.name for one in part.experiments} | {one.results for one in part.elsewhere}
+    for name in sorted(names - {THEORY}):
+        with noted(wrong):
+            found[name] = answers.results(root, name)
+    return found

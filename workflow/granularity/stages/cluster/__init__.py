@@ -1,7 +1,5 @@
 """Cluster: k-means on the embedding, over the whole training split or within groups of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,7 +18,7 @@ def _plan(plan: Any) -> Iterator[Job]:
             yield Job(
                 "cluster",
                 {**where, "clustering": name},
-                {"clustering": name, **options.identity},
+                {"clustering": name, **options.model_dump()},
                 {"samples": tuple(plan.jobs("samples", **where)), "embed": tuple(plan.jobs("embed", **where))},
                 passes=options.restarts * options.iterations * centroids,
                 slower=1 / GPU_FASTER if plan.config.device == "cuda" else 1.0,
@@ -37,8 +35,6 @@ STAGE = Stage(
     needs=Needs(1000, 12, 15, 0.0006, gpu=True),
     message="k-means {wildcards.clustering} of {wildcards.condition}",
     inputs={"samples": "samples", "embed": "embed"},
-    chosen=lambda options: [("engine", options.engine)],
-    asked=lambda options: options.identity,
     seeded=True,
     shared=True,
 )

@@ -1,25 +1,15 @@
 """Options of stage `cluster`: the section of a configuration, and what one of its jobs takes."""
 
-from __future__ import annotations
-
 import re
-from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from granularity.base.section import Count, Section, name_in
+from granularity.base.section import Count, Section
 
 
 class Cluster(Section):
-    later: ClassVar[frozenset[str]] = frozenset({"engine"})
-
     iterations: Count = Field(25, description="Lloyd iterations at most; stops early once nothing moves.")
     restarts: Count = Field(4, description="Random starts; the one with the lowest objective is kept.")
-    engine: name_in("engine") = Field(
-        "faiss",
-        description="What computes k-means: `faiss`; `torch`, which keeps the embedding on a GPU and takes many groups "
-        "at once; or a file of your own.",
-    )
 
 
 class Clustering(Cluster):

@@ -1,24 +1,23 @@
 """Stage `cluster`: k-means on the embedding, over the whole training split or within groups of it.
 
 Specification: Lloyd's algorithm from random training points, several restarts, on all points (FAISS by itself would
-take at most 256 per centroid); what computes it is an engine (`engines/`). Cluster IDs are canonical: clusters are
+take at most 256 per centroid), see :mod:`granularity.stages.cluster.kmeans`. Cluster IDs are canonical: clusters are
 numbered by their first image in the order of the sample table, group by group, so the same partition always has the
 same IDs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
+import faiss
 import numpy as np
 import pandas as pd
 
-from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
-from granularity.stages.cluster.groups import ROWS, Arrays, Group, Notes, means, squares
-from granularity.store.checkpoints import Clock, read_state, write_state
+from granularity.machine.device import faiss_gpus
+from granularity.stages.cluster.kmeans import ROWS, Arrays, Group, Notes, cluster, means, squares
+from granularity.store.resume import Clock, read_state, write_state
 from granularity.store.task import Task
 
 
@@ -28,16 +27,13 @@ def run(task: Task) -> None:
     `assignment.parquet`: `sample_id`, `cluster` (int32, 0..G-1). `clusters.parquet`: `cluster`, `size`, `superclass`
     (the target class, or the class, it lies within; null over the whole set), `objective` (sum of squared distances
     to the centroid), and `level_1`, `level_2`, ...: the cluster's ancestor at each level of a tree of clusters.
-    `centroids.npy`: float32 [G, D], the mean of each cluster's rows.
-
-    Raises:
-        GranularityError: more clusters than images, an embedding that is not finite, or a GPU was asked for and the
-            engine sees none.
+    `centroids.npy`: float32 [G, D], the mean of each cluster's rows. Raises GranularityError: more clusters than
+    images, an embedding that is not finite, or a GPU was asked for and FAISS sees none.
     """
     options, seed = task.options, task.seed
     scope, *counts = options.clustering.split("-")
-    engine = extensions.find("engine", options.engine)
-    device = engine.prepare(task.device, task.threads)
+    gpus = faiss_gpus(task.device)
+    faiss.omp_set_num_threads(task.threads)
     inputs = {role: task.open(role) for role in ("samples", "embed")}
     ranks = {"superclass": inputs["samples"].facts["target"], "class": inputs["samples"].facts["ranks"][-1]}
     within = ranks.get(scope)
@@ -51,7 +47,7 @@ def run(task: Task) -> None:
     groups = [(None, np.arange(len(frame)))]
     if within is not None:
         groups = list(frame.groupby(frame[within].astype("str")).indices.items())
-    resolved = {**options.model_dump(), "within": within, "seed": seed, "gpu": bool(device)}
+    resolved = {**options.model_dump(), "within": within, "seed": seed, "gpu": bool(gpus)}
     with task.create(inputs, resolved, facts=("clustering", "within"), resumable=True) as out:
         vectors = np.asarray(embedded[rows])
         for at in range(0, len(vectors), ROWS):
@@ -59,13 +55,10 @@ def run(task: Task) -> None:
             if not finite.all():
                 bad = frame["sample_id"][at + int(np.argmin(finite))]
                 raise GranularityError(f"{inputs['embed'].path / 'embedding.npy'}: that of '{bad}' is not finite")
-        points = engine.load(vectors, device)
         # One state for all levels and groups: most groups are done sooner than a checkpoint is due.
         store, clock = out.work / "kmeans.safetensors", Clock()
         arrays, notes = read_state(store) or ({}, {"level": 0, "finished": 0})
-        every = arrays.pop(
-            "labels", np.zeros((len(counts), len(frame)), dtype=np.int32)
-        )  # within the groups of a level
+        every = arrays.pop("labels", np.zeros((len(counts), len(frame)), dtype=np.int32))  # within groups of a level
         begun = (notes["finished"], arrays, notes)
         ancestors: list[list[int]] = [[] for _ in groups]
         for level, count in enumerate(counts):
@@ -76,15 +69,11 @@ def run(task: Task) -> None:
                     write_state(store, {"labels": every, **arrays()}, {**notes, "level": level, "finished": finished})
 
             if level >= notes["level"]:
-                wanted = [
-                    Group(
-                        members,
-                        min(int(count), len(members)),
-                        seed_of(seed, "kmeans", name, superclass, *([index] if level else [])),
-                    )
-                    for index, (superclass, members) in enumerate(groups)
-                ]
-                found = engine.cluster(points, wanted, options, device, begun, save)
+                wanted = []
+                for index, (superclass, members) in enumerate(groups):
+                    drawn = seed_of(seed, "kmeans", name, superclass, *([index] if level else []))
+                    wanted.append(Group(members, min(int(count), len(members)), drawn))
+                found = cluster(vectors, wanted, options, gpus, begun, save)
                 for index, labels in track(found, len(groups) - begun[0], name, "groups"):
                     every[level, groups[index][1]] = labels
                 begun = (0, {}, {})
@@ -101,15 +90,14 @@ def run(task: Task) -> None:
             labels[members] = number
         centroids = means(vectors, labels, len(groups))
         distances = np.concatenate([part.sum(1) for part in squares(vectors, centroids, labels)])
-        table = pd.DataFrame(
-            {
-                "cluster": np.arange(len(groups)),
-                "size": [len(members) for _, members in groups],
-                "superclass": [superclass for superclass, _ in groups],
-                "objective": [float(distances[members].sum(dtype=np.float64)) for _, members in groups],
-            }
-        )
-        table[[f"level_{level}" for level in range(1, len(counts) + 1)]] = np.array(ancestors)
+        columns = {
+            "cluster": np.arange(len(groups)),
+            "size": [len(members) for _, members in groups],
+            "superclass": [superclass for superclass, _ in groups],
+            "objective": [float(distances[members].sum(dtype=np.float64)) for _, members in groups],
+        }
+        levels = {f"level_{level}": ids for level, ids in enumerate(zip(*ancestors, strict=True), start=1)}
+        table = pd.DataFrame(columns | levels)
         out.table("assignment.parquet", pd.DataFrame({"sample_id": frame["sample_id"], "cluster": labels}))
         out.table("clusters.parquet", table)
         out.array("centroids.npy", centroids)

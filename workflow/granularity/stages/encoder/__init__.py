@@ -1,7 +1,5 @@
 """Encoder: a small CLIP model trained here, where no published weights are named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

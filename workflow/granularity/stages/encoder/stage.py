@@ -1,12 +1,8 @@
 """Stage `encoder`: a small CLIP model trained here, for want of published weights.
 
-Contrastive training (open_clip's ClipLoss) on image-caption pairs of the training split. A caption names the class of
-its image at the fine or the coarse rank, so the embedding knows what the captions say: with fine captions, k-means
-label spaces are partly the human fine labels in disguise. That is why the granularity of captions is an option.
-All images are held in memory: this is for data sets of thousands of images, not millions.
+Contrastive training (open_clip's ClipLoss) on image-caption pairs of the training split; docs/encoder.md says what
+captions leak. All images are held in memory: this is for data sets of thousands of images, not millions.
 """
-
-from __future__ import annotations
 
 import numpy as np
 import open_clip
@@ -16,11 +12,15 @@ import torch
 from granularity.base.progress import say, track
 from granularity.base.seeds import seed_of
 from granularity.data.images import Images
-from granularity.learning import clip
 from granularity.learning.clip_options import Encoder
-from granularity.learning.loop import Batches, minimise
+from granularity.learning.data.order import Batches
+from granularity.learning.networks import clip
+from granularity.learning.options import Recipe
+from granularity.learning.training.loop import minimise
 from granularity.machine.device import cpu_threads, torch_device
 from granularity.store.task import Task
+
+LR, WEIGHT_DECAY = 2e-3, 0.1  # the peak; warm-up over a tenth of the epochs, then half a cosine
 
 
 def run(task: Task) -> None:
@@ -28,37 +28,32 @@ def run(task: Task) -> None:
 
     `history.parquet`: `epoch`, `lr`, `train_loss`, `val_loss`. Both losses are contrastive, means over whole batches;
     the latter is over the validation images, or, where they are more than the training images, over as many of them,
-    drawn once.
-
-    Raises:
-        GranularityError: an unknown architecture, or a loss that is no longer finite.
+    drawn once. Raises GranularityError: an unknown architecture, or a loss that is no longer finite.
     """
     params: Encoder = task.options
     place = torch_device(task.device, task.threads)
     table = task.open("samples")
-    options = params.captions
-    name = clip.architecture(params.model)
-    resolved = {"seed": task.seed, "model": params.model, **options.model_dump(), "threads": cpu_threads(place)}
-    resolved["architecture"] = clip.configuration(params.model)
-    ranks = table.facts["ranks"]
+    options, ranks = params.captions, table.facts["ranks"]
     rank = ranks[-1] if options.granularity == "fine" else table.facts["target"]
-    resolved["caption_rank"] = rank
+    name, seed = clip.architecture(params.model), seed_of(task.seed, "encoder")
+    resolved = {"seed": task.seed, "model": params.model, **options.model_dump(), "threads": cpu_threads(place)}
+    resolved |= {"architecture": clip.configuration(params.model), "caption_rank": rank}
     with task.create({"samples": table}, resolved, resumable=True) as out:
         torch.manual_seed(seed_of(task.seed, "encoder", "init"))
         model, transform, tokenizer = clip.fresh(params.model, place)
         loss_of = open_clip.ClipLoss()
-
-        frame = table.table("samples.parquet", ["split", rank])
-        images = Images(table)
+        frame, images = table.table("samples.parquet", ["split", rank]), Images(table)
         captions = [options.template.replace("{}", value) for value in frame[rank]]
 
         def pairs(rows: np.ndarray, what: str) -> tuple[torch.Tensor, torch.Tensor]:
             pixels = torch.stack([transform(images.load(int(i))) for i in track(rows, len(rows), what)])
             return pixels.to(place), tokenizer([captions[i] for i in rows]).to(place)
 
-        rows = np.flatnonzero(frame["split"] == "train")
-        train = pairs(rows, "decoding")
-        val = pairs(_validation(frame, len(rows), task.seed), "decoding for validation")
+        rows, held_out = (np.flatnonzero(frame["split"] == split) for split in ("train", "val"))
+        if len(held_out) > len(rows):
+            rng = np.random.default_rng(seed_of(task.seed, "encoder", "validation"))
+            held_out = np.sort(rng.choice(held_out, len(rows), replace=False))
+        train, val = pairs(rows, "decoding"), pairs(held_out, "decoding for validation")
 
         def loss_on(images, texts):
             return loss_of(model.encode_image(images, True), model.encode_text(texts, True), model.logit_scale.exp())
@@ -76,35 +71,27 @@ def run(task: Task) -> None:
             loss.backward()
             return loss.detach()
 
-        batches = Batches(len(train[0]), options.batch_size, seed_of(task.seed, "encoder"))
+        batches = Batches(len(train[0]), options.batch_size, seed)
+        recipe = Recipe(lr=LR, epochs=options.epochs, warmup_epochs=options.epochs / 10)
         history = minimise(
             model,
-            torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=options.weight_decay, fused=True),
+            recipe,
             gradients_at,
-            epochs=options.epochs,
-            steps_per_epoch=batches.per_epoch,
-            warmup_epochs=options.epochs / 10,
-            seed=seed_of(task.seed, "encoder"),
-            checkpoint=out.work / "encoder.safetensors",
-            after_epoch=validate,
+            batches.per_epoch,
+            seed,
+            out.work / "encoder.safetensors",
+            validate,
+            torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=WEIGHT_DECAY, fused=True),
         )
         say(f"encoder: {options.epochs} epochs, contrastive loss {history[-1]['train_loss']:.3f}")
-        preprocess = open_clip.get_model_preprocess_cfg(model)
-        config = {"model_cfg": open_clip.get_model_config(name), "preprocess_cfg": preprocess}
-        out.json(clip.CONFIG, config)
+        config = {"model_cfg": open_clip.get_model_config(name)}
+        out.json(clip.CONFIG, config | {"preprocess_cfg": open_clip.get_model_preprocess_cfg(model)})
         out.tensors(clip.WEIGHTS, {key: value.cpu() for key, value in model.state_dict().items()})
         out.table("history.parquet", pd.DataFrame(history))
+        parameters = sum(value.numel() for value in model.parameters())
         out.summary |= {
             "caption_rank": rank,
             "captions": sorted(set(captions)),
-            "parameters": sum(value.numel() for value in model.parameters()),
+            "parameters": parameters,
             **history[-1],
         }
-
-
-def _validation(frame: pd.DataFrame, most: int, seed: int) -> np.ndarray:
-    """Rows of the validation images that the loss is measured on, ascending."""
-    rows = np.flatnonzero(frame["split"] == "val")
-    if len(rows) <= most:
-        return rows
-    return np.sort(np.random.default_rng(seed_of(seed, "encoder", "validation")).choice(rows, most, replace=False))

@@ -1,13 +1,10 @@
 """Hierarchy: label spaces from coarse to fine, with class tables and measured properties."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
-from granularity.stages.hierarchy.options import LabelSpace
-from granularity.stages.hierarchy.space import clusterings
+from granularity.stages.hierarchy.space import LabelSpace, clusterings
 
 
 def _plan(plan: Any) -> Iterator[Job]:

@@ -1,15 +1,10 @@
 """Checks of finished label spaces, which their families yield (L1 to L7 of docs/label_spaces.md)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from granularity.store.artifacts import Artifact
+from granularity.stages.hierarchy.labels import Frame
+from granularity.store.artifact import Artifact
 
 PUBLISHED = Path(__file__).parents[4] / "config" / "published" / "label_counts.csv"
 HOLDS, FAILS, NOTE = "holds", "FAILS", "note"
@@ -17,10 +12,7 @@ HOLDS, FAILS, NOTE = "holds", "FAILS", "note"
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its id, what was looked at, what should be there, what is there, and the verdict.
-
-    The verdict is `holds`, `FAILS`, or `note` for what is worth telling and cannot be wrong.
-    """
+    """What was looked at, what should be there, what is, and whether it `holds`, `FAILS`, or is a `note`."""
 
     id: str
     what: str
@@ -35,19 +27,17 @@ def compare(identifier: str, what: str, expected: object, found: object, holds: 
     return Check(identifier, what, str(expected), str(found), verdict)
 
 
-def published(data: str) -> pd.DataFrame:
+def published(data: str) -> Frame:
     """The published counts of a data set: `check`, `quantity`, `published`, `source`."""
     import pandas as pd
 
-    table = pd.read_csv(PUBLISHED)
-    return table[table["data"] == data].reset_index(drop=True)
+    return pd.read_csv(PUBLISHED).query("data == @data").reset_index(drop=True)
 
 
 def in_one_target_class(space: Artifact, empty_allowed: bool = False) -> Check:
     """L5: every label lies in one target class, and none is empty."""
-    properties = space.json("properties.json")
-    empty = 0 if empty_allowed else properties["empty_classes"]
-    text = f"{properties['straddling_classes']:.1%} straddle, {empty} empty"
+    found = space.json("properties.json")
+    empty = 0 if empty_allowed else found["empty_classes"]
+    text = f"{found['straddling_classes']:.1%} straddle, {empty} empty"
     what = f"{space.params['space']}: every label in one target class"
-    holds = properties["straddling_share"] == 0 and not empty
-    return compare("L5", what, "0.0% straddle, 0 empty", text, holds)
+    return compare("L5", what, "0.0% straddle, 0 empty", text, found["straddling_share"] == 0 and not empty)

@@ -1,38 +1,28 @@
 """Training images, which families of label spaces work on, and labels, which they give."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from granularity.base.errors import GranularityError
+from granularity.data.wordnet import WordNet
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
-    from granularity.data.wordnet import WordNet
+Frame = Any  # a pandas.DataFrame: pandas is slow to import
+CHUNK = 256  # images whose distances to all centroids are held at a time
 
 
 @dataclass
 class Labels:
-    """A label, or several, for every training image.
+    """A label, or several, for every training image."""
 
-    Attributes:
-        values: int32 [pairs], labels 0..G-1; one per image, or those of the images one after another.
-        names: the G class names.
-        offsets: int64 [N + 1], where images have several labels: those of image i are
-            `values[offsets[i]:offsets[i + 1]]`, at least one, ascending. None otherwise.
-        notes: what the manifest should say of how the labels came about.
-    """
-
-    values: np.ndarray
-    names: Sequence[str]
+    values: np.ndarray  # int32 [pairs], labels 0..G-1; one per image, or those of the images one after another
+    names: Sequence[str]  # of the G classes
+    # int64 [N + 1], where images have several labels: those of image i are values[offsets[i]:offsets[i + 1]], at least
+    # one, ascending.
     offsets: np.ndarray | None = None
-    notes: dict = field(default_factory=dict)
+    notes: dict = field(default_factory=dict)  # what the manifest should say of how the labels came about
 
     @property
     def images(self) -> int:
@@ -42,7 +32,7 @@ class Labels:
         """For every value the image that carries it: an index into arrays over images."""
         return slice(None) if self.offsets is None else np.repeat(np.arange(self.images), np.diff(self.offsets))
 
-    def table(self, sample_ids: pd.Series) -> pa.Table:
+    def table(self, sample_ids: Any) -> Any:
         """`sample_id` and `label`: int32, or a list of int32."""
         import pyarrow as pa
 
@@ -54,22 +44,18 @@ class Labels:
 
 @dataclass
 class Clustering:
-    """A clustering of the training images.
+    """A clustering of the training images."""
 
-    Attributes:
-        assignment: int32 [N] clusters.
-        clusters: its table: `cluster`, `size`, `superclass`, and `level_1`, `level_2`, ... where it is a tree.
-        centroids: float32 [clusters, D].
-        within: the rank within whose classes the clusters lie; None: over the whole set.
-        elsewhere: int32 [M], the clusters of the images of other splits, -1 where an image has none; None where
-            nobody asked for them.
-    """
+    assignment: np.ndarray  # int32 [N] clusters
+    clusters: Frame  # `cluster`, `size`, `superclass`, and `level_1`, `level_2`, ... where it is a tree
+    centroids: np.ndarray  # float32 [clusters, D]
+    within: str | None = None  # the rank within whose classes the clusters lie; None: over the whole set
+    elsewhere: np.ndarray | None = None  # int32 [M], of images of other splits, -1: none; None: nobody asked
 
-    assignment: np.ndarray
-    clusters: pd.DataFrame
-    centroids: np.ndarray
-    within: str | None = None
-    elsewhere: np.ndarray | None = None
+    def names(self, column: str = "cluster") -> list[str]:
+        """Names of its clusters, or of those of a level of a tree."""
+        nodes = self.clusters.drop_duplicates(column).sort_values(column)
+        return [cluster_name(*pair) for pair in zip(nodes[column], nodes["superclass"], strict=True)]
 
     def groups(self) -> dict[str | None, np.ndarray]:
         """The clusters within each class of `within`; all of them under None where they lie over the whole set."""
@@ -78,26 +64,46 @@ class Clustering:
         superclass = self.clusters["superclass"]
         return superclass.groupby(superclass).indices
 
+    def nearest(self, others: Frame, vectors: np.ndarray) -> np.ndarray:
+        """For each of some images (their ranks; float32 [M, D]) the cluster with the nearest centroid: int32 [M].
+
+        Where clusters lie within superclasses or classes, only those within the image's own; -1 where there are none.
+        """
+        found = np.full(len(vectors), -1, dtype=np.int32)
+        for name, clusters in self.groups().items():
+            rows = np.arange(len(vectors)) if name is None else np.flatnonzero(others[self.within] == name)
+            centroids = self.centroids[clusters].astype(np.float64)
+            lengths = (centroids**2).sum(axis=1)
+            for start in range(0, len(rows), CHUNK):
+                part = rows[start : start + CHUNK]
+                found[part] = clusters[np.argmin(lengths - 2 * (vectors[part] @ centroids.T), axis=1)]
+        return found
+
+
+def of_clusters(clusters: np.ndarray | None, label_of_cluster: np.ndarray, names: Sequence[str]) -> Labels | None:
+    """Labels of images by their clusters, -1 where they are of none; None where the clusters are not known."""
+    if clusters is None:
+        return None
+    return Labels(np.where(clusters < 0, -1, label_of_cluster[clusters]).astype(np.int32), names)
+
+
+def cluster_name(cluster: int, within: str | None) -> str:
+    """`cluster 3`, or `animal, cluster 3` of a clustering within superclasses."""
+    import pandas as pd
+
+    return f"cluster {cluster}" if pd.isna(within) else f"{within}, cluster {cluster}"
+
 
 @dataclass
 class Training:
-    """The training images and what is known of them.
+    """The training images and what is known of them."""
 
-    Attributes:
-        frame: `sample_id` and one categorical column per rank, coarse to fine.
-        target: the rank of the superclasses.
-        seed: the base seed.
-        order: the classes of the finest rank, in the publisher's order.
-        clusterings: name -> clustering.
-        graph: WordNet above the images' synsets, if the sample table has it.
-    """
-
-    frame: pd.DataFrame
-    target: str
-    seed: int = 0
-    order: list[str] = field(default_factory=list)
-    clusterings: dict[str, Clustering] = field(default_factory=dict)
-    graph: WordNet | None = None
+    frame: Frame  # `sample_id` and one categorical column per rank, coarse to fine
+    target: str  # the rank of the superclasses
+    seed: int = 0  # the base seed
+    order: list[str] = field(default_factory=list)  # the classes of the finest rank, in the publisher's order
+    clusterings: dict[str, Clustering] = field(default_factory=dict)  # by name
+    graph: WordNet | None = None  # above the images' synsets, if the sample table has it
 
     @property
     def finest(self) -> str:
@@ -111,21 +117,16 @@ class Training:
         if rank not in self.frame:
             raise GranularityError(f"there is no rank '{rank}' in the sample table; it has {[*self.frame.columns[1:]]}")
         column = self.frame[rank].cat.remove_unused_categories()
-        names = column.cat.categories.to_numpy(dtype=str)
-        order = np.argsort(names)
-        place = np.empty(len(order), dtype=np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
-        return place[column.cat.codes], names[order]
+        names, place = np.unique(column.cat.categories.to_numpy(dtype=str), return_inverse=True)
+        return place.astype(np.int32)[column.cat.codes], names
 
-    def publishers_numbers(self, images: pd.DataFrame) -> np.ndarray:
+    def clusters(self, clustering: str, images: Frame) -> np.ndarray | None:
+        """The clusters of the training images, or of the others; None where those are not known."""
+        one = self.clusterings[clustering]
+        return one.assignment if images is self.frame else one.elsewhere
+
+    def publishers_numbers(self, images: Frame) -> np.ndarray:
         """Number of each image's finest class in the publisher's order, int32 [N]; -1 where it has none."""
         import pandas as pd
 
         return pd.Index(self.order).get_indexer(images[self.finest].astype("str")).astype(np.int32)
-
-
-def numbered(word: str, count: int) -> pd.Series:
-    """`word 0`, `word 1`, ...: class names."""
-    import pandas as pd
-
-    return word + " " + pd.Series(np.arange(count)).astype("str")

@@ -3,8 +3,6 @@
 Where images have several labels, an image counts once with each of them: everything is over pairs of image and label.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 
@@ -38,10 +36,9 @@ def class_table(labels: Labels, target: Coded) -> pd.DataFrame:
 def properties(labels: Labels, classes: pd.DataFrame, ranks: dict[str, Coded]) -> dict:
     """Measured properties of a label space on the training images.
 
-    `straddling_share`: share of images that carry a label which maps to more than one target class, 0 for a
-    refinement; `straddling_classes`: the share of such classes among those with images. `purity[rank]`: share of
-    images in the majority human class of their label. `mutual_information_bits[rank]`, and `nmi[rank]`: that
-    over the arithmetic mean of the two entropies.
+    `straddling_share`: share of images with a label which maps to more than one target class, 0 for a refinement;
+    `straddling_classes`: the share of such classes among those with images. `purity[rank]`: share of images in the
+    majority human class of their label. `nmi[rank]`: mutual information over the arithmetic mean of the entropies.
     """
     sizes = classes["size"].to_numpy()
     mixed = classes["purity"].to_numpy() < 1
@@ -87,10 +84,7 @@ def _majority(label: np.ndarray, human: np.ndarray, images: np.ndarray) -> tuple
 
 
 def _information(label: np.ndarray, human: np.ndarray, images: np.ndarray) -> tuple[float, float]:
-    """Mutual information in bits, and divided by the arithmetic mean of the entropies.
-
-    scikit-learn has both, but importing it costs a second, for every label space that is made.
-    """
+    """Mutual information in bits, and over the mean entropy (importing scikit-learn's would cost a second)."""
     joint = _entropy(images)
     first, second = (_entropy(np.bincount(side, weights=images)) for side in (label, human))
     shared = max(0.0, first + second - joint)

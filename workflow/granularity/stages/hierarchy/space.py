@@ -1,15 +1,23 @@
-"""The label spaces that a configuration asks for, as their families name and define them."""
+"""Label spaces as families name and define them; the options of stage `hierarchy`, and the section `label_spaces`."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError, create_model, field_validator
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.base.section import WORD, Section, once
+from granularity.store.place import folder_of
 
 TARGET = "target"  # the retraining baseline: the same two stages, both on the target labels
+LONGEST = 200  # bytes; file systems take 255, and runs and their files add up to 55 to a name
+ALLOWED = (
+    "a name has letters, digits, '_', '.' and '-', begins with a letter or a digit, is not manifest.json, does not "
+    f"end in .stamp, and is no longer than {LONGEST} bytes"
+)
+NAME = TypeAdapter(Annotated[str, Field(pattern=WORD, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -22,14 +30,9 @@ class Space:
 
 
 def spaces(wanted: Any, samples: Any) -> list[Space]:
-    """The label spaces of a configuration: the target first, then each family's, in the order of families.
+    """The label spaces of the sections `label_spaces` and `samples`: the target first, then each family's in order.
 
-    Args:
-        wanted: the section `label_spaces`, with an attribute per family.
-        samples: the section `samples`.
-
-    Raises:
-        GranularityError: two have one name; a family speaks for another, or of a series that it does not describe.
+    Raises GranularityError: two have one name; a family speaks for another, or of a series that it does not describe.
     """
     found = {TARGET: Space(TARGET, "manual", {"rank": samples.target})}
     for family in extensions.names("family"):
@@ -49,3 +52,55 @@ def spaces(wanted: Any, samples: Any) -> list[Space]:
 def clusterings(spaces: Iterable[Space]) -> list[str]:
     """The clusterings that label spaces are read from, such as `whole-30` or `superclass-3`."""
     return list(dict.fromkeys(name for space in spaces for name in space.params.get("clusterings", ())))
+
+
+class LabelSpace(Section):
+    """One :class:`Space`."""
+
+    space: str = Field(description="Name of the label space, unique within a condition.")
+    family: str = Field(description="Name of its family: of stages/hierarchy/families/, or one of your own.")
+    params: dict[str, Any] = Field({}, description="What its family makes it from.")
+
+
+def fewer_than_images(key: str, values: Sequence[int], config: Any) -> Iterator[str]:
+    """A complaint for every number that is more than the training images of a condition."""
+    for i, condition in enumerate(config.conditions):
+        size = condition.train_size
+        for value in values:
+            if size != "all" and value > size:
+                yield f"label_spaces.{key}: {value} is more than the {size} training images of conditions[{i}]"
+
+
+def misnamed(spaces: Iterable[Space]) -> Iterator[str]:
+    """A complaint for every label space whose name cannot be that of a folder, a job and a word of a command line."""
+    for space in spaces:
+        if not _is_name(space.name):
+            yield f"label_spaces.{space.family}: {space.name!r:.80} cannot name a label space: {ALLOWED}"
+
+
+def _is_name(value: Any) -> bool:
+    try:
+        NAME.validate_python(value)
+    except ValidationError:
+        return False
+    return len(value.encode()) <= LONGEST and folder_of(value).name == value  # or it would mean another folder
+
+
+class _Families(Section):
+    @field_validator("*")
+    @classmethod
+    def _each_once(cls, values: Any) -> Any:
+        return once(values) if isinstance(values, list) else values
+
+
+def label_spaces_section() -> type[Section]:
+    """The section `label_spaces`: a key per family; GranularityError: one is not what `families` asks for."""
+    found = {name: extensions.find("family", name) for name in extensions.names("family")}
+    for name, family in found.items():
+        file = extensions.code("family", name)
+        if not _is_name(name):
+            raise GranularityError(f"{file}: {name!r} cannot name a family: {ALLOWED}; rename the file")
+        labels = "elsewhere" if hasattr(family, "elsewhere") else "labels"
+        if lacking := [needed for needed in ("OPTION", "spaces", labels) if not hasattr(family, needed)]:
+            raise GranularityError(f"{file}: a family of label spaces needs {', '.join(lacking)}")
+    return create_model("LabelSpaces", __base__=_Families, **{name: one.OPTION for name, one in found.items()})

@@ -1,25 +1,19 @@
 """Stage `hierarchy`: a label for every training image, its class table and its measured properties."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.data.wordnet import WordNet
-from granularity.stages.hierarchy.clustered import nearest
 from granularity.stages.hierarchy.labels import Clustering, Labels, Training
 from granularity.stages.hierarchy.properties import class_table, properties
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 from granularity.store.task import Task
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def run(task: Task) -> None:
@@ -27,24 +21,18 @@ def run(task: Task) -> None:
 
     `labels.parquet`: `sample_id`, `label` (int32, 0..G-1; a list of them where images have several), training images
     only. `labels_elsewhere.parquet`, where the space says what other images are: `sample_id`, `split`, `label` (a list
-    where those in labels.parquet are lists, or an image here has several); images that have no label in the space, such
-    as those of a class that no training image has, are left out. `classes.parquet`: see
-    :func:`.properties.class_table`. `properties.json`: `space`, `family` and :func:`.properties.properties`. Further
-    tables, where the family has them.
+    where those in labels.parquet are lists, or an image here has several), without images that have none.
+    `classes.parquet`: see :func:`.properties.class_table`. `properties.json`: `space`, `family` and
+    :func:`.properties.properties`. Further tables, where the family has them.
 
-    Inputs: `samples`; `cluster`, the clusterings it is read from; `embed`, by which other images find their cluster.
-
-    Raises:
-        GranularityError: there is no such family; an input is missing or does not cover the training images.
+    Raises GranularityError: there is no such family; an input is missing or does not cover the training images.
     """
     name, params = task.options.space, task.options.params
     family = extensions.find("family", task.options.family)
     samples, clusters = task.open("samples"), {one.facts["clustering"]: one for one in task.open_all("cluster")}
     if lacking := [one for one in params.get("clusterings", ()) if one not in clusters]:
         given = ", ".join(map(str, task.paths("cluster")))
-        raise GranularityError(
-            f"{name}: is made from the clusterings {lacking}, which are not among those given: {given}"
-        )
+        raise GranularityError(f"{name}: is made from the clusterings {lacking}, and not among those given: {given}")
     embedding = None if task.path("embed") is None else task.open("embed")
     inputs = {"samples": samples, **clusters, **({} if embedding is None else {"embed": embedding})}
     training, others = _images(samples, task.seed)
@@ -52,7 +40,10 @@ def run(task: Task) -> None:
     resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
     facts = tuple(key for key in resolved if key != "seed")  # where it decides nothing, another seed is no other space
     with task.create(inputs, resolved, facts) as out:
-        labels = family.labels(training, **params)
+        if hasattr(family, "labels"):
+            labels = family.labels(training, **params)
+        else:
+            labels = family.elsewhere(training, training.frame, **params)
         ranks = {rank: training.coded(rank) for rank in samples.facts["ranks"]}
         classes = class_table(labels, ranks[training.target])
         measured = properties(labels, classes, ranks)
@@ -64,7 +55,10 @@ def run(task: Task) -> None:
         out.summary |= {"granularity": measured["granularity"], **labels.notes}
         if hasattr(family, "elsewhere") and len(others):
             if embedding is not None:
-                _find_clusters(training, others, embedding)
+                shape = len(training) + len(others), None
+                vectors = np.asarray(embedding.array("embedding.npy", shape, np.float32)[others.index])
+                for one in training.clusterings.values():
+                    one.elsewhere = one.nearest(others, vectors)
             found = family.elsewhere(training, others, **params)
             if found is not None:
                 table = _elsewhere(found, others, several=labels.offsets is not None)
@@ -94,29 +88,12 @@ def _clustering(source: Artifact, frame: pd.DataFrame) -> Clustering:
     assignment = source.table("assignment.parquet", {"sample_id": "text", "cluster": "whole"})
     if not assignment["sample_id"].equals(frame["sample_id"]):
         raise GranularityError(f"{source.path}: does not cover the training images of the sample table, row by row")
-    source.table("clusters.parquet", {"cluster": "whole", "superclass": "text?"})
-    clusters, found = source.table("clusters.parquet"), assignment["cluster"].to_numpy()
-    if not np.array_equal(clusters["cluster"], np.arange(len(clusters))) or not np.array_equal(
-        np.unique(found), clusters["cluster"]
-    ):
-        raise GranularityError(f"{source.path}: its assignment and its clusters.parquet are not of the same clusters")
+    clusters = source.table("clusters.parquet")
     centroids = source.array("centroids.npy", (len(clusters), None), np.float32)
-    return Clustering(found, clusters, centroids, source.facts["within"])
-
-
-def _find_clusters(training: Training, others: pd.DataFrame, embedding: Artifact) -> None:
-    """Give each clustering the clusters of the other images."""
-    shape = len(training) + len(others), None
-    vectors = np.asarray(embedding.array("embedding.npy", shape, np.float32)[others.index])
-    if not np.isfinite(vectors).all():
-        bad = others["sample_id"].iloc[int(np.argmin(np.isfinite(vectors).all(1)))]
-        raise GranularityError(f"{embedding.path / 'embedding.npy'}: that of '{bad}' is not finite")
-    for one in training.clusterings.values():
-        one.elsewhere = nearest(one, others, vectors)
+    return Clustering(assignment["cluster"].to_numpy(), clusters, centroids, source.facts["within"])
 
 
 def _elsewhere(labels: Labels, others: pd.DataFrame, several: bool) -> pa.Table:
-    """The table of the images that have a label."""
     has = labels.values >= 0 if labels.offsets is None else np.diff(labels.offsets) > 0
     if several and labels.offsets is None:
         labels = replace(labels, offsets=np.arange(len(labels.values) + 1))

@@ -1,7 +1,5 @@
 """Measure: properties of networks and embeddings, such as what probes of their features say about human ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,41 +46,27 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
         kept = [transfer.name for transfer in plan.transfers if transfer.keep and transfer.data is None]
         finetuned = [job for name in kept for job in plan.jobs("finetune", transfer=name, **own)]
         inputs["finetune"] = tuple(plan.holding(finetuned, held))
-    options = _options(plan.config, measure)
-    ranks = measure.ranks or options.get("ranks") or condition.samples.ranks
-    classes, pixels = plan.classes(condition, ranks), plan.config.pixels
+    options = dict(measure.options)
+    if measure.file == "probe" and not options:
+        options = plan.config.probe.model_dump(mode="json")
+    classes, pixels = plan.classes(condition, measure.ranks or condition.samples.ranks), plan.config.pixels
     many = MANY_CLASSES["cuda" if plan.config.device == "cuda" else "cpu"]
     penalties = len(Probe.model_validate(options).l2) if measure.file == "probe" else 0
     width = max(features(network.model), EMBEDDING if "embedding" in of else 0)
     weights = width * max(min(WEIGHTS // width, sum(classes) * penalties), *classes) if penalties else 0
+    asked = {"name": measure.name, "measure": measure.file, "of": of, "splits": measure.splits, "ranks": measure.ranks}
+    asked |= {"options": options, "architecture": network.model.name, "precision": network.recipe.precision}
+    asked |= {"augment": network.recipe.augment.model_dump(mode="json"), "runs": [run.name for run in held]}
     return Job(
         "measure",
         {**own, "measure": measure.name, "unit": unit},
-        {
-            "name": measure.name,
-            "measure": measure.file,
-            "of": of,
-            "splits": measure.splits,
-            "ranks": measure.ranks,
-            "options": options,
-            "architecture": network.model.name,
-            "augment": network.recipe.augment.model_dump(mode="json"),
-            "precision": network.recipe.precision,
-            "runs": [run.name for run in held],
-        },
+        asked,
         inputs,
         files=tuple(measure.files()),
         passes=(len(held) + 1) * max(1.0, sum(classes) / many),
         memory=lambda images: resident_bytes(images, pixels) + images * width * FEATURE_BYTES + weights * WEIGHT_BYTES,
         readers=readers(pixels),
     )
-
-
-def _options(config: Any, measure: Measure) -> dict[str, Any]:
-    """The measure's own options; for `probe`, where the entry has none, those of the section `probe`."""
-    if measure.file == "probe" and not measure.options:
-        return config.probe.model_dump(mode="json")
-    return dict(measure.options)
 
 
 STAGE = Stage(
@@ -96,13 +80,7 @@ STAGE = Stage(
     needs=Needs(1500, 0, 30, 20.0, gpu=True),
     priority=1,
     message="Measuring {wildcards.unit} of {wildcards.condition} ({wildcards.network}, {wildcards.measure})",
-    inputs={
-        "samples": "samples",
-        "pixels": "pixels",
-        "embed": "embed?",
-        "pretrain": "pretrain*",
-        "finetune": "finetune*",
-    },
+    inputs=dict(samples="samples", pixels="pixels", embed="embed?", pretrain="pretrain*", finetune="finetune*"),
     seeded=True,
     outside=lambda options: contents(options.files()),
     chosen=lambda options: [("measure", options.file), *own_network(options.architecture)],

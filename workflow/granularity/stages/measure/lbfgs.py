@@ -1,20 +1,18 @@
 """L-BFGS for many independent problems side by side: each evaluation serves all that are still running.
 
-Neither SciPy nor torch has one: their L-BFGS minimises one function, and problems put into one function would share a
-step length and a stopping rule (`scipy.optimize.elementwise` is for functions of one variable).
+Neither SciPy nor torch has one: problems put into one function would share a step length and a stopping rule.
 
 The direction is that of the compact representation (Byrd, Nocedal and Schnabel 1994, theorem 2.3), whose small systems
 are solved for all problems at once. Steps are accepted as in Hager and Zhang (2005): for enough decrease or, where
 rounding hides it, a slope that says so. The problems are convex, so a step has curvature, and no more is asked of it.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+
+from granularity.base import interrupt
 
 MEMORY = 10  # pairs of steps and changes of the gradient that the curvature is known from
 MOST_STEPS = 1000
@@ -26,20 +24,14 @@ NOISE = {torch.float32: 3e-7, torch.float64: 1e-14}  # of a loss, relative
 # ones on the diagonal so that their weights can be solved for.
 NOTHING = np.stack([np.eye(MEMORY), np.zeros((MEMORY, MEMORY))])
 
-Arrays = Mapping[str, np.ndarray]
-
 
 class Layout:
-    """Which rows of a matrix are of which problem.
-
-    Attributes:
-        number: of each problem, int64 [P], as the caller counts them.
-        size: its rows, int64 [P].
-        owner: of each row, the index in `number`: int64 [K].
+    """Which rows of a matrix are of which problem: `number` is that of each problem, int64 [P], as the caller counts
+    them, and `owner` the index in it of each row's, int64 [K].
     """
 
     def __init__(self, number: np.ndarray, size: np.ndarray, device: torch.device):
-        self.number, self.size = number, size
+        self.number = number
         self.owner = torch.from_numpy(np.repeat(np.arange(len(size)), size)).to(device)
         self._indicator = (self.owner == torch.arange(len(size), device=device)[:, None]).double()
 
@@ -61,80 +53,58 @@ Evaluate = Callable[[torch.Tensor], tuple[np.ndarray, np.ndarray, torch.Tensor]]
 
 
 def minimise(
-    problems: Callable[[Layout], Evaluate],
-    start: torch.Tensor,
-    sizes: Sequence[int],
-    tolerance: float,
-    begun: Arrays | None = None,
-    save: Callable[[Callable[[], Arrays]], None] = lambda state: None,
+    problems: Callable[[Layout], Evaluate], start: torch.Tensor, sizes: Sequence[int], tolerance: float
 ) -> torch.Tensor:
     """Minimise convex functions, each of some rows of a matrix; problems that are done are evaluated no more.
 
-    Args:
-        problems: gives the function of the rows of those problems that a layout has.
-        start: where to begin, [K, F], float32 or float64: the precision of the whole.
-        sizes: the number of rows of each problem.
-        tolerance: a problem is done once its bound is below this share of its loss; or once no step gains anything, as
-            in float32 close to the minimum; or after `MOST_STEPS`.
-        begun: what `save` was offered, to go on from.
-        save: called after each evaluation with a function that gives the state, as arrays.
+    `problems` gives the function of the rows of those problems that a layout has; each problem has so many rows (its
+    size) of the start, [K, F], whose precision is that of the whole. It is done once its bound is below the share
+    `tolerance` of its loss; or once no step gains anything, as in float32 close to the minimum; or after `MOST_STEPS`.
 
-    Returns:
-        the rows at the minima, [K, F].
+    Returns the rows at the minima, [K, F].
     """
-    if begun:
-        rows = {name[4:]: torch.from_numpy(one).to(start.device) for name, one in begun.items() if name[:4] == "row/"}
-        each = {name[5:]: one for name, one in begun.items() if name[:5] == "each/"}
-        found = rows.pop("found")
-    else:
-        each, rows = _begin(problems, start, np.asarray(sizes), tolerance)
-        found = start.clone()
-    evaluate = None
+    size, number = np.asarray(sizes), np.arange(len(sizes))
+    layout = Layout(number, size, start.device)
+    evaluate = problems(layout)
+    loss, bound, gradient = evaluate(start)
+    # What is known of each row; `history`: steps [:, :MEMORY] and changes of the gradient [:, MEMORY:].
+    rows = {"number": torch.arange(len(start), device=start.device), "x": start, "gradient": gradient}
+    rows["direction"] = -gradient
+    rows["history"] = start.new_zeros(len(start), 2 * MEMORY, start.shape[1], dtype=torch.float32)
+    # What is known of each problem.
+    each = {"number": number, "size": size, "loss": loss, "done": bound <= tolerance * loss}
+    each |= {"slope": -layout.dots(gradient, gradient)}
+    each |= {name: np.ones(len(size)) for name in ("length", "curvature")}
+    each |= {name: np.zeros(len(size), dtype=np.int64) for name in ("steps", "tries")}
+    each["products"] = np.tile(NOTHING, (len(size), 1, 1, 1))
+    found = start.clone()
     while True:
+        interrupt.stop_if_requested()
         over = each["done"] | (each["tries"] > MOST_TRIES) | (each["steps"] >= MOST_STEPS)
         if over.any():
             gone = torch.from_numpy(np.repeat(over, each["size"])).to(start.device)
             found[rows["number"][gone]] = rows["x"][gone]
+            if over.all():
+                return found
             each, rows = {k: v[~over] for k, v in each.items()}, {k: v[~gone] for k, v in rows.items()}
-        if over.all():
-            return found
-        if over.any() or evaluate is None:
             layout = Layout(each["number"], each["size"], start.device)
             evaluate = problems(layout)
-        if "history" not in rows:  # steps [:, :MEMORY] and changes of the gradient [:, MEMORY:]
-            rows["history"] = start.new_zeros(len(rows["x"]), 2 * MEMORY, start.shape[1], dtype=torch.float32)
         _step(evaluate, layout, each, rows, tolerance)
-        save(partial(_state, each, rows | {"found": found}))
-
-
-def _state(each: Arrays, rows: Mapping[str, torch.Tensor]) -> Arrays:
-    arrays = {f"row/{name}": one.cpu().numpy() for name, one in rows.items()}
-    return arrays | {f"each/{name}": one for name, one in each.items()}
-
-
-def _begin(
-    problems: Callable[[Layout], Evaluate], start: torch.Tensor, sizes: np.ndarray, tolerance: float
-) -> tuple[dict, dict]:
-    """What is known of each problem, and of each row."""
-    count = len(sizes)
-    layout = Layout(np.arange(count), sizes, start.device)
-    loss, bound, gradient = problems(layout)(start)
-    rows = {"number": torch.arange(len(start), device=start.device), "x": start, "gradient": gradient}
-    rows["direction"] = -gradient
-    each = {"number": layout.number, "size": sizes, "loss": loss, "done": bound <= tolerance * loss}
-    each |= {"slope": -layout.dots(gradient, gradient), "length": np.ones(count), "curvature": np.ones(count)}
-    each |= {name: np.zeros(count, dtype=np.int64) for name in ("steps", "tries")}
-    each["products"] = np.tile(NOTHING, (count, 1, 1, 1))
-    return each, rows
 
 
 def _step(evaluate: Evaluate, layout: Layout, each: dict, rows: dict, tolerance: float) -> None:
     """Try one step of every problem."""
-    x, gradient, direction = rows["x"], rows["gradient"], rows["direction"]
+    x, direction = rows["x"], rows["direction"]
     tried = torch.addcmul(x, layout.rows(each["length"], x.dtype)[:, None], direction)
     loss, bound, slopes = evaluate(tried)
     noise = NOISE[x.dtype]
-    accepted, shorter = _judged(each, loss, layout.dots(slopes, direction), noise)
+    promised, rise = each["length"] * each["slope"], loss - each["loss"]
+    flat = rise <= noise * np.abs(each["loss"])
+    flat &= layout.dots(slopes, direction) <= (2 * DECREASE - 1) * each["slope"]
+    accepted = np.isfinite(loss) & ((rise <= DECREASE * promised) | flat)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = promised / (2 * (promised - rise))  # of the length, where a parabola has its minimum
+    shorter = each["length"] * np.clip(np.where(np.isfinite(share), share, 0.1), 0.1, 0.5)
     each["length"] = np.where(accepted, 1.0, shorter)
     fell = accepted & (each["loss"] - loss > noise * np.abs(each["loss"]))
     each["tries"] = np.where(fell, 0, each["tries"] + 1)
@@ -142,8 +112,7 @@ def _step(evaluate: Evaluate, layout: Layout, each: dict, rows: dict, tolerance:
     each["done"] = accepted & (bound <= tolerance * loss)
     if not accepted.any():
         return
-    moved = layout.rows(accepted)
-    products = _remember(layout, each, rows["history"], accepted, moved, tried - x, slopes - gradient, slopes)
+    products = _remember(layout, each, rows, accepted, tried, slopes)
     each["steps"] = each["steps"] + accepted
     weights = layout.rows(_weights(each, products)[:, None], torch.float32)
     newest = -torch.bmm(weights, rows["history"])[:, 0].to(x.dtype)
@@ -152,41 +121,23 @@ def _step(evaluate: Evaluate, layout: Layout, each: dict, rows: dict, tolerance:
     if (slope >= 0).any():  # rounding has spoilt what is remembered
         newest = torch.where(layout.rows(slope < 0)[:, None], newest, -slopes)
         slope = layout.dots(newest, slopes)
-    moved = moved[:, None]
-    rows["x"], rows["gradient"] = torch.where(moved, tried, x), torch.where(moved, slopes, gradient)
-    rows["direction"] = torch.where(moved, newest, direction)
+    moved = layout.rows(accepted)[:, None]
+    for name, new in (("x", tried), ("gradient", slopes), ("direction", newest)):
+        rows[name] = torch.where(moved, new, rows[name])
     each["slope"] = np.where(accepted, slope, each["slope"])
 
 
-def _judged(each: Arrays, loss: np.ndarray, slope: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each step is taken, and how long the next try is where it is not: to the minimum of a parabola."""
-    promised, rise = each["length"] * each["slope"], loss - each["loss"]
-    flat = (rise <= noise * np.abs(each["loss"])) & (slope <= (2 * DECREASE - 1) * each["slope"])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = promised / (2 * (promised - rise))
-    shorter = each["length"] * np.clip(np.where(np.isfinite(share), share, 0.1), 0.1, 0.5)
-    return np.isfinite(loss) & ((rise <= DECREASE * promised) | flat), shorter
-
-
 def _remember(
-    layout: Layout,
-    each: dict,
-    history: torch.Tensor,
-    accepted: np.ndarray,
-    moved: torch.Tensor,
-    step: torch.Tensor,
-    change: torch.Tensor,
-    gradient: torch.Tensor,
+    layout: Layout, each: dict, rows: dict, accepted: np.ndarray, tried: torch.Tensor, slopes: torch.Tensor
 ) -> np.ndarray:
-    """Put the pairs of those problems that were moved in the place of their oldest.
-
-    Returns:
-        products of the gradient with what is remembered, float64 [P, 2, MEMORY].
+    """Put the pairs of those problems that were moved in the place of their oldest; returns products of the gradient
+    with what is remembered, float64 [P, 2, MEMORY].
     """
-    place = each["steps"] % MEMORY
+    place, moved = each["steps"] % MEMORY, layout.rows(accepted)
     there, at = moved.nonzero()[:, 0], layout.rows(place)[moved]
+    step, change, history = tried - rows["x"], slopes - rows["gradient"], rows["history"]
     history[there, at], history[there, at + MEMORY] = step[there].float(), change[there].float()
-    both = torch.stack([change, gradient], 2).float()
+    both = torch.stack([change, slopes], 2).float()
     found = layout.sums(torch.bmm(history, both).flatten(1)).reshape(-1, 2, MEMORY, 2)
     some = np.flatnonzero(accepted)
     new, at = found[some, :, :, 0], place[some]
@@ -200,12 +151,8 @@ def _remember(
     return found[..., 1]
 
 
-def _weights(each: Arrays, products: np.ndarray) -> np.ndarray:
-    """Weights of what is remembered in minus the direction, beside gradient / curvature: float64 [P, 2 MEMORY].
-
-    Args:
-        products: those of the gradient with what is remembered, [P, 2, MEMORY].
-    """
+def _weights(each: dict, products: np.ndarray) -> np.ndarray:
+    """Weights of what is remembered in minus the direction, beside gradient / curvature: float64 [P, 2 MEMORY]."""
     gamma = 1 / each["curvature"][:, None, None]
     age = (each["steps"][:, None] - 1 - np.arange(MEMORY)) % MEMORY
     steps, changes = each["products"][:, 0], each["products"][:, 1]

@@ -7,7 +7,7 @@ two, as its C=2 / (l2 * N).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -15,7 +15,7 @@ from itertools import groupby
 import numpy as np
 import torch
 
-from granularity.stages.measure.lbfgs import Arrays, Evaluate, Layout, minimise
+from granularity.stages.measure.lbfgs import Evaluate, Layout, minimise
 
 TOLERANCE = 1e-7  # of a loss, relative: how far it may lie above the minimum
 SCORES = {"cpu": 2**19, "cuda": 2**27}  # of a chunk of rows, and coordinates; decides last bits
@@ -35,20 +35,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Axes:
-    """Principal axes of standardised features.
-
-    The penalty does not change under a rotation, and along these axes the curvature of the loss is known well enough to
-    divide it out: up to half the steps.
-
-    Attributes:
-        mean: float64 [D].
-        turn: float64 [D, F - 1], standardises and rotates; axes along which nothing varies are left out.
-        variance: float64 [F], of each coordinate; 1 for the last, which is the constant 1 that the biases weigh.
+    """Principal axes of standardised features, along which the curvature of the loss is known well enough to divide it
+    out: up to half the steps. The penalty does not change under a rotation.
     """
 
-    mean: torch.Tensor
-    turn: torch.Tensor
-    variance: torch.Tensor
+    mean: torch.Tensor  # float64 [D]
+    turn: torch.Tensor  # float64 [D, F - 1], standardises and rotates; axes along which nothing varies are left out
+    variance: torch.Tensor  # float64 [F], of coordinates; 1 for the last, the constant 1 that the biases weigh
 
     @classmethod
     def of(cls, features: torch.Tensor, device: torch.device) -> Axes:
@@ -74,17 +67,14 @@ class Axes:
         if place.type == "cuda" and 4 * size[0] * size[1] > RESIDENT_SHARE * torch.cuda.mem_get_info(place)[0]:
             place = torch.device("cpu")
         found = torch.empty(size, device=place)
-        start = 0
-        for rows in order.split(ROWS):
-            found[start : start + len(rows)] = self(features[rows].to(self.mean.device, torch.float64))
-            start += len(rows)
+        for rows, part in zip(order.split(ROWS), found.split(ROWS), strict=True):
+            part.copy_(self(features[rows].to(self.mean.device, torch.float64)))
         return found
 
 
-def chunks(rows: torch.Tensor, device: torch.device, dtype: torch.dtype = torch.float64) -> Iterator[torch.Tensor]:
+def chunks(rows: torch.Tensor, device: torch.device) -> Iterator[torch.Tensor]:
     """Some rows at a time, on the device."""
-    for part in rows.split(ROWS):
-        yield part.to(device, dtype)
+    return (part.to(device, torch.float64) for part in rows.split(ROWS))
 
 
 def groups(problems: Iterable[Problem], most: int) -> Iterator[list[Problem]]:
@@ -105,89 +95,59 @@ def fit(
     problems: Sequence[Problem],
     variance: torch.Tensor,
     tolerance: float = TOLERANCE,
-    begun: Arrays | None = None,
-    save: Callable[[Callable[[], Arrays]], None] = lambda state: None,
 ) -> torch.Tensor:
     """Weights float64 [K, F] of some regressions, K being the sum of their classes: first in float32, then in float64.
 
-    Args:
-        rows: coordinates float32 [N, F], the last of which is 1.
-        labels: int64 [N] each, on the device that is to compute.
-        problems: those on the same labels side by side.
-        variance: of the coordinates, [F], on that device.
-        tolerance: how far a loss may lie above its minimum, relative.
-        begun, save: see :func:`granularity.stages.measure.lbfgs.minimise`.
+    Rows are coordinates float32 [N, F], the last of which is 1; labels, int64 [N] each, and the variance of the
+    coordinates, [F], lie on the device that is to compute. Problems on the same labels stand side by side. No loss lies
+    further above its minimum than `tolerance`, relative.
     """
     counts = [labels[one.labels].bincount(minlength=one.classes) for one in problems]
-    shares = torch.cat(counts).double() / len(rows)
-    sizes = [problem.classes for problem in problems]
+    shares, sizes = torch.cat(counts).double() / len(rows), [problem.classes for problem in problems]
     found = variance.new_zeros(sum(sizes), len(variance))
     # What is best where the weights are zero. A class that has no images gets none of the probability, and stays so.
     found[:, -1] = shares.clamp(min=1e-300).log()
-    units = _units(problems, variance)
-    found *= units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
-    for dtype, most in ((torch.float32, tolerance / 2), (torch.float64, tolerance)):
-        if begun and dtype == torch.float32 and begun["row/x"].dtype == np.float64:
-            continue
-        some = partial(_losses, rows, labels, problems, shares.clamp(min=1 / len(rows)).split(sizes), units, dtype)
-        found = minimise(some, found.to(dtype), sizes, most, begun, save)
-        begun = None
-    return found / units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
-
-
-def _units(problems: Sequence[Problem], variance: torch.Tensor) -> torch.Tensor:
-    """What the weights of each problem are scaled by, so that all curve the loss about as much: [P, F].
-
-    The curvature is reckoned where all classes are as likely. It decides how many steps are taken, and no result. (With
-    units of its own for each class, more are taken: what moves the scores of all classes alike is then not left alone.)
-    """
+    # Weights are scaled by units in which all curve the loss about as much, reckoned where all classes are as likely:
+    # these decide how many steps are taken, and no result. (Units of each class's own would take more: what moves the
+    # scores of all classes alike is then not left alone.)
     penalty = torch.tensor([[one.l2] for one in problems]).to(variance) * torch.ones_like(variance)
     penalty[:, -1] = 0
-    return (variance / torch.tensor([[one.classes] for one in problems]).to(variance) + penalty).sqrt()
+    units = (variance / torch.tensor([sizes]).T.to(variance) + penalty).sqrt()
+    of_each = units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
+    found *= of_each
+    least = shares.clamp(min=1 / len(rows)).split(sizes)
 
+    def losses(dtype: torch.dtype, layout: Layout) -> Evaluate:
+        # With a penalty, gradients say how far above its minimum a loss lies: at most |g|^2 / (2 l2), the gap to the
+        # dual. Biases have none; they curve the loss by the share of their class, as long as probabilities are close
+        # to the shares.
+        some = [problems[i] for i in layout.number]
+        share = torch.cat([least[i] for i in layout.number])
+        l2 = layout.rows(np.array([problem.l2 for problem in some]))
+        scale = units[layout.number].to(dtype)[layout.owner]
+        bound_of_bias, l2 = (1 / torch.minimum(share, l2)).to(dtype), l2.to(dtype)
 
-def _losses(
-    rows: torch.Tensor,
-    labels: Sequence[torch.Tensor],
-    problems: Sequence[Problem],
-    shares: Sequence[torch.Tensor],
-    units: torch.Tensor,
-    dtype: torch.dtype,
-    layout: Layout,
-) -> Evaluate:
-    """Losses of some problems, for weights that are scaled by their units.
+        def evaluate(scaled: torch.Tensor) -> tuple[np.ndarray, np.ndarray, torch.Tensor]:
+            weights = scaled / scale
+            loss, gradient = cross_entropy(rows, labels, some, weights)
+            penalised = weights[:, :-1]
+            gradient[:, :-1].addcmul_(penalised, l2[:, None])
+            bound = gradient[:, :-1].square().sum(1) / l2 + gradient[:, -1].square() * bound_of_bias
+            both = layout.sums(torch.stack([penalised.square().sum(1) * l2, bound], 1)) / 2
+            return loss.cpu().numpy() + both[:, 0], both[:, 1], gradient / scale
 
-    With a penalty, gradients say how far above its minimum a loss lies: at most |g|^2 / (2 l2), the gap to the dual.
-    Biases have none; they curve the loss by the share of their class, as long as probabilities are close to the shares.
-    """
-    some = [problems[i] for i in layout.number]
-    share = torch.cat([shares[i] for i in layout.number])
-    l2 = layout.rows(np.array([problem.l2 for problem in some]))
-    units = units[layout.number].to(dtype)[layout.owner]
-    bound_of_bias, l2 = (1 / torch.minimum(share, l2)).to(dtype), l2.to(dtype)
+        return evaluate
 
-    def evaluate(scaled: torch.Tensor) -> tuple[np.ndarray, np.ndarray, torch.Tensor]:
-        weights = scaled / units
-        loss, gradient = cross_entropy(rows, labels, some, weights)
-        penalised = weights[:, :-1]
-        gradient[:, :-1].addcmul_(penalised, l2[:, None])
-        bound = gradient[:, :-1].square().sum(1) / l2 + gradient[:, -1].square() * bound_of_bias
-        both = layout.sums(torch.stack([penalised.square().sum(1) * l2, bound], 1)) / 2
-        return loss.cpu().numpy() + both[:, 0], both[:, 1], gradient / units
-
-    return evaluate
+    for dtype, most in ((torch.float32, tolerance / 2), (torch.float64, tolerance)):
+        found = minimise(partial(losses, dtype), found.to(dtype), sizes, most)
+    return found / of_each
 
 
 def cross_entropy(
     rows: torch.Tensor, labels: Sequence[torch.Tensor], problems: Sequence[Problem], weights: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean cross-entropies float64 [P] and their gradients [K, F], a chunk of rows at a time.
-
-    Args:
-        rows: float32 [N, F].
-        labels: int64 [N] each.
-        problems: those on the same labels side by side.
-        weights: [K, F], in the order of the problems; its precision is that of the products.
+    """Mean cross-entropies float64 [P] and their gradients [K, F], a chunk of rows at a time. Weights [K, F] are in the
+    order of the problems, and all else as in :func:`fit`; the precision is that of the weights.
     """
     loss = torch.zeros(len(problems), dtype=torch.float64, device=weights.device)
     gradient = torch.zeros_like(weights)
@@ -211,10 +171,8 @@ def cross_entropy(
 
 
 def predict(rows: Iterable[torch.Tensor], weights: torch.Tensor, problems: Sequence[Problem]) -> torch.Tensor:
-    """The class with the largest score, for each regression and row: int64 [P, N] on the CPU.
-
-    Args:
-        rows: coordinates float64 [B, F], some at a time.
+    """The class with the largest score, for each regression and row: int64 [P, N] on the CPU. `rows` are coordinates
+    float64 [B, F], some at a time.
     """
     found, size = [], max(1, SCORES[weights.device.type] // len(weights))
     for part in (part for several in rows for part in several.split(size)):

@@ -1,19 +1,17 @@
 """The networks that a job measures: the embedding, and for each run untrained, kept, pretrained, finetuned ones."""
 
-from __future__ import annotations
-
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
 from granularity.base.errors import GranularityError
-from granularity.learning.backbones import Backbones
-from granularity.learning.dataset import Data
+from granularity.learning.data.dataset import Data
+from granularity.learning.networks.backbones import Backbones
 from granularity.stages.measure.options import DEFAULT_OF
 
 EMBEDDING = "embedding"
@@ -22,81 +20,62 @@ ABOUT = ("run", "network", "space", "family", "granularity", "pretrain_seed", "t
 
 @dataclass(frozen=True)
 class Network:
-    """One network to be measured.
+    """One network to be measured; `source` has its weights, as those of `row`, and is None for the embedding."""
 
-    Attributes:
-        name: the name of the run, with the epoch.
-        about: `ABOUT` and `epoch`; what does not apply is None.
-        load: a function from pixels to the network, on the CPU; None for the embedding.
-        targets: the target class of each output, None for an output without one; None where outputs are no classes.
-        normalised: a function from pixels to pixels as the network takes them.
-        identity: `about`, and the bytes of its weights (of one untrained: those at the end of its training).
-    """
+    name: str  # of the run, with the epoch
+    about: dict[str, Any]  # `ABOUT` and `epoch`; what does not apply is None
+    source: Backbones | None = None
+    row: pd.Series | None = None
 
-    name: str
-    about: dict[str, Any]
-    load: Callable[[Data], torch.nn.Module] | None = None
-    targets: Callable[[], list[str | None] | None] = lambda: None
-    normalised: Callable[[Data], Data] = lambda data: data
-    identity: Mapping[str, Any] = field(default_factory=lambda: {"run": EMBEDDING})
-
-
-class Networks:
-    """The networks of some pretrainings and finetunings. `inputs` are their artifacts, by a role that names the job."""
-
-    def __init__(self, pretrained: Iterable[Path], finetuned: Iterable[Path]):
-        self._pretrained, self._finetuned = Backbones(pretrained), Backbones(finetuned, "finetune")
-        self.inputs = self._pretrained.inputs | self._finetuned.inputs
-
-    def chosen(self, runs: Iterable[str], of: Iterable[str] | None, embedded: bool) -> list[Network]:
-        """The networks that are asked for, in the order of the runs.
-
-        Args:
-            runs: names of pretrainings.
-            of: see :class:`granularity.stages.measure.options.Measure`.
-            embedded: whether there is an embedding.
-
-        Raises:
-            GranularityError: there is no such run, or there is nothing to measure.
+    def seen(self, data: Data) -> tuple[torch.nn.Module | None, np.ndarray | None, Data]:
+        """The network on the device of some images, the target class of each output (int64; -2 for none, and None where
+        outputs are no classes), and the images as it takes them. The embedding has only these.
         """
-        of = set(of or DEFAULT_OF)
-        found = (
-            [Network(EMBEDDING, _about({"run_id": EMBEDDING, "space": EMBEDDING, "family": "encoder"}, None))]
-            if "embedding" in of and embedded
-            else []
-        )
-        for run in runs if of != {"embedding"} else ():
-            found += self._of_run(self._pretrained.named(run), of)
-        if not found:
-            raise GranularityError(f"of: {', '.join(sorted(of))}: there are no such networks of the runs given")
-        return found
+        if self.source is None:
+            return None, None, data
+        targets, answers = self.source.targets(self.row), None
+        if targets is not None:
+            found = pd.Index(data.target_names).get_indexer(targets)
+            answers = np.where(found >= 0, found, -2)
+        network = self.source.load(self.row, data.channels, self.about["epoch"]).to(data.device)
+        return network, answers, self.source.normalised(data, self.row)
 
-    def _of_run(self, row: pd.Series, of: set[str]) -> Iterator[Network]:
-        kept = self._pretrained.epochs(row)
-        if "untrained" in of:
-            yield _network(self._pretrained, row, 0, self._pretrained.untrained)
-        for epoch in kept:
-            if epoch and ("backbones" if epoch == kept[-1] else "checkpoints") in of:
-                yield _network(self._pretrained, row, epoch, functools.partial(self._pretrained.load, epoch=epoch))
-        made = self._finetuned.runs
-        for _, finetuned in made[made["parent"] == row["run_id"]].iterrows() if "finetuned" in of else ():
-            epoch = self._finetuned.about(finetuned)["epoch"]
-            yield _network(self._finetuned, finetuned, epoch, self._finetuned.load)
+    @property
+    def identity(self) -> dict[str, Any]:
+        """`about`, and the bytes of its weights (of one untrained: those at the end of its training)."""
+        if self.source is None:
+            return {"run": EMBEDDING}
+        epoch = self.about["epoch"]
+        kept = epoch if epoch in self.source.epochs(self.row) else None
+        return self.about | {"weights": self.source.sha256(self.row, kept)}
 
 
-def _network(source: Backbones, row: pd.Series, epoch: int, load: Callable) -> Network:
-    about = _about(row, epoch)
-    return Network(
-        f"{Path(row['file']).stem}@{epoch}",
-        about,
-        lambda data: load(row, data.channels),
-        lambda: source.targets(row),
-        lambda data: source.normalised(data, row),
-        {key: getattr(value, "item", lambda value=value: value)() for key, value in about.items()}
-        | {"weights": source.sha256(row, epoch if epoch in source.epochs(row) else None)},
-    )
+def chosen(
+    pretrained: Backbones, finetuned: Backbones, runs: Iterable[str], of: Iterable[str] | None, embedded: bool
+) -> list[Network]:
+    """The networks that are asked for (`of`, as in the options), in the order of the pretrainings named; `embedded`
+    says whether there is an embedding. Raises GranularityError if there is no such run, or nothing to measure.
+    """
+    of, found = set(of or DEFAULT_OF), []
 
+    def add(source: Backbones, row: pd.Series, epoch: int) -> None:
+        known = {key: row.get("run_id" if key == "run" else key) for key in ABOUT} | {"epoch": epoch}
+        known = {key: value.item() if hasattr(value, "item") else value for key, value in known.items()}
+        about = {key: None if pd.isna(value) else value for key, value in known.items()}
+        found.append(Network(f"{Path(row['file']).stem}@{epoch}", about, source, row))
 
-def _about(row: Mapping[str, Any], epoch: int | None) -> dict[str, Any]:
-    known = {key: row.get("run_id" if key == "run" else key) for key in ABOUT}
-    return {key: None if pd.isna(value) else value for key, value in known.items()} | {"epoch": epoch}
+    if EMBEDDING in of and embedded:
+        known = {"run": EMBEDDING, "space": EMBEDDING, "family": "encoder"}
+        found.append(Network(EMBEDDING, dict.fromkeys([*ABOUT, "epoch"]) | known))
+    for run in runs if of != {EMBEDDING} else ():
+        row = pretrained.named(run)
+        *between, last = pretrained.epochs(row)
+        epochs = {"untrained": [0], "checkpoints": [epoch for epoch in between if epoch], "backbones": [last]}
+        for epoch in (epoch for kind, several in epochs.items() if kind in of for epoch in several):
+            add(pretrained, row, epoch)
+        if "finetuned" in of:
+            for _, one in finetuned.runs[finetuned.runs["parent"] == row["run_id"]].iterrows():
+                add(finetuned, one, finetuned.about(one)["epoch"])
+    if not found:
+        raise GranularityError(f"of: {', '.join(sorted(of))}: there are no such networks of the runs given")
+    return found

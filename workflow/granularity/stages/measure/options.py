@@ -1,18 +1,14 @@
 """Options of stage `measure`: an entry of the configuration's `measures`, and what one of its jobs takes."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Literal
 
-from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Name, Rank, Section
-from granularity.learning.options import Augment, Precision
-from granularity.learning.runs import Run
-from granularity.stages.measure.measures.probe import Probe
+from granularity.learning.options import Augment, Precision, RunNames
 
 DEFAULT_OF = ("backbones", "embedding")
 
@@ -27,15 +23,12 @@ class Measure(Section):
     of: list[Literal["backbones", "checkpoints", "untrained", "finetuned", "embedding"]] | None = Field(
         None,
         min_length=1,
-        description="What is measured: `backbones` (pretrained networks after their last epoch), `checkpoints` (the "
-        "epochs in between that were kept), `untrained` (the same networks before their first step), `finetuned` "
-        "(finetuned networks that were kept), `embedding` (CLIP's). Null: the backbones, and the embedding where label "
-        "spaces are made from it.",
+        description="What is measured: `backbones` (after the last epoch), `checkpoints` (epochs in between "
+        "that were kept), `untrained` (networks before their first step), `finetuned` (finetuned networks that were "
+        "kept), `embedding` (CLIP's). Null: the backbones, and the embedding where label spaces are made from it.",
     )
     splits: list[str] = Field(["val"], min_length=1, description="Splits of the sample table to measure on.")
-    ranks: list[Rank] | None = Field(
-        None, min_length=1, description="Human ranks whose labels a measure looks at (null: all)."
-    )
+    ranks: list[Rank] | None = Field(None, min_length=1, description="Human ranks that a measure looks at (null: all).")
     options: dict[str, JsonValue] = Field({}, description="The measure's own options; see its file.")
 
     @model_validator(mode="after")
@@ -60,10 +53,8 @@ class Measure(Section):
         return self.measure or self.name
 
     def module(self) -> ModuleType:
-        """The measure, see :mod:`granularity.stages.measure.measures`.
-
-        Raises:
-            GranularityError: there is no measure of that name, or it is not complete.
+        """The measure, see :mod:`granularity.stages.measure.measures`. Raises GranularityError if there is no measure
+        of that name, or it is not complete.
         """
         found = extensions.find("measure", self.file)
         for needed in ("Options", "measure"):
@@ -84,33 +75,7 @@ class Measure(Section):
 class Measuring(Measure):
     """One measure of the networks of some runs."""
 
-    architecture: str = Field(
-        "", description="Name of the networks' architecture; if it is a file of your own, its code counts."
-    )
-    augment: Augment = Field(
-        Augment(), description="The augmentation of the pretraining, for the centre crop of its evaluation."
-    )
+    architecture: str = Field("", description="Name of the networks' architecture; code of a file of your own counts.")
+    augment: Augment = Field(Augment(), description="The pretraining's augmentation, for the centre crop.")
     precision: Precision = Field("float32", description="The precision of the pretraining.")
-    runs: list[str] = Field(
-        [],
-        description="Names of the pretrainings whose networks are measured; finetuned ones are those made from them.",
-    )
-
-    @field_validator("runs")
-    @classmethod
-    def _are_names(cls, names: list[str]) -> list[str]:
-        for name in names:
-            try:
-                run = Run.parse(name)
-            except GranularityError as error:
-                raise ValueError(str(error)) from None
-            if run.finetune_seed is not None:
-                raise ValueError(f"{name}: names a finetuning; name its pretraining")
-        if len(set(names)) < len(names):
-            raise ValueError(f"a run is named twice: {names}")
-        return names
-
-
-def default_probe() -> Probe:
-    """The section `probe` of a configuration: the options of the measure of that name."""
-    return Probe()
+    runs: RunNames = Field([], description="Names of the pretrainings; finetuned networks are those made from them.")

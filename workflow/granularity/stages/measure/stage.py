@@ -1,7 +1,5 @@
 """Stage `measure`: one measure of every network of a job, untrained ones and the embedding included."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Iterable
@@ -10,107 +8,89 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.learning.dataset import Data
+from granularity.learning.data.dataset import Data, vectors_of
+from granularity.learning.networks.backbones import Backbones
 from granularity.machine.device import torch_device
-from granularity.stages.measure.networks import ABOUT, Networks
+from granularity.stages.measure.networks import ABOUT, chosen
 from granularity.stages.measure.view import View
-from granularity.store.artifacts import MEASURED, Artifact, key_of
-from granularity.store.checkpoints import Parts
+from granularity.store.artifact import MEASURED, key_of
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
 from granularity.store.writer import Writer, keep, sound
 
 NOTES = "values.json"
-WHOLE = ["granularity", "pretrain_seed", "finetune_seed"]
 
 
 def run(task: Task) -> None:
     """Measure the networks of one job; what any job has measured of a network is not measured again.
 
     What is measured of one network is a result of its own, of the kind `measured` (see
-    :mod:`granularity.learning.trainings`).
+    :mod:`granularity.learning.training.trainings`).
 
     `values.parquet`: `run`, `epoch` (0 is untrained; null for the embedding), `split`, `measure` (the entry's name),
     `key`, `value` (float64). `runs.parquet`, a row per run: `run`, `network`, `space`, `family`, `granularity`,
     `pretrain_seed` and, of finetuned ones, `transfer` and `finetune_seed`; the embedding is the run "embedding" of the
     family "encoder". `arrays/NETWORK/SPLIT/KEY.npy`, where the measure makes arrays: NETWORK is the run's name with
-    `@EPOCH`.
-
-    Raises:
-        GranularityError: a network, a split or a rank is missing, or the measure gives something that is no value.
+    `@EPOCH`. Raises GranularityError if a network, a split or a rank is missing, or the measure gives something that is
+    no value.
     """
     options = task.options
     measure, own = options.module(), options.resolved()
     place = torch_device(task.device, task.threads)
-    samples, pixels = task.open("samples"), task.open("pixels")
-    embedding = task.open("embed") if task.path("embed") is not None else None
-    networks = Networks(task.paths("pretrain"), task.paths("finetune"))
-    found = networks.chosen(options.runs, options.of, embedding is not None)
+    networks = Backbones(task.paths("pretrain")), Backbones(task.paths("finetune"), "finetune")
+    inputs = {role: task.open(role) for role in ("samples", "pixels", "embed") if task.path(role) is not None}
+    samples, pixels, embedding = inputs["samples"], inputs["pixels"], inputs.get("embed")
+    found = chosen(*networks, options.runs, options.of, embedding is not None)
     ranks = options.ranks or samples.facts["ranks"]
     resolved = options.model_dump(mode="json") | {"measure": options.file, "options": own.model_dump(mode="json")}
     resolved |= {"seed": task.seed, "ranks": ranks, "threads": task.threads, "device": place.type}
     resolved["files"] = {str(file): digest_of(Path(file)) for file in options.files()}
-    inputs = {"samples": samples, "pixels": pixels, "embed": embedding, **networks.inputs}
-    inputs = {role: source for role, source in inputs.items() if source is not None}
-    with task.create(inputs, resolved, facts=("measure",), resumable=True) as out:
+    with task.create(
+        inputs | networks[0].inputs | networks[1].inputs, resolved, facts=("measure",), resumable=True
+    ) as out:
         data = Data(samples, pixels, place)
         labels = functools.cache(lambda rank: samples.table("samples.parquet", [rank])[rank])
-        vectors = None if embedding is None else _vectors(embedding, len(data.table))
+        vectors = None if embedding is None else vectors_of(embedding, len(data.table))
         rows = []
         decides = {key: resolved[key] for key in ("measure", "options", "splits", "ranks", "augment", "precision")}
-        same = {"samples": [samples.digest], "pixels": [pixels.digest]}
-        same["embed"] = [] if embedding is None else [embedding.digest]
+        same = {role: [inputs[role].digest] if role in inputs else [] for role in ("samples", "pixels", "embed")}
         for one in track(found, len(found), f"measuring {options.name}", "networks"):
             origin = {**task.origin_of_part({**decides, **one.identity}, same), "kind": MEASURED}
+            interrupt.stop_if_requested()
             if (part := sound(out.store, MEASURED, key_of(origin))) is None:
                 began = time.time(), time.monotonic(), time.process_time()
-                begun = out.work / f"{one.name}.begun"
-                network = None if one.load is None else one.load(data).to(place).eval()
-                answers = numbers_of(one.targets(), data.target_names)
-                seen = one.normalised(data)
-                how = options.augment, options.precision
-                view = View(
-                    one.about, network, answers, options.splits, ranks, labels, seen, *how, vectors, Parts(begun)
-                )
-                state = sorted_out(measure.measure(view, own, task.seed), options.file)
-                part = keep(out.store, origin, one.name, began, functools.partial(_fill, *state))
-                begun.unlink(missing_ok=True)
+                network, answers, seen = one.seen(data)
+                how = options.splits, ranks, labels, seen, options.augment, options.precision, vectors
+                view = View(one.about, network, answers, *how)
+                fill = functools.partial(_fill, *sorted_out(measure.measure(view, own, task.seed), options.file))
+                part = keep(out.store, origin, one.name, began, fill)
             out.parts[f"{MEASURED} {one.name}"] = part
             notes = part.json(NOTES)
             for name in notes["arrays"]:
                 out.share(f"arrays/{one.name}/{name}.npy", part, f"{name}.npy")
             of = (one.about["run"], one.about["epoch"])
             rows += [(*of, split, options.name, key, value) for split, key, value in notes["rows"]]
+        kinds = dict.fromkeys(["run", "split", "measure", "key"], "str") | {"epoch": "Int64", "value": "float64"}
         values = pd.DataFrame(rows, columns=["run", "epoch", "split", "measure", "key", "value"])
-        text = dict.fromkeys(["run", "split", "measure", "key"], "str")
-        out.table("values.parquet", values.astype(text | {"epoch": "Int64", "value": "float64"}))
+        out.table("values.parquet", values.astype(kinds))
+        kinds = dict.fromkeys(ABOUT, "str") | dict.fromkeys(["granularity", "pretrain_seed", "finetune_seed"], "Int64")
         runs = pd.DataFrame([one.about for one in found], columns=ABOUT).drop_duplicates("run")
-        text = dict.fromkeys(["run", "network", "space", "family", "transfer"], "str")
-        out.table("runs.parquet", runs.astype(text | dict.fromkeys(WHOLE, "Int64")))
+        out.table("runs.parquet", runs.astype(kinds))
         out.summary |= {"networks": len(found), "runs": len(runs)}
 
 
-def _fill(arrays: dict[str, np.ndarray], notes: dict[str, list], part: Writer) -> None:
-    part.json(NOTES, {**notes, "arrays": sorted(arrays)})
+def _fill(arrays: dict[str, np.ndarray], rows: list[list], part: Writer) -> None:
+    part.json(NOTES, {"rows": rows, "arrays": sorted(arrays)})
     for name, values in arrays.items():
         part.array(f"{name}.npy", values)
 
 
-def numbers_of(targets: list[str | None] | None, names: np.ndarray) -> np.ndarray | None:
-    """The target class of each output: int64, -2 where it is none of the names; None where outputs are no classes."""
-    if targets is None:
-        return None
-    found = pd.Index(names).get_indexer(targets)
-    return np.where(found >= 0, found, -2)
-
-
-def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, np.ndarray], dict[str, list]]:
-    """Sort out what a measure found of one network: arrays by SPLIT/KEY, and under "rows" [split, key, number].
-
-    Raises:
-        GranularityError: something is neither a number nor an array, is there twice, or its key is no name.
+def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, np.ndarray], list[list]]:
+    """Sort out what a measure found of one network: arrays by SPLIT/KEY, and rows [split, key, number]. Raises
+    GranularityError if something is neither a number nor an array, is there twice, or its key is no name.
     """
     if isinstance(found, pd.DataFrame):
         if missing := {"split", "key", "value"} - set(found.columns):
@@ -130,13 +110,4 @@ def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, 
             rows.append([split, key, float(value)])
         else:
             raise GranularityError(f"measure '{measure}': '{key}' is {type(value).__name__}, no number and no array")
-    return arrays, {"rows": rows}
-
-
-def _vectors(embedding: Artifact, images: int) -> np.ndarray:
-    values = embedding.array("embedding.npy", (images, None), np.float32)
-    if not np.isfinite(values).all():
-        raise GranularityError(
-            f"{embedding.path / 'embedding.npy'}: row {np.argmin(np.isfinite(values).all(1))} is not finite"
-        )
-    return values
+    return arrays, rows

@@ -1,7 +1,5 @@
 """Pixels: every image decoded once, and kept in the size that training reads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,15 +10,10 @@ BATCH = 256  # images that a job holds, as they are kept and decoded
 
 
 def _plan(plan: Any) -> Iterator[Job]:
-    picture = plan.config.pixels.bytes
+    options = plan.config.pixels
     for samples in plan.jobs("samples"):
-        yield Job(
-            "pixels",
-            samples.values,
-            plan.config.pixels.asked,
-            {"samples": (samples,)},
-            memory=lambda images: 2 * min(images, BATCH) * picture,
-        )
+        held = {"memory": lambda images: 2 * min(images, BATCH) * options.bytes}
+        yield Job("pixels", samples.values, options.asked, {"samples": (samples,)}, **held)
 
 
 STAGE = Stage(

@@ -1,7 +1,5 @@
 """Options of stage `pixels`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field

@@ -1,15 +1,15 @@
 """Report: tables, figures and one self-contained HTML page."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job, Needs, Stage
 from granularity.stages.report.options import Page
-from granularity.store.artifacts import Artifact
+from granularity.store.artifact import Artifact
 
 READS = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchy", "pretrain", "finetune", "measure")
 
@@ -17,24 +17,24 @@ READS = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchy", "pretr
 def _plan(plan: Any) -> Iterator[Job]:
     inputs = {stage: tuple(plan.jobs(stage)) for stage in READS}
     inputs["verdicts"] = tuple(plan.jobs("verdicts", name=plan.config.name))
-    families = sorted({space.family for condition in plan.conditions for space in condition.spaces})
-    options = {
-        "configuration": plan.config.model_dump(mode="json"),
-        "families": families,
-        "theory": dict(_theory(plan)),
-    }
-    yield Job("report", {}, options, inputs)
-
-
-def _theory(plan: Any) -> Iterator[tuple[str, str]]:
-    """The worlds whose verdicts lie there: the report shows them as they are.
-
-    They are an option and no input, so that a report never waits for minutes of simulation; their digests make the
-    report again when they have changed. Damaged verdicts are left out; `granularity verify` names them.
-    """
+    # Worlds of the theory are an option and no input: a report never waits for minutes of simulation. Their digests
+    # make it again when they have changed; damaged ones are left out.
+    theory = {}
     for job in plan.jobs("verdicts", name="theory"):
         with contextlib.suppress(GranularityError):
-            yield str(plan.folder(job)), Artifact.peek(plan.folder(job)).digest[:12]
+            theory[str(plan.folder(job))] = Artifact.peek(plan.folder(job)).digest[:12]
+    sections = extensions.names("section")
+    families = sorted({space.family for condition in plan.conditions for space in condition.spaces})
+    configuration = plan.config.model_dump(mode="json")
+    options = {"configuration": configuration, "sections": sections, "families": families, "theory": theory}
+    own = (template(extensions.code("section", name)) for name in sections)
+    yield Job("report", {}, options, inputs, files=tuple(str(file) for file in own if file is not None))
+
+
+def template(section: str) -> Path | None:
+    """The template beside a section's file of the user's own; None where there is none, and for the package's."""
+    file = Path(section).with_suffix(".html.j2")
+    return file if section.endswith(".py") and file.is_file() else None
 
 
 STAGE = Stage(
@@ -48,7 +48,10 @@ STAGE = Stage(
     needs=Needs(1500, 1, 30, 0.1),
     message="Writing the report",
     inputs={stage: f"{stage}*" for stage in (*READS, "verdicts")},
-    chosen=lambda options: [("family", name) for name in options.families],
+    chosen=lambda options: [
+        *(("section", name) for name in options.sections),
+        *(("family", name) for name in options.families),
+    ],
     gathers=True,
     volatile=True,
     exact=True,

@@ -1,20 +1,23 @@
-"""What is compared with what: every arm with the baseline, with labels by chance, and the fine with the coarse."""
+"""What is compared with what, and what follows: arms with their baseline, with labels by chance, fine with coarse.
 
-from __future__ import annotations
+Intervals are Student's over backbones, paired by pretraining seed; those of a question hold together over the whole
+report (Bonferroni). A verdict of better or worse is an interval without zero.
+"""
 
+import functools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy import stats
 
-from granularity.claims.statistics import interval, paired
+from granularity.claims.statistics import LEVEL, holm, interval, p_value, paired
 from granularity.stages.report import series
-from granularity.stages.report.conditions import BASELINE
-from granularity.stages.report.panels import Panel
-from granularity.stages.report.statistics import standing
+from granularity.stages.report.conditions import BASELINE, ConditionResults, ShownSpace
 
 ONE_PASS = "target (one pass)"
-# The intervals of a question hold together, over the whole report.
 QUESTIONS = {
     "finer": "label spaces with a meaning, against the retraining baseline",
     "chance": "labels by chance, and a single pass, against the retraining baseline",
@@ -32,92 +35,247 @@ HOLDS = {
 }
 AVERAGED = ("both", "neither")
 SAME = 0.02  # G differs by less: a cluster may come out empty, where an ID that nobody drew keeps its place
+NEGLIGIBLE = 0.05  # a gain of less than this share of the baseline's error is none
+MOST_PAIRS = 1000
+STANDINGS = {
+    "better": "better",
+    "worse": "worse",
+    "open": "not significant",
+    "untested": "no interval: fewer than two backbones, or no spread",
+    "baseline": "the baseline",
+}
+ANSWERS = {"yes": "Yes", "no": "No", "open": "Not significant"}
+DIFFERENCE = ["difference", "error", "pairs", "comparisons"]
+
+
+def standing(low: float, high: float) -> str:
+    """A key of `STANDINGS`, from the interval of a difference of errors."""
+    if np.isnan(low):
+        return "untested"
+    return "better" if high < 0 else "worse" if low > 0 else "open"
+
+
+def answer(arms: pd.DataFrame) -> str:
+    """A key of `ANSWERS`, from arms with `standing`, `low` (points) and `baseline_mean` (percent)."""
+    if (arms["standing"] == "better").any():
+        return "yes"
+    excluded = arms["low"] > -NEGLIGIBLE * arms["baseline_mean"]  # False where there is no interval
+    return "no" if len(arms) and excluded.all() else "open"
+
+
+def pairs_needed(difference: float, error: float, pairs: int, comparisons: int) -> int | None:
+    """How many pairs would give an interval without zero, if the mean and the spread of the differences stayed.
+
+    None where there is no spread, or where `MOST_PAIRS` would not do. Half of such experiments would find it.
+    """
+    n = np.arange(2, MOST_PAIRS + 1)
+    reach = error * np.sqrt(pairs / n) * stats.t.ppf(1 - (1 - LEVEL) / 2 / max(1, comparisons), n - 1)
+    return next(iter(n[reach < abs(difference)].tolist()), None)  # none is below NaN
+
+
+# ---------------------------------------------------------------- what is compared with one baseline
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The arms that are compared with one baseline: networks of a condition, finetuned in one way.
+
+    The baseline is that of `network`, one of `networks`, whose finetunings are `runs`. `other_data`: whether these are
+    on other images than pretraining, whose error is then none of the target.
+    """
+
+    condition: ConditionResults
+    transfer: str
+    network: str
+    networks: list[str]
+    runs: pd.DataFrame
+    label: str
+    other_data: bool
+
+    @functools.cached_property
+    def spaces(self) -> pd.DataFrame:
+        """What its networks were pretrained on, by name: label spaces, or what stands in the place of one.
+
+        `meaningless`: whether its labels are drawn by chance; `granularity`: None without labels; `refines`: whether it
+        refines the target; `alike`: the first that parts the images alike.
+        """
+        condition, known, rows = self.condition, {space.name: space for space in self.condition.spaces}, {}
+        for run in self.runs.drop_duplicates("space").itertuples():
+            space = known.get(run.space, ShownSpace(run.space, run.family, {}))
+            one, size = series.series_of(space), None if pd.isna(run.granularity) else int(run.granularity)
+            refines = condition.properties.get(run.space, {}).get("refines_target")
+            alike = condition.alike.get(run.space, run.space)  # what has no labels is like nothing else
+            rows[run.space] = space, one, series.describe(one).meaningless, size, refines, alike
+        columns = ["space", "series", "meaningless", "granularity", "refines", "alike"]
+        return pd.DataFrame.from_dict(rows, "index", dtype=object, columns=columns)
+
+    @functools.cached_property
+    def errors(self) -> pd.DataFrame:
+        """Validation errors in percent, each backbone's mean: a row per network and label space, a column per seed.
+
+        Label spaces that part the images alike are one arm: each has the mean over them all, seed by seed.
+        """
+        table = self.runs.groupby(["network", "space", "pretrain_seed"], sort=False)["val_error"].mean().unstack()
+        networks, spaces = zip(*table.index, strict=True)
+        return table.groupby([list(networks), self.spaces.loc[list(spaces), "alike"].tolist()]).transform("mean")
+
+    @property
+    def baseline(self) -> pd.Series | None:
+        """The baseline's errors by pretraining seed."""
+        at = (self.network, BASELINE)
+        return self.errors.loc[at] if at in self.errors.index else None
+
+    @property
+    def one_pass(self) -> pd.Series | None:
+        """Errors of the baseline's backbones before they are finetuned, by pretraining seed."""
+        runs = self.condition.pretrain
+        runs = runs[(runs["network"] == self.network) & (runs["space"] == BASELINE)]
+        return None if self.other_data or runs.empty else runs.set_index("pretrain_seed")["val_error"]
+
+    @functools.cached_property
+    def gains(self) -> dict[tuple[str, str], pd.Series]:
+        """Differences from the baseline by seed, of label spaces with a meaning that are finer than it."""
+        if self.baseline is None:
+            return {}
+        finer = self.spaces["granularity"].fillna(0) > self.spaces.loc[BASELINE, "granularity"]
+        named = self.spaces.index[finer & ~self.spaces["meaningless"].astype(bool)]
+        return {at: self.errors.loc[at] - self.baseline for at in self.errors.index if at[1] in named}
+
+
+def panels(conditions: list[ConditionResults]) -> list[Panel]:
+    """Every baseline with what is compared with it.
+
+    A network that is not pretrained on the target labels, as with an objective that takes none, is compared with the
+    first one of the same architecture that is, with the same recipe if there is one.
+    """
+    networks = {name for one in conditions for name in one.models}
+    transfers = {name for one in conditions for name in one.finetune["transfer"]}
+    found = []
+    for condition in conditions:
+        for transfer, runs in condition.finetune.groupby("transfer", sort=False):
+            members, models = {}, condition.models
+            for network in (name for name in models if name in set(runs["network"])):
+                wanted, lenders = models[network], runs.loc[runs["space"] == BASELINE, "network"].unique()
+                same = [one for one in lenders if models[one]["model"] == wanted["model"]]
+                lender = min(same, key=lambda one: (one != network, models[one] != wanted), default=network)
+                members.setdefault(lender, []).append(network)
+            for network, held in members.items():
+                more = [network] * (len(networks) > 1) + [transfer] * (len(transfers) > 1)
+                label, own = ", ".join([condition.label, *more]), runs[runs["network"].isin(held)]
+                other_data = bool(own["other_data"].any())
+                found.append(Panel(condition, transfer, network, held, own, label, other_data))
+    return found
+
+
+# ---------------------------------------------------------------- comparisons
 
 
 def compare(panels: list[Panel]) -> pd.DataFrame:
-    """One row per comparison; errors are in percent, differences in percentage points, below zero is better.
+    """One row per comparison, differences in percentage points of error; below zero is better.
 
     Columns: `question`, a key of `QUESTIONS`; `label`, `network`, `transfer` and `space`, what is compared; `other`,
-    what it is compared with (of question `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key
-    of `HOLDS` where it is with a control; `repeats`, the label space whose comparison this one is once more, as both
-    sides part the images alike (:meth:`.panels.Panel.errors`): it counts in no average and no number of comparisons;
-    `difference`, the mean over `pairs` of backbones of one pretraining seed, with its standard `error`; `low`, `high`,
-    its interval, corrected for the `comparisons` of its question; `standing`, a key of :data:`.statistics.STANDINGS`.
+    with what (of `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key of `HOLDS` beside a
+    control; `repeats`, a label space whose comparison this is once more, as both sides part the images alike: it counts
+    in no average and no correction; `difference`, the mean over `pairs` of backbones of one pretraining seed, with its
+    standard `error`; `low`, `high`, corrected for the `comparisons` of its question; `standing`, a key of `STANDINGS`.
     """
     columns = ["question", "label", "network", "transfer", "space", "other", "holds", "repeats"]
-    columns += ["difference", "error", "pairs"]
-    table = pd.DataFrame([row for panel in panels for row in _of_panel(panel)], columns=columns)
-    table = table.astype({"difference": float, "error": float})  # where there is no row as well
-    counted = table[table["error"].notna() & table["repeats"].isna()].groupby("question").size()
-    table["comparisons"] = table["question"].map(counted).fillna(0).astype(int)
-    numbers = zip(*(table[key] for key in ("difference", "error", "pairs", "comparisons")), strict=True)
-    ends = pd.DataFrame([interval(*row) for row in numbers], columns=["low", "high"], index=table.index, dtype=float)
-    table = table.join(ends)
-    table["standing"] = [standing(*row) for row in zip(table["low"], table["high"], strict=True)]
-    return table
+    table = _with_intervals([row for panel in panels for row in _of_panel(panel)], columns)
+    return table.assign(standing=[standing(*row) for row in zip(table["low"], table["high"], strict=True)])
+
+
+def _with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
+    """Comparisons with the number of them that count, by question, and the intervals that are corrected for it."""
+    table = pd.DataFrame(rows, columns=[*columns, *DIFFERENCE[:3]]).astype({"difference": float, "error": float})
+    counts = table["error"].notna() & (table["repeats"].isna() if "repeats" in table else True)
+    table["comparisons"] = table["question"].map(table[counts].groupby("question").size()).fillna(0).astype(int)
+    ends = [interval(*row) for row in table[DIFFERENCE].itertuples(index=False)]
+    return table.join(pd.DataFrame(ends, columns=["low", "high"], index=table.index, dtype=float))
 
 
 def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
-    errors = panel.errors()  # a row per network and label space, a column per pretraining seed
-    where = {"label": panel.label, "transfer": panel.transfer}
-    baseline = errors.loc[(panel.network, BASELINE)] if (panel.network, BASELINE) in errors.index else None
+    baseline, where = panel.baseline, {"label": panel.label, "transfer": panel.transfer}
+    alike, series, refines = (panel.spaces[key].to_dict() for key in ("alike", "series", "refines"))
+    chance = set(panel.spaces.index[panel.spaces["meaningless"].astype(bool)])
     first: dict[tuple[str, ...], str] = {}  # of what is compared, by how it parts the images
 
     def row(question: str, network: str, space: str, other: str, one: Any, two: Any, **more: Any) -> dict[str, Any]:
-        before = first.setdefault((question, network, panel.alike(space), panel.alike(other)), space)
+        before = first.setdefault((question, network, alike.get(space, space), alike.get(other, other)), space)
         named = {"question": question, "network": network, "space": space, "other": other}
         repeats = None if before == space else before
         return {**where, **named, "repeats": repeats, **more, **paired(one, two)._asdict()}
 
     for network in panel.networks:
-        own = errors.loc[network]
-        spaces = list(own.index)
-        sizes = {space: panel.granularity(space) for space in spaces}
-        chance = {space for space in spaces if series.describe(panel.series(space)).meaningless}
-        for space in spaces:
+        own = panel.errors.loc[network]
+        sizes = panel.spaces.loc[own.index, "granularity"].to_dict()
+        labelled = [space for space, size in sizes.items() if size is not None and space != BASELINE]
+        for space in sizes:
             if baseline is not None and (network, space) != (panel.network, BASELINE):
-                question = "chance" if space in chance else "finer"
-                yield row(question, network, space, BASELINE, own.loc[space], baseline)
-        pairs: dict[str, list[tuple[str, str]]] = {}
-        for space in (one for one in spaces if one not in {*chance, BASELINE}):
-            if control := _control(panel, space, sizes, chance):
-                holds = _holds(panel.refines_target(space), panel.refines_target(control))
+                yield row("chance" if space in chance else "finer", network, space, BASELINE, own.loc[space], baseline)
+        pairs: dict[str, list[tuple[str, str]]] = {holds: [] for holds in HOLDS}
+        for space in (one for one in labelled if one not in chance):
+            # Its control has as many classes, and lies within target classes where it does.
+            gap = {one: abs(sizes[one] - sizes[space]) for one in sorted(chance & {*labelled})}
+            near = [one for one in gap if gap[one] <= SAME * sizes[space]]
+            control = min(near, key=lambda one: (refines[one] != refines[space], gap[one]), default=None)
+            if control is not None:
+                same = "both" if refines[space] else "neither"
+                holds = same if refines[space] == refines[control] else "space" if refines[space] else "control"
                 against = row("control", network, space, control, own.loc[space], own.loc[control], holds=holds)
                 if against["repeats"] is None:
-                    pairs.setdefault(holds, []).append((space, control))
+                    pairs[holds].append((space, control))
                 yield against
-        for holds in (one for one in AVERAGED if one in pairs):
+        for holds in (one for one in AVERAGED if pairs[one]):
             averages = [own.loc[list(names)].mean(axis=0, skipna=False) for names in zip(*pairs[holds], strict=True)]
             named = {"question": "meaning", "network": network, "other": str(len(pairs[holds])), "holds": holds}
             yield {**where, **named, **paired(*averages)._asdict()}
-        for coarsest, finest in _ends(panel, sizes):
-            yield row("finest", network, finest, coarsest, own.loc[finest], own.loc[coarsest])
-    if baseline is not None and (one_pass := panel.one_pass()) is not None:
-        yield row("chance", panel.network, ONE_PASS, BASELINE, one_pass, baseline)
+        for one in dict.fromkeys(series[space] for space in labelled):  # human ranks are one
+            spaces = [space for space in labelled if series[space] == one]
+            coarsest, finest = min(spaces, key=sizes.__getitem__), max(spaces, key=sizes.__getitem__)
+            if sizes[coarsest] < sizes[finest]:
+                yield row("finest", network, finest, coarsest, own.loc[finest], own.loc[coarsest])
+    if baseline is not None and panel.one_pass is not None:
+        yield row("chance", panel.network, ONE_PASS, BASELINE, panel.one_pass, baseline)
 
 
-def _holds(space: bool, control: bool) -> str:
-    """A key of `HOLDS`, from whether each of the two refines the target."""
-    return {(True, True): "both", (False, False): "neither", (True, False): "space"}.get((space, control), "control")
+# ---------------------------------------------------------------- gains between sizes, and between transfers
 
 
-def _control(panel: Panel, space: str, sizes: dict[str, float | None], chance: set[str]) -> str | None:
-    """The labels by chance that a label space is held against: as many, and like it within target classes or not."""
-    size = sizes[space]
-    if size is None:
-        return None
-    near = [one for one in sorted(chance) if abs(sizes[one] - size) <= SAME * size]
-    unlike = {one: panel.refines_target(one) != panel.refines_target(space) for one in near}
-    return min(near, key=lambda one: (unlike[one], abs(sizes[one] - size)), default=None)
+def between(panels: list[Panel]) -> pd.DataFrame:
+    """Whether what a label space gains (see :attr:`Panel.gains`) differs between training-set sizes, or transfers.
+
+    One row per label space and two of what it was run with: each size is held against the smallest, each transfer
+    against the first. Two transfers start from the same backbones; two sizes share the seeds alone.
+
+    Columns beside those of :func:`compare`: `question`, `sizes` or `transfers`; `gain` and `other_gain` at `label` and
+    `other`; `difference` (below zero: more is gained at `label`); `p`, Holm's over all of the question; `standing`, by
+    `p`; `needed`, see :func:`pairs_needed`, null where it is significant already.
+    """
+    rows = []
+    for question, about in (("sizes", lambda one: one.transfer), ("transfers", lambda one: one.condition.name)):
+        groups: dict[tuple[str, str], list[Panel]] = {}
+        for panel in panels:
+            groups.setdefault((panel.network, about(panel)), []).append(panel)
+        for group in groups.values():
+            first, *others = sorted(group, key=lambda one: one.condition.images("train"))
+            rows += [{"question": question, **row} for other in others for row in _changes(other, first)]
+    table = _with_intervals(rows, ["question", "network", "space", "label", "gain", "other", "other_gain"])
+    numbers = list(table[DIFFERENCE].itertuples(index=False))
+    table["p"] = [p_value(*row[:3]) for row in numbers]
+    for rows in table.groupby("question").groups.values():
+        table.loc[rows, "p"] = holm(table.loc[rows, "p"])
+    significant = table["p"] < 1 - LEVEL
+    better = (table["difference"] < 0).map({True: "better", False: "worse"})
+    table["standing"] = better.where(significant, "open").mask(table["p"].isna(), "untested")
+    needed = [None if known else pairs_needed(*row) for known, row in zip(significant, numbers, strict=True)]
+    return table.assign(needed=pd.array(needed, dtype="Int64"))
 
 
-def _ends(panel: Panel, sizes: dict[str, float | None]) -> Iterator[tuple[str, str]]:
-    """The coarsest and the finest label space of every series, where they differ; human ranks are one series."""
-    found: dict[str, list[str]] = {}
-    for space, size in sizes.items():
-        if space != BASELINE and size is not None:
-            found.setdefault(panel.series(space), []).append(space)
-    for spaces in found.values():
-        coarsest, finest = min(spaces, key=sizes.__getitem__), max(spaces, key=sizes.__getitem__)
-        if sizes[coarsest] < sizes[finest]:
-            yield coarsest, finest
+def _changes(here: Panel, there: Panel) -> Iterator[dict[str, Any]]:
+    arms = {}  # the first of those that are the same under several names
+    for network, space in (at for at in here.gains if at in there.gains):
+        arms.setdefault((network, *(panel.spaces.loc[space, "alike"] for panel in (here, there))), (network, space))
+    for network, space in arms.values():
+        one, other = here.gains[network, space], there.gains[network, space]
+        named = {"network": network, "space": space, "label": here.label, "gain": one.mean()}
+        yield named | {"other": there.label, "other_gain": other.mean()} | paired(one, other)._asdict()

@@ -1,53 +1,44 @@
 """The results of each condition, as the report reads them: verified artifacts, and the tables of all their runs."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.learning.runs import Run
-from granularity.stages.report.partitions import first_alike
-from granularity.store.artifacts import Artifact
+from granularity.stages.report import READS
+from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 
 BASELINE = "target"  # the label space whose classes are the target's: the retraining baseline
-OWN = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchy", "pretrain", "finetune", "measure")
 
-# What is read of the artifacts' files, see granularity.store.artifacts.KINDS
-PRETRAINED = dict.fromkeys(["run_id", "network", "space", "family"], "text") | {"val_error": "number?"}
-PRETRAINED |= {"granularity": "number?", "pretrain_seed": "number"}
-FINETUNED = PRETRAINED | {"transfer": "text", "val_error": "number"}
-MEASURED = dict.fromkeys(["run", "space", "family"], "text") | dict.fromkeys(["network", "transfer"], "text?")
-MEASURED |= {"granularity": "number?", "pretrain_seed": "number?"}
-VALUES = dict.fromkeys(["run", "split", "measure", "key"], "text") | {"epoch": "number?", "value": "number?"}
-PROPERTIES = ["granularity", "images", "empty_classes", "refines_target", "class_size", "starved_share"]
-PROPERTIES += ["straddling_share", "purity", "mutual_information_bits", "nmi"]
+# What is read of tables of runs and of measured numbers
+PRETRAINED = ["run_id", "network", "space", "family", "granularity", "pretrain_seed", "val_error", "other_data"]
+MEASURED = ["run", "network", "space", "family", "granularity", "pretrain_seed", "transfer"]
+VALUES = ["run", "epoch", "split", "measure", "key", "value"]
 
 
-@dataclass(frozen=True)
-class Space:
+class ShownSpace(NamedTuple):
     """A label space, or what stands in its place where an objective has none."""
 
     name: str
     family: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
 class ConditionResults:
     """The results of one condition. `label` says it in words, such as `300 training images`.
 
     Attributes:
-        spaces: its label spaces, as planned.
+        ranks, target: the human ranks from coarse to fine, and that of them which is the target.
         properties, classes: of every label space, by name.
         alike: label space -> the first that parts the training images as it does, which may be itself.
-        pretrain, finetune: a row per run, as `runs.parquet` has them; finetunings with `other_data`, whether their
-            images are of another data set than the pretraining's.
+        pretrain, finetune: a row per run, as `runs.parquet` has them, with `other_data`, whether the images are of
+            another data set than the pretraining's.
         values: a row per measured number: `measure` (the entry's name), `file` (the measure), `run`, `epoch`, `split`,
             `key`, `value`; of the run, `network`, `space`, `family`, `granularity`, `transfer`; and `state`: untrained,
             epoch N, pretrained, finetuned or embedding.
@@ -55,37 +46,28 @@ class ConditionResults:
         artifacts: everything read, by its path below the folder of the configuration's results.
     """
 
-    name: str
-    label: str
-    samples: Artifact
-    spaces: list[Space]
-    properties: dict[str, dict[str, Any]]
-    classes: dict[str, pd.DataFrame]
-    alike: dict[str, str]
-    pretrain: pd.DataFrame
-    finetune: pd.DataFrame
-    values: pd.DataFrame
-    models: dict[str, dict[str, Any]]
-    artifacts: dict[str, Artifact] = field(repr=False)
-
-    @property
-    def ranks(self) -> list[str]:
-        return self.samples.facts["ranks"]
-
-    @property
-    def target(self) -> str:
-        return self.samples.facts["target"]
-
-    @property
-    def shown_ranks(self) -> list[str]:
-        """The target rank and the finest, once if they are the same."""
-        return list(dict.fromkeys([self.target, self.ranks[-1]]))
+    def __init__(self, folder: Path, artifacts: list[Artifact]):
+        self.name = folder.name
+        self.artifacts = {artifact.place.relative_to(folder.parent).as_posix(): artifact for artifact in artifacts}
+        (self.samples,) = self.of("samples")
+        self.ranks, self.target = self.samples.facts["ranks"], self.samples.facts["target"]
+        train = self.images("train")
+        self.label = f"{train:,} training image{'' if train == 1 else 's'}"
+        planned = [one.manifest["options"] for one in self.of("hierarchy")]
+        made = dict(zip((one["space"] for one in planned), self.of("hierarchy"), strict=True))
+        self.spaces = [ShownSpace(one["space"], one["family"], one["params"]) for one in planned]
+        self.properties = {name: space.json("properties.json") for name, space in made.items()}
+        self.classes = {name: space.table("classes.parquet") for name, space in made.items()}
+        self.alike = first_alike(made, self.classes)
+        pretrainings = [one.manifest["options"] for one in self.of("pretrain")]
+        self.models = {one["network"]: {key: one[key] for key in ("model", "recipe")} for one in pretrainings}
+        self.pretrain, self.finetune = _runs(self.of("pretrain")), _runs(self.of("finetune"))
+        self.values = _values(self.of("measure"), pretrainings)
 
     def images(self, split: str) -> int:
         return self.samples.summary["images"].get(split, 0)
 
     def of(self, stage: str) -> list[Artifact]:
-        """The condition's artifacts of a stage."""
         return [artifact for artifact in self.artifacts.values() if artifact.kind == stage]
 
 
@@ -93,121 +75,77 @@ def read(task: Task) -> list[ConditionResults]:
     """Open all inputs of the report but the verdicts, and sort them by condition.
 
     Raises:
-        GranularityError: an artifact is missing or corrupt, lacks runs that it was asked for, or was made from others
-            than are given.
+        GranularityError: one is missing or corrupt, lacks runs, or was made from others than are given.
     """
-    opened = {role: task.open_all(role) for role in OWN}
-    _refuse_mixed([one for found in (*opened.values(), task.open_all("verdicts")) for one in found])
-    folders = {samples.place.parent: samples for samples in opened["samples"]}
-    held: dict[Path, list[Artifact]] = {folder: [] for folder in folders}
-    for artifact in (one for found in opened.values() for one in found):
-        folder = next((one for one in artifact.place.parents if one in folders), None)
-        if folder is None:
-            raise GranularityError(f"{artifact.path}: lies beside no sample table that the report is given")
-        held[folder].append(artifact)
-    return [_condition(folder, held[folder]) for folder in folders]
+    opened = [artifact for role in READS for artifact in task.open_all(role)]
+    every = [*opened, *task.open_all("verdicts")]
+    shown = {(artifact.kind, artifact.digest) for artifact in every}
+    kinds = {kind for kind, _ in shown}
+    for artifact, (role, entry) in ((one, held) for one in every for held in one.manifest["inputs"].items()):
+        known = entry["kind"] not in kinds or (entry["kind"], entry["digest"]) in shown
+        if role != "init" and not known:  # initial weights are of any configuration
+            what = f"was made from another '{role}' than the report is given; run snakemake, which makes it again"
+            raise GranularityError(f"{artifact.path}: {what}")
+    held: dict[Path, list[Artifact]] = {one.place.parent: [] for one in opened if one.kind == "samples"}
+    for artifact in opened:
+        held[next(folder for folder in artifact.place.parents if folder in held)].append(artifact)
+    return [ConditionResults(folder, artifacts) for folder, artifacts in held.items()]
 
 
-def _refuse_mixed(artifacts: Sequence[Artifact]) -> None:
-    """Refuse what was made from another sample table, label space, ... than any of those that the report shows."""
-    shown: dict[str, set[str]] = {}
-    for artifact in artifacts:
-        shown.setdefault(artifact.kind, set()).add(artifact.digest)
-    for artifact in artifacts:
-        for role, entry in artifact.manifest["inputs"].items():
-            if role == "init":  # a backbone of any other configuration
-                continue
-            if entry["digest"] not in shown.get(entry["kind"], {entry["digest"]}):
-                raise GranularityError(
-                    f"{artifact.path}: was made from another '{role}' than the report is given; run snakemake, which "
-                    "makes it again"
-                )
-
-
-def _condition(folder: Path, artifacts: list[Artifact]) -> ConditionResults:
-    named = {artifact.place.relative_to(folder.parent).as_posix(): artifact for artifact in artifacts}
-
-    def of(stage: str) -> list[Artifact]:
-        return [artifact for artifact in artifacts if artifact.kind == stage]
-
-    (samples,) = of("samples")
-    made = {space.manifest["options"]["space"]: space for space in of("hierarchy")}
-    classes = {name: space.table("classes.parquet") for name, space in made.items()}
-    train = samples.summary["images"].get("train", 0)
-    return ConditionResults(
-        name=folder.name,
-        label=f"{train:,} training image{'' if train == 1 else 's'}",
-        samples=samples,
-        spaces=[_space(space.manifest["options"]) for space in made.values()],
-        properties={name: space.json("properties.json", *PROPERTIES) for name, space in made.items()},
-        classes=classes,
-        alike=first_alike(made, classes),
-        pretrain=_runs(of("pretrain"), PRETRAINED),
-        finetune=_runs(of("finetune"), FINETUNED),
-        values=_values(of("measure"), of("pretrain")),
-        models={one.manifest["options"]["network"]: _model(one.manifest["options"]) for one in of("pretrain")},
-        artifacts=named,
-    )
-
-
-def _space(options: Mapping[str, Any]) -> Space:
-    return Space(options["space"], options["family"], options["params"])
-
-
-def _model(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: options[key] for key in ("model", "recipe")}
-
-
-def _runs(jobs: Iterable[Artifact], columns: dict[str, str]) -> pd.DataFrame:
-    """The runs of some jobs, each of which holds what it was asked for."""
-    tables = []
+def _runs(jobs: Iterable[Artifact]) -> pd.DataFrame:
+    tables = [pd.DataFrame(columns=[*PRETRAINED, "transfer"])]
     for job in jobs:
-        job.table("runs.parquet", columns)
-        table, options = job.table("runs.parquet"), job.manifest["options"]
-        asked = {Run.parse(name).id for name in options["runs"]}
-        if missing := asked - set(table["run_id"]):
-            raise GranularityError(f"{job.path}: lacks runs that it was asked for: {sorted(missing)}; make it again")
-        table["val_error"] = table["val_error"].astype(float)  # all null where an objective has no classes
-        tables.append(table.assign(other_data=options.get("other_data", False)))
-    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*columns, "other_data"])
+        table = job.table("runs.parquet").astype({"val_error": float})  # all null where an objective has no classes
+        _refuse_missing(job, table["run_id"])
+        tables.append(table.assign(other_data=job.manifest["options"].get("other_data", False)))
+    return pd.concat(tables[1:] or tables, ignore_index=True)
 
 
-def _values(measured: Iterable[Artifact], pretrained: Iterable[Artifact]) -> pd.DataFrame:
-    last = dict(_last_epochs(pretrained))
-    tables = []
-    for job in measured:
-        values, runs = job.table("values.parquet", VALUES), job.table("runs.parquet", MEASURED)
-        _check_measured(job, values["run"], runs["run"])
-        table = values.merge(runs, on="run", how="left", validate="many_to_one")
-        states = [_state(*row, last) for row in zip(table["run"], table["epoch"], table["transfer"], strict=True)]
-        tables.append(table.assign(file=job.facts["measure"], state=states))
-    if not tables:
-        return pd.DataFrame(columns=[*VALUES, *MEASURED, "file", "state"])
-    return pd.concat(tables, ignore_index=True)
-
-
-def _check_measured(job: Artifact, values: pd.Series, runs: pd.Series) -> None:
-    """Each run once, and every one that was asked for; a measure may have nothing to say of a run."""
-    if runs.duplicated().any() or not set(values) <= set(runs):
-        raise GranularityError(f"{job.path}: its values.parquet and its runs.parquet are not of the same runs")
-    options = job.manifest["options"]
-    pretrained = {"backbones", "checkpoints", "untrained"} & set(options["of"])
-    missing = {Run.parse(name).id for name in options["runs"] if pretrained} - set(runs)
-    if missing:
+def _refuse_missing(job: Artifact, runs: Iterable[str]) -> None:
+    if missing := {Run.parse(name).id for name in job.manifest["options"]["runs"]} - set(runs):
         raise GranularityError(f"{job.path}: lacks runs that it was asked for: {sorted(missing)}; make it again")
 
 
-def _last_epochs(pretrained: Iterable[Artifact]) -> Iterator[tuple[str, int]]:
-    for job in pretrained:
-        for name in job.manifest["options"]["runs"]:
-            yield Run.parse(name).id, job.manifest["options"]["recipe"]["epochs"]
+def _values(measured: Iterable[Artifact], pretrainings: list[Mapping[str, Any]]) -> pd.DataFrame:
+    last = {Run.parse(name).id: one["recipe"]["epochs"] for one in pretrainings for name in one["runs"]}
+
+    def state(run: str, epoch: Any, transfer: Any) -> str:
+        if not pd.isna(transfer):
+            return f"finetuned ({transfer})"
+        if pd.isna(epoch):
+            return "embedding"
+        return "pretrained" if epoch == last.get(run) else "untrained" if epoch == 0 else f"epoch {int(epoch)}"
+
+    tables = [pd.DataFrame(columns=[*VALUES, *MEASURED, "file", "state"])]
+    for job in measured:
+        values, runs = job.table("values.parquet", VALUES), job.table("runs.parquet", MEASURED)
+        if {"backbones", "checkpoints", "untrained"} & set(job.manifest["options"]["of"]):
+            _refuse_missing(job, runs["run"])  # a measure may have nothing to say of a run, but holds it
+        table = values.merge(runs, on="run", how="left", validate="many_to_one")
+        states = [state(*row) for row in zip(table["run"], table["epoch"], table["transfer"], strict=True)]
+        tables.append(table.assign(file=job.facts["measure"], state=states))
+    return pd.concat(tables[1:] or tables, ignore_index=True)
 
 
-def _state(run: str, epoch: Any, transfer: Any, last: Mapping[str, int]) -> str:
-    if not pd.isna(transfer):
-        return f"finetuned ({transfer})"
-    if pd.isna(epoch):
-        return "embedding"
-    if epoch == last.get(run):
-        return "pretrained"
-    return "untrained" if epoch == 0 else f"epoch {int(epoch)}"
+# ---------------------------------------------------------------- label spaces that part the images alike
+
+
+def first_alike(spaces: Mapping[str, Artifact], classes: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """For each label space of some images, by name, the first that parts them as it does: itself, or one before it.
+
+    Labels are read only where the class tables `classes` are of the same sizes.
+    """
+    sizes = {name: np.sort(classes[name].query("size > 0")["size"].to_numpy()).tobytes() for name in spaces}
+    alike, first = Counter(sizes.values()), {}
+    parted = {name: _partition(space) if alike[sizes[name]] > 1 else None for name, space in spaces.items()}
+    return {name: first.setdefault((sizes[name], parted[name]), name) for name in spaces}
+
+
+def _partition(space: Artifact) -> bytes:
+    """The set of classes, each as the sum of its images' hashes (64 bits): the same for any numbering of labels."""
+    table = space.table("labels.parquet", ["sample_id", "label"]).explode("label")  # images may have several
+    label = table["label"].to_numpy(dtype=np.int64)
+    order = np.argsort(label, kind="stable")
+    starts = np.flatnonzero(np.diff(label[order], prepend=-1))
+    images = pd.util.hash_pandas_object(table["sample_id"], index=False).to_numpy()
+    return np.sort(np.add.reduceat(images[order], starts)).tobytes()

@@ -1,117 +1,220 @@
-"""Everything that the report shows: what was read, and the tables made of it."""
+"""What the report reads, and the tables made of it.
 
-from __future__ import annotations
+Errors are validation errors in percent. An arm is compared with the retraining baseline: the same two stages, both on
+the target labels.
+"""
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
-from granularity.stages.report import between, comparisons, conditions, encoder, tables, verdicts
-from granularity.stages.report.conditions import ConditionResults
-from granularity.stages.report.encoder import Encoder
+from granularity.claims.statistics import interval, paired
+from granularity.stages.report import comparisons, conditions
+from granularity.stages.report.comparisons import ONE_PASS, STANDINGS, Panel
+from granularity.stages.report.conditions import BASELINE, ConditionResults, ShownSpace
 from granularity.stages.report.options import Report
-from granularity.stages.report.panels import panels
-from granularity.stages.report.verdicts import StudyResult
-from granularity.store.artifacts import Artifact
+from granularity.stages.report.series import describe, series_of
+from granularity.store.artifact import Artifact, by_stage
 from granularity.store.task import Task
 
+EMBEDDING = "embedding"
+PROBES = ("linear", "knn")
 
-@dataclass(frozen=True)
+
 class Loaded:
     """Everything that sections of the page take.
 
     Attributes:
-        name: the configuration's name.
-        options: the section `report`.
-        configuration: the whole configuration.
+        name, configuration: of the configuration, and the whole of it; `options` is its section `report`.
         conditions: those with trainings; another data set that is only transferred to is not among them.
-        comparisons: see :func:`granularity.stages.report.comparisons.compare`.
-        between: gains between sizes and between transfers, see :func:`granularity.stages.report.between.between`.
-        results, probe, measures, properties, cost: see :mod:`granularity.stages.report.tables`.
-        encoder: None where nothing was embedded.
-        studies, worlds: claims about images and about simulated worlds, with their verdicts.
+        comparisons, between: see :mod:`granularity.stages.report.comparisons`.
+        results, probe, measures, properties: see the functions of these names.
+        cost: of each stage, see :func:`granularity.store.artifact.by_stage`.
+        studies, worlds: verdicts on claims about images and about simulated worlds, by study.
         artifacts: everything read, by role.
-        command: the command that made the results.
+        architectures: of the networks, each once; `command`, which made the results.
     """
 
-    name: str
-    options: Report
-    configuration: dict[str, Any]
-    conditions: list[ConditionResults]
-    comparisons: pd.DataFrame
-    between: pd.DataFrame
-    results: pd.DataFrame
-    probe: pd.DataFrame
-    measures: pd.DataFrame
-    properties: pd.DataFrame
-    cost: pd.DataFrame
-    encoder: Encoder | None
-    studies: list[StudyResult]
-    worlds: list[StudyResult]
-    artifacts: dict[str, Artifact] = field(repr=False)
-    command: str = "snakemake"
+    def __init__(self, task: Task):
+        """Open everything that a report is given, and make its tables."""
+        self.configuration = task.options.configuration
+        self.name = self.configuration.get("name", "")
+        self.options = Report.model_validate(self.configuration.get("report", {}))
+        self.command = os.environ.get("GRANULARITY_COMMAND", "snakemake")
+        every = conditions.read(task)
+        self.conditions = [condition for condition in every if len(condition.pretrain)]
+        if not self.conditions:
+            raise GranularityError("report: there are no pretrained networks to report on; give it some of pretrain")
+        self.studies = {artifact.facts["study"]: artifact for artifact in task.open_all("verdicts")}
+        self.worlds: dict[str, Artifact] = {}
+        for folder in task.options.theory:  # no report waits for it
+            try:
+                world = Artifact.open(Path(folder), "verdicts")
+                self.worlds[world.facts["study"]] = world
+            except GranularityError as error:
+                say(f"report: without the theory: {error}")
+        self.artifacts = {role: artifact for condition in every for role, artifact in condition.artifacts.items()}
+        self.artifacts |= {f"verdicts/{name}": artifact for name, artifact in self.studies.items()}
+        self.artifacts |= {f"theory/{name}": artifact for name, artifact in self.worlds.items()}
+        panels = comparisons.panels(self.conditions)
+        self.comparisons, self.between = comparisons.compare(panels), comparisons.between(panels)
+        self.results = results(panels, self.comparisons)
+        self.probe, self.measures = probe(self.conditions), measures(self.conditions)
+        self.properties = properties(self.conditions)
+        self.cost = pd.DataFrame(by_stage(self.artifacts.values()))
+        models = [model["model"] for condition in self.conditions for model in condition.models.values()]
+        self.architectures = list(dict.fromkeys(model["name"] for model in models))
 
-    @property
-    def architectures(self) -> list[str]:
-        """The networks' architectures, each once."""
-        models = (model for condition in self.conditions for model in condition.models.values())
-        return list(dict.fromkeys(model["model"]["name"] for model in models))
+
+# ---------------------------------------------------------------- tables
 
 
-def load(task: Task) -> Loaded:
-    """Open everything that a report is given, and make its tables.
+def in_order(condition: ConditionResults, spaces: Iterable[ShownSpace] | None = None) -> list[ShownSpace]:
+    """Label spaces of a condition: the target, then series by series, from coarse to fine."""
 
-    Raises:
-        GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for.
+    def key(space: ShownSpace) -> tuple:
+        size = condition.properties.get(space.name, {}).get("granularity", np.inf)
+        return space.name != BASELINE, describe(series_of(space)).place, size
+
+    return sorted(condition.spaces if spaces is None else spaces, key=key)
+
+
+def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
+    """One row per label space, network, transfer and condition, and one for each one-pass baseline; errors in percent.
+
+    Columns: `label`, the rows that share a baseline, in words; `baseline`, the network whose baseline it is compared
+    with, and `baseline_mean`, its error; `meaningless`, whether its labels are drawn by chance; `granularity`, null
+    without label space; `runs`, and `mean`, `std` over the `backbones`; `mean_low` and `mean_high`, the interval of the
+    mean by itself, corrected for nothing; `difference` from the baseline, `low`, `high`, `standing` and `repeats` as in
+    :func:`.comparisons.compare`, and the `verdict` in words; `control`, the labels by chance of the same G, with the
+    same columns of it and `control_holds`; `pretrain_mean`, the error before finetuning, a predicted class counting as
+    its parent.
     """
-    configuration = task.options.configuration
-    every = conditions.read(task)
-    shown = [condition for condition in every if len(condition.pretrain)]
-    if not shown:
-        raise GranularityError("report: there are no pretrained networks to report on; give it artifacts of pretrain")
-    artifacts = {role: artifact for condition in every for role, artifact in condition.artifacts.items()}
-    studies = {artifact.manifest["options"]["study"]: artifact for artifact in task.open_all("verdicts")}
-    worlds = _worlds(task.options.theory)
-    artifacts |= {f"verdicts/{name}": artifact for name, artifact in studies.items()}
-    artifacts |= {f"theory/{name}": artifact for name, artifact in worlds.items()}
-    held = panels(shown)
-    compared = comparisons.compare(held)
-    return Loaded(
-        name=configuration.get("name", ""),
-        options=Report.model_validate(configuration.get("report", {})),
-        configuration=configuration,
-        conditions=shown,
-        comparisons=compared,
-        between=between.between(held),
-        results=tables.results(held, compared),
-        probe=tables.probe(shown),
-        measures=tables.measures(shown),
-        properties=tables.properties(shown),
-        cost=tables.cost(artifacts.values()),
-        encoder=encoder.found(shown),
-        studies=verdicts.read(studies.values()),
-        worlds=verdicts.read(worlds.values()),
-        artifacts=artifacts,
-        command=os.environ.get("GRANULARITY_COMMAND", "snakemake"),
-    )
+    table = pd.DataFrame([row for panel in panels for row in _panel_rows(panel)])
+    if table.empty:
+        return table
+    table["granularity"] = table["granularity"].astype("Int64")
+    keys, found = ["label", "network", "space"], ["difference", "low", "high", "standing"]
+    baseline, control = (compared[compared["question"].isin(one)] for one in (("finer", "chance"), ("control",)))
+    table = table.merge(baseline[[*keys, *found, "repeats"]], on=keys, how="left", validate="one_to_one")
+    named = {"other": "control"} | {key: f"control_{key}" for key in (*found, "holds")}
+    control = control[[*keys, *named]].rename(columns=named)
+    table = table.merge(control, on=keys, how="left", validate="one_to_one")
+    table["standing"] = table["standing"].astype("str").fillna("untested").mask(table["role"] == "baseline", "baseline")
+    return table.assign(verdict=table["standing"].map(STANDINGS))
 
 
-def _worlds(theory: dict[str, str]) -> dict[str, Artifact]:
-    """Verdicts on simulated worlds; what is damaged, or another by now, is left out: no report waits for theory."""
-    found = {}
-    for folder, digest in theory.items():
-        try:
-            artifact = Artifact.open(Path(folder), "verdicts")
-        except GranularityError as error:
-            say(f"report: without the theory: {error}")
-            continue
-        if artifact.digest.startswith(digest):
-            found[artifact.manifest["options"]["study"]] = artifact
-        else:
-            say(f"report: without the theory in {folder}, which is another by now; make the report again")
-    return found
+def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
+    condition, baseline = panel.condition, panel.baseline
+    where = {"condition": condition.name, "label": panel.label, "train_images": condition.images("train")}
+    where |= {"transfer": panel.transfer, "baseline": None if baseline is None else panel.network}
+    where |= {"baseline_mean": np.nan if baseline is None else baseline.mean()}
+
+    for network in panel.networks:
+        runs, before = (table[table["network"] == network] for table in (panel.runs, condition.pretrain))
+        for space in in_order(condition, panel.spaces.loc[list(dict.fromkeys(runs["space"])), "space"]):
+            about = panel.spaces.loc[space.name]
+            alike = panel.spaces.index[panel.spaces["alike"] == about["alike"]]
+            ours, theirs = (table["space"].isin(alike) for table in (before, runs))
+            known = {"network": network, "space": space.name, "family": space.family, "series": about["series"]}
+            known["role"] = "baseline" if space.name == BASELINE and network == panel.network else "arm"
+            known |= about[["meaningless", "granularity"]].to_dict()
+            known |= {"runs": int(theirs.sum()), **_over_backbones(panel.errors.loc[(network, space.name)])}
+            before_it = np.nan if panel.other_data else before.loc[ours, "val_error"].mean()
+            yield where | known | {"pretrain_mean": before_it}
+        if network == panel.network and baseline is not None and panel.one_pass is not None:
+            size, runs = panel.spaces.loc[BASELINE, "granularity"], len(panel.one_pass)
+            known = {"network": network, "space": ONE_PASS, "family": "manual", "meaningless": False}
+            known |= {"series": "one_pass", "role": "one_pass", "granularity": size, "runs": runs}
+            yield where | known | _over_backbones(panel.one_pass)
+
+
+def _over_backbones(errors: pd.Series) -> dict[str, Any]:
+    mean, error, backbones = paired(errors, 0 * errors)
+    low, high = interval(mean, error, backbones, 1)
+    return {"backbones": backbones, "mean": mean, "std": errors.std(ddof=1), "mean_low": low, "mean_high": high}
+
+
+def probe(conditions: list[ConditionResults]) -> pd.DataFrame:
+    """Errors (percent) of probes on frozen networks: mean, lowest and highest over backbones.
+
+    A row per entry of `measures` (`measure`), network, label space, `state` of the network, split, rank and probe.
+    """
+
+    def errors(values: pd.DataFrame) -> pd.DataFrame:
+        values = values[values["file"] == "probe"]
+        parts = values["key"].astype("str").str.rsplit("/", n=1)  # RANK/PROBE
+        values = values.assign(rank=parts.str[0], probe=parts.str[-1])
+        return values[values["probe"].isin(PROBES)]
+
+    ranks = dict.fromkeys(rank for condition in conditions for rank in condition.ranks)
+    return _summed(conditions, errors, ["rank", "probe"], "backbones", {"rank": [*ranks], "probe": [*PROBES]})
+
+
+def measures(conditions: list[ConditionResults]) -> pd.DataFrame:
+    """All other measured numbers: mean, lowest and highest over networks, a row per `key`."""
+    return _summed(conditions, lambda values: values[values["file"] != "probe"], ["key"], "networks", {})
+
+
+def _summed(
+    conditions: list[ConditionResults],
+    pick: Callable[[pd.DataFrame], pd.DataFrame],
+    keys: list[str],
+    count: str,
+    orders: dict[str, list[str]],
+) -> pd.DataFrame:
+    """Measured numbers over the runs of each label space; the embedding, measured in several jobs, counts once.
+
+    Rows come by condition, network, label space and state, as they were planned; then by other columns, in `orders`.
+    """
+    groups = ["measure", "network", "space", "family", "state", "split", *keys]
+    over = {"granularity": ("granularity", "first"), count: ("value", "size")}
+    over |= {name: ("value", name) for name in ("mean", "min", "max")}
+    several = len({name for one in conditions for name in one.models}) > 1
+    frames = []
+    for condition in conditions:
+        values = pick(condition.values).drop_duplicates(["measure", "run", "epoch", "split", "key"])
+        first = next(iter(condition.models), "")  # beside which the embedding is shown
+        table = values.fillna({"network": first}).groupby(groups, sort=False).agg(**over).reset_index()
+        spaces = in_order(condition)
+        series = {space.name: series_of(space) for space in spaces} | {EMBEDDING: EMBEDDING}
+        at = {space.name: place for place, space in enumerate(spaces)} | {EMBEDDING: len(spaces) + 1}
+        table = table.assign(
+            series=table["space"].map(series).fillna(table["family"]),
+            granularity=table["granularity"].astype("Int64"),
+            _place=table["space"].map(at).fillna(len(spaces)),
+            _network=table["network"].map({name: i for i, name in enumerate(condition.models)}),
+        )
+        table.insert(0, "condition", condition.name)
+        table.insert(1, "label", condition.label + (", " + table["network"] if several else ""))
+        frames.append(table)
+
+    def places(column: pd.Series) -> pd.Series:
+        names = orders.get(column.name, dict.fromkeys(column))
+        known = {name: i for i, name in enumerate(names)}
+        return column if column.name.startswith("_") else column.map(known).fillna(len(known))
+
+    by = ["condition", "_network", "measure", "_place", "state", *orders]
+    table = pd.concat(frames, ignore_index=True).sort_values(by, key=places, kind="stable", ignore_index=True)
+    return table.drop(columns=["_place", "_network"])
+
+
+def properties(conditions: list[ConditionResults]) -> pd.DataFrame:
+    """Measured properties of every label space; shares are between 0 and 1, mutual information is in bits."""
+    rows = []
+    for condition, space in ((one, space) for one in conditions for space in in_order(one)):
+        found = condition.properties[space.name]
+        row = {"condition": condition.name, "label": condition.label, "space": space.name}
+        row |= {"family": space.family, "series": series_of(space)}
+        row |= {key: found[key] for key in ("granularity", "images", "empty_classes", "refines_target")}
+        row |= {f"class_size_{key}": found["class_size"][key] for key in ("min", "median", "max")}
+        row |= {key: found[key] for key in ("starved_share", "straddling_share")}
+        agreement = ("purity", "mutual_information_bits", "nmi")
+        rows.append(row | {f"{key}_{rank}": value for key in agreement for rank, value in found[key].items()})
+    return pd.DataFrame(rows)

@@ -1,7 +1,5 @@
 """Options of stage `report`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -18,6 +16,7 @@ class Page(Section):
     """One report of one configuration."""
 
     configuration: dict[str, Any] = Field(description="The whole configuration, whose results are shown.")
+    sections: list[str] = Field(description="Names of the sections of its page, in their order.")
     families: list[str] = Field([], description="Names of its families of label spaces, which say how they are drawn.")
     theory: dict[str, str] = Field(
         {}, description="Verdicts on theory worlds that are there: folder -> the first digits of their digest."

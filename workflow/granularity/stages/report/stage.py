@@ -1,29 +1,49 @@
 """The report: reads every artifact of a configuration, and writes tables, figures and one HTML page."""
 
-from __future__ import annotations
+import inspect
+from collections import Counter
+from pathlib import Path
 
-from granularity.stages.report.loaded import load
-from granularity.stages.report.page import render
-from granularity.stages.report.sections import SECTIONS
+import jinja2
+from markupsafe import Markup
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.claims.statistics import LEVEL
+from granularity.stages.report import series, template, words
+from granularity.stages.report.comparisons import ANSWERS, HOLDS, STANDINGS
+from granularity.stages.report.drawing import PAPER
+from granularity.stages.report.loaded import Loaded
+from granularity.stages.report.sections import Part
 from granularity.store.task import Task
+
+HERE = Path(__file__).parent
+MACROS = "drawing, columns, table, group, badge, chip, over_pairs, leak"
 
 
 def run(task: Task) -> None:
-    """Write the report of a finished configuration.
+    """Write the report of a finished configuration, all of whose results are the task's inputs, by role.
 
-    `report.html`, and its parts by themselves: `figures/*.svg`, `tables/*.csv` and `*.parquet`. Which parts there are
-    depends on what there is to show: see :mod:`granularity.stages.report.sections`.
-
-    Args:
-        task: `options` is a :class:`granularity.stages.report.options.Page`; the inputs are all results of the
-            configuration, by role.
+    It is `report.html`, and `figures/*.svg`, `tables/*.csv` and `*.parquet` of sections that have something to show.
 
     Raises:
-        GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for.
+        GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for; or two sections have a
+            figure or a table of one name.
     """
-    loaded = load(task)
-    parts = {section: section.build(loaded) for section in SECTIONS if section.applies(loaded)}
-    html = render(loaded, parts)
+    loaded = Loaded(task)
+    built = {name: extensions.find("section", name).build(loaded) for name in task.options.sections}
+    parts = {name: part for name, part in built.items() if part is not None}
+    kinds = ("figures", "tables")
+    files = Counter(f"{kind}/{name}" for part in parts.values() for kind in kinds for name in getattr(part, kind))
+    for twice in (file for file, number in files.items() if number > 1):
+        raise GranularityError(f"report: two sections write {twice}; rename it in yours")
+    pages = environment(HERE)
+    html = pages.get_template("page.html.j2").render(
+        loaded=loaded,
+        css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
+        headline=words.headline(loaded.results, loaded.comparisons) if len(loaded.results) else None,
+        sections=[_section(pages, loaded, name, part) for name, part in parts.items()],
+    )
     with task.create(loaded.artifacts, task.options.model_dump(mode="json")) as writer:
         writer.text("report.html", html)
         for part in parts.values():
@@ -32,3 +52,30 @@ def run(task: Task) -> None:
             for name, table in part.tables.items():
                 table.to_csv(writer.path(f"tables/{name}.csv"), index=False)
                 writer.table(f"tables/{name}.parquet", table)
+
+
+def environment(folder: Path) -> jinja2.Environment:
+    """An environment for templates: every text is escaped, and a name that nothing gives is an error."""
+    loader = jinja2.FileSystemLoader([folder, HERE])
+    strict = {"autoescape": True, "undefined": jinja2.StrictUndefined}
+    pages = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
+    pages.filters |= {name: getattr(words, name) for name in ("listing", "count", "signed", "share", "points")}
+    pages.filters |= {"num": words.number, "name": lambda value: value if isinstance(value, str) else "–"}
+    pages.globals |= {"series": lambda one: series.describe(one).words, "interval": words.interval}
+    pages.globals |= {"level": round(100 * LEVEL), "standings": STANDINGS, "answers": ANSWERS, "holds": HOLDS}
+    return pages
+
+
+def _section(pages: jinja2.Environment, loaded: Loaded, name: str, part: Part) -> dict[str, str]:
+    """A section as HTML, with its anchor and heading; its template is a file of its name, or that of all others."""
+    module, code = extensions.find("section", name), extensions.code("section", name)
+    file = template(code) or HERE / f"{code.rpartition('.')[2]}.html.j2"
+    text = (file if file.is_file() else HERE / "section.html.j2").read_text(encoding="utf-8")
+    html = pages.from_string(f"{{% from 'macros.html.j2' import {MACROS} with context %}}{text}").render(
+        loaded=loaded,
+        about=inspect.getdoc(module) or "",
+        figures={name: Markup(svg.replace(PAPER, "var(--paper)")) for name, svg in part.figures.items()},
+        tables={name: table.to_dict("records") for name, table in part.tables.items()},
+        **part.values,
+    )
+    return {"name": name, "heading": module.HEADING, "html": Markup(html.strip())}

@@ -1,7 +1,5 @@
 """Samples: which images there are, where their bytes lie, their split, and what humans call them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,14 +9,9 @@ from granularity.stages.samples import options
 
 def _plan(plan: Any) -> Iterator[Job]:
     for condition in plan.conditions:
-        chosen = options.of_source(condition.samples) | {"train_size": condition.train_size}
-        yield Job(
-            "samples",
-            {"condition": condition.name},
-            chosen,
-            files=tuple(options.files(condition.samples)),
-            folders=tuple(options.folders(condition.samples)),
-        )
+        chosen, where = options.of_source(condition.samples), {"condition": condition.name}
+        files, folders = tuple(options.files(condition.samples)), tuple(options.folders(condition.samples))
+        yield Job("samples", where, chosen | {"train_size": condition.train_size}, files=files, folders=folders)
 
 
 STAGE = Stage(

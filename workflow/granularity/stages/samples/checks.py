@@ -1,60 +1,62 @@
-"""Looking at every image before it is used (`samples.check_images`).
+"""Looking at every image before it is used (`samples.check_images`); docs/datasets.md says what the findings are."""
 
-Errors: `missing`, `unreadable`, `empty`, `truncated` (the bytes end early), `corrupt`, `bomb` (too large to decode
-safely: never decoded), `in_both_splits` (the bytes of a training image, in another split).
-Notes: `not_ascii` (its name), `cmyk`, `palette`, `sixteen_bit`, `alpha`, `animated`, `rotated` (by EXIF), `duplicate`
-and `conflicting_duplicate` (the bytes of an earlier image of its split; with another label in the finest rank).
-"""
-
-from __future__ import annotations
-
-from array import array
-from collections.abc import Iterator
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 
-from granularity.base.errors import GranularityError
+from granularity.base.errors import GranularityError, printable
 from granularity.base.progress import say, track
+from granularity.base.regular import MissingError
 from granularity.data.columns import PLACE
+from granularity.data.decoding import ImageError, image_errors, open_image, upright
 from granularity.data.images import Reader
-from granularity.stages.samples.look import look
 from granularity.stages.samples.options import Samples
 
 ERRORS = ("missing", "unreadable", "empty", "truncated", "corrupt", "bomb", "in_both_splits")
 NOTES = ("not_ascii", "cmyk", "palette", "sixteen_bit", "alpha", "animated", "rotated", "duplicate")
 FINDINGS = (*ERRORS, *NOTES, "conflicting_duplicate")
 CHUNK = 4096  # images between two reports of progress
-BATCH = 32  # images a thread takes at once
+ORIENTATION = 0x0112  # EXIF
+
+Finding = tuple[int, str, str]  # row of the table, name, detail
+
+
+def in_chunks(frame: pd.DataFrame, work: Callable[[tuple], Any], threads: int, what: str) -> Iterator[tuple[int, list]]:
+    """What several threads find out about each image, given its place: chunk by chunk, with the row it begins at."""
+    starts = range(0, len(frame), CHUNK)
+    with ThreadPoolExecutor(threads) as pool:
+        for start in track(starts, len(starts), what, f"chunks of {CHUNK} images"):
+            part = frame.iloc[start : start + CHUNK]
+            yield start, list(pool.map(work, zip(*(part[column].tolist() for column in PLACE), strict=True)))
 
 
 def run(
     frame: pd.DataFrame, params: Samples, reader: Reader, threads: int = 1, show: bool = False
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read and decode every image of a sample table.
+    """Read and decode every image of a sample table, numbered from 0; `bytes` and `sha256` are filled in.
 
-    Args:
-        frame: the table, numbered from 0, with the columns of places; `bytes` and `sha256` are filled in.
-        params: `check_images` is `fail` or `skip`; `ranks` and `checksums` count too.
-        reader: reads the images.
-        threads: how many read and decode.
-        show: put every finding into the log; otherwise errors that end the stage.
-
-    Returns:
-        The table without images that have errors; and the findings, in the order of the table: `sample_id`, `file`,
-        `finding`, `severity` (error or note), `detail`.
-
-    Raises:
-        GranularityError: with `fail`, an image has an error; with `skip`, all images of a split have.
+    Returns the table without images that have errors; and the findings, in the order of the table: `sample_id`, `file`,
+    `finding`, `severity` (error or note), `detail`. With `show`, each is logged; else errors that end the stage. Raises
+    GranularityError: with `fail`, an image has an error; with `skip`, all images of a split have.
     """
-    findings = _Findings()
-    sizes, digests = _look_at_all(frame, reader, threads, findings)
+    findings: list[Finding] = []
+    sizes, digests = np.zeros(len(frame), dtype=np.int64), np.zeros((len(frame), 32), dtype=np.uint8)
+    for start, looks in in_chunks(frame, lambda place: look(reader, *place), threads, "checking"):
+        for row, (data, found) in enumerate(looks, start):
+            sizes[row], digests[row] = data
+            findings += [(row, name, detail) for name, detail in found]
     for row in np.flatnonzero(~frame["sample_id"].astype("str").str.isascii()):
-        findings.add(int(row), "not_ascii", "its name has letters beyond ASCII")
-    _compare(frame, digests, params.ranks[-1], findings)
-    found = findings.table(frame)
+        findings.append((int(row), "not_ascii", "its name has letters beyond ASCII"))
+    bad = np.isin(np.arange(len(frame)), [row for row, name, _ in findings if name in ERRORS])
+    copies = list(_copies(frame, digests, params.ranks[-1], np.flatnonzero(~bad)))
+    bad[[row for row, name, _ in copies if name in ERRORS]] = True
+    found = _table(frame, findings + copies)
     errors = found[found["severity"] == "error"]
     if show or params.check_images == "fail":
         for line in _lines(found if show else errors):
@@ -63,14 +65,13 @@ def run(
     say(f"checked {len(frame)} images: {counts or 'nothing found'}")
     if params.check_images == "fail" and len(errors):
         first = "; ".join(line.removeprefix("error: ") for line in _lines(errors.iloc[:3]))
-        raise GranularityError(
-            f"samples.check_images: {len(errors)} of {len(frame)} images cannot be used: {first}"
-            f"{'; ...' if len(errors) > 3 else ''}. The log names each of them. Repair or remove them, or set "
-            "samples.check_images to skip"
-        )
+        what = f"{len(errors)} of {len(frame)} images cannot be used: {first}{'; ...' * (len(errors) > 3)}"
+        remedy = "The log names each of them. Repair or remove them, or set samples.check_images to skip"
+        raise GranularityError(f"samples.check_images: {what}. {remedy}")
     frame["bytes"] = sizes
-    frame["sha256"] = _texts(digests) if params.checksums == "content" else pd.array([None] * len(frame), "str")
-    kept = frame[~findings.has_error(len(frame))]
+    texts = (digest.tobytes().hex() if params.checksums == "content" else None for digest in digests)
+    frame["sha256"] = pd.array(list(texts), "str")
+    kept = frame[~bad]
     if len(errors):
         say(f"left out {len(errors)} of {len(frame)} images")
     for split in frame["split"].unique():
@@ -85,98 +86,77 @@ def counted(findings: pd.DataFrame) -> dict[str, int]:
     return {name: int(count) for name, count in counts.items() if count}
 
 
-def _texts(digests: np.ndarray) -> pd.Series:
-    """SHA-256 in hexadecimal, a chunk at a time: 12.7 million strings of Python's are 1.4 GB."""
-    starts = range(0, len(digests), CHUNK)
-    parts = ([digest.tobytes().hex() for digest in digests[start : start + CHUNK]] for start in starts)
-    return pd.concat([pd.Series(part, dtype="str") for part in parts], ignore_index=True)
+def look(reader: Reader, *place) -> tuple[tuple[int, np.ndarray], list[tuple[str, str]]]:
+    """Read and decode one image: its size in bytes and SHA-256 (uint8 [32]); its findings, each with a detail."""
+    data, found = b"", []
+    try:
+        data = reader.read(*place)
+        image = open_image(data)
+        found = list(_notes(image))  # before it is decoded: Pillow keeps some of this only until then
+        upright(image, "RGB")
+        if image.format == "PNG":  # the one format with checksums, which Pillow does not look at to decode
+            with image_errors():
+                open_image(data).verify()
+        if _has_frames(image):
+            found.append(("animated", "the first of its frames is used"))
+    except MissingError as error:
+        found = [("missing", str(error))]
+    except ImageError as error:
+        found = [(error.finding, str(error))]
+    except (GranularityError, OSError, ValueError, MemoryError) as error:
+        found = [("unreadable", " ".join(str(error).split()))]
+    return (len(data), np.frombuffer(hashlib.sha256(data).digest(), np.uint8)), found
 
 
-def _look_at_all(
-    frame: pd.DataFrame, reader: Reader, threads: int, findings: _Findings
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sizes, int64 of (images,), and SHA-256, uint8 of (images, 32)."""
-    sizes = np.zeros(len(frame), dtype=np.int64)
-    digests = np.zeros((len(frame), 32), dtype=np.uint8)
-    starts = range(0, len(frame), CHUNK)
-    with ThreadPoolExecutor(threads) as pool:
-        for start in track(starts, len(starts), "checking", f"chunks of {CHUNK} images"):
-            part = frame.iloc[start : start + CHUNK]
-            places = list(zip(*(part[column].tolist() for column in PLACE), strict=True))
-            batches = [places[i : i + BATCH] for i in range(0, len(places), BATCH)]
-            looked = pool.map(lambda batch: [look(reader, *place) for place in batch], batches)
-            for row, one in enumerate(chain.from_iterable(looked), start):
-                sizes[row] = one.size
-                digests[row] = np.frombuffer(one.sha256, dtype=np.uint8)
-                for finding, detail in one.findings:
-                    findings.add(row, finding, detail)
-    return sizes, digests
+def _notes(image: Image.Image) -> Iterator[tuple[str, str]]:
+    mode = f"Pillow's mode {image.mode}"
+    if image.mode == "CMYK":
+        yield "cmyk", "converted by formula, without its colour profile"
+    if image.mode in ("P", "PA"):
+        yield "palette", mode
+    if image.mode[0] in "IF" or ";16" in repr(image.tile):  # of RGB with 16 bits, Pillow keeps the upper 8
+        yield "sixteen_bit", f"{mode}, of more than 8 bits a channel"
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        yield "alpha", f"{mode}: what is transparent shows its hidden colour"
+    with image_errors():
+        orientation = image.getexif().get(ORIENTATION, 1)
+    if orientation in range(2, 9):
+        yield "rotated", f"EXIF orientation {orientation}: it is turned upright"
 
 
-def _compare(frame: pd.DataFrame, digests: np.ndarray, rank: str, findings: _Findings) -> None:
-    """Find equal bytes among the images without errors."""
-    start = digests[:, :8].copy().view(np.uint64)[:, 0]
-    usable = np.flatnonzero(~findings.has_error(len(frame)))
-    several = usable[pd.Series(start[usable]).duplicated(keep=False)]  # few, and only these are compared in full
-    _, content = np.unique(digests[several].view("S32")[:, 0], return_inverse=True)
-    part = frame.iloc[several]
-    copies = pd.DataFrame({"row": several, "content": content, "split": part["split"].cat.codes.to_numpy()})
-    training = copies[copies["split"] == part["split"].cat.categories.get_loc("train")]
-    training = training.groupby("content")["row"].first().reindex(copies["content"], fill_value=-1).to_numpy()
-    leaks = (training >= 0) & (part["split"] != "train").to_numpy()
-    ids, labels = frame["sample_id"], frame[rank]
-    for row, first in zip(several[leaks].tolist(), training[leaks].tolist(), strict=True):
-        findings.add(row, "in_both_splits", f"the same bytes as the training image {ids.iat[first]}")
-    rest = copies[~leaks]
-    firsts = rest.groupby(["content", "split"])["row"].transform("first")
-    for row, first in zip(rest["row"].tolist(), firsts.tolist(), strict=True):
-        if row == first:
-            continue
-        same = f"the same bytes as {ids.iat[first]}"
-        if labels.iat[row] == labels.iat[first]:
-            findings.add(row, "duplicate", f"{same}, of the same {rank}")
-        else:
-            detail = f"{same}, whose {rank} is {labels.iat[first]}, not {labels.iat[row]}"
-            findings.add(row, "conflicting_duplicate", detail)
+def _has_frames(image: Image.Image) -> bool:
+    with contextlib.suppress(Exception):  # a second frame that is broken is not used
+        return bool(getattr(image, "is_animated", False))
+    return True
 
 
-class _Findings:
-    """Findings as columns: as lists of Python's they would not fit where every image has some."""
+def _copies(frame: pd.DataFrame, digests: np.ndarray, rank: str, usable: np.ndarray) -> Iterator[Finding]:
+    parts = pd.DataFrame(digests.view(np.uint64)[usable], index=usable)
+    parts = parts[parts.duplicated(keep=False)]
+    ids, labels, split = frame["sample_id"], frame[rank], frame["split"].astype("str").to_numpy()
+    for _, copies in parts.groupby(list(parts.columns), sort=False):
+        firsts = {split[row]: row for row in copies.index[::-1]}
+        for row in copies.index:
+            first, train = firsts[split[row]], firsts.get("train")
+            if split[row] != "train" and train is not None:
+                yield row, "in_both_splits", f"the same bytes as the training image {ids.iat[train]}"
+            elif row != first:
+                name, detail = "duplicate", f"of the same {rank}"
+                if labels.iat[row] != labels.iat[first]:
+                    name, detail = f"conflicting_{name}", f"whose {rank} is {labels.iat[first]}, not {labels.iat[row]}"
+                yield row, name, f"the same bytes as {ids.iat[first]}, {detail}"
 
-    def __init__(self):
-        self.rows, self.codes, self.details = array("q"), array("b"), []
-        self.shared: dict[str, str] = {}
 
-    def add(self, row: int, finding: str, detail: str) -> None:
-        self.rows.append(row)
-        self.codes.append(FINDINGS.index(finding))
-        self.details.append(self.shared.setdefault(detail, detail))
-
-    def has_error(self, images: int) -> np.ndarray:
-        """Bool of (images,)."""
-        codes = np.array(self.codes, dtype=int)
-        errors = np.zeros(images, dtype=bool)
-        errors[np.array(self.rows, dtype=int)[codes < len(ERRORS)]] = True
-        return errors
-
-    def table(self, frame: pd.DataFrame) -> pd.DataFrame:
-        rows, codes = np.array(self.rows, dtype=int), np.array(self.codes, dtype=int)
-        order = np.lexsort((codes, rows))
-        rows, codes = rows[order], codes[order]
-        return pd.DataFrame(
-            {
-                "sample_id": frame["sample_id"].astype("str").array.take(rows),
-                "file": frame["file"].astype("str").array.take(rows),
-                "finding": pd.Categorical.from_codes(codes, FINDINGS),
-                "severity": pd.Categorical.from_codes((codes >= len(ERRORS)).astype(int), ("error", "note")),
-                "detail": pd.array([self.details[i] for i in order], "str"),
-            }
-        )
+def _table(frame: pd.DataFrame, findings: list[Finding]) -> pd.DataFrame:
+    findings = sorted(findings, key=lambda finding: (finding[0], FINDINGS.index(finding[1])))
+    rows, names, details = zip(*findings, strict=True) if findings else ((), (), ())
+    columns = {name: frame[name].astype("str").array.take(np.array(rows, dtype=int)) for name in ("sample_id", "file")}
+    severity = pd.Categorical(["error" if name in ERRORS else "note" for name in names], ("error", "note"))
+    columns |= {"finding": pd.Categorical(names, FINDINGS), "severity": severity, "detail": pd.array(details, "str")}
+    return pd.DataFrame(columns)
 
 
 def _lines(found: pd.DataFrame) -> Iterator[str]:
-    columns = (found[name].tolist() for name in ("severity", "finding", "sample_id", "file", "detail"))
-    for severity, finding, sample_id, file, detail in zip(*columns, strict=True):
+    for sample_id, file, finding, severity, detail in found.itertuples(index=False):
         where = sample_id if sample_id == file else f"{sample_id} (in {file})"
-        line = f"{severity}: {finding}: {where}: {detail}"
-        yield "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)  # a name can hold a line break
+        yield printable(f"{severity}: {finding}: {where}: {detail}")  # a name can hold a line break

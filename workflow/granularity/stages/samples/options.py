@@ -1,32 +1,23 @@
-"""Options of the samples: the keys that every source has, and with them those that sources bring.
-
-Light, as every dry run imports it: no library but pydantic.
-"""
-
-from __future__ import annotations
+"""Options of the samples: the keys that every source has, and those that sources bring. No library but pydantic."""
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from types import ModuleType
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model, model_validator
-from pydantic.fields import FieldInfo
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.section import Count, Rank, Section, Share, name_in
+from granularity.base.section import ONCE, Count, Rank, Section, Share, name_in
 from granularity.data import listing
 from granularity.data.columns import RESERVED
+from granularity.stages.samples.sources import FILES
 
 # `labels`, in the OPTIONS of each source that takes it
-LABELS = (
-    Path | None,
-    Field(
-        None,
-        description="A file of labels, relative to root: what it is, and for which source, is in docs/datasets.md.",
-    ),
-)
+LABELS_TEXT = "A file of labels, relative to root: what it is, and for which source, is in docs/datasets.md."
+LABELS = (Path | None, Field(None, description=LABELS_TEXT))
 
 
 class _Place(Section):
@@ -53,12 +44,12 @@ class Samples(_Place):
         description="The publisher's split to validate on (null: val or test, whichever there is first; else "
         "`validation` images are held out of the training split).",
     )
-    extra_splits: list[str] = Field(
+    extra_splits: Annotated[list[str], ONCE] = Field(
         [],
         description="Further splits of the publisher to keep in the sample table, such as a shifted test set. They "
         "are decoded and embedded, not trained on.",
     )
-    ranks: list[Rank] = Field(
+    ranks: Annotated[list[Rank], ONCE] = Field(
         ["loops", "digit"],
         min_length=1,
         description="The human label ranks, coarse to fine, of those that the source, the taxonomy and WordNet "
@@ -93,16 +84,12 @@ class Samples(_Place):
 
     @model_validator(mode="after")
     def _consistent(self):
-        for key in ("ranks", "extra_splits"):
-            values = getattr(self, key)
-            if len(set(values)) != len(values):
-                raise ValueError(f"{key}: one is given twice: {values}")
         for rank in self.ranks:
             if rank in (*RESERVED, "train", "val", *self.extra_splits):
                 raise ValueError(f"ranks: no rank can be called '{rank}': tables have another column of that name")
         if self.target not in self.ranks:
             raise ValueError(f"target: '{self.target}' is not one of the ranks {self.ranks}")
-        if self.train is not None and self.train == self.val:
+        if self.val is not None and self.train == self.val:
             raise ValueError(f"val: '{self.val}' is the training split")
         if {self.train or "train", self.val} & set(self.extra_splits):
             raise ValueError("extra_splits: the splits to train and validate on are not extra")
@@ -126,36 +113,28 @@ class Condition(_Size):
 
 
 def samples_section() -> type[Samples]:
-    """The section `samples`: the keys that every source takes, and those that the sources known now bring.
-
-    A new class at each call; the user's extensions must be loaded before.
-
-    Raises:
-        GranularityError: a source brings a key that there is already, with another type or default.
-    """
-    brought = create_model("Brought", __base__=_Place, **_brought())
+    """The section with the keys of the sources known now; GranularityError: two of them differ on a key."""
+    keys = {name: option for name, (option, _) in _brought().items()}
+    brought = create_model("Brought", __base__=_Place, **keys)
     return create_model("Samples", __base__=(Samples, brought), __module__=__name__)
 
 
 def stage_section() -> type[Samples]:
     """The options of the stage: the section `samples`, the size of one condition, and what to log."""
-    return create_model(
-        "SamplesOptions",
-        __base__=(samples_section(), _Size),
-        __module__=__name__,
-        show=(bool, Field(False, description="Look at every image (check_images), and log each finding.")),
-    )
+    show = (bool, Field(False, description="Look at every image (check_images), and log each finding."))
+    return create_model("SamplesOptions", __base__=(samples_section(), _Size), __module__=__name__, show=show)
+
+
+def module(samples: Samples) -> ModuleType:
+    """The source that reads the data set."""
+    return extensions.find("source", samples.source)
 
 
 def complaints(samples: Samples, conditions: Sequence[Condition] = ()) -> Iterator[str]:
-    """Complaints about what the chosen source cannot do, each as "key: what is wrong with it".
-
-    Keys are those of the section `samples`; or `conditions`, where these are given. What it has to say of the section
-    alone, a valid section has passed already.
-    """
-    source = extensions.find("source", samples.source)
-    for key, takers in _takers().items():
-        if samples.source not in takers and getattr(samples, key) != type(samples).model_fields[key].default:
+    """Complaints about what the chosen source cannot do: "KEY of the section `samples`, or `conditions`: WHAT"."""
+    source = module(samples)
+    for key, ((_, field), takers) in _brought().items():
+        if _file(samples) not in takers and getattr(samples, key) != field.default:
             names = f"source{'s' * (len(takers) > 1)} {', '.join(map(repr, takers))}"
             yield f"{key}: is for {names}, not for '{samples.source}'"
     if samples.root is None and getattr(source, "NEEDS_ROOT", True):
@@ -166,37 +145,34 @@ def complaints(samples: Samples, conditions: Sequence[Condition] = ()) -> Iterat
 
 def of_source(samples: Samples) -> dict[str, Any]:
     """The section as JSON, without the keys of other sources: what decides a sample table."""
-    taken = {key for key, takers in _takers().items() if samples.source in takers}
+    taken = {key for key, (_, takers) in _brought().items() if _file(samples) in takers}
     return samples.model_dump(mode="json", include={*Samples.model_fields, *taken})
 
 
-def files(samples: Samples) -> list[str]:
-    """The files of labels that a sample table is made from, as far as they exist: an edit to one makes it again.
+def asked(chosen: Any) -> dict[str, Any]:
+    """The options as they count: those of the source, and that images are checked where findings are to be shown."""
+    found = of_source(chosen) | {"train_size": chosen.train_size}
+    return found | ({"check_images": "fail"} if chosen.show and chosen.check_images == "no" else {})
 
-    Missing files are left out: of these the stage says more than Snakemake could. Images, and archives or tables that
-    hold both images and labels, are not among them.
+
+def files(samples: Samples) -> list[str]:
+    """The files of labels, as far as they exist: an edit to one makes the sample table again.
+
+    Images, and archives or tables that hold both images and labels, are not among them.
     """
     found = [samples.taxonomy, samples.wordnet and samples.wordnet / "data.noun"]
-    source = extensions.find("source", samples.source)
-    found += [*source.files(samples)] if hasattr(source, "files") else []
+    found += getattr(module(samples), "files", lambda _: ())(samples)
     return [str(file) for file in dict.fromkeys(found) if file is not None and os.path.isfile(file)]
 
 
 def folders(samples: Samples) -> list[str]:
-    """The folders whose entries decide a sample table: an image that is added or removed makes it again.
-
-    That is `root`, unless the source says otherwise.
-    """
-    source = extensions.find("source", samples.source)
-    found = source.folders(samples) if hasattr(source, "folders") else [samples.root]
+    """The folders whose entries decide a sample table: `root`, unless the source says otherwise."""
+    found = getattr(module(samples), "folders", lambda one: (one.root,))(samples)
     return [str(folder) for folder in dict.fromkeys(found) if folder is not None]
 
 
 def outside(samples: Samples) -> dict[str, str]:
-    """Digests of all that a sample table is made from: of what lies below each folder, and of each file of labels.
-
-    Every file below `root` counts with its size and time: the bytes of images are in the table.
-    """
+    """Digests of all that a sample table is made from: size and time of files below folders, and files of labels."""
     root = [] if samples.root is None else [str(samples.root)]
     walked = {folder: listing.stats(Path(folder)) for folder in dict.fromkeys([*root, *folders(samples)])}
     return walked | listing.contents(files(samples))
@@ -204,38 +180,22 @@ def outside(samples: Samples) -> dict[str, str]:
 
 def expected_images(samples: Samples) -> int | None:
     """The number of images, roughly, if the source says it."""
-    known = getattr(extensions.find("source", samples.source), "IMAGES", None)
-    return known.get(samples.train, max(known.values())) if isinstance(known, dict) else known
+    known = getattr(module(samples), "IMAGES", None)
+    return known.get(samples.train, known.get(samples.source)) if isinstance(known, dict) else known
 
 
-def _options() -> Iterator[tuple[str, str, Any, FieldInfo]]:
-    """The source, key, type and field of every option that a source brings."""
-    for name in extensions.names("source"):
-        for key, (kind, field) in getattr(extensions.find("source", name), "OPTIONS", {}).items():
-            yield name, key, kind, field
+def _file(samples: Samples) -> str:
+    return FILES.get(samples.source, samples.source)
 
 
-def _brought() -> dict[str, tuple[Any, FieldInfo]]:
-    found: dict[str, tuple[Any, FieldInfo]] = {}
-    for name, key, kind, field in _options():
-        known = found.setdefault(key, (kind, field))
-        if key in (*Samples.model_fields, "train_size", "show") or (known[0], known[1].default) != (
-            kind,
-            field.default,
-        ):
-            raise GranularityError(f"source '{name}': OPTIONS: there is another key '{key}' already; call it otherwise")
+def _brought() -> dict[str, tuple[tuple[Any, Any], list[str]]]:
+    """The keys of sources beside those that all take: each one's type and field, and the files that take it."""
+    found: dict[str, tuple[tuple[Any, Any], list[str]]] = {}
+    for name in (name for name in extensions.names("source") if name not in FILES):
+        for key, option in getattr(extensions.find("source", name), "OPTIONS", {}).items():
+            (kind, field), takers = found.setdefault(key, (option, []))
+            takers.append(name)
+            same = (kind, field.default) == (option[0], option[1].default)
+            if key in (*Samples.model_fields, "train_size", "show") or not same:
+                raise GranularityError(f"source '{name}': OPTIONS: there is another key '{key}' already; rename it")
     return found
-
-
-def _takers() -> dict[str, list[str]]:
-    """The sources that take each key that not all do."""
-    found: dict[str, list[str]] = {}
-    for name, key, _, _ in _options():
-        found.setdefault(key, []).append(name)
-    return found
-
-
-def asked(chosen: Any) -> dict[str, Any]:
-    """The options as they count: those of the source, and that images are checked where findings are to be shown."""
-    found = of_source(chosen) | {"train_size": chosen.train_size}
-    return found | ({"check_images": "fail"} if chosen.show and chosen.check_images == "no" else {})

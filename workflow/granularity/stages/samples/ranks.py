@@ -1,8 +1,9 @@
 """The human labels of a sample table: what the source gives, a taxonomy file, and WordNet."""
 
-from __future__ import annotations
-
 import io
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,36 +19,30 @@ from granularity.stages.samples.source import Source
 SYNSET = "synset"  # the rank whose classes are WordNet ids, such as n02124075
 LARGEST = 16 << 20  # bytes of a taxonomy
 LIVING = "living_thing"
+NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+WNID = re.compile(r"n[0-9]{8}")
 
 
 def add(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet | None]:
     """The frame of a source with every rank that is asked for, and the part of WordNet above its synsets.
 
-    Raises:
-        GranularityError: a rank is nowhere to be had, an image has no label, a class is missing in the taxonomy, or
-            a synset in WordNet.
+    Raises GranularityError: there is no such rank, an image has no label, or a class is in no taxonomy or WordNet.
     """
-    frame = source.frame
     if params.taxonomy is not None:
-        frame = join(frame, read_taxonomy(params.taxonomy), params.taxonomy)
+        source = replace(source, frame=join(source.frame, read_taxonomy(params.taxonomy), params.taxonomy))
     graph = None
     if params.wordnet is not None:
-        frame, graph = _with_wordnet(frame, params)
-    available = [column for column in frame.columns if column not in RESERVED]
+        frame, graph = _with_wordnet(source, params)
+        source = replace(source, frame=frame)
+    frame = source.frame
     for rank in params.ranks:
-        if rank not in available:
+        if rank not in source.ranks:
             hint = " (living_thing needs samples.wordnet)" if rank == LIVING and params.wordnet is None else ""
-            raise GranularityError(
-                f"samples.ranks: there is no rank '{rank}'; samples.source '{params.source}' has {available}{hint}"
-            )
-        unlabelled = frame[rank].isna()
-        if unlabelled.any():
-            name = frame["sample_id"][unlabelled].iloc[0]
-            raise GranularityError(f"{params.root}: {int(unlabelled.sum())} images have no {rank}, such as '{name}'")
+            has = f"samples.source '{params.source}' has {source.ranks}{hint}"
+            raise GranularityError(f"samples.ranks: there is no rank '{rank}'; {has}")
+        source.complete(rank, params)
     kept = frame[[column for column in frame.columns if column in RESERVED]].copy()
-    for rank in params.ranks:
-        kept[rank] = _categorical(frame[rank])
-    return kept, graph
+    return kept.assign(**{rank: _categorical(frame[rank]) for rank in params.ranks}), graph
 
 
 def _categorical(column: pd.Series) -> pd.Series:
@@ -56,34 +51,28 @@ def _categorical(column: pd.Series) -> pd.Series:
 
 
 def read_taxonomy(file: Path) -> pd.DataFrame:
-    """A CSV file whose first column names the classes of a rank, once each, and whose others are coarser ranks.
-
-    The order of its rows is the order of the classes.
-    """
+    """A CSV file whose first column names the classes of a rank, once each, in order; the others are coarser ranks."""
     try:
         data = io.BytesIO(read_regular(file, LARGEST))
-    except GranularityError as error:
-        raise GranularityError(f"samples.taxonomy: {error}") from None
-    try:
         rows = pd.read_csv(data, dtype="str", keep_default_na=False, comment="#", header=None)
-    except ValueError as error:
-        raise GranularityError(f"samples.taxonomy: {file}: is no CSV file ({' '.join(str(error).split())})") from None
+    except (GranularityError, ValueError) as error:
+        what = error if isinstance(error, GranularityError) else f"{file}: is no CSV file ({str(error).strip()})"
+        raise GranularityError(f"samples.taxonomy: {what}") from None
     table = rows[1:].set_axis(rows.iloc[0].tolist(), axis=1).reset_index(drop=True)  # pandas would rename equal names
-    if len(table.columns) < 2 or not len(table):
-        raise GranularityError(f"samples.taxonomy: {file}: needs a column of classes, one per rank to add, and rows")
-    if not table.columns.is_unique:
-        name = table.columns[table.columns.duplicated()][0]
-        raise GranularityError(f"samples.taxonomy: {file}: has two columns '{name}'")
-    first = table.columns[0]
-    if table[first].duplicated().any():
-        name = table[first][table[first].duplicated()].iloc[0]
-        raise GranularityError(f"samples.taxonomy: {file}: column {first} names '{name}' twice")
-    for column in table:
-        if (table[column] == "").any():
-            line = int(np.flatnonzero(table[column] == "")[0])
-            raise GranularityError(f"samples.taxonomy: {file}: row {line + 1} has no {column}")
-        if column in RESERVED:
-            raise GranularityError(f"samples.taxonomy: {file}: a rank cannot be called {column}")
+    names = table.columns
+    wrong = None
+    if len(names) < 2 or not len(table):
+        wrong = "needs a column of classes, one per rank to add, and rows"
+    elif not names.is_unique:
+        wrong = f"has two columns '{names[names.duplicated()][0]}'"
+    elif {*names} & {*RESERVED}:
+        wrong = f"a rank cannot be called {min({*names} & {*RESERVED})}"
+    elif (empty := (table == "").any(axis=1)).any():
+        wrong = f"row {empty.argmax() + 1} has an empty field"
+    elif (twice := table[names[0]].duplicated()).any():
+        wrong = f"column {names[0]} names '{table[names[0]][twice].iloc[0]}' twice"
+    if wrong:
+        raise GranularityError(f"samples.taxonomy: {file}: {wrong}")
     return table
 
 
@@ -94,54 +83,84 @@ def join(frame: pd.DataFrame, taxonomy: pd.DataFrame, file: Path) -> pd.DataFram
     """
     key, *added = taxonomy.columns
     available = {name: _categorical(frame[name]) for name in frame.columns if name not in RESERVED}
-    named = set(taxonomy[key])
-    fitting = (
-        [key] if key in available else [name for name in available if named.issuperset(available[name].cat.categories)]
-    )
+    known = pd.Index(taxonomy[key])
+    fitting = [key] if key in available else [n for n, one in available.items() if one.cat.categories.isin(known).all()]
     if len(fitting) != 1:
-        raise GranularityError(
-            f"samples.taxonomy: {file}: its first column, '{key}', is none of the ranks of the source, {[*available]}, "
-            "and does not name the classes of exactly one of them"
-        )
+        what = f"is none of the ranks {[*available]}, and does not name the classes of exactly one of them"
+        raise GranularityError(f"samples.taxonomy: {file}: its first column, '{key}', {what}")
     column = available[fitting[0]]
-    rows = pd.Index(taxonomy[key]).get_indexer(column.cat.categories)
-    used = np.unique(column.cat.codes)
-    unknown = [str(column.cat.categories[code]) for code in used if code >= 0 and rows[code] < 0]
-    if unknown:
-        raise GranularityError(
-            f"samples.taxonomy: {file}: has no row for {len(unknown)} classes, such as '{unknown[0]}'"
-        )
-    row = np.where(column.cat.codes >= 0, rows[column.cat.codes], -1)
+    row = np.append(known.get_indexer(column.cat.categories), -1)[column.cat.codes]
+    unknown = column[(row < 0) & column.notna()].unique()
+    if len(unknown):
+        what = f"has no row for {len(unknown)} classes, such as '{unknown[0]}'"
+        raise GranularityError(f"samples.taxonomy: {file}: {what}")
     result = frame.copy(deep=False)
     for name in added:
         codes, names = pd.factorize(taxonomy[name])  # in the order of the file
         result[name] = pd.Categorical.from_codes(np.where(row >= 0, codes[row], -1), names)
-    order = taxonomy[key].tolist()
-    result[key] = pd.Categorical.from_codes(row, order)
+    result[key] = pd.Categorical.from_codes(row, known)
     return result
 
 
-def _with_wordnet(frame: pd.DataFrame, params: Samples) -> tuple[pd.DataFrame, WordNet]:
-    if SYNSET not in frame:
-        available = [column for column in frame.columns if column not in RESERVED]
-        raise GranularityError(
-            f"samples.wordnet: needs a rank called {SYNSET} of WordNet ids; samples.source '{params.source}' has "
-            f"{available}"
-        )
-    column = _categorical(frame[SYNSET])
+def _with_wordnet(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet]:
+    if SYNSET not in source.ranks:
+        has = f"samples.source '{params.source}' has {source.ranks}"
+        raise GranularityError(f"samples.wordnet: needs a rank called {SYNSET} of WordNet ids; {has}")
+    column = _categorical(source.frame[SYNSET])
     sets = [str(name).split(SEPARATOR) for name in column.cat.categories]
     graph = WordNet.read(params.wordnet).above(sorted({synset for one in sets for synset in one}))
     living = np.array([any(graph.is_living(synset) for synset in one) for one in sets], dtype=bool)
     codes = np.where(column.cat.codes >= 0, (~living).astype(np.int8)[column.cat.codes], -1)
-    return frame.assign(**{LIVING: pd.Categorical.from_codes(codes, ["living thing", "other"])}), graph
+    return source.frame.assign(**{LIVING: pd.Categorical.from_codes(codes, ["living thing", "other"])}), graph
 
 
 def taxonomy(frame: pd.DataFrame, ranks: list[str]) -> pd.DataFrame:
-    """One row per combination of ranks that occurs, with its number of images in each split.
-
-    Rows are in the publisher's order of the finest rank's classes.
-    """
+    """One row per combination of ranks that occurs, with its number of images in each split; in the finest's order."""
     keys = ranks[::-1]
     counts = frame.groupby([*keys, "split"], observed=True, sort=True).size().unstack("split", fill_value=0)
     table = counts.astype("int64").rename_axis(columns=None).reset_index()
     return table[[*ranks, *counts.columns]]
+
+
+# ---------------------------------------------------------------- columns of labels, for sources
+
+
+def categorical(column) -> pd.Categorical:
+    """A chunked Arrow column as classes, in alphabetical order, whole numbers in theirs; null and "" are missing."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    encoded = column.unify_dictionaries().combine_chunks()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    names = pd.Index(encoded.dictionary.cast(pa.string()).to_pylist(), dtype="str")
+    found = [name for name in names[np.unique(codes[codes >= 0])] if name]
+    found.sort(key=int if all(NUMBER.fullmatch(name) for name in found) else None)
+    kept = pd.Index(found, dtype="str")
+    place = np.append(kept.get_indexer(names), -1)  # the last is for code -1
+    return pd.Categorical.from_codes(place[codes], kept)
+
+
+def numbered(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical:
+    """Numbers of classes, with their names; an image of another number is in none."""
+    return pd.Categorical.from_codes(np.where((codes >= 0) & (codes < len(names)), codes, -1), names)
+
+
+def repeated(names: Sequence[str], counts: Sequence[int]) -> pd.Categorical:
+    """Each name as often as it is said, such as that of a folder for each of its images; in alphabetical order."""
+    kept, codes = np.unique(names, return_inverse=True)
+    return pd.Categorical.from_codes(np.repeat(codes, counts), pd.Index(kept, dtype="str"))
+
+
+def rank_name(name: str, labels: pd.Categorical, taken: Collection[str]) -> str:
+    """The name of a rank: its column's, or `synset` where all classes are WordNet ids and nothing else is called so."""
+    is_synset = len(labels.categories) and all(WNID.fullmatch(text) for text in labels.categories)
+    return SYNSET if is_synset and SYNSET not in taken else name
+
+
+def is_text(kind) -> bool:
+    """Whether an Arrow type is text, dictionary-encoded or not."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return types.is_string(kind) or types.is_large_string(kind)

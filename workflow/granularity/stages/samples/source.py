@@ -1,4 +1,4 @@
-"""What a source gives.
+"""What a source gives, and which of the publisher's splits it has to read.
 
 A source reads one family of data sets in its publisher's own layout. It knows nothing of splits held out, of
 training-set sizes or of which ranks are wanted; the stage sees to those.
@@ -6,19 +6,24 @@ training-set sizes or of which ranks are wanted; the stage sees to those.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.data.columns import RESERVED
+from granularity.stages.samples import options
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from granularity.stages.samples.options import Samples
+
+NO_PATH = r"^/|(?:^|/)\.\.(?:/|$)|\x00|\n|^$"
+VALIDATION = ("val", "validation", "valid", "test")  # where samples.val is null: the first that the source has
 
 
 @dataclass
@@ -26,42 +31,95 @@ class Source:
     """The images of a data set.
 
     Attributes:
-        frame: one row per image, in an order that does not depend on the machine. Columns: `sample_id` (unique);
-            `split`, the publisher's own name of it (left out where there is none); `distribution`, ID or OOD (only
-            for domain-shift sets); where the bytes are, see below; every other column is a rank of labels,
-            categorical with the classes in the publisher's order (or text: then in alphabetical order). An image
-            with several labels has them in one string, joined by `|`.
-        images: where the publisher ships arrays and no image files: the images as PNG files, in row order. They are
-            stored with the sample table.
+        frame: one row per image, in an order that does not depend on the machine: `sample_id` (unique); `split`, the
+            publisher's name of it (if there are any); `distribution`, ID or OOD (of domain-shift sets); where the bytes
+            are; every other column is a rank, categorical with the classes in the publisher's order (or text: then in
+            alphabetical order). An image with several labels has them in one string, joined by `|`.
+        images: where the publisher ships arrays: the images as PNG files, in row order, to be stored with the table.
         root: the folder that `file` is relative to, where it is not `samples.root`.
         notes: what the source wants recorded in the manifest.
+        table: the file that names the images, where one does: for messages.
 
-    Where the bytes are: `file`, relative to `samples.root` with `/` between folders; the whole of it, or the row
-    `row` of a Parquet file, or the `bytes` bytes at `offset` of an archive. With `images`, all four are left out.
+    Where the bytes are: `file`, relative to the root with `/` between folders; the whole of it, or the row `row` of a
+    Parquet file, or the `bytes` bytes at `offset` of an archive. With `images`, all four are left out.
     """
 
     frame: pd.DataFrame
     images: Iterable[bytes] | None = None
     root: Path | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    table: Path | None = None
 
     @property
     def ranks(self) -> list[str]:
         """The label columns."""
         return [column for column in self.frame.columns if column not in RESERVED]
 
+    def complete(self, column: str, params: Samples) -> None:
+        """Raise a GranularityError where an image has nothing in a column, or a class that is none."""
+        missing = self.frame[column].isna()
+        if missing.any():
+            first = self.frame[missing].iloc[0]
+            packed = "row" in first or "offset" in first
+            where = (self.root or params.root) / first["file"] if packed else self.table or params.root
+            name = f"'{first['sample_id']}'" + (f" (row {first['row']})" if "row" in first else "")
+            raise GranularityError(f"{where}: no known {column} for {missing.sum()} images, such as {name}")
+
 
 def find(params: Samples, threads: int = 1) -> Source:
-    """The images of the data set that a configuration names.
-
-    Raises:
-        GranularityError: there are none, or two have the same name.
-    """
-    source = extensions.find("source", params.source).read(params, threads)
+    """The images that a configuration names; GranularityError: none, two of one name, or one without split or path."""
+    source = options.module(params).read(params, threads)
+    where = source.table or params.root
     if not len(source.frame):
-        raise GranularityError(f"{params.root}: holds no images of the layout of samples.source '{params.source}'")
-    twice = source.frame["sample_id"].duplicated()
-    if twice.any():
-        name = source.frame["sample_id"][twice].iloc[0]
-        raise GranularityError(f"{params.root}: two images have the sample_id '{name}'")
+        raise GranularityError(f"{where}: holds no images of the layout of samples.source '{params.source}'")
+    names = source.frame["sample_id"]
+    if (twice := names.duplicated()).any():
+        raise GranularityError(f"{where}: two images have the sample_id '{names[twice].iloc[0]}'")
+    if source.table is not None and (out := source.frame["file"].str.contains(NO_PATH, na=True)).any():
+        path = source.frame["file"][out].iloc[0]
+        raise GranularityError(f"{where}: {path!r} is no path below samples.root; write it relative to that")
+    for column in ("split", "distribution"):
+        if column in source.frame:
+            source.complete(column, params)
     return source
+
+
+def named(params: Samples) -> dict[str, str]:
+    """The splits that a configuration names, by its keys (`train`, `val`, `extra_splits[0]`, ...)."""
+    extra = {f"extra_splits[{i}]": name for i, name in enumerate(params.extra_splits)}
+    return {key: name for key, name in {"train": params.train, "val": params.val, **extra}.items() if name is not None}
+
+
+def chosen(published: Collection[str], params: Samples) -> tuple[str | None, str | None]:
+    """The published splits that are train and val; None where there is none, or where val is held out.
+
+    Raises GranularityError: the source has splits, but not one that is asked for.
+    """
+    for key, name in named(params).items():
+        if name not in published:
+            raise GranularityError(f"samples.{key}: there is no split '{name}'; the source has {sorted(published)}")
+    if not published:
+        return None, None
+    train = params.train or "train"
+    if train not in published:
+        raise GranularityError(f"samples.train: name the split to train on; the source has {sorted(published)}")
+    val = params.val or next((name for name in VALIDATION if name in published and name != train), None)
+    if val == train:
+        raise GranularityError(f"samples.val: '{val}' is the training split")
+    return train, val
+
+
+def wanted(published: Collection[str], params: Samples) -> set[str]:
+    """The published splits that a source has to read."""
+    return {*chosen(published, params), *params.extra_splits} - {None}
+
+
+def pngs(images: Iterable[np.ndarray]) -> Iterator[bytes]:
+    """PNG files of arrays, one at a time: all at once, as arrays and as files, they would take twice the memory."""
+    import numpy as np
+    from PIL import Image
+
+    for image in images:
+        stream = io.BytesIO()
+        Image.fromarray(np.ascontiguousarray(image)).save(stream, "PNG")
+        yield stream.getvalue()

@@ -1,25 +1,23 @@
 """Stage `samples`: the table of images that every later stage joins on."""
 
-from __future__ import annotations
-
 import hashlib
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import compress, islice
 
 import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
+from granularity.base.regular import check_regular
+from granularity.base.seeds import seed_of
 from granularity.data import hub
 from granularity.data.images import Reader
-from granularity.stages.samples import checks, ranks, source, split
-from granularity.stages.samples.options import of_source
+from granularity.stages.samples import checks, ranks, source
+from granularity.stages.samples.options import Samples, of_source
 from granularity.store.task import Task
 from granularity.store.writer import Writer
 
-CHUNK = 16384
+CHUNK = 4096  # images that are written at once
 CONTAINED = "images.parquet"
 
 
@@ -27,17 +25,12 @@ def run(task: Task) -> None:
     """Write the sample table of one condition.
 
     `samples.parquet`: `sample_id` (stable), `split` (train, val, and the publisher's names of extra splits), `file`
-    (relative to `root`, or to the artifact where the images lie in it), `row` (in a Parquet file, else null),
-    `offset` (in an archive, else null), `bytes`, `sha256` (null with `checksums: size`), `distribution` (ID, OOD;
-    domain-shift sets only), and one categorical column per rank, coarse to fine.
-    `taxonomy.parquet`: see :func:`.ranks.taxonomy`. `wordnet.parquet`, with `samples.wordnet`: the
-    part of WordNet above the synsets. `findings.parquet`, with `samples.check_images`: see
-    :mod:`.checks`; images with errors are not in the sample table, and the splits are smaller
-    by them.
-
-    Raises:
-        GranularityError: unreadable or too few images, or a rank that the source does not have; with
-            `check_images: fail`, an image that cannot be used.
+    (relative to `root`, or to the artifact where the images lie in it), `row` (in a Parquet file, else null), `offset`
+    (in an archive, else null), `bytes`, `sha256` (null with `checksums: size`), `distribution` (ID, OOD; domain-shift
+    sets only), and one categorical column per rank, coarse to fine. `taxonomy.parquet`: see :func:`.ranks.taxonomy`.
+    `wordnet.parquet`: the part of WordNet above the synsets. `findings.parquet`: see :mod:`.checks`; images with errors
+    are not in the sample table, and the splits are smaller by them. Raises GranularityError: unreadable or too few
+    images, or a rank that the source does not have; with `check_images: fail`, an image that cannot be used.
     """
     options = task.options
     if options.show and options.check_images == "no":
@@ -49,23 +42,24 @@ def run(task: Task) -> None:
         frame = frame.astype(dict.fromkeys(names, "str"))
     except UnicodeEncodeError as error:  # lone surrogates: Python's stand-ins for other bytes, and JSON's escapes
         raise GranularityError(f"{options.root}: the name {error.object[:200]!r} is not UTF-8; rename it") from None
-    frame, held_out = split.assign(frame, options, options.train_size, task.seed)
+    frame, held_out = assign(frame, options, options.train_size, task.seed)
     root = found.root or options.root
-    resolved = of_source(options) | {
-        "train_size": options.train_size,
-        "seed": task.seed,
-        "root": None if found.images is not None else str(root),
-    }
-    if found.images is None and (revision := hub.commit(root)) is not None:
-        resolved["revision"] = revision
-    # Images without checksums are told apart by where they lie.
+    resolved = of_source(options) | {"train_size": options.train_size, "seed": task.seed, "root": None}
+    if found.images is None:
+        resolved["root"] = str(root)
+        if (revision := hub.commit(root)) is not None:
+            resolved["revision"] = revision
+    # Images without checksums are identified by where they lie.
     facts = ("source", "target", "ranks", "wordnet", "checksums", *(("root",) if options.checksums == "size" else ()))
     with task.create({}, resolved, facts) as out:
         if found.images is not None:
             frame = _store(found, frame, out)
         frame = frame.reset_index(drop=True)
         reader = Reader(root if found.images is None else out.folder)
-        _complete(frame)
+        for column in ("row", "offset", "bytes"):  # those that the source does not need are null
+            frame[column] = (
+                frame[column].astype("Int64") if column in frame else pd.array([pd.NA] * len(frame), "Int64")
+            )
         if options.check_images == "no":
             _measure(frame, reader, options.checksums, task.threads)
         else:
@@ -86,64 +80,83 @@ def run(task: Task) -> None:
         out.summary |= found.notes
 
 
-def _store(found: source.Source, frame: pd.DataFrame, out: Writer) -> pd.DataFrame:
-    """Keep the images of a source that ships arrays, in the layout of image data sets on the Hugging Face hub.
+def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: int) -> tuple[pd.DataFrame, str]:
+    """The images of this condition with their split (train, val, or the name of an extra split), in their order.
 
-    That is a column `img` of {bytes, path}.
+    Validation images do not depend on the training-set size, and smaller training sets are subsets of larger ones; both
+    are stratified by the finest rank. Returns also where the validation images come from. Raises GranularityError:
+    fewer images than asked for, an empty split, or one that the source does not have.
     """
+    order = _stratified_order(frame[params.ranks[-1]], seed_of(seed, "split"))
+    codes, names = pd.factorize(frame["split"].iloc[order]) if "split" in frame else ((), ())
+    published = {str(name): order[codes == code] for code, name in enumerate(names)}
+    train, val = source.chosen(published, params)
+    if val is not None:
+        pool, held_out = published[train], published[val]
+        origin = f"the published split '{val}'"
+    else:
+        pool = published[train] if published else order
+        count = int(params.validation if params.validation >= 1 else round(params.validation * len(pool)))
+        held_out, pool = pool[:count], pool[count:]
+        origin = f"{len(held_out)} images held out, stratified by {params.ranks[-1]}"
+    size = len(pool) if train_size == "all" else train_size
+    if size > len(pool) or len(pool) == 0 or len(held_out) == 0:
+        there = f"{len(frame)} images, {len(held_out)} for validation and {len(pool)} for training"
+        raise GranularityError(f"conditions.train_size = {train_size}: there are {there}")
+    split = np.full(len(frame), None, dtype=object)
+    extra = {name: f"{name} (published)" if name in ("train", "val") else name for name in params.extra_splits}
+    for name, shown in extra.items():
+        split[published[name]] = shown
+    split[held_out], split[pool[:size]] = "val", "train"
+    kept = frame.drop(columns="split", errors="ignore")
+    kept.insert(1, "split", pd.Categorical(split, ["train", "val", *extra.values()]))
+    return kept[kept["split"].notna()], origin
+
+
+def _stratified_order(strata: pd.Series, seed: int) -> np.ndarray:
+    """An order of which every prefix holds each stratum (a category) in its share, to within an image or two."""
+    alphabetical = np.argsort(np.argsort(strata.cat.categories.to_numpy(dtype=str)))
+    codes = alphabetical[strata.cat.codes]
+    grouped = np.argsort(codes, kind="stable")
+    rng = np.random.default_rng(seed)
+    place = np.empty(len(strata))
+    for members in np.split(grouped, np.flatnonzero(np.diff(codes[grouped])) + 1):
+        members = rng.permutation(members)
+        place[members] = (np.arange(len(members)) + rng.random()) / len(members)
+    return np.argsort(place, kind="stable")
+
+
+def _store(found: source.Source, frame: pd.DataFrame, out: Writer) -> pd.DataFrame:
+    """Keep the images of a source that ships arrays, as on the Hugging Face hub: a column `img` of {bytes, path}."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     struct = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     schema = pa.schema({"img": struct})
-    wanted = np.zeros(len(found.frame), dtype=bool)
-    wanted[frame.index] = True
-    kept = (data for data, keep in zip(found.images, wanted, strict=True) if keep)
+    kept = compress(found.images, pd.RangeIndex(len(found.frame)).isin(frame.index))
     named = zip(kept, frame["sample_id"], strict=True)
+    parts = iter(lambda: list(islice(named, CHUNK)), [])
     with pq.ParquetWriter(out.path(CONTAINED), schema, compression="zstd") as writer:
-        for part in track(
-            iter(lambda: list(islice(named, 4096)), []), -(-len(frame) // 4096), "storing images", "chunks"
-        ):
+        for part in track(parts, -(-len(frame) // CHUNK), "storing images", "chunks"):
             rows = [{"bytes": data, "path": f"{name}.png"} for data, name in part]
             writer.write_table(pa.table({"img": pa.array(rows, struct)}, schema))
     return frame.assign(file=CONTAINED, row=np.arange(len(frame)))
 
 
-def _complete(frame: pd.DataFrame) -> None:
-    """Add the columns of places that this source does not need."""
-    for column in ("row", "offset", "bytes"):
-        frame[column] = frame[column].astype("Int64") if column in frame else pd.array([pd.NA] * len(frame), "Int64")
-
-
 def _measure(frame: pd.DataFrame, reader: Reader, checksums: str, threads: int) -> None:
-    """Fill in `bytes` and `sha256`."""
-    if checksums == "size":
-        if frame["bytes"].isna().any():
-            frame["bytes"] = _sizes(frame, reader, threads)
+    if checksums == "size" and frame["bytes"].notna().all():
         frame["sha256"] = pd.array([None] * len(frame), "str")
         return
-    sizes = np.empty(len(frame), dtype=np.int64)
-    digests = []
-    with ThreadPoolExecutor(threads) as pool:
-        for start in track(
-            range(0, len(frame), CHUNK), -(-len(frame) // CHUNK), "hashing", f"chunks of {CHUNK} images"
-        ):
-            part = pool.map(lambda place: _digest(reader.read(*place)), _places(frame.iloc[start : start + CHUNK]))
-            lengths, texts = zip(*part, strict=True)
-            sizes[start : start + len(lengths)] = lengths
-            digests.append(pd.array(texts, "str"))  # not a list of all: 12.7 million strings are 1.4 GB of Python
-    frame["bytes"], frame["sha256"] = sizes, pd.concat([pd.Series(part) for part in digests], ignore_index=True)
 
+    def measured(place: tuple) -> tuple[int, str | None]:
+        if checksums == "size" and pd.isna(place[1]):  # a whole file
+            return check_regular(reader.root / place[0]).st_size, None
+        data = reader.read(*place)
+        return len(data), None if checksums == "size" else hashlib.sha256(data).hexdigest()
 
-def _sizes(frame: pd.DataFrame, reader: Reader, threads: int) -> np.ndarray:
-    with ThreadPoolExecutor(threads) as pool:
-        sizes = pool.map(lambda place: reader.size(*place), _places(frame))
-        return np.fromiter(track(sizes, len(frame), "measuring", "images"), np.int64, len(frame))
-
-
-def _places(frame: pd.DataFrame) -> Iterator[tuple]:
-    return zip(*(frame[column].tolist() for column in ("file", "row", "offset", "bytes")), strict=True)
-
-
-def _digest(data: bytes) -> tuple[int, str]:
-    return len(data), hashlib.sha256(data).hexdigest()
+    sizes, digests = np.empty(len(frame), dtype=np.int64), []
+    for start, found in checks.in_chunks(frame, measured, threads, "measuring"):
+        lengths, texts = zip(*found, strict=True)
+        sizes[start : start + len(lengths)] = lengths
+        digests.append(pd.Series(pd.array(texts, "str")))  # not a list of all: 12.7 million are 1.4 GB of Python
+    frame["bytes"], frame["sha256"] = sizes, pd.concat(digests, ignore_index=True)

@@ -1,20 +1,17 @@
 """The engine of every world: settings, trials and their random streams, grouping, and the training loop.
 
 A trial is one setting with one seed: one run. Runs whose settings share shapes train in one tensor program with a
-leading run axis, on a CPU or a GPU. A run's numbers depend on its settings and its seed alone: every stream
-of random numbers is derived from (world, purpose, seed), never from a batch, so adding seeds or settings
-changes no other run. Settings with the same seed share their streams (common random numbers), which sharpens
-comparisons between arms.
+leading run axis. Every stream of random numbers is derived from (world, purpose, seed), so a run's numbers depend on
+its settings and seed alone, and settings with the same seed share their streams, which sharpens comparisons between
+arms.
 """
-
-from __future__ import annotations
 
 import contextlib
 import ctypes
 import io
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
@@ -31,18 +28,20 @@ from granularity.base.progress import track
 from granularity.base.seeds import seed_of
 from granularity.machine import leases
 from granularity.stages.theory.runs import RUN_COLUMNS, ordered
-from granularity.store.checkpoints import read_state, write_state
+from granularity.store.resume import read_state, write_state
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
 
 Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 State = dict[str, torch.Tensor]
+Rows = list[dict[str, Any]]
 
-# Multiply-adds of a step of all runs in one program. On one CPU thread batching pays while calling an
-# operation costs more than its arithmetic. CPU time of a run's step alone / among five: 1.5 at 4e6 a run, 1.4
-# at 1e7, 1.1 at 1.5e7 and 4e7; two at 1e7 gain as much as five. A GPU is filled instead.
+# Multiply-adds of a step of all runs in one program. On one CPU thread batching pays while calling an operation costs
+# more than its arithmetic: CPU time of a run's step alone / among five is 1.5 at 4e6 a run, 1.1 at 1.5e7. A GPU is
+# filled instead.
 CPU_WORK = 2.5e7
 CUDA_WORK = 2e10
 
@@ -52,14 +51,26 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
     WORLD: ClassVar[str] = ""
+    FREE: ClassVar[frozenset[str]] = frozenset()  # what may differ between runs that share a tensor program
 
-    name: str = Field("setting", description="The arm, in words; unique within a size.")
-    seeds: Count = Field(3, description="Number of seeds that it is trained with: 0, 1, ...")
-    base: Annotated[int, Field(ge=0)] = Field(0, description="All random streams follow it.")
+    name: str = "setting"  # the arm, in words; unique within a size
+    seeds: Count = 3  # number of seeds that it is trained with: 0, 1, ...
+    base: Natural = 0  # all random streams follow it
+
+    @model_validator(mode="after")
+    def _rules_hold(self):
+        for met, message in self.rules():
+            if not met:
+                raise ValueError(message)
+        return self
+
+    def rules(self) -> Iterable[tuple[bool, str]]:
+        """What must hold of the parameters together, and what is said, beginning with the key, where it does not."""
+        return ()
 
     def shape(self) -> tuple:
         """Equal for settings whose runs can share one tensor program."""
-        raise NotImplementedError
+        return tuple(self.model_dump(exclude={"name", "seeds", "base", *self.FREE}).values())
 
     def work(self) -> float:
         """Multiply-adds of one training step of one run, roughly."""
@@ -78,23 +89,13 @@ class Trial:
     seed: int
 
     def generator(self, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
-        """A stream of its own for (world, purpose, seed); a GPU draws other numbers than a CPU.
-
-        Args:
-            purpose: what the numbers are for, such as "data", "init" or "labels".
-            device: where they are drawn.
-        """
-        world = self.settings.WORLD
-        seed = seed_of(self.settings.base, "theory", world, purpose, self.seed)
+        """A stream for (world, purpose, seed), a purpose such as "data"; a GPU draws other numbers than a CPU."""
+        seed = seed_of(self.settings.base, "theory", self.settings.WORLD, purpose, self.seed)
         return torch.Generator(device).manual_seed(seed)
 
 
 def pick_device(device: str = "auto") -> torch.device:
-    """`auto`: a GPU if one is visible; `cuda`: a GPU or an error; `cpu`. A GPU is leased.
-
-    Raises:
-        GranularityError: `cuda` was asked for, and there is no GPU.
-    """
+    """`auto`: a GPU if one is visible; `cuda`: a GPU or a GranularityError; `cpu`. A GPU is leased."""
     if device != "cpu" and torch.backends.cuda.is_built() and leases.candidates():
         leases.take()
     if device == "auto":
@@ -112,17 +113,20 @@ def column(
     return torch.tensor(values, device=device, dtype=dtype).view(-1, *[1] * (dims - 1))
 
 
-def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tensor:
-    """`draw(a, b, ...)` for each run's own a, b, ..., stacked along a new leading run axis.
-
-    Drawing one run at a time from its own generator is what keeps a run independent of its batch.
-    """
-    return joined([draw(*items) for items in zip(*per_run, strict=True)])
-
-
 def joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
     """`torch.stack`, without a copy where there is one."""
     return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
+
+
+def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tensor:
+    """`draw(a, b, ...)` of each run alone, which keeps it independent of its batch, along a new leading run axis."""
+    return joined([draw(*items) for items in zip(*per_run, strict=True)])
+
+
+def collated(drawn: Iterable[State]) -> State:
+    """The tensors that each run drew, stacked by name along a new leading run axis."""
+    drawn = list(drawn)
+    return {name: joined([one[name] for one in drawn]) for name in drawn[0]}
 
 
 def picked(table: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
@@ -139,11 +143,30 @@ def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "tra
 # ---------------------------------------------------------------- the training loop
 
 
+def sgd(
+    direction: Callable[[State, int], tuple[torch.Tensor, State]], rates: torch.Tensor | Mapping[str, torch.Tensor]
+) -> Callable[[State, int], tuple[State, State]]:
+    """The step of plain SGD for :func:`train`, of ``direction(state, t) -> (loss (B,), minus the gradients)``.
+
+    Step sizes are (B, 1, ...), one for all that is trained or one each.
+    """
+
+    def step(state: State, t: int) -> tuple[State, State]:
+        loss, down = direction(state, t)
+        moved = {}
+        for key, one in down.items():
+            rate = rates[key] if isinstance(rates, Mapping) else rates
+            moved[key] = state[key] + rate.view(-1, *[1] * (one.dim() - 1)) * one
+        return state | moved, {"loss": loss}
+
+    return step
+
+
 def train(
     runs: Sequence[Trial],
     state: State,
-    step: Callable[[State, int], tuple[State, dict[str, torch.Tensor]]],
-    measure: Callable[[State, int, bool], dict[str, torch.Tensor]],
+    step: Callable[[State, int], tuple[State, State]],
+    measure: Callable[[State, int, bool], State],
     *,
     steps: int,
     record: Iterable[int] = (),
@@ -151,72 +174,57 @@ def train(
     stop_event: str | None = None,
     prepare: Callable[[State, int], State] | None = None,
     phase: str = "train",
-) -> tuple[list[dict[str, Any]], State]:
-    """Train a batch of runs side by side, and record.
+    start: int = 0,
+) -> tuple[Rows, State]:
+    """Train a batch of B runs side by side, and record.
 
     Args:
-        runs: B of them.
-        state: tensors with a leading run axis B; ones that `step` hands back as the same object are left
-            alone.
-        step: ``(state, t) -> (state at t + 1, info)``. ``info["loss"]`` (B,) is the loss of `state`; further
-            float tensors (B,) are recorded beside it, and bool tensors (B,) are events: the first step at
-            which one is true is recorded under its name.
-        measure: ``(state, t, end) -> {name: (B,)}``, called at recorded steps only; `end` is true where some
-            run takes its last row, for measures that are worth their cost only then.
-        steps: updates at most; the state after the last one is recorded too.
-        record: steps to record. The last step of a run is always recorded, as event "end".
-        stop_loss: a run is over, before its update, at the first step whose loss is not above this.
-        stop_event: a run is over, before its update, at the first step at which this event is true.
-        prepare: ``(state, t) -> state`` before each step; may change shapes (drop neurons that can never
-            fire).
-        phase: the value of the column `phase`.
+        state: tensors with a leading run axis B; ones that `step` hands back as the same object are left alone.
+        step: ``(state, t) -> (state at t + 1, info)``. ``info["loss"]`` (B,) is the loss of `state`; further floats
+            (B,) are recorded beside it, of bool ones, events, the first step at which they are true.
+        measure: ``(state, t, end) -> {name: (B,)}``, called at recorded steps only; `end`: some run takes its last row.
+        steps: updates at most; the state after the last one is recorded too, as event "end".
+        stop_loss, stop_event: a run is over, before its update, at the first step whose loss is not above this, or at
+            which this event is true.
+        prepare: ``(state, t) -> state`` before each step; may change shapes (drop neurons that can never fire).
+        start: what the first step is called in the rows.
 
     Returns:
-        Rows in the order of runs, then steps, and the last state. A run whose loss or new state is not finite
-        is frozen in its last finite state, and gets a last row with event "diverged"; the other runs go on.
-        The column ``outcome`` of every row of a run says how it ended: "ran all steps", "stopped at step t"
-        or "diverged at step t".
+        Rows in the order of runs, then steps, and the last state. A run whose loss or new state is not finite is frozen
+        in its last finite state, its last row has event "diverged"; the others go on. ``outcome`` says how a run ended.
     """
-    count = len(runs)
-    wanted = set(record)
-    rows: list[list[dict[str, Any]]] = [[] for _ in runs]
+    count, wanted = len(runs), set(record)
+    rows: list[Rows] = [[] for _ in runs]
     outcome = ["ran all steps"] * count
-    seen: dict[str, list[bool]] = {}
+    seen: set[tuple[str, int]] = set()
     active = [True] * count
     for t in range(steps + 1):
         interrupt.stop_if_requested()  # what other groups have finished is kept; this one is not continued
         if prepare is not None:
             state = prepare(state, t)
         new, info = step(state, t)
-        loss = info["loss"].tolist()
-        finite = [math.isfinite(value) for value in _total(info["loss"], new, state, count).tolist()]
-        diverged = [on and not ok for on, ok in zip(active, finite, strict=True)]
-        stopped = [stop_loss is not None and value <= stop_loss for value in loss]
+        finite = _total(info["loss"], new, state, count).isfinite().tolist()
+        stopped = [stop_loss is not None and value <= stop_loss for value in info["loss"].tolist()]
         if stop_event is not None:
             stopped = [a or b for a, b in zip(stopped, info[stop_event].tolist(), strict=True)]
         last = [on and ok and (done or t == steps) for on, ok, done in zip(active, finite, stopped, strict=True)]
-        events = [""] * count
-        for name, flags in info.items():
-            if flags.dtype is torch.bool:
-                before = seen.setdefault(name, [False] * count)
-                for i, flag in enumerate(flags.tolist()):
-                    if flag and active[i] and not before[i]:
-                        before[i], events[i] = True, name
+        flags = {name: flag.tolist() for name, flag in info.items() if flag.dtype is torch.bool}
         measured = None
-        for i in range(count):
-            if diverged[i]:
+        for i in (i for i in range(count) if active[i]):
+            events = [name for name, flag in flags.items() if flag[i] and (name, i) not in seen]
+            seen.update((name, i) for name in events)
+            if not finite[i]:
                 outcome[i] = f"diverged at step {t}"
-                rows[i].append({"step": t, "event": "diverged"})
-            elif active[i] and (last[i] or events[i] or t in wanted):
+                rows[i].append({"step": start + t, "event": "diverged"})
+            elif last[i] or events or t in wanted:
                 if measured is None:
-                    values = {k: v for k, v in info.items() if v.dtype is not torch.bool}
-                    values |= measure(state, t, any(last))
+                    values = {k: v for k, v in info.items() if k not in flags} | measure(state, t, any(last))
                     measured = {name: value.tolist() for name, value in values.items()}
-                event = " ".join(filter(None, (events[i], "end" if last[i] else "")))
-                rows[i].append({"step": t, "event": event} | {name: v[i] for name, v in measured.items()})
+                event = " ".join(filter(None, (*events[-1:], "end" if last[i] else "")))
+                rows[i].append({"step": start + t, "event": event} | {name: v[i] for name, v in measured.items()})
                 if last[i] and stopped[i]:
                     outcome[i] = f"stopped at step {t}"
-        active = [on and not bad and not end for on, bad, end in zip(active, diverged, last, strict=True)]
+        active = [on and ok and not end for on, ok, end in zip(active, finite, last, strict=True)]
         if not any(active):
             break
         state = new if all(active) else _freeze(new, state, active)
@@ -238,23 +246,18 @@ def _freeze(new: State, old: State, active: list[bool]) -> State:
     """The new state for active runs, the old one for runs that are over."""
     frozen = {}
     for name, tensor in new.items():
-        before = old[name]
-        if tensor is not before:
+        if tensor is not old[name]:
             keep = torch.tensor(active, device=tensor.device).view(-1, *[1] * (tensor.dim() - 1))
-            tensor = torch.where(keep, tensor, before)
+            tensor = torch.where(keep, tensor, old[name])
         frozen[name] = tensor
     return frozen
-
-
-# ---------------------------------------------------------------- many settings
 
 
 def groups(settings: Sequence[Settings], device: torch.device) -> list[list[Trial]]:
     """Runs that share a tensor program: equal shapes, and as many at once as pay on this device."""
     by_shape: dict[tuple, list[Trial]] = {}
     for item in settings:
-        for seed in range(item.seeds):
-            by_shape.setdefault(item.shape(), []).append(Trial(item, seed))
+        by_shape.setdefault(item.shape(), []).extend(Trial(item, seed) for seed in range(item.seeds))
     budget = CUDA_WORK if device.type == "cuda" else CPU_WORK
     chunks = []
     for runs in by_shape.values():
@@ -271,18 +274,9 @@ def run_table(
     parts: int = 1,
     store: Path | None = None,
 ) -> pd.DataFrame:
-    """Train every seed of every setting of a world, or one of several parts of them.
+    """The run table (see :func:`.runs.ordered`) of every seed of every setting, or of one part of whole groups of them.
 
-    Args:
-        world: the module of the world.
-        settings: those to train, each with a name of its own.
-        device: see :func:`pick_device`.
-        parts: number of parts that the groups of trials are dealt out to, so that cutting changes none of them.
-        part: which of them, from 0.
-        store: a folder in which each finished group is kept, and from which it is taken when it is there.
-
-    Returns:
-        See :func:`granularity.stages.theory.runs.ordered`.
+    In the folder `store` each finished group is kept, and from it taken when it is there.
 
     Raises:
         GranularityError: two settings share a name, or a measure has the name of a parameter.
@@ -296,14 +290,14 @@ def run_table(
     frames = []
     with torch.no_grad(), _exact():
         for index, group in track(enumerate(own), len(own), settings[0].WORLD, "groups of runs"):
-            kept = None if store is None else store / f"group-{index}.done"
-            state = None if kept is None else read_state(kept)
+            if store is None:
+                frames.append(pd.DataFrame(world.simulate(group, where)))
+                continue
+            kept = store / f"group-{index}.done"
+            state = read_state(kept)
             if state is None:
-                table = pd.DataFrame(world.simulate(group, where))
-                if kept is None:
-                    frames.append(table)
-                    continue
-                state = {"parquet": np.frombuffer(table.to_parquet(index=False), np.uint8)}, {}
+                table = pd.DataFrame(world.simulate(group, where)).to_parquet(index=False)
+                state = {"parquet": np.frombuffer(table, np.uint8)}, {}
                 write_state(kept, *state)
             # Read back, so that a continued part gives the same bytes.
             frames.append(pd.read_parquet(io.BytesIO(state[0]["parquet"].tobytes())))
@@ -312,10 +306,7 @@ def run_table(
 
 
 def _keep_memory() -> None:
-    """Have glibc keep freed tensors of up to 32 MiB for the next ones.
-
-    It gives them back to the system at once, and to get them again, page by page, takes up to half of a step's time.
-    """
+    """Have glibc keep freed tensors of up to 32 MiB: to get them again, page by page, takes up to half of a step."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         trim_threshold, mmap_threshold = -1, -3
@@ -325,10 +316,7 @@ def _keep_memory() -> None:
 
 @contextlib.contextmanager
 def _exact() -> Iterator[None]:
-    """Deterministic algorithms and full float32 products, as they were before afterwards.
-
-    Without the filling of new tensors with NaN that goes with the former: each is written before it is read.
-    """
+    """Deterministic algorithms (without their filling of new tensors with NaN) and full float32 products."""
     filled = torch.utils.deterministic.fill_uninitialized_memory
     before = torch.get_deterministic_debug_mode(), torch.get_float32_matmul_precision()
     torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import the compiler: a second

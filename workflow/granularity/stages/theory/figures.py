@@ -1,10 +1,15 @@
-"""The look of every theory figure: readable at a column's width, colour-blind-safe, reproducible."""
+"""Every theory figure, from rows of data: readable at a column's width, colour-blind-safe, reproducible.
 
-from __future__ import annotations
+A figure is a list of panels (:func:`draw`), a :func:`panel` a list of series: :class:`Curve` (means over seeds of a
+measure against another, with a band), :class:`Points` (means over seeds with bars) and :class:`Line` (a reference).
+"""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -17,27 +22,11 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 SPREAD = "means over seeds; bars and bands from the smallest to the largest seed"
 COLUMN = 3.4  # inches: one column of a two-column page
-STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "legend.fontsize": 7,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.5,
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 4,
-    "legend.frameon": False,
-    "figure.dpi": 100,
-    "svg.hashsalt": "granularity",
-    "svg.fonttype": "none",
-}
+STYLE = {"font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7}
+STYLE |= {"xtick.labelsize": 7, "ytick.labelsize": 7, "lines.linewidth": 1.4, "lines.markersize": 4}
+STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "legend.frameon": False}
+STYLE |= {"axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.5, "figure.dpi": 100}
+STYLE |= {"svg.hashsalt": "granularity", "svg.fonttype": "none"}
 
 
 def style() -> ContextDecorator:
@@ -48,70 +37,149 @@ def style() -> ContextDecorator:
 def canvas(
     columns: int = 1, rows: int = 1, width: float | None = None, height: float = 2.5
 ) -> tuple[Figure, list[Axes]]:
-    """A figure and its panels, left to right, top to bottom.
-
-    Args:
-        columns, rows: number of panels in each direction.
-        width: inches; by default, one text column per panel.
-        height: inches per row.
-    """
+    """A figure and its panels, left to right, top to bottom; `width` (by default a text column per panel) and `height`
+    of a row in inches."""
     figure = Figure(figsize=(width or COLUMN * columns, height * rows), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
-def curve(
-    axes: Axes,
-    table: pd.DataFrame,
-    x: str,
-    y: str,
-    label: str,
-    index: int = 0,
-    style: str = "-",
-    mark: bool = False,
-) -> None:
-    """The mean of `y` over seeds against `x`, with a band from the smallest to the largest seed.
+@dataclass
+class Curve:
+    """The mean of `y` over seeds against `x`, with a band from the smallest to the largest seed."""
 
-    Args:
-        axes: the panel.
-        table: the rows of one arm.
-        label: the arm in words.
-        index: which colour and marker.
-        mark: draw markers (for sweeps of a few points) beside the line.
+    rows: pd.DataFrame  # those of one arm
+    y: str
+    label: str = ""
+    x: str = "step"
+    colour: int | None = None  # and marker; by default those of its place in the panel
+    style: str = "-"
+    mark: bool = False  # draw markers (for sweeps of a few points) beside the line
+    each: bool = False  # a line per seed instead
+
+    def draw(self, axes: Axes, colour: int, shift: float) -> None:
+        own = {"color": COLOURS[colour % len(COLOURS)], "marker": MARKERS[colour % len(MARKERS)] if self.mark else None}
+        if self.each:
+            for number, (_, one) in enumerate(self.rows.groupby("seed")):
+                axes.plot(one[self.x], one[self.y], linewidth=0.9, label="" if number else self.label, **own)
+            return
+        grouped = self.rows.groupby(self.x)[self.y]
+        full = grouped.count() == self.rows["seed"].nunique()  # where some seeds have stopped, a mean would jump
+        mean, low, high = (part[full] for part in (grouped.mean(), grouped.min(), grouped.max()))
+        axes.plot(mean.index, mean, self.style, label=self.label, **own)
+        axes.fill_between(mean.index, low, high, color=own["color"], alpha=0.25, linewidth=0)
+
+
+@dataclass
+class Points:
+    """One point per position: the mean over seeds (or the median), a bar from the smallest to the largest (quartiles);
+    diverged runs are left out."""
+
+    values: Mapping[float, Sequence[float]]
+    label: str = ""
+    colour: int | None = None
+    line: bool = True
+    median: bool = False
+
+    def draw(self, axes: Axes, colour: int, shift: float) -> None:
+        finite = {x: np.asarray(v, dtype=float)[np.isfinite(v)] for x, v in self.values.items()}
+        finite = {x: v for x, v in finite.items() if len(v)}
+        if not finite:
+            return
+        middle = [np.median(v) if self.median else v.mean() for v in finite.values()]
+        ends = [np.percentile(v, [25, 75] if self.median else [0, 100]) for v in finite.values()]
+        bars = np.array([(max(0, m - low), max(0, high - m)) for m, (low, high) in zip(middle, ends, strict=True)]).T
+        x = [place * (1 + shift) if axes.get_xscale() == "log" else place + shift for place in finite]
+        style = {"fmt": ("-" if self.line else "") + MARKERS[colour % len(MARKERS)], "capsize": 2, "elinewidth": 1}
+        axes.errorbar(x, middle, yerr=bars, color=COLOURS[colour % len(COLOURS)], label=self.label, **style)
+
+
+@dataclass
+class Line:
+    """A reference: a curve through points, or the level `y` where there is no `x`, or the place `x` where no `y`."""
+
+    x: Any = None
+    y: Any = None
+    label: str = ""
+    style: str = "--"
+    colour: int = 6
+    marker: str = ""
+
+    def draw(self, axes: Axes, colour: int, shift: float) -> None:
+        own = {"color": COLOURS[self.colour], "linestyle": self.style, "linewidth": 1, "label": self.label}
+        own |= {"marker": self.marker, "fillstyle": "none"} if self.marker else {}
+        if self.x is None:
+            axes.axhline(self.y, **own)
+        elif self.y is None:
+            axes.axvline(self.x, **own)
+        else:
+            axes.plot(self.x, self.y, **own)
+
+
+def points(runs: Any, arms: Any, column: str, label: str = "", line: bool = True, **where: Any) -> Points:
+    """A point per arm, by place or one after another: a measure as :class:`.statements.Runs` gives it."""
+    placed = arms if isinstance(arms, Mapping) else dict(enumerate(arms))
+    return Points({place: runs(arm, column, **where) for place, arm in placed.items()}, label, line=line)
+
+
+def panel(
+    *series: Any, log: str = "", ticks: Any = (), yticks: Any = (), legend: str = "", dodge: float = 0.0, **more: Any
+) -> Callable[[Axes], None]:
+    """A panel, as a function that draws it: series in the order of colours, those of points `dodge` apart.
+
+    `log`: logarithmic axes ("x", "y", "xy"), or "sym": x from 0, linear up to 10. `ticks`, `yticks`: places, what to
+    write at 0, 1, ..., or by place. `legend`: where; empty: none. `more` goes to `Axes.set`.
     """
-    grouped = table.groupby(x)[y]
-    full = grouped.count() == table["seed"].nunique()  # where some seeds have stopped, a mean would jump
-    mean, low, high = (part[full] for part in (grouped.mean(), grouped.min(), grouped.max()))
-    colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)] if mark else None
-    axes.plot(mean.index, mean, style, color=colour, marker=marker, label=label)
-    axes.fill_between(mean.index, low, high, color=colour, alpha=0.25, linewidth=0)
+
+    def drawn(axes: Axes) -> None:
+        if log == "sym":
+            axes.set_xscale("symlog", linthresh=10)
+        axes.set(**{f"{axis}scale": "log" for axis in log if log != "sym"})
+        several = sum(isinstance(one, Points) for one in series)
+        place = colour = 0
+        for one in series:
+            own = getattr(one, "colour", None)
+            one.draw(axes, colour if own is None else own, dodge * (place - (several - 1) / 2))
+            place += isinstance(one, Points)
+            colour += not isinstance(one, Line)
+        axes.set(**({"xlim": (0, None)} if log == "sym" else {}) | more)
+        for axis, marks in ((axes.xaxis, ticks), (axes.yaxis, yticks)):
+            if len(marks):
+                words = marks if isinstance(marks, Mapping) else dict(_mark(*one) for one in enumerate(marks))
+                axis.set_ticks(list(words), labels=list(words.values()))
+                axis.minorticks_off()
+        if legend:
+            axes.legend(loc=legend)
+
+    return drawn
 
 
-def points(
-    axes: Axes,
-    x: Sequence[float],
-    values: Sequence[Sequence[float]],
-    label: str,
-    index: int = 0,
-    line: bool = True,
+def _mark(place: int, mark: float | str) -> tuple[float, str]:
+    return (place, mark) if isinstance(mark, str) else (mark, f"{mark:g}")
+
+
+def draw(
+    folder: Path,
+    name: str,
+    *panels: Callable[[Axes], None],
+    columns: int = 0,
+    width: float | None = None,
+    height: float = 2.5,
+    note: str = SPREAD,
+    legend: int = 0,
 ) -> None:
-    """One point per position: mean over seeds, bar from the smallest to the largest; diverged runs are left out."""
-    finite = [np.asarray(v, dtype=float)[np.isfinite(v)] for v in values]
-    x = [place for place, v in zip(x, finite, strict=True) if len(v)]
-    values = [v for v in finite if len(v)]
-    if not values:
-        return
-    mean = np.array([np.mean(v) for v in values])
-    bars = np.array([[m - np.min(v), np.max(v) - m] for m, v in zip(mean, values, strict=True)]).T
-    axes.errorbar(
-        x,
-        mean,
-        yerr=bars,
-        fmt=("-" if line else "") + MARKERS[index % len(MARKERS)],
-        color=COLOURS[index % len(COLOURS)],
-        capsize=2,
-        elinewidth=1,
-        label=label,
-    )
+    """Write one figure: panels in `columns` (0: one row), under a legend of all of `legend` columns (0: none)."""
+    with style():
+        columns = columns or len(panels)
+        figure, axes = canvas(columns, math.ceil(len(panels) / columns), width, height)
+        for one, place in zip(panels, axes, strict=False):
+            one(place)
+        if legend:
+            shown: dict[str, Any] = {}
+            for one in axes:
+                for handle, label in zip(*one.get_legend_handles_labels(), strict=True):
+                    shown.setdefault(label, handle)
+            figure.legend(shown.values(), shown.keys(), loc="outside upper center", ncols=legend)
+        save(figure, folder, name, note)
 
 
 def save(figure: Figure, folder: Path, name: str, note: str = SPREAD) -> Path:

@@ -1,11 +1,8 @@
-"""Numerics of two-layer networks, batched over runs: dictionaries, activations, losses, gradients, updates.
+"""Numerics of two-layer networks, batched over runs, without autograd: activations, losses, gradients, updates.
 
-Shapes: B runs, N samples, d inputs, m hidden units, C outputs. Everything takes and returns float tensors of
-one dtype and device, works without autograd, and is checked against autograd and NumPy in float64 by the
-tests.
+Shapes: B runs, N samples, d inputs, m hidden units, C outputs. All take and return float tensors of one dtype and
+device.
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -15,22 +12,15 @@ from torch import Tensor
 
 PIECE = 1 << 15  # numbers that a CPU works on at once: with what is made of them they fit into its cache
 
-# ---------------------------------------------------------------- dictionaries
-
 
 def orthonormal(rows: int, d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
     """(rows, d) with orthonormal rows, uniform over such matrices (QR of a Gaussian matrix, signs fixed).
 
     Drawn in float64, so rows are orthonormal to the last digit of `dtype`. Needs ``rows <= d``.
     """
-    if rows > d:
-        raise ValueError(f"rows: at most d orthonormal vectors fit in d = {d} dimensions, not {rows}")
     gauss = torch.randn(d, rows, generator=generator, dtype=torch.float64, device=generator.device)
     q, r = torch.linalg.qr(gauss)
     return (q * r.diagonal().sign()).T.contiguous().to(dtype)
-
-
-# ---------------------------------------------------------------- activations
 
 
 @dataclass(frozen=True)
@@ -73,28 +63,13 @@ def leaky_relu(below: float) -> Activation:
     )
 
 
-def smoothed_relu(q: int, width: float) -> Activation:
-    """Zero below 0, z^q / (q width^(q-1)) on [0, width], z - (1 - 1/q) width above: once differentiable."""
-    return Activation(
-        lambda z: torch.where(
-            z < width, z.clamp(0, width) * (z.clamp(0, width) / width) ** (q - 1) / q, z - (1 - 1 / q) * width
-        ),
-        lambda z: (z.clamp(0, width) / width) ** (q - 1),
-    )
-
-
-# ---------------------------------------------------------------- losses: value and residual
+# ---------------------------------------------------------------- losses and gradients
 
 
 def softmax_residual(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy and minus its gradient in the logits.
+    """Mean cross-entropy (B,) of logits (B, N, C) and labels (B, N) int64, and minus its gradient in the logits.
 
-    Args:
-        logits: (B, N, C).
-        labels: (B, N) int64.
-
-    Returns:
-        Mean loss (B,), and ``onehot(label) - softmax`` (B, N, C) of each sample, not divided by N.
+    The latter is ``onehot(label) - softmax`` (B, N, C) of each sample, not divided by N.
     """
     log_p = torch.log_softmax(logits, -1)
     picked = log_p.gather(-1, labels.unsqueeze(-1))
@@ -109,21 +84,12 @@ def hinge_residual(outputs: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
     return margin.clamp_min(0).mean(-1), signs * (margin > 0).to(outputs.dtype)
 
 
-# ---------------------------------------------------------------- the dense two-layer network
-
-
 def two_layer(
     x: Tensor, w: Tensor, a: Tensor, phi: Activation, b: Tensor | None = None, c: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Forward pass of ``a phi(w x + b) + c``.
+    """Outputs (B, N, C) ``a phi(w x + b) + c``, hidden units and pre-activations (B, N, m).
 
-    Args:
-        x: (B, N, d).
-        w: (B, m, d), and b (B, m) or None.
-        a: (B, C, m), and c (B, C) or None.
-
-    Returns:
-        Outputs (B, N, C), hidden units (B, N, m), pre-activations (B, N, m).
+    Of x (B, N, d), w (B, m, d), a (B, C, m), b (B, m) and c (B, C) or None.
     """
     u = torch.bmm(x, w.transpose(1, 2)) if b is None else torch.baddbmm(b.unsqueeze(1), x, w.transpose(1, 2))
     h = phi.value(u)
@@ -134,16 +100,10 @@ def two_layer(
 def two_layer_gradient(
     x: Tensor, slope: Tensor, h: Tensor, a: Tensor, residual: Tensor, wanted: Collection[str] = ("w", "b", "a", "c")
 ) -> dict[str, Tensor]:
-    """Minus the gradient of the mean loss, given the residual (minus the loss's gradient in the outputs).
+    """Minus the gradient of the mean loss in ``w`` (B, m, d), ``b`` (B, m), ``a`` (B, C, m), ``c`` (B, C), if wanted.
 
-    Args:
-        x, h, a: as in :func:`two_layer`.
-        slope: phi'(u), (B, N, m).
-        residual: (B, N, C), not divided by N.
-        wanted: names of what is returned.
-
-    Returns:
-        Descent directions ``w`` (B, m, d), ``b`` (B, m), ``a`` (B, C, m), ``c`` (B, C): add eta times them.
+    x, h, a are as in :func:`two_layer`, the slope phi'(u) is (B, N, m), the residual, minus the loss's gradient in the
+    outputs, (B, N, C), not divided by N.
     """
     residual = residual / x.shape[1]
     back = torch.bmm(residual, a).mul_(slope)
@@ -159,9 +119,3 @@ def two_layer_gradient(
 def descend(weights: Tensor, direction: Tensor, lr: Tensor | float, decay: Tensor | float = 0.0) -> Tensor:
     """One step of gradient descent with coupled L2: ``w + lr * (direction - decay * w)``."""
     return weights + lr * (direction - decay * weights)
-
-
-def cosine(a: Tensor, b: Tensor, eps: float = 1e-30) -> Tensor:
-    """Cosine similarity along the last axis; 0 where a vector is zero."""
-    norms = a.norm(dim=-1) * b.norm(dim=-1)
-    return (a * b).sum(-1) / norms.clamp_min(eps)

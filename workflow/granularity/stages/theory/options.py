@@ -1,7 +1,5 @@
 """Options of stage `theory`."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -30,4 +28,3 @@ class Theory(Section):
     size: Literal["quick", "paper"] = Field(
         "quick", description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds."
     )
-    parts: Few = Field(4, description="Jobs that the trainings of one world are cut into; changes no result.")

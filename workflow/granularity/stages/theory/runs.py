@@ -1,7 +1,5 @@
 """The run table of a world: its columns, the order of its rows, and one measure of one arm."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +13,10 @@ RUN_COLUMNS = ("setting", "seed", "phase", "step", "event", "outcome")
 
 
 def ordered(frame: pd.DataFrame, settings: Sequence[Any]) -> pd.DataFrame:
-    """The run table of the rows that groups of runs gave.
+    """The run table of the rows that groups of runs gave, ordered as the settings, then by seed.
 
-    Returns:
-        One row per setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss``
-        and the world's measures (float64, NaN where a row lacks one). Ordered as the settings, then by seed.
+    A row per setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss`` and the world's
+    measures (float64, NaN where a row lacks one).
 
     Raises:
         GranularityError: a measure has the name of a parameter.
@@ -39,18 +36,8 @@ def ordered(frame: pd.DataFrame, settings: Sequence[Any]) -> pd.DataFrame:
 
 
 def at(table: pd.DataFrame, setting: str, column: str, *, phase: str = "train", **where: object) -> np.ndarray:
-    """A measure of one arm, one value per seed in the order of seeds: at the end, or where the columns say.
-
-    Args:
-        table: a run table.
-        setting, phase: the arm.
-        column: the measure.
-        where: a step other than the end, such as ``step=200`` or ``event="T0"`` (events of that row contain the
-            word).
-
-    Returns:
-        float64, NaN for a run that diverged; empty when the arm or the row is not in the table.
-    """
+    """A measure of one arm, one value per seed in their order, at the end or where the columns say (``step=200``,
+    ``event="T0"``): float64, NaN for a run that diverged; empty when the arm or the row is not in the table."""
     rows = table[(table["setting"] == setting) & (table["phase"] == phase)]
     if rows.empty or column not in rows:
         return np.empty(0)

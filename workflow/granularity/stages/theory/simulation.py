@@ -1,7 +1,5 @@
 """Simulating settings of a world alone: from words, or arms by their names; their measures as text."""
 
-from __future__ import annotations
-
 import difflib
 import textwrap
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ from pydantic import ValidationError
 
 from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
+from granularity.base.section import dotted, explained
 from granularity.stages.theory import engine
 from granularity.stages.theory.runs import RUN_COLUMNS
 
@@ -19,19 +18,12 @@ from granularity.stages.theory.runs import RUN_COLUMNS
 def simulate(
     world: str, overrides: dict[str, str], device: str = "auto", arms: Sequence[str] = (), size: str = "quick"
 ) -> None:
-    """Run one setting of a world, or arms of a size, and print their measures: a line per measure, a column per step.
+    """Run one setting of a world, or arms of a size; print measures and the conditions of the theorem that are broken.
 
-    Conditions of the paper's theorem that a setting breaks are named; it runs all the same.
-
-    Args:
-        world: the name of the world.
-        overrides: key and value, as text, over the setting's defaults (with ``seeds=1`` unless given), or an arm's.
-        device: auto, cpu or cuda.
-        arms: names of arms of the size `size`.
+    `overrides` are keys and values, as text, over the setting's defaults (with ``seeds=1`` unless given), or an arm's.
 
     Raises:
-        GranularityError: an unknown world, size, arm or key, a value of the wrong type, or a constraint that does not
-            hold.
+        GranularityError: an unknown world, size, arm or key, a bad value, or a constraint that does not hold.
     """
     module = extensions.find("world", world)
     chosen = [arm_of(module, arm, size, overrides) for arm in arms] or [settings_from(module, overrides)]
@@ -65,7 +57,8 @@ def settings_from(module: Any, overrides: dict[str, str], base: dict[str, Any] |
     try:
         return module.Settings(**((base or {"seeds": 1}) | given))
     except ValidationError as error:
-        raise GranularityError(*(_explain(item, module.Settings) for item in error.errors())) from None
+        found = explained(error, module.Settings, given)
+        raise GranularityError(*(f"theory: {dotted(path)}{shown}: {what}" for path, shown, what in found)) from None
 
 
 def measures_of(module: Any, table: pd.DataFrame) -> list[str]:
@@ -82,30 +75,13 @@ def describe(table: pd.DataFrame, measures: list[str], most: int = 8) -> str:
         steps = common[common == part["seed"].nunique()].index
         chosen = sorted({steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)}) if len(steps) else []
         ends = part[part["event"].str.contains("end|diverged")]
-        endings = ", ".join(
-            f"seed {seed} {outcome}" for seed, outcome in zip(ends["seed"], ends["outcome"], strict=True)
-        )
-        lines.append(f"{phase}: {endings}")
-        columns = [part[part["step"] == step] for step in chosen] + [ends]
-        heads = [f"step {step}" for step in chosen] + ["end"]
-        lines.append(f"  {'':32}" + "".join(f"{head:>12}" for head in heads))
+        endings = (f"seed {seed} {outcome}" for seed, outcome in zip(ends["seed"], ends["outcome"], strict=True))
+        lines.append(f"{phase}: {', '.join(endings)}")
+        columns = {f"step {step}": part[part["step"] == step] for step in chosen} | {"end": ends}
+        lines.append(f"  {'':32}" + "".join(f"{head:>12}" for head in columns))
         for name in measures:
-            values = [rows[name].mean() for rows in columns]
+            values = [rows[name].mean() for rows in columns.values()]
             if any(value == value for value in values):
-                lines.append(
-                    f"  {name:32}" + "".join(f"{value:12.5g}" if value == value else f"{'':12}" for value in values)
-                )
+                known = (f"{value:12.5g}" if value == value else f"{'':12}" for value in values)
+                lines.append(f"  {name:32}" + "".join(known))
     return "\n".join(lines)
-
-
-def _explain(error: Any, model: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"])
-    context = error.get("ctx", {}).get("error")
-    if error["type"] == "extra_forbidden":
-        allowed = list(model.model_fields)
-        close = difflib.get_close_matches(where, allowed, n=1)
-        hint = f"did you mean '{close[0]}'? " if close else ""
-        return f"theory: {where}: unknown key; {hint}allowed here: {', '.join(allowed)}"
-    if context is not None:  # one of the world's own checks; its message begins with the key it is about
-        return f"theory: {context}"
-    return f"theory: {where} = {error['input']!r}: {error['msg'][0].lower()}{error['msg'][1:]}"

@@ -1,7 +1,5 @@
 """Stage `theory`: train a world, or one part of it."""
 
-from __future__ import annotations
-
 import hashlib
 
 import torch
@@ -10,19 +8,15 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.claims import preregistered
 from granularity.stages.theory import engine
-from granularity.store.manifests import canonical_json
+from granularity.store.artifact import canonical_json
 from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
     """Train one part of a world. Finished groups of runs outlive a kill: the part continues with the next one.
 
-    Files: ``runs.parquet`` (see :func:`granularity.stages.theory.runs.ordered`; with one machine and device, cutting
-    into parts changes no byte of a row), ``settings.json`` (of the whole world, in the order of its arms).
-
-    Args:
-        task: `options` is an :class:`granularity.stages.theory.options.Options`; `threads` is part of the result, as
-            sums over threads decide its last bits.
+    Files: ``runs.parquet`` (see :func:`.runs.ordered`), ``settings.json`` (of the whole world, in the order of its
+    arms). The number of threads is part of the result, as sums over threads decide its last bits.
 
     Raises:
         GranularityError: there is no such world, size or device.

@@ -1,18 +1,51 @@
 """Verdicts: what papers claim, held against what was measured, of one world of the theory or one study of images."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.base.section import Name, Section
 from granularity.base.stage import Job, Needs, Stage
 from granularity.claims import preregistered, published
 from granularity.data.listing import contents
-from granularity.stages.verdicts.options import Options, papers_of, room_of
 
+ROOMS = ("world", "study")
+PAPERS = {"label_granularity": "granularity"}  # of worlds that have another name than their paper's rows
 READS = ("samples", "hierarchy", "pretrain", "finetune", "measure")
+
+
+class Options(Section):
+    """One study to judge."""
+
+    study: Name = Field(description="A world of the theory (docs/theory.md), or a study of images (docs/studies.md).")
+
+
+def room_of(study: str) -> str:
+    """The room in which a study is found by its name (see :mod:`granularity.base.extensions`): `world` or `study`."""
+    names = {room: extensions.names(room) for room in ROOMS}
+    found = [room for room in ROOMS if study in names[room]]
+    if not found:
+        known = ", ".join(name for several in names.values() for name in several)
+        raise GranularityError(f"verdicts: there is no study '{study}'; there are {known}")
+    if len(found) > 1:
+        raise GranularityError(f"verdicts: '{study}' is a world of the theory and a study; rename the study's file")
+    return found[0]
+
+
+def papers_of(study: str) -> tuple[str, ...]:
+    """The papers whose published rows a study or world is held against, see :mod:`granularity.claims.published`.
+
+    A study names them. A world's are those of its own name, where there are any: importing a world takes seconds.
+    """
+    if room_of(study) == "study":
+        return extensions.find("study", study).PUBLISHED
+    paper = PAPERS.get(study, study)
+    return (paper,) if paper in published.papers() else ()
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -26,19 +59,25 @@ def _plan(plan: Any) -> Iterator[Job]:
         yield Job("verdicts", {"name": plan.config.name, "study": study}, {"study": study}, inputs, _files(study))
 
 
+def _files_by_name(study: str) -> dict[str, Path]:
+    """Papers' rows, a preregistration, claims in words."""
+    files = {paper: published.file_of(paper) for paper in papers_of(study)}
+    files |= {f"preregistration of {study}": preregistered.file_of(study)}
+    files |= {f"claims of {study}": preregistered.statements_of(study)}
+    return {name: file for name, file in files.items() if file is not None}
+
+
 def _files(study: str) -> tuple[str, ...]:
-    """Papers' rows, and a preregistration. Relative: Snakemake takes the file of a checkout that moved for another."""
-    files = [*map(published.file_of, papers_of(study)), preregistered.file_of(study)]
-    return tuple(os.path.relpath(file) for file in files if file is not None)
+    """Relative: a checkout that moved has other absolute paths."""
+    return tuple(map(os.path.relpath, _files_by_name(study).values()))
 
 
 def _outside(options: Options) -> dict[str, str]:
-    """The digests of a preregistration and of papers' rows, by name: the path is that of the checkout."""
-    files = {str(published.file_of(paper)): paper for paper in papers_of(options.study)}
-    found = {files[file]: digest for file, digest in contents(files).items()}
-    if digest := preregistered.digest_of(options.study):
-        found[f"preregistration of {options.study}"] = digest
-    return found
+    """The digests of these files, by name: the path is that of the checkout."""
+    name, found = options.study, _files_by_name(options.study)
+    own = found.pop(f"preregistration of {name}", None)
+    digests = dict(zip(found, contents(found.values()).values(), strict=True))
+    return digests | ({f"preregistration of {name}": preregistered.digest_of(name)} if own else {})
 
 
 STAGE = Stage(

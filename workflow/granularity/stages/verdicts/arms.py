@@ -1,82 +1,66 @@
 """Arms, which studies compare: the errors of networks finetuned after a pretraining, by label space of the pretraining.
 
 Errors are validation errors in percent, differences in percentage points. Our arms and a paper's printed table are
-judged by one rule: every comparison is a weighted sum of arms, with an interval that is corrected for the number of
-comparisons. The unit of replication is the backbone; of a printed table, which has means and standard deviations, the
-run.
+judged by one rule: every comparison is a weighted sum of arms, with an interval that is corrected for their number. The
+unit of replication is the backbone; of a printed table, which has means and standard deviations, the run.
 """
-
-from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from granularity.base import extensions
 from granularity.claims import published, statistics
 from granularity.claims.claim import Claim, unmet
+from granularity.claims.statistics import Difference
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from granularity.claims.statistics import Difference
-
-PAPER = "granularity"
-READS = ("pretrain/runs.parquet", "finetune/runs.parquet")
 BASELINE = "target"  # the space whose labels the target's are
 ONE_PASS = "one pass"  # the baseline's networks before they are finetuned
-LEAST_RUNS = (
-    3  # behind a printed mean with a standard deviation whose number of runs is not printed: there are no fewer
-)
-SINGLE = 0.1  # points: about the largest standard deviation that the paper prints for a baseline
+SAME = 1.05  # numbers of classes whose ratio is smaller count as one
+LEAST_RUNS = 3  # behind a printed mean with a standard deviation, where their number is not printed
 SIGN = "the paper's statement is a sign; its size depends on data, network and schedule"
+ONE_RUN = "one run of each arm, as in the paper: a margin stands for the spread between runs"
 
 Contrast = Mapping[str, float]  # weights of arms, by space
+Frame = Any  # a pandas.DataFrame: pandas is slow to import
+Tables = dict[str, Frame]
 
 
 @dataclass(frozen=True)
 class Arms:
-    """Arms that are compared with one another, of one network and way of finetuning.
+    """Arms that are compared with one another, of one network and way of finetuning."""
 
-    Attributes:
-        table: a row per arm, by its space: `family`, `granularity`, `mean`; of a printed table `std` and `n` as well.
-        errors: a row per backbone (its pretraining seed), a column per space: the mean over its finetunings. None of a
-            printed table.
-        where: condition, network and transfer, in words.
-        source, classes, train_images: of the images that are finetuned on.
-        architecture: of the networks; empty if it does not matter.
-    """
-
-    table: pd.DataFrame
-    errors: pd.DataFrame | None = None
-    where: str = ""
-    source: str = ""
+    table: Frame  # by space: `family`, `granularity`, `mean`; of a printed table `std` and `n` as well
+    # A row per backbone (its pretraining seed), a column per space: the mean over finetunings. None: a printed table.
+    errors: Frame | None = None
+    where: str = ""  # condition, network and transfer, in words
+    source: str = ""  # of the images that are finetuned on, as the next two
     classes: int = 0
     train_images: int = 0
-    architecture: str = ""
+    architecture: str = ""  # of the networks; empty if it does not matter
 
-    def of(self, *families: str) -> pd.DataFrame:
+    def of(self, *families: str) -> Frame:
         """The arms of some families, from coarse to fine; without the baseline."""
         own = self.table["family"].isin(families) & ~self.table.index.isin([BASELINE, ONE_PASS])
         return self.table[own].sort_values("granularity")
 
-    def finer(self, classes: float) -> pd.DataFrame:
-        """Human ranks of more classes."""
+    def finer(self, classes: float | None = None) -> Frame:
+        """Human ranks of more classes than so many, or than the target has."""
         manual = self.of("manual")
-        return manual[manual["granularity"] > classes]
+        return manual[manual["granularity"] > (self.classes if classes is None else classes)]
 
     def has(self, space: str) -> bool:
         return space in self.table.index
 
     def contrast(self, weights: Contrast) -> Difference:
         """The weighted sum of arms: over backbones that all of them have, or of printed means."""
-        spaces, factors = list(weights), list(weights.values())
         if self.errors is not None:
             return statistics.mean_of(self.of_backbones(weights))
-        rows = self.table.loc[spaces]
-        return statistics.unpaired(factors, rows["mean"], rows["std"], rows["n"])
+        rows = self.table.loc[list(weights)]
+        return statistics.unpaired(list(weights.values()), rows["mean"], rows["std"], rows["n"])
 
     def of_backbones(self, weights: Contrast) -> list[float]:
         """The weighted sum on each backbone; of printed means the one that there is."""
@@ -88,65 +72,52 @@ class Arms:
         return (self.source, self.classes) == (source, classes)
 
 
-@dataclass(frozen=True)
-class Question:
-    """What some comparisons of arms have in common, as a claim says it.
+def ask(
+    words: Mapping[str, Any],
+    contrasts: Callable[[Arms], Sequence[Contrast]],
+    ours: Arms,
+    theirs: Arms,
+    untested: str = "",
+    comparisons: int = 1,
+) -> Iterator[Claim]:
+    """The rows of a claim: the average of the comparisons by its interval, and where there are several each of them.
 
-    Attributes:
-        id, claim, source, quantity, low, high, reason: as of a :class:`~granularity.claims.claim.Claim`.
-        contrasts: the comparisons that some arms allow.
+    A claim fails as well where one comparison's own interval, corrected for their number, lies outside the band.
+
+    Args:
+        words: fields of the :class:`~granularity.claims.claim.Claim`; and `single`, the band where arms of ImageNet-21k
+            have one run each, as in the paper, and there is no interval: the difference itself is judged.
+        contrasts: the comparisons that some arms allow; those of the paper's give the published values beside ours.
+        untested: why it cannot be tested with ours, see :func:`~granularity.claims.claim.unmet`.
+        comparisons: what the average stands for where results are :func:`corrected`.
     """
-
-    id: str
-    claim: str
-    source: str
-    quantity: str
-    contrasts: Callable[[Arms], Sequence[Contrast]]
-    low: float = -math.inf
-    high: float = math.inf
-    reason: str = SIGN
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    def of(self, ours: Arms, theirs: Arms | None, untested: str = "", comparisons: int = 1) -> Iterator[Claim]:
-        """Its rows: the average of the comparisons by its interval, and where there are several each of them.
-
-        A claim fails as well where one comparison's own interval, corrected for their number, lies outside the band.
-
-        Args:
-            theirs: the paper's arms, for the published values beside ours.
-            untested: why the claim cannot be tested, where it cannot.
-            comparisons: how many the average stands for where results are corrected (see :func:`corrected`).
-        """
-        each = [] if untested else list(self.contrasts(ours))
-        known = [] if theirs is None else list(self.contrasts(theirs))
-        said = {"untested": untested, "reason": self.reason, **self.more}
-        words = f"{ours.where}: {self.quantity}"
-        shown = {"published": [theirs.contrast(average(known)).difference] if known else []}
-        mean = average(each)
-        yield Claim(
-            self.id,
-            self.claim,
-            self.source,
-            f"{words}, mean of {len(each)}" if len(each) > 1 else words,
-            ours.of_backbones(mean) if each else [],
-            self.low,
-            self.high,
-            judged="interval",
-            estimate=ours.contrast(mean) if each else None,
-            comparisons=comparisons,
-            **said,
-            **shown,
-        )
-        found = [ours.contrast(one) for one in each]
-        ends = [statistics.interval(*one, max(comparisons, len(each))) for one in found]
-        if len(each) < 2 or math.isnan(ends[0][0]):
-            return
-        outside = sum(high < self.low or low > self.high for low, high in ends)
-        said["reason"] = "an average must not hide one that contradicts the claim"
-        yield Claim(self.id, self.claim, self.source, f"{words}: how many contradict it", [outside], high=0, **said)
-        shown = {"published": [theirs.contrast(one).difference for one in known]}
-        values = [one.difference for one in found]
-        yield Claim(self.id, self.claim, self.source, f"{words}: each", values, **said, **shown)
+    words = {"low": -math.inf, "high": math.inf, "reason": SIGN, "single": {}} | words
+    each = [] if untested else list(contrasts(ours))
+    known, mean = list(contrasts(theirs)), average(each)
+    head = {key: words.pop(key) for key in ("id", "claim", "source")} | {"untested": untested}
+    about, single = f"{ours.where}: {words.pop('quantity')}", words.pop("single")
+    estimate = ours.contrast(mean) if each else None
+    judged = {"judged": "interval", **words}
+    if single and ours.is_from("imagenet21k", 2) and (estimate is None or math.isnan(estimate.error)):
+        judged |= {"judged": "mean", "reason": ONE_RUN, **single}
+    yield Claim(
+        **head,
+        quantity=f"{about}, mean of {len(each)}" if len(each) > 1 else about,
+        values=ours.of_backbones(mean) if each else [],
+        estimate=estimate,
+        comparisons=comparisons,
+        published=[theirs.contrast(average(known)).difference] if known else [],
+        **judged,
+    )
+    found = [ours.contrast(one) for one in each]
+    ends = [statistics.interval(*one, max(comparisons, len(each))) for one in found]
+    if len(each) < 2 or math.isnan(ends[0][0]):
+        return
+    outside = sum(high < words["low"] or low > words["high"] for low, high in ends)
+    claim = partial(Claim, **head, reason="an average must not hide one that contradicts the claim")
+    yield claim(quantity=f"{about}: how many contradict it", values=[outside], high=0)
+    published = [theirs.contrast(one).difference for one in known]
+    yield claim(quantity=f"{about}: each", values=[one.difference for one in found], published=published)
 
 
 def minus(one: str, other: str) -> Contrast:
@@ -162,13 +133,21 @@ def average(contrasts: Sequence[Contrast]) -> Contrast:
     return dict(total)
 
 
-def from_baseline(spaces: Iterable[str]) -> list[Contrast]:
+def from_baseline(arms: Frame) -> list[Contrast]:
     """Each arm minus the baseline."""
-    return [minus(space, BASELINE) for space in spaces]
+    return [minus(space, BASELINE) for space in arms.index]
+
+
+def without(arms: Arms, wanted: Frame, what: str) -> str:
+    """Why arms cannot be held against the baseline, see :func:`granularity.claims.claim.unmet`."""
+    return unmet(
+        (arms.has(BASELINE), "no baseline: no network pretrained on the target's own labels was finetuned"),
+        (len(wanted) > 0, f"no label space of {what}"),
+    )
 
 
 def against_baseline(arms: Arms, chance: bool) -> int:
-    """How many arms the report holds against the baseline on the same page: those by chance, or those with a meaning.
+    """How many arms, by chance or with a meaning, the report holds against the baseline on the same page.
 
     A claim about the baseline is corrected for as many, and so never holds where the report's own interval has zero.
     """
@@ -185,36 +164,28 @@ def corrected(claims: Iterable[Claim]) -> list[Claim]:
     counts: Counter[str] = Counter()
     for one, has in zip(found, known, strict=True):
         counts[one.id] += one.comparisons if has else 0
-    return [
-        replace(one, comparisons=counts[one.id], p=min(1.0, statistics.p_value(*one.estimate) * counts[one.id]))
-        if has
-        else one
-        for one, has in zip(found, known, strict=True)
-    ]
+
+    def of_all(one: Claim) -> Claim:
+        p = min(1.0, statistics.p_value(*one.estimate) * counts[one.id])
+        return replace(one, comparisons=counts[one.id], p=p)
+
+    return [of_all(one) if has else one for one, has in zip(found, known, strict=True)]
 
 
 # ---------------------------------------------------------------- printed tables
 
 INAT = {"source": "inaturalist", "classes": 11, "train_images": 500_000}
-IMAGENET = {"source": "imagenet", "classes": 1000, "train_images": 1_281_167, "architecture": "resnet50"}
-IMAGENET21K = {"source": "imagenet21k", "classes": 2, "train_images": 12_743_321}
 TABLES: dict[str, dict[str, Any]] = {  # what the networks of a table are finetuned on
-    "T2": IMAGENET21K,
+    "T2": {"source": "imagenet21k", "classes": 2, "train_images": 12_743_321},
     "T5": INAT | {"architecture": "resnet34"},
     "T6": INAT | {"architecture": "resnet34"},
     "T7": INAT | {"architecture": "resnet50"},
-    "T9": IMAGENET,
-    "T10": {},
-    "T11": {},
+    "T9": {"source": "imagenet", "classes": 1000, "train_images": 1_281_167, "architecture": "resnet50"},
 }
 
 
 def paper(table: str, setting: str = "") -> Arms:
-    """The arms of a published table: errors, and 100 minus what it prints as accuracy.
-
-    Args:
-        setting: only rows whose setting holds it.
-    """
+    """The arms of a published table, of rows whose setting holds this: errors, or 100 minus a printed accuracy."""
     rows = published.with_baselines(table).rename(columns={"arm": "family", "x": "granularity"})
     rows = rows[rows["setting"].str.contains(setting, regex=False)].copy()
     rows["mean"] = rows["mean"].where(rows["metric"] != "accuracy_percent", 100 - rows["mean"])
@@ -223,33 +194,14 @@ def paper(table: str, setting: str = "") -> Arms:
     again = names.groupby(names).cumcount()  # the clusters of another encoder
     names = names.where(again == 0, names + " (" + (again + 1).astype(str) + ")")
     names = names.mask(rows["family"] == "baseline", BASELINE).mask(rows["family"] == ONE_PASS, ONE_PASS)
-    return Arms(rows.set_index(names), where=table, **TABLES[table])
+    return Arms(rows.set_index(names), where=table, **TABLES.get(table, {}))
 
 
 # ---------------------------------------------------------------- our own runs
 
 
-def same_images(tables: dict[str, pd.DataFrame]) -> list[Arms]:
-    """Arms finetuned on the images that they were pretrained on, from the end of the pretraining.
-
-    One for each condition, network and transfer. One without arms, if there is none: a study is never without claims.
-    """
-    runs = joined(tables)
-    runs = runs[(runs["condition"] == runs["pretrained_on"]) & runs["from_epoch"].isna()]
-    found = list(by_transfer(runs, tables))
-    return found or [nothing()]
-
-
-def nothing() -> Arms:
-    """No arm at all, of which every claim is not tested."""
-    import pandas as pd
-
-    columns = {"family": "", "granularity": 0.0, "mean": 0.0}
-    return Arms(pd.DataFrame([columns]).iloc[:0], pd.DataFrame(), where="no such networks")
-
-
-def joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Finetunings, with `pretrained_on` (the condition), `architecture` and `home` of their networks.
+def joined(tables: Tables, elsewhere: bool = False) -> Frame:
+    """Finetunings on the same images (or others), with `pretrained_on`, `architecture` and `home` of their networks.
 
     A network that was not pretrained on the target's labels is taken with one that was: its home, the first of its
     architecture that has none of its label spaces. So the label spaces of an experiment may be those of several.
@@ -259,11 +211,12 @@ def joined(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     runs = runs.assign(
         pretrained_on=runs["parent"].map(known["condition"]), architecture=runs["parent"].map(known["architecture"])
     )
-    return runs.assign(home=runs["network"].map(_homes(runs)))
+    runs = runs.assign(home=runs["network"].map(_homes(runs)))
+    other = runs["condition"] != runs["pretrained_on"]
+    return runs[other & runs["pretrained_on"].notna() if elsewhere else ~other]
 
 
-def _homes(runs: pd.DataFrame) -> dict[str, str]:
-    """The home of each network."""
+def _homes(runs: Frame) -> dict[str, str]:
     found: dict[str, str] = {}
     taken: dict[str, set[str]] = {}
     groups = [(*key, set(part["space"])) for key, part in runs.groupby(["network", "architecture"], sort=False)]
@@ -274,24 +227,40 @@ def _homes(runs: pd.DataFrame) -> dict[str, str]:
     return found
 
 
-def by_transfer(runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Iterator[Arms]:
+def by_transfer(runs: Frame, tables: Tables) -> Iterator[Arms]:
     """One for each condition, network and transfer of :func:`joined` runs."""
-    several = [key for key in ("home", "transfer") if runs[key].nunique() > 1]
-    for (condition, *rest), part in runs.groupby(["condition", *several], sort=False):
-        yield arms(part, tables, ", ".join([condition, *rest]))
+    for names, part in runs.groupby(_varied(runs, "home", "transfer"), sort=False):
+        yield arms(part, tables, ", ".join(names))
 
 
-def best(runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Iterator[Arms]:
+def best(runs: Frame, tables: Tables) -> Iterator[Arms]:
     """One for each condition, pretraining's condition and network: each arm as the transfer that is best for it."""
-    keys = ["condition", *(key for key in ("pretrained_on", "home") if runs[key].nunique() > 1)]
-    for names, part in runs.groupby(keys, sort=False):
+    for names, part in runs.groupby(_varied(runs, "pretrained_on", "home"), sort=False):
         mean = part.groupby(["space", "transfer"], sort=False)["val_error"].mean()
         chosen = set(mean.groupby("space").idxmin())
         kept = [pair in chosen for pair in zip(part["space"], part["transfer"], strict=True)]
         yield arms(part[kept], tables, ", ".join(names))
 
 
-def arms(runs: pd.DataFrame, tables: dict[str, pd.DataFrame], where: str) -> Arms:
+def _varied(runs: Frame, *keys: str) -> list[str]:
+    return ["condition", *(key for key in keys if runs[key].nunique() > 1)]
+
+
+def same_images(tables: Tables, split: Callable[..., Iterator[Arms]] = by_transfer) -> list[Arms]:
+    """Arms finetuned on the same images from the end of the pretraining; one without any, so that claims are said."""
+    runs = joined(tables)
+    return [*split(runs[runs["from_epoch"].isna()], tables)] or [nothing()]
+
+
+def nothing() -> Arms:
+    """No arm at all, of which every claim is not tested."""
+    import pandas as pd
+
+    columns = {"family": "", "granularity": 0.0, "mean": 0.0}
+    return Arms(pd.DataFrame([columns]).iloc[:0], pd.DataFrame(), where="no such networks")
+
+
+def arms(runs: Frame, tables: Tables, where: str) -> Arms:
     """The arms of some finetunings on the same images."""
     about = tables["samples"].set_index("condition").loc[runs["condition"].iloc[0]]
     parents = tables["pretrain/runs.parquet"]
@@ -302,49 +271,33 @@ def arms(runs: pd.DataFrame, tables: dict[str, pd.DataFrame], where: str) -> Arm
     if once.any():
         errors[ONE_PASS] = parents[once].groupby("pretrain_seed")["val_error"].mean()
         table.loc[ONE_PASS] = [ONE_PASS, int(about["classes"])]
-    return Arms(
-        table.assign(mean=errors.mean()),
-        errors,
-        where,
-        str(about["source"]),
-        int(about["classes"]),
-        int(about["train_images"]),
-        str(runs["architecture"].iloc[0]),
-    )
+    images = str(about["source"]), int(about["classes"]), int(about["train_images"])
+    return Arms(table.assign(mean=errors.mean()), errors, where, *images, str(runs["architecture"].iloc[0]))
 
 
 def beside(**several: Arms) -> Arms:
     """Arms of several ways of training on the same backbones as arms of one; a space is NAME/SPACE then."""
     import pandas as pd
 
-    tables = {name: one.table.rename(index=lambda space, name=name: f"{name}/{space}") for name, one in several.items()}
-    known = {name: one.errors for name, one in several.items() if one.errors is not None}
-    errors = [part.rename(columns=lambda space, name=name: f"{name}/{space}") for name, part in known.items()]
+    tables, errors = [], []
+    for name, one in several.items():
+        tables.append(one.table.rename(index=partial("{}/{}".format, name)))
+        errors += [] if one.errors is None else [one.errors.rename(columns=partial("{}/{}".format, name))]
     first = next(iter(several.values()))
-    return replace(first, table=pd.concat(tables.values()), errors=pd.concat(errors, axis=1) if errors else None)
+    return replace(first, table=pd.concat(tables), errors=pd.concat(errors, axis=1) if errors else None)
 
 
-def lacking(arms: Arms, wanted: pd.DataFrame, what: str) -> str:
-    """Why arms cannot be held against the baseline, see :func:`granularity.claims.claim.unmet`."""
-    return unmet(
-        (arms.has(BASELINE), "no baseline: no network pretrained on the target's own labels was finetuned"),
-        (len(wanted) > 0, f"no label space of {what}"),
-    )
-
-
-def nearest(one: pd.DataFrame, others: pd.DataFrame, within: float) -> Iterator[tuple[str, str]]:
-    """Each arm beside that of the others whose number of classes is nearest, if it is at most `within` times off."""
+def nearest(one: Frame, others: Frame, within: float) -> list[Contrast]:
+    """Each arm minus that of the others whose number of classes is nearest, if it is at most `within` times off."""
+    found = []
     for space, granularity in one["granularity"].items():
-
-        def off(other: str, granularity: float = granularity) -> float:
-            return abs(math.log(others.at[other, "granularity"] / granularity))
-
-        other = min(others.index, key=off, default=None)
-        if other is not None and off(other) <= math.log(within):
-            yield space, other
+        off = {other: abs(math.log(size / granularity)) for other, size in others["granularity"].items()}
+        other = min(off, key=off.get, default=None)
+        found += [minus(space, other)] if other is not None and off[other] <= math.log(within) else []
+    return found
 
 
-def at_granularity(arms: pd.DataFrame, granularity: float) -> Contrast:
+def at_granularity(arms: Frame, granularity: float) -> Contrast:
     """The error at a number of classes, between the two nearest arms, on a logarithmic axis; empty beyond the ends."""
     sizes = arms["granularity"]
     below, above = sizes[sizes <= granularity], sizes[sizes >= granularity]
@@ -355,18 +308,3 @@ def at_granularity(arms: pd.DataFrame, granularity: float) -> Contrast:
         return {low: 1.0}
     share = math.log(granularity / sizes[low]) / math.log(sizes[high] / sizes[low])
     return {low: 1 - share, high: share}
-
-
-def single_runs(arms: Arms, claims: Iterable[Claim], **band: float) -> Iterator[Claim]:
-    """Claims about ImageNet-21k, where the paper and its configuration have one run per arm.
-
-    No interval is to be had then; the difference itself is judged, against a margin that stands for the spread.
-
-    Args:
-        band: `low` or `high`, in percentage points.
-    """
-    single = arms.is_from(*(IMAGENET21K[key] for key in ("source", "classes")))
-    for one in claims:
-        known = one.estimate is not None and not math.isnan(one.estimate.error)
-        reason = "one run of each arm, as in the paper: a margin stands for the spread between runs"
-        yield replace(one, judged="mean", reason=reason, **band) if single and not known else one

@@ -1,12 +1,13 @@
-"""The families of label spaces, one file each, found by name through :mod:`granularity.base.extensions`.
+"""The families of label spaces, found by name through :mod:`granularity.base.extensions`.
 
-The name of the file is the name of the family and its key under `label_spaces` in the configuration. Such a file, here
+The name of a file is the name of the family and its key under `label_spaces` in the configuration. Such a file, here
 or a user's own with `EXTENDS = "family"` in it, holds
 
 - `OPTION`: the type and the pydantic `Field` (default, description) of its key;
 - `spaces(option, samples) -> Iterator[Space]`: the label spaces that an option asks for, `samples` being the section of
   the configuration; `params["clusterings"]` of a space names the clusterings it is read from;
-- `labels(training, **params) -> Labels`: the labels of the training images;
+- `labels(training, **params) -> Labels`: the labels of the training images; where they follow the same rule as those of
+  other images, `elsewhere` alone, which is then given `training.frame` too;
 
 and, where they apply,
 
@@ -15,31 +16,22 @@ and, where they apply,
 - `check(option, config) -> Iterator[str]`: what is wrong with an option beside the rest of the configuration, each
   complaint beginning with `label_spaces.KEY: `. That nothing is listed twice is checked of every option that is a list;
 - `elsewhere(training, others, **params) -> Labels | None`: labels of the same space for images of other splits, a frame
-  like `training.frame`. An image that has none in the space gets -1, or no label where images have several; None: it
-  cannot be said of any;
+  like `training.frame`. An image that has none in the space gets -1, or no label where images have several; None: they
+  are known of no image;
 - `more_files(training, **params) -> dict[str, DataFrame]`: further tables of its artifact, `more_NAME.parquet`;
 - `checks(space, samples) -> Iterator[Check]`: what must hold of a finished artifact, for `granularity spaces`;
 - `series(params) -> str`, where it is drawn as several series: `WORDS` and `STYLE` then have an entry per series;
 - `MEANINGLESS = True`, where its labels are drawn by chance, and say nothing of an image beyond its target class:
   the report holds label spaces with a meaning against these.
 
+A file with several families names them in `SEVERAL = {name: family}`, each an object with these attributes.
 Files are imported for `--help` and dry runs too: what is slow to import (pandas, scipy, pyarrow) is imported inside
 functions.
 """
 
 # How families are listed, planned and drawn; those not named here come behind, in alphabetical order.
-ORDER = (
-    "manual",
-    "wordnet",
-    "random",
-    "random_instance",
-    "random_superclass",
-    "kmeans",
-    "kmeans_superclass",
-    "kmeans_class",
-    "rebalanced",
-    "nested",
-    "coarse_mod",
-    "random_coarse",
-    "random_fine",
-)
+IDS = ("random", "random_instance", "random_superclass")
+CLUSTERS = ("kmeans", "kmeans_superclass", "kmeans_class")
+ORDER = ("manual", "wordnet", *IDS, *CLUSTERS, "rebalanced", "nested", "relabelled")
+# The file of a family that is one of several in it.
+FILES = dict.fromkeys(IDS, "random") | dict.fromkeys(CLUSTERS, "kmeans")

@@ -1,49 +1,69 @@
-"""k-means over the whole training split. Source: Hong et al., section 4 and appendix."""
+"""Clusters of the CLIP embedding: k-means over the whole training split, in each superclass, or in each class.
 
-from __future__ import annotations
+Source: Hong et al., section 4 and appendix.
+"""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from granularity.base.section import Count
-from granularity.stages.hierarchy import clustered
-from granularity.stages.hierarchy.checks import NOTE, Check, compare
-from granularity.stages.hierarchy.options import fewer_than_images
-from granularity.stages.hierarchy.space import Space
-
-if TYPE_CHECKING:
-    from granularity.store.artifacts import Artifact
-
-OPTION = (list[Count], Field([10, 30, 90], description="k-means over the whole set: numbers of clusters."))
-WORDS = "k-means, whole set"
-STYLE = ("#9a5fd0", "v")
-labels = clustered.labels
-elsewhere = clustered.elsewhere
+from granularity.stages.hierarchy.checks import NOTE, Check, compare, in_one_target_class
+from granularity.stages.hierarchy.labels import Frame, Labels, Training, of_clusters
+from granularity.stages.hierarchy.space import Space, fewer_than_images
+from granularity.store.artifact import Artifact
 
 
-def spaces(option: list[int], samples: Any) -> Iterator[Space]:
-    for clusters in option:
-        yield Space(f"kmeans-{clusters}", "kmeans", {"clusterings": [f"whole-{clusters}"]})
+@dataclass
+class KMeans:
+    """The family of the clusterings of one scope: `whole`, `superclass` or `class`."""
+
+    name: str
+    scope: str
+    OPTION: tuple[Any, Any]
+    WORDS: str
+    STYLE: tuple[str, str]
+
+    def spaces(self, option: list[int], samples: Any) -> Iterator[Space]:
+        for clusters in option:
+            name = f"{self.name.replace('_', '-')}-{clusters}"
+            yield Space(name, self.name, {"clusterings": [f"{self.scope}-{clusters}"]})
+
+    def check(self, option: list[int], config: Any) -> Iterator[str]:
+        return fewer_than_images(self.name, option, config)
+
+    def elsewhere(self, training: Training, images: Frame, clusterings: list[str]) -> Labels | None:
+        """The clusters of one clustering, as they are numbered there."""
+        one = training.clusterings[clusterings[0]]
+        return of_clusters(training.clusters(clusterings[0], images), np.arange(len(one.clusters)), one.names())
+
+    def checks(self, space: Artifact, samples: Artifact) -> Iterator[Check]:
+        """L5, within superclasses or classes; L6, over the whole set: every image has the label of its cluster."""
+        if self.scope != "whole":
+            yield in_one_target_class(space)
+            return
+        name, (clustering,) = space.params["space"], space.params["clusterings"]
+        ours = space.table("labels.parquet", ["sample_id", "label"])
+        theirs = space.lineage()[clustering].table("assignment.parquet", ["sample_id", "cluster"])
+        same = int(((ours["sample_id"] == theirs["sample_id"]) & (ours["label"] == theirs["cluster"])).sum())
+        yield compare("L6", f"{name}: images with the label of their cluster in {clustering}", len(theirs), same)
+        share = space.json("properties.json")["straddling_classes"]
+        expected = "any share; 0.0% where the embedding separates superclasses"
+        yield Check("L6", f"{name}: clusters that straddle superclasses", expected, f"{share:.1%}", NOTE)
 
 
-def check(option: list[int], config: Any) -> Iterator[str]:
-    yield from fewer_than_images("kmeans", option, config)
+def _family(scope: str, default: list[int], what: str, words: str, *style: str) -> KMeans:
+    name = "kmeans" if scope == "whole" else f"kmeans_{scope}"
+    option = list[Count], Field(default, description=f"k-means {what}")
+    return KMeans(name, scope, option, f"k-means{words}", style)
 
 
-def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L6: the labels are the clusters of the whole set.
-
-    How many clusters straddle superclasses is a note: they know nothing of superclasses, and straddle none where the
-    embedding tells them apart, as it does where captions name the classes, or where clusters are small.
-    """
-    name, (clustering,) = space.params["space"], space.params["clusterings"]
-    ours = space.table("labels.parquet", ["sample_id", "label"])
-    theirs = space.lineage()[clustering].table("assignment.parquet", ["sample_id", "cluster"])
-    images = len(theirs)
-    same = int(((ours["sample_id"] == theirs["sample_id"]) & (ours["label"] == theirs["cluster"])).sum())
-    yield compare("L6", f"{name}: images with the label of their cluster in {clustering}", images, same)
-    share = space.json("properties.json")["straddling_classes"]
-    expected = "any share; 0.0% where the embedding tells superclasses apart"
-    yield Check("L6", f"{name}: clusters that straddle superclasses", expected, f"{share:.1%}", NOTE)
+ALL = (
+    _family("whole", [10, 30, 90], "over the whole set: numbers of clusters.", ", whole set", "#9a5fd0", "v"),
+    _family("superclass", [3, 10, 30], "in each superclass: clusters in each.", " per superclass", "#14935a", "^"),
+    _family("class", [], "in each class of the finest rank: clusters in each.", " per class", "#5c9a1e", "<"),
+)
+SEVERAL = {family.name: family for family in ALL}

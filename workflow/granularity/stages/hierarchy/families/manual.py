@@ -1,30 +1,22 @@
 """Human classes of one rank. Source: Hong et al., section 4."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
-from granularity.stages.hierarchy.labels import Labels, Training
+from granularity.stages.hierarchy.labels import Frame, Labels, Training
 from granularity.stages.hierarchy.space import Space
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-OPTION = (
-    list[str] | None,
-    Field(None, description="Human ranks to pretrain on (null: all but the target, which is always there)."),
-)
+DESCRIPTION = "Human ranks to pretrain on (null: all but the target, which is always there)."
+OPTION = (list[str] | None, Field(None, description=DESCRIPTION))
 WORDS = "human labels"
 STYLE = ("#1f7fd0", "o")
 
 
 def spaces(option: list[str] | None, samples: Any) -> Iterator[Space]:
-    ranks = [rank for rank in samples.ranks if rank != samples.target] if option is None else option
-    for rank in ranks:
+    for rank in [rank for rank in samples.ranks if rank != samples.target] if option is None else option:
         yield Space(f"manual-{rank}", "manual", {"rank": rank})
 
 
@@ -34,15 +26,10 @@ def check(option: list[str] | None, config: Any) -> Iterator[str]:
             yield f"label_spaces.manual: '{rank}' is not one of the ranks {config.samples.ranks}"
 
 
-def labels(training: Training, rank: str) -> Labels:
-    """The human classes of one rank, in alphabetical order."""
-    return Labels(*training.coded(rank))
-
-
-def elsewhere(training: Training, others: pd.DataFrame, rank: str) -> Labels:
-    """Classes of other images; none for an image whose class no training image has."""
+def elsewhere(training: Training, images: Frame, rank: str) -> Labels:
+    """The human classes of one rank, in alphabetical order; none for an image whose class no training image has."""
     _, names = training.coded(rank)
     number = {name: i for i, name in enumerate(names)}
-    column = others[rank].cat
+    column = images[rank].cat
     of_category = np.array([number.get(str(name), -1) for name in column.categories], dtype=np.int32)
     return Labels(of_category[column.codes], names)

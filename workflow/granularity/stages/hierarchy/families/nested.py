@@ -3,51 +3,43 @@
 They are this project's own: granularity varies while the hierarchy stays one tree.
 """
 
-from __future__ import annotations
-
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
 from granularity.base.errors import GranularityError
-from granularity.base.section import Count, Section
 from granularity.stages.hierarchy.checks import Check, in_one_target_class
-from granularity.stages.hierarchy.clustered import cluster_name, only
-from granularity.stages.hierarchy.labels import Clustering, Labels, Training
-from granularity.stages.hierarchy.options import fewer_than_images, once_each
-from granularity.stages.hierarchy.space import Space
+from granularity.stages.hierarchy.labels import (
+    Clustering,
+    Frame,
+    Labels,
+    Training,
+    cluster_name,
+    of_clusters,
+)
+from granularity.stages.hierarchy.space import Space, fewer_than_images
+from granularity.store.artifact import Artifact
 
-if TYPE_CHECKING:
-    import pandas as pd
 
-    from granularity.store.artifacts import Artifact
+def _tree(name: str) -> str:
+    if not re.fullmatch("(topdown|bottomup)(-superclass)?(-[1-9][0-9]{0,8})+", name):
+        raise ValueError(f"'{name}' is no tree such as topdown-10-3-3, bottomup-10-30-90 or topdown-superclass-2-3")
+    return name
 
 
-class Nested(Section):
-    """Label spaces that refine one another exactly: levels of one tree of clusters."""
-
-    scope: Literal["whole", "superclass"] = Field(
-        "whole", description="One tree over the whole set, or one in each superclass."
-    )
-    topdown: list[Count] = Field(
+OPTION = (
+    list[Annotated[str, AfterValidator(_tree)]],
+    Field(
         [],
-        description="Top-down: [10, 3, 3] makes 10 clusters, splits each into 3 and each of those into 3, and gives "
-        "the label spaces topdown-10, topdown-10-3 and topdown-10-3-3 (G = 10, 30, 90).",
-    )
-    bottomup: list[Count] = Field(
-        [],
-        description="Bottom-up: [10, 30, 90] makes 90 clusters and merges their centroids to 30 and to 10.",
-    )
-
-    @model_validator(mode="after")
-    def _once_each(self):
-        once_each("bottomup", self.bottomup)
-        return self
-
-
-OPTION = (Nested, Field(Nested()))
+        description="Trees whose levels refine one another exactly. topdown-10-3-3 makes 10 clusters, splits each into "
+        "3 and each of those into 3, and gives the label spaces topdown-10, topdown-10-3 and topdown-10-3-3 (G = 10, "
+        "30, 90). bottomup-10-30-90 makes 90 clusters and merges their centroids to 30 and to 10. "
+        "topdown-superclass-2-3: a tree in each superclass.",
+    ),
+)
 WORDS = {"topdown": "k-means tree, split from above", "bottomup": "k-means tree, merged from below"}
 STYLE = {"topdown": ("#c2479b", "1"), "bottomup": ("#c2479b", "2")}
 
@@ -56,67 +48,52 @@ def series(params: dict[str, Any]) -> str:
     return params["direction"]
 
 
-def spaces(option: Nested, samples: Any) -> Iterator[Space]:
-    within = "" if option.scope == "whole" else f"-{option.scope}"
-    tree = "-".join(map(str, [option.scope, *option.topdown]))
-    for level in range(1, len(option.topdown) + 1):
-        name = "-".join(map(str, option.topdown[:level]))
-        params = {"direction": "topdown", "clusterings": [tree], "level": level}
-        yield Space(f"topdown{within}-{name}", "nested", params)
-    finest = f"{option.scope}-{max(option.bottomup, default=0)}"
-    for classes in option.bottomup:
-        params = {"direction": "bottomup", "clusterings": [finest], "classes": classes}
-        yield Space(f"bottomup{within}-{classes}", "nested", params)
+def spaces(option: list[str], samples: Any) -> Iterator[Space]:
+    for tree in option:
+        start, scope, numbers = _parts(tree)
+        direction = start.partition("-")[0]
+        for i, classes in enumerate(numbers):
+            if direction == "topdown":
+                name = "-".join(map(str, [start, *numbers[: i + 1]]))
+                params = {"clusterings": ["-".join(map(str, [scope, *numbers]))], "level": i + 1}
+            else:
+                name, params = f"{start}-{classes}", {"clusterings": [f"{scope}-{max(numbers)}"], "classes": classes}
+            yield Space(name, "nested", {"direction": direction, **params})
 
 
-def check(option: Nested, config: Any) -> Iterator[str]:
-    yield from fewer_than_images("nested.topdown", option.topdown, config)
-    yield from fewer_than_images("nested.bottomup", option.bottomup, config)
+def _parts(tree: str) -> tuple[str, str, list[int]]:
+    """How the names of its label spaces begin, its scope (whole or superclass), and its numbers."""
+    words = tree.split("-")
+    start = words[: 1 + (words[1] == "superclass")]
+    return "-".join(start), "whole" if len(start) == 1 else start[1], list(map(int, words[len(start) :]))
 
 
-def labels(training: Training, direction: str, clusterings: list[str], **at: int) -> Labels:
+def check(option: list[str], config: Any) -> Iterator[str]:
+    for tree in option:
+        yield from fewer_than_images("nested", _parts(tree)[2], config)
+
+
+def elsewhere(training: Training, images: Frame, direction: str, clusterings: list[str], **at: int) -> Labels | None:
     """One level of a tree, split from above or merged from below."""
-    one = only(training, clusterings)
-    label_of_cluster, names = TREES[direction](one, **at)
-    return Labels(label_of_cluster[one.assignment], names)
-
-
-def elsewhere(
-    training: Training, others: pd.DataFrame, direction: str, clusterings: list[str], **at: int
-) -> Labels | None:
-    """Labels of other images, by the cluster with the nearest centroid; None where their embedding was not given."""
-    one = only(training, clusterings)
-    if one.elsewhere is None:
-        return None
-    label_of_cluster, names = TREES[direction](one, **at)
-    return Labels(np.where(one.elsewhere < 0, -1, label_of_cluster[one.elsewhere]).astype(np.int32), names)
+    one = training.clusterings[clusterings[0]]
+    return of_clusters(training.clusters(clusterings[0], images), *TREES[direction](one, **at))
 
 
 def topdown(one: Clustering, level: int) -> tuple[np.ndarray, list[str]]:
-    """One level of a tree of clusters, whose levels each split every cluster of the level above by k-means.
-
-    Returns:
-        The label int32 of each cluster, and the names of the labels.
-    """
+    """The label int32 of each cluster, and the names of the labels: a level of a tree of clusters."""
     column = f"level_{level}"
     if column not in one.clusters:
         raise GranularityError(f"label_spaces.nested: the tree of clusters has no level {level}")
-    nodes = one.clusters.drop_duplicates(column).sort_values(column)
-    names = [cluster_name(*pair) for pair in zip(nodes[column], nodes["superclass"], strict=True)]
-    return one.clusters[column].to_numpy(dtype=np.int32), names
+    return one.clusters[column].to_numpy(dtype=np.int32), one.names(column)
 
 
 def bottomup(one: Clustering, classes: int) -> tuple[np.ndarray, list[str]]:
-    """The centroids of a clustering merged into `classes` groups (within each superclass, if it is one per superclass).
+    """As :func:`topdown`: centroids merged into `classes` groups (within each superclass, if it is one per superclass).
 
     Ward's method on the centroids, each counting once. Every number of groups is a cut of the same dendrogram, so
     fewer are always a merging of more.
-
-    Returns:
-        As :func:`topdown`.
     """
-    merged = np.empty(len(one.clusters), dtype=np.int32)
-    names: list[str] = []
+    merged, names = np.empty(len(one.clusters), dtype=np.int32), []
     for within, members in one.groups().items():
         groups_here = _cut(one.centroids[members], min(classes, len(members)))
         merged[members] = groups_here + len(names)
@@ -128,7 +105,7 @@ TREES = {"topdown": topdown, "bottomup": bottomup}
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L5, where there is a tree in each superclass: every label lies in one target class."""
+    """L5, where there is a tree in each superclass."""
     if space.params["clusterings"][0].startswith("superclass"):
         yield in_one_target_class(space)
 

@@ -1,8 +1,7 @@
 """Probes of a frozen network's features: what they say about the human ranks.
 
 A linear probe (multinomial logistic regression, its L2 penalty chosen among several) and a kNN probe (cosine
-similarity, votes weighted by exp(similarity / temperature)), on the pooled features before the head. All penalties and
-ranks are fitted at once, and neighbours are sought once for all ranks, on the device that the stage runs on.
+similarity, votes weighted by exp(similarity / 0.07)), on the pooled features before the head.
 
 Keys: `RANK/linear` and `RANK/knn`, the errors of a split in percent; `RANK/l2`, the penalty that the training split
 chose.
@@ -11,12 +10,11 @@ chose.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from granularity.base.section import Count, Rank, Section
+from granularity.base.section import Count, Section
 from granularity.base.seeds import seed_of
 
 if TYPE_CHECKING:
@@ -25,14 +23,14 @@ if TYPE_CHECKING:
 
     from granularity.stages.measure.logistic import Problem
     from granularity.stages.measure.view import View
-    from granularity.store.checkpoints import Parts
 
-# How far losses may lie above their minima, relative: penalties are told apart by whole images of a fifth of them, and
+# How far losses may lie above their minima, relative: penalties differ by whole images of a fifth of them, and
 # of what is reported, no image shall change sides.
 CHOOSING, FINAL = 1e-5, 1e-9
 WEIGHTS = 2**23  # of linear probes that are fitted at once, unless a single one has more
 TESTS = 1024  # rows of a test whose neighbours are sought at once
 PAIRS = {"cpu": 2**22, "cuda": 2**27}  # of test and training rows that are compared at once
+TEMPERATURE = 0.07  # a neighbour's vote weighs exp(similarity / TEMPERATURE)
 VOTES = 2**22  # that are held at once: float64
 
 
@@ -44,8 +42,6 @@ class Probe(Section):
         "The best on a fifth of the training split is refitted on all of it.",
     )
     neighbours: Count = Field(10, description="Neighbours of the kNN probe (cosine similarity, weighted votes).")
-    temperature: float = Field(0.07, ge=0.002, description="A neighbour's vote weighs exp(similarity / temperature).")
-    ranks: list[Rank] | None = Field(None, min_length=1, description="Human ranks to probe (null: all).")
 
 
 Options = Probe
@@ -54,13 +50,13 @@ Options = Probe
 def measure(view: View, options: Probe, seed: int) -> Iterator[tuple[str, str, float]]:
     import torch
 
-    from granularity.learning.evaluation import percent_wrong
+    from granularity.learning.training.evaluation import percent_wrong
 
     train, tests = view.features("train"), [view.features(split) for split in view.splits]
-    ranks, device = options.ranks or view.ranks, view.data.device
+    ranks, device = view.ranks, view.data.device
     labels = [torch.from_numpy(view.labels("train", rank)) for rank in ranks]
     classes = [len(view.classes(rank)) for rank in ranks]
-    linear = linear_probes(train, labels, tests, classes, options.l2, seed_of(seed, "probe"), device, view.parts)
+    linear = linear_probes(train, labels, tests, classes, options.l2, seed_of(seed, "probe"), device)
     near = [neighbours(train, test, options.neighbours, device) for test in tests]
     for i, rank in enumerate(ranks):
         predicted, l2 = linear[i]
@@ -68,7 +64,7 @@ def measure(view: View, options: Probe, seed: int) -> Iterator[tuple[str, str, f
         for j, split in enumerate(view.splits):
             truth, (similarity, index) = view.labels(split, rank), near[j]
             yield split, f"{rank}/linear", percent_wrong(predicted[j].numpy(), truth)
-            voted = vote(similarity, labels[i][index], classes[i], options.temperature)
+            voted = vote(similarity, labels[i][index], classes[i])
             yield split, f"{rank}/knn", percent_wrong(voted.numpy(), truth)
 
 
@@ -80,20 +76,12 @@ def linear_probes(
     penalties: Sequence[float],
     seed: int,
     device: torch.device,
-    parts: Parts,
 ) -> list[tuple[tuple[torch.Tensor, ...], float]]:
-    """Predictions of logistic regressions whose penalties were chosen on a fifth of the training images.
+    """Predictions of logistic regressions whose penalties were chosen on a fifth of the training images, the same for
+    all ranks: so one pass over the rest serves them all.
 
-    All ranks hold out the same fifth, so one pass over the rest serves them all.
-
-    Args:
-        train, tests: features float32 [N, D] and, each, [M, D]; standardised here by the training features' moments.
-        labels: of each rank, int64 [N].
-        classes: the number of each rank's classes.
-        parts: keeps the fits over a kill.
-
-    Returns:
-        of each rank, the predicted classes int64 [M] of each test, and the penalty chosen.
+    Features are float32 [N, D] and, of each test, [M, D], standardised here by the training features' moments; labels
+    of each rank int64 [N]. Returns, of each rank, the predicted classes int64 [M] of each test, and the penalty chosen.
     """
     import numpy as np
     import torch
@@ -105,19 +93,18 @@ def linear_probes(
     rows, labels = axes.all(train, order), [one[order].to(device) for one in labels]
     held, penalties = len(rows) // 5, sorted(penalties, reverse=True)
 
-    def mistakes(some: list[Problem], *kept: Any) -> np.ndarray:
-        weights = fit(rows[held:], [one[held:] for one in labels], some, axes.variance, CHOOSING, *kept)
+    def mistakes(some: list[Problem]) -> np.ndarray:
+        weights = fit(rows[held:], [one[held:] for one in labels], some, axes.variance, CHOOSING)
         found = predict(chunks(rows[:held], device), weights, some)
         truth = torch.stack([labels[one.labels][:held].cpu() for one in some])
         return (found != truth).sum(1).numpy()
 
-    def predictions(some: list[Problem], *kept: Any) -> np.ndarray:
-        weights = fit(rows, labels, some, axes.variance, FINAL, *kept)
+    def predictions(some: list[Problem]) -> np.ndarray:
+        weights = fit(rows, labels, some, axes.variance, FINAL)
         return predict((axes(part) for test in tests for part in chunks(test, device)), weights, some).numpy()
 
     def of_all(what: Callable, problems: Iterable[Problem]) -> np.ndarray:
-        several = enumerate(groups(problems, WEIGHTS // len(axes.variance)))
-        return np.concatenate([parts.part(f"{what.__name__} {i}", partial(what, some)) for i, some in several])
+        return np.concatenate([what(some) for some in groups(problems, WEIGHTS // len(axes.variance))])
 
     best = [penalties[0]] * len(classes)
     if len(penalties) > 1 and held:
@@ -131,10 +118,7 @@ def linear_probes(
 def neighbours(
     train: torch.Tensor, test: torch.Tensor, count: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The nearest training images by cosine similarity: similarities float32 [M, count] and rows int64, on the CPU.
-
-    A chunk of each at a time: of the similarities of all pairs, only the best so far are held.
-    """
+    """The nearest training images by cosine similarity: similarities float32 [M, count] and rows int64, on the CPU."""
     import torch
     import torch.nn.functional as F
 
@@ -148,8 +132,7 @@ def neighbours(
             similarity, index = (part @ known.T).topk(min(count, len(known)), dim=1)
             index += number * size
             if best[i] is not None:
-                similarity = torch.cat([best[i][0], similarity], 1)
-                index = torch.cat([best[i][1], index], 1)
+                similarity, index = (torch.cat(both, 1) for both in zip(best[i], (similarity, index), strict=True))
                 similarity, order = similarity.topk(min(count, similarity.shape[1]), dim=1)
                 index = index.gather(1, order)
             best[i] = similarity, index
@@ -157,14 +140,13 @@ def neighbours(
     return similarity, index
 
 
-def vote(similarity: torch.Tensor, labels: torch.Tensor, classes: int, temperature: float) -> torch.Tensor:
+def vote(similarity: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
     """The classes int64 [M] that neighbours vote for, given their similarities and labels, [M, count]."""
     import torch
 
-    found = []
-    size = max(1, VOTES // classes)
+    found, size = [], max(1, VOTES // classes)
     for near, of in zip(similarity.double().split(size), labels.split(size), strict=True):
         votes = torch.zeros(len(near), classes, dtype=torch.float64)
-        votes.scatter_add_(1, of, (near / temperature).exp())
+        votes.scatter_add_(1, of, (near / TEMPERATURE).exp())
         found.append(votes.argmax(1))
     return torch.cat(found)

@@ -1,37 +1,30 @@
 """What cannot be concluded: the three that matter most, then the rest."""
 
-from __future__ import annotations
-
-from granularity.stages.report import questions
+from granularity.stages.report.comparisons import QUESTIONS
 from granularity.stages.report.loaded import Loaded
-from granularity.stages.report.part import Part
+from granularity.stages.report.sections import Part
+from granularity.stages.report.sections.clusters import encoder_of
 
 HEADING = "What cannot be concluded"
-LINK = "Caveats"
 
 
-def applies(loaded: Loaded) -> bool:
-    return len(loaded.results) > 0
-
-
-def build(loaded: Loaded) -> Part:
-    return Part(values={"caveats": questions.caveats(loaded)})
-
-
-TEMPLATE = """
-<ul>
-{% for sentence in caveats[:3] %}
-<li>{{ sentence }}</li>
-{% endfor %}
-</ul>
-{% if caveats | length > 3 %}
-<details>
-<summary>{{ caveats | length - 3 }} more</summary>
-<ul>
-{% for sentence in caveats[3:] %}
-<li>{{ sentence }}</li>
-{% endfor %}
-</ul>
-</details>
-{% endif %}
-"""
+def build(loaded: Loaded) -> Part | None:
+    conditions, results, compared = loaded.conditions, loaded.results, loaded.comparisons
+    if results.empty:
+        return None
+    asked = compared[compared["comparisons"] > 0].drop_duplicates("question")
+    alike = []  # label spaces of one condition that part its images alike
+    for one in conditions:
+        groups = {first: [space for space in one.alike if one.alike[space] == first] for first in one.alike.values()}
+        alike += [(one.label, spaces) for spaces in groups.values() if len(spaces) > 1]
+    clustered = any(condition.of("cluster") for condition in conditions)
+    values = {
+        "images": list(dict.fromkeys(f"{condition.images('val'):,}" for condition in conditions)),
+        "point": 100 / max(1, conditions[0].images("val")),
+        "encoder": encoder_of(conditions) if clustered else None,
+        "alike": alike,
+        "asked": [f"{QUESTIONS[row.question]} ({row.comparisons})" for row in asked.itertuples()],
+        "backbones": int(results.loc[results["role"] != "one_pass", "backbones"].min()),
+        "other_data": any(condition.finetune["other_data"].any() for condition in conditions),
+    }
+    return Part(values=values)

@@ -1,31 +1,77 @@
-"""The error against the number of classes in pretraining."""
+"""The error against the number of classes in pretraining, and how far each arm is from its baseline."""
 
-from __future__ import annotations
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.lines import Line2D
 
-from granularity.stages.report import figures
+from granularity.stages.report import drawing
 from granularity.stages.report.loaded import Loaded
-from granularity.stages.report.part import Part
+from granularity.stages.report.sections import Part
+from granularity.stages.report.series import describe
 
 HEADING = "The granularity curve"
-LINK = "Curve"
 
 
-def applies(loaded: Loaded) -> bool:
-    return len(loaded.results) > 0 and bool(loaded.results["granularity"].notna().any())
+def build(loaded: Loaded) -> Part | None:
+    results = loaded.results
+    if results.empty or results["granularity"].isna().all():
+        return None
+    drawn = {"granularity_curve": draw(results)}
+    compared = results[(results["role"] != "baseline") & results["difference"].notna()]
+    if len(compared):
+        drawn["differences"] = drawing.differences(compared, "differences", "the baseline")
+    return Part(figures=drawn, values={"unlabelled": bool(results["granularity"].isna().any())})
 
 
-def build(loaded: Loaded) -> Part:
-    unlabelled = bool(loaded.results["granularity"].isna().any())
-    return Part(
-        figures={"granularity_curve": figures.granularity_curve(loaded.results)}, values={"unlabelled": unlabelled}
-    )
+@mpl.rc_context(drawing.RC)
+def draw(results: pd.DataFrame) -> str:
+    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are intervals.
+
+    What was pretrained without labels is a dotted line, its point at the right edge.
+    """
+    tables = dict(tuple(results.groupby("label", sort=False)))
+    figure, axes = drawing.panels(len(tables), 1, 0.8 + 2.7 * len(tables))
+    legend = {}
+    for axis, (label, table) in zip(axes[:, 0], tables.items(), strict=True):
+        for row in table[table["role"] == "baseline"].itertuples():
+            ends = np.nan_to_num([row.mean_low, row.mean_high], nan=row.mean)
+            band = axis.axhspan(*ends, color=describe("manual").colour, alpha=0.13, linewidth=0)
+            line = axis.axhline(row.mean, color=describe("manual").colour, linewidth=1)
+            legend["retraining baseline (mean, interval)"] = (band, line)
+        for row in table[table["role"] == "one_pass"].itertuples():
+            line = axis.axhline(row.mean, color=describe("one_pass").colour, linestyle=(0, (4, 2)), linewidth=1)
+            legend["target labels, one pass (mean)"] = line
+        arms = table[(table["role"] != "one_pass") & table["granularity"].notna()]
+        arms = arms.assign(x=drawing.apart(arms["granularity"].astype(float)))
+        for (one, *_), points in arms.groupby(["series", "network"], sort=False):
+            legend[_legend(one, points)] = _points(axis, one, points, points["x"], zorder=3)
+        ring = {"marker": "o", "markersize": 9, "mfc": "none", "mec": drawing.INK, "mew": 1.1, "linestyle": ""}
+        axis.plot("x", "mean", data=arms[arms["role"] == "baseline"], zorder=4, **ring)
+        unlabelled = table[(table["role"] == "arm") & table["granularity"].isna()]
+        for (one, *_), points in unlabelled.groupby(["series", "network"], sort=False):
+            edge = {"transform": axis.get_yaxis_transform(), "clip_on": False, "zorder": 5, "linestyle": ""}
+            legend[_legend(one, points)] = _points(axis, one, points, np.ones(len(points)), **edge)
+            for mean in points["mean"]:
+                axis.axhline(mean, color=describe(one).colour, linestyle=(0, (1, 2)), linewidth=1)
+        axis.set(title=label, ylabel="Validation error (%)")
+        axis.margins(x=0.04)
+        drawing.log_counts(axis)
+        axis.grid(axis="y")
+    axes[-1, 0].set_xlabel("Granularity G: classes in pretraining")
+    if (results["role"] == "baseline").any():
+        legend["the baseline as a point"] = Line2D([], [], **ring)
+    description = "Validation error against the number of classes in pretraining, one line per family of label spaces"
+    return drawing.svg(figure, "granularity_curve", description, legend)
 
 
-TEMPLATE = """
-{{ drawing("granularity_curve", "Error of the finetuned network on the target against the number of classes it was
-pretrained on. Points are means over backbones, bars their "
-~ level ~ " % intervals (of a mean by itself; the table has those of differences). Points of equal G are
-moved apart sideways by a few percent."
-~ (" What was pretrained without labels has no G: its point stands at the right edge, on a dotted line." if
-unlabelled)) }}
-"""
+def _points(axis, one: str, points: pd.DataFrame, x, **style):
+    spread = (points["mean_high"] - points["mean"]).fillna(0)
+    return axis.errorbar(x, points["mean"], spread, elinewidth=0.9, capsize=2, **drawing.look(one) | style)
+
+
+def _legend(one: str, points: pd.DataFrame) -> str:
+    """A series; with its network where that is another than the baseline's."""
+    network, baseline = points["network"].iloc[0], points["baseline"].iloc[0]
+    own = baseline in (network, None)
+    return describe(one).words + ("" if own else f" ({drawing.shorten(network, 20)})")

@@ -1,77 +1,65 @@
-"""Measured numbers that no other section shows, as plain tables."""
+"""What probes read from frozen networks, and everything else that was measured, as plain tables."""
 
-from __future__ import annotations
-
-from typing import Any
-
+import matplotlib as mpl
 import pandas as pd
+from matplotlib.lines import Line2D
 
+from granularity.stages.report import drawing
 from granularity.stages.report.loaded import Loaded
-from granularity.stages.report.part import Part
+from granularity.stages.report.sections import Part
+from granularity.stages.report.series import describe
 
-HEADING = "What else was measured"
-LINK = "Measures"
-MOST = 400  # rows on the page, of a measure
-SIDE_BY_SIDE = 6  # keys of a measure that stand as columns beside one another
+HEADING = "Probes and other measures"
+MOST = 400  # rows of other measures on the page
 WORDS = {"error": "Error, top-1 (%)", "macro_f1": "Macro-F1 (%)", "images": "Images", "error_any": "Error, any (%)"}
 
 
-def applies(loaded: Loaded) -> bool:
-    return len(loaded.measures) > 0
+def build(loaded: Loaded) -> Part | None:
+    probe, measures = loaded.probe, loaded.measures
+    tables = {name: table for name, table in (("probe", probe), ("measures", measures)) if len(table)}
+    if not tables:
+        return None
+    drawn = {}
+    for measure, found in probe.groupby("measure", sort=False):
+        found = found[found["state"].isin(["pretrained", "embedding"])]
+        found = found[found["split"] == ("val" if "val" in set(found["split"]) else found["split"].min())]
+        name = f"probe_{measure}" if drawn else "probe"
+        if len(found):  # the target rank, or else the coarsest, and the finest of those probed
+            ranks = [rank for rank in loaded.conditions[0].ranks if rank in set(found["rank"])]
+            first = loaded.conditions[0].target if loaded.conditions[0].target in ranks else ranks[0]
+            drawn[name] = draw(found, list(dict.fromkeys([first, ranks[-1]])), name)
+    usual = {"val", "pretrained", "embedding"}
+    more = [key for key in ("measure", "split", "state") if set(probe[key]) - usual and probe[key].nunique() > 1]
+    others = [key for key in ("measure", "state", "split") if measures[key].nunique() > 1]
+    embedded = bool((probe["state"] == "embedding").any())
+    return Part(tables, drawn, {"more": more, "embedded": embedded, "most": MOST, "words": WORDS, "others": others})
 
 
-def build(loaded: Loaded) -> Part:
-    table = loaded.measures
-    shown = [_shown(name, part) for name, part in table.groupby("measure", sort=False)]
-    return Part({"measures": table}, values={"shown": shown, "words": WORDS})
-
-
-def _shown(name: str, table: pd.DataFrame) -> dict[str, Any]:
-    """A measure's rows for the page: keys as columns, `values`, where they are few."""
-    keys, rows = list(dict.fromkeys(table["key"])), table.to_dict("records")
-    if len(keys) <= SIDE_BY_SIDE:
-        found: dict[tuple, dict[str, Any]] = {}
-        for row in rows:
-            where = tuple(row[key] for key in ("label", "space", "state", "split"))
-            found.setdefault(where, {**row, "values": dict.fromkeys(keys)})["values"][row["key"]] = row["mean"]
-        rows = list(found.values())
-    else:
-        keys = []
-    more = [key for key in ("state", "split") if table[key].nunique() > 1]
-    return {"name": name, "names": keys, "rows": rows[:MOST], "all": len(rows), "more": more}
-
-
-TEMPLATE = """
-{% for measure in shown %}
-<h3>{{ measure.name }}</h3>
-{% call table() %}
-<thead><tr>
-<th scope="col">Label space</th><th scope="col" class="text">Labels</th><th scope="col">G</th>
-{% for key in measure.more %}<th scope="col" class="text">{{ key | capitalize }}</th>{% endfor %}
-<th scope="col">Networks</th>
-{% for key in measure.names %}<th scope="col">{{ words.get(key, key) }}</th>{% else %}
-<th scope="col" class="text">Quantity</th><th scope="col">Mean</th><th scope="col">Lowest</th><th
-scope="col">Highest</th>
-{% endfor %}
-</tr></thead>
-<tbody>
-{% for row in measure.rows %}
-{{ group(measure.rows, loop.index0, 4 + measure.more | length + (measure.names | length or 4)) }}
-<tr><th scope="row">{{ row.space }}</th><td class="text">{{ series(row.series) }}</td>
-<td>{{ row.granularity | num(0) }}</td>{% for key in measure.more %}<td class="text">{{ row[key] }}</td>{% endfor %}
-<td>{{ row.networks }}</td>
-{% for key in measure.names %}<td>{{ row["values"][key] | num(0 if key == "images" else 2) }}</td>{% else %}
-<td class="text">{{ row.key }}</td><td>{{ row.mean | num(4) }}</td><td>{{ row["min"] | num(4) }}</td>
-<td>{{ row["max"] | num(4) }}</td>
-{% endfor %}
-</tr>
-{% endfor %}
-</tbody>
-{% endcall %}
-<p class="note">Means over networks.
-{% if measure.all > measure.rows | length %}
-{{ measure.all - measure.rows | length }} more rows are in the file.
-{% endif %}
-<span class="file">tables/measures.csv</span></p>
-{% endfor %}
-"""
+@mpl.rc_context(drawing.RC)
+def draw(table: pd.DataFrame, ranks: list[str], name: str = "probe") -> str:
+    """Probe errors of frozen networks, of one entry of `measures`, one state and one split: a column of panels per
+    rank, a row per condition and network.
+    """
+    tables = dict(tuple(table.groupby("label", sort=False)))
+    sizes = [part["space"].nunique() + 1 for part in tables.values()]
+    height = 1.0 + 0.4 * len(tables) + 0.24 * sum(sizes)
+    options = {"sharex": "col", "sharey": "row", "height_ratios": sizes}
+    figure, axes = drawing.panels(len(tables), len(ranks), height, **options)
+    for (label, whole), row in zip(tables.items(), axes, strict=True):
+        named = whole.drop_duplicates("space")
+        place = {space: y for y, space in enumerate(named["space"])}
+        for rank, axis in zip(ranks, row, strict=True):
+            for found in whole[whole["rank"] == rank].itertuples():
+                linear = found.probe == "linear"
+                colour, y = describe(found.series).colour, place[found.space] + (-0.16 if linear else 0.16)
+                axis.plot([found.min, found.max], [y, y], color=colour, linewidth=1)
+                marker, fill = ("o", colour) if linear else ("s", drawing.PAPER)
+                axis.plot(found.mean, y, marker, color=colour, mfc=fill, markersize=4.5)
+            drawing.rows(axis, [drawing.row_name(one) for one in named.itertuples()], 5)
+            if label == list(tables)[-1]:
+                axis.set_xlabel(f"Error on “{drawing.shorten(rank, 20)}” (%)", parse_math=False)
+        row[0].set_title(label)
+    dot = {"color": drawing.INK, "markersize": 5, "linestyle": ""}
+    legend = {"linear probe": Line2D([], [], marker="o", mfc=drawing.INK, **dot)}
+    legend["kNN probe"] = Line2D([], [], marker="s", mfc=drawing.PAPER, **dot)
+    return drawing.svg(figure, name, "Errors of linear and kNN probes on the frozen backbones, by label space", legend)

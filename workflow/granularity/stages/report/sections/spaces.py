@@ -1,61 +1,81 @@
 """The label spaces: sizes of their classes, and what they say about the human ranks."""
 
-from __future__ import annotations
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
-from granularity.stages.report import figures
+from granularity.stages.report import drawing
+from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.loaded import Loaded
-from granularity.stages.report.part import Part
+from granularity.stages.report.sections import Part
+from granularity.stages.report.series import describe, series_of
 
 HEADING = "The label spaces"
-LINK = "Label spaces"
+MEASURED = {"purity": "Purity", "mutual_information_bits": "Mutual information (bits)", "nmi": "NMI"}
 
 
-def applies(loaded: Loaded) -> bool:
-    return len(loaded.properties) > 0
-
-
-def build(loaded: Loaded) -> Part:
+def build(loaded: Loaded) -> Part | None:
+    if loaded.properties.empty:
+        return None
     conditions = [condition for condition in loaded.conditions if condition.spaces]
-    drawn = {"agreement": figures.agreement(loaded.properties, conditions[0].shown_ranks)}
+    ranks = list(dict.fromkeys(rank for one in conditions for rank in (one.target, one.ranks[-1])))
+    shown = list(dict.fromkeys([conditions[0].target, conditions[0].ranks[-1]]))
+    drawn = {"agreement": agreement(loaded.properties, shown)}
     if any(space.params.get("clusterings") for condition in conditions for space in condition.spaces):
-        drawn["class_sizes"] = figures.class_sizes(conditions)
-    ranks = list(dict.fromkeys(rank for condition in conditions for rank in condition.shown_ranks))
-    return Part({"properties": loaded.properties}, drawn, {"measures": _measures(ranks)})
+        drawn["class_sizes"] = class_sizes(conditions)
+    measured = [(f"{key}_{rank}", f"{words}, {rank}") for key, words in MEASURED.items() for rank in ranks]
+    return Part({"properties": loaded.properties}, drawn, {"measured": measured})
 
 
-def _measures(ranks: list[str]) -> list[tuple[str, str, str]]:
-    """Columns of the table: key, heading, filter; of the target rank and the finest, no more."""
-    columns = [(f"purity_{rank}", f"purity, {rank}", "share") for rank in ranks]
-    columns += [(f"mutual_information_bits_{rank}", f"mutual information, {rank} (bits)", "num") for rank in ranks]
-    return columns + [(f"nmi_{rank}", f"NMI, {rank}", "num") for rank in ranks]
+@mpl.rc_context(drawing.RC)
+def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
+    """Normalised mutual information with human ranks (a column of panels for each), one line per family."""
+    tables = dict(tuple(properties.groupby("label", sort=False)))
+    figure, axes = drawing.panels(len(tables), len(ranks), 1.0 + 2.1 * len(tables), sharey=True)
+    legend = {}
+    for row, (label, table) in zip(axes, tables.items(), strict=True):
+        table = table.assign(x=drawing.apart(table["granularity"]))
+        for axis, rank in zip(row, ranks, strict=True):
+            for one, points in table.groupby("series", sort=False):
+                (legend[describe(one).words],) = axis.plot(points["x"], points[f"nmi_{rank}"], **drawing.look(one))
+            axis.set_title(f"{drawing.shorten(rank)}, {label}", parse_math=False)
+            axis.set_ylim(-0.03, 1.03)
+            axis.margins(x=0.04)
+            drawing.log_counts(axis)
+            axis.grid(axis="y")
+        row[0].set_ylabel("NMI with the rank")
+    for axis in axes[-1]:
+        axis.set_xlabel("Granularity G")
+    description = "Agreement of the label spaces with the human ranks, against the number of classes"
+    return drawing.svg(figure, "agreement", description, legend)
 
 
-TEMPLATE = """
-{% call table() %}
-{{ columns(["Label space", "G", "Images", "Smallest class", "Median", "Largest", "Classes below 5 images",
-            "Images straddling"] + measures | map(attribute=1) | list) }}
-<tbody>
-{% for row in tables.properties %}
-{{ group(tables.properties, loop.index0, 8 + measures | length) }}
-<tr><th scope="row">{{ row.space }}</th><td>{{ row.granularity | num(0) }}</td><td>{{ row.images | num(0) }}</td>
-<td>{{ row.class_size_min | num(0) }}</td><td>{{ row.class_size_median | num(1) }}</td>
-<td>{{ row.class_size_max | num(0) }}</td><td>{{ row.starved_share | share }}</td>
-<td>{{ row.straddling_share | share }}</td>
-{% for key, _, filter in measures %}
-<td>{{ row[key] | share if filter == "share" else row[key] | num }}</td>
-{% endfor %}
-</tr>
-{% endfor %}
-</tbody>
-{% endcall %}
-<p class="note">Straddling: images whose label is given to images of more than one target class. Purity: share of
-images in the majority human class of their label. NMI: mutual information over the mean entropy; one label per image
-is trivially pure. <span class="file">tables/properties.csv</span></p>
-{{ drawing("agreement", "How much each label space says about the human ranks: normalised mutual information, 0 for
-none, 1
-for the rank itself. Random labels gain some with G alone, as small classes are pure by chance.") }}
-{% if "class_sizes" in figures %}
-{{ drawing("class_sizes", "Images in each class of the clustered label spaces, from the largest class to the
-smallest.") }}
-{% endif %}
-"""
+@mpl.rc_context(drawing.RC)
+def class_sizes(conditions: list[ConditionResults]) -> str:
+    """Images in each class, from large to small, for the clustered label spaces; as in the paper's Fig. 5."""
+    found = {series_of(space) for one in conditions for space in one.spaces if space.params.get("clusterings")}
+    first = [one for one in ("kmeans_superclass", "rebalanced", "kmeans") if one in found]
+    families = [*first, *sorted(sorted(found - {*first}), key=lambda one: describe(one).place)]
+    height = 0.6 + 2.0 * len(conditions)
+    figure, axes = drawing.panels(len(conditions), len(families), height, sharex="col", sharey="row")
+    for condition, row in zip(conditions, axes, strict=True):
+        for family, axis in zip(families, row, strict=True):
+            for i, space in enumerate(one for one in condition.spaces if series_of(one) == family):
+                sizes = np.sort(condition.classes[space.name]["size"].to_numpy())[::-1]
+                look = {"linestyle": drawing.DASHES[i % len(drawing.DASHES)], "label": f"G = {len(sizes):,}"}
+                look |= {"marker": "." if len(sizes) < 30 else None, "markersize": 4}
+                axis.plot(np.arange(1, len(sizes) + 1), sizes, color=describe(family).colour, **look)
+            axis.grid()
+            if axis.lines:
+                axis.legend(handlelength=2.6)
+            else:
+                axis.text(0.5, 0.5, "none", ha="center", va="center", transform=axis.transAxes)
+        row[0].set_ylim(0, None)
+        row[0].yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        row[0].set_ylabel(f"Images in the class\n({condition.label})")
+    for family, axis in zip(families, axes[0], strict=True):
+        axis.set_title(describe(family).words, fontsize=8.5)
+        drawing.log_counts(axis)
+    figure.supxlabel("Class, from the largest to the smallest", fontsize=8.5)
+    return drawing.svg(figure, "class_sizes", "Images in each class of the clustered label spaces, sorted by size")

@@ -4,13 +4,10 @@ Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", 
 (its test part). Ranks: `loops` (number of closed loops in the usual shape of the digit) and `digit`.
 """
 
-from __future__ import annotations
-
-import io
 from collections.abc import Iterator, Sequence
 
 from granularity.stages.samples.options import Condition, Samples
-from granularity.stages.samples.source import Source
+from granularity.stages.samples.source import Source, pngs
 
 IMAGES = 1797
 NEEDS_ROOT = False
@@ -35,20 +32,10 @@ def read(params: Samples, threads: int = 1) -> Source:
     """All 1,797 images, without a split."""
     import numpy as np
     import pandas as pd
-    from PIL import Image
     from sklearn.datasets import load_digits
 
-    digits = load_digits()
-    pngs = []
-    for image in digits.images:  # float64 in 0..16
-        stream = io.BytesIO()
-        Image.fromarray((image * (255 / 16)).round().astype("uint8")).save(stream, "PNG")
-        pngs.append(stream.getvalue())
-    frame = pd.DataFrame(
-        {
-            "sample_id": [f"digits/{i:04d}" for i in range(len(pngs))],
-            "loops": pd.Categorical.from_codes(np.take(LOOPS_OF_DIGIT, digits.target), LOOPS),
-            "digit": pd.Categorical.from_codes(digits.target, DIGITS),
-        }
-    )
-    return Source(frame, pngs)
+    digits = load_digits()  # its images are float64 in 0..16
+    frame = pd.DataFrame({"sample_id": [f"digits/{i:04d}" for i in range(len(digits.target))]})
+    frame["loops"] = pd.Categorical.from_codes(np.take(LOOPS_OF_DIGIT, digits.target), LOOPS)
+    frame["digit"] = pd.Categorical.from_codes(digits.target, DIGITS)
+    return Source(frame, pngs((digits.images * (255 / 16)).round().astype("uint8")))

@@ -1,47 +1,60 @@
-"""ImageNet-1k (ILSVRC 2012), Tiny ImageNet, and test sets of a shifted distribution.
+"""ImageNet-1k (ILSVRC 2012), Tiny ImageNet, and test sets of a shifted distribution; layouts: docs/datasets.md.
 
-root/train/n01440764/n01440764_10026.JPEG     one folder per synset (Tiny ImageNet: n01443537/images/...)
-root/val/n01440764/...                        likewise, or
-root/val/ILSVRC2012_val_00000001.JPEG         all in one folder, with samples.labels, or
-root/val/images/val_0.JPEG                    with val/val_annotations.txt (Tiny ImageNet)
+Below `val` lie a folder per synset, or all images, with samples.labels or Tiny ImageNet's val_annotations.txt. Shifted
+sets have a folder per synset; or ImageNetV2's 0 to 999, the place of the synset in the alphabetical order of all; or
+are ObjectNet: images/OBJECT/*.png, and mappings/ with folder_to_objectnet_label.json (folder -> label),
+objectnet_to_imagenet_1k.json (label -> names of ImageNet classes, joined by `; `), imagenet_to_label_2012_v2 (these
+names, one per line) and pytorch_to_imagenet_2012_id.json (place in alphabetical order -> line, from 0). The red border
+of its images, 2 pixels wide, that its publisher asks to crop, is not cropped here.
 
-root is also Kaggle's ILSVRC/Data/CLS-LOC. `samples.labels`: see :mod:`.imagenet_labels`.
-`samples.shifted`: see :mod:`.imagenet_shifted`. Rank: `synset`.
-
-Source: readme.txt of ILSVRC2012_devkit_t12; torchvision/datasets/imagenet.py; the data page of Kaggle's
-imagenet-object-localization-challenge; tiny-imagenet-200.zip.
+Source: readme.txt of ILSVRC2012_devkit_t12; torchvision/datasets/imagenet.py; tiny-imagenet-200.zip; issue 6 of
+github.com/modestyachts/ImageNetV2; README of ObjectNet 1.0, and src/datasets/objectnet.py of
+github.com/mlfoundations/wise-ft.
 """
 
 from __future__ import annotations
 
+import io
+import os
+import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from granularity.base.errors import GranularityError
-from granularity.stages.samples.formats import imagenet_shifted
-from granularity.stages.samples.formats.imagenet_folders import WNID, Part, entries, frame, images
-from granularity.stages.samples.formats.imagenet_labels import DEVKIT, META, synsets
+from granularity.base.regular import read_regular, read_text
+from granularity.base.strict_json import read_json
+from granularity.data.decoding import ENDINGS
+from granularity.data.wordnet import SEPARATOR
 from granularity.stages.samples.options import LABELS, Condition, Samples
 from granularity.stages.samples.source import Source
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 IMAGES = 1_331_167
+SHIFTED = (
+    "For `imagenet`: test sets of a shifted distribution, by name (v2: /data/imagenetv2, ...). Each becomes a split of "
+    "that name; list it in extra_splits."
+)
+OPTIONS = {"labels": LABELS, "shifted": (dict[str, Path], Field({}, description=SHIFTED))}
 ANNOTATIONS = "val_annotations.txt"
-
-
-OPTIONS = {
-    "labels": LABELS,
-    "shifted": (
-        dict[str, Path],
-        Field(
-            {},
-            description="For `imagenet`: test sets of a shifted distribution, by name (v2: /data/imagenetv2, ...). "
-            "Each becomes a split of that name; list it in extra_splits.",
-        ),
-    ),
+DEVKIT, META = Path("ILSVRC2012_devkit_t12", "data"), "meta.mat"
+HEADER = "ImageId,PredictionString"
+CLASSES = 1000  # ids above are inner nodes of the hierarchy
+FORMS = {  # what the first line is -> the form of all, with the image (if it is named) and its class
+    "number": re.compile(r"()([0-9]{1,9})"),
+    "synset": re.compile(r"()(n[0-9]{8})"),
+    "pair": re.compile(r"([^\s,]+)[\s,]+(n[0-9]{8})(?:\s.*)?"),
 }
+MAPPINGS = (
+    "folder_to_objectnet_label.json",
+    "objectnet_to_imagenet_1k.json",
+    "pytorch_to_imagenet_2012_id.json",
+    "imagenet_to_label_2012_v2",
+)
 
 
 def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
@@ -49,6 +62,8 @@ def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
     for name in samples.shifted:
         if name not in (samples.val, *samples.extra_splits):
             yield f"shifted: '{name}' is not in extra_splits, so nothing would be read of it"
+        elif name in ("train", "val"):
+            yield f"shifted: '{name}' is the name of a split already; choose another"
 
 
 def files(samples: Samples) -> Iterator[Path]:
@@ -57,7 +72,7 @@ def files(samples: Samples) -> Iterator[Path]:
         labels = samples.root / samples.labels
         yield from (labels, labels.parent / META, samples.root / DEVKIT / META)
     for folder in samples.shifted.values():
-        yield from (folder / "mappings" / name for name in imagenet_shifted.MAPPINGS)
+        yield from (folder / "mappings" / name for name in MAPPINGS)
 
 
 def folders(samples: Samples) -> Iterator[Path]:
@@ -65,84 +80,160 @@ def folders(samples: Samples) -> Iterator[Path]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The training images, and of the others those that are asked for.
+    """The training images, and of the others those that are asked for; `sample_id` is the split and the file.
 
     With shifted test sets, `distribution` is OOD for their images and ID for the others.
-
-    Raises:
-        GranularityError: a folder is missing, empty or of another layout; an image without label, or a label without
-            image; or a class that has no training images.
     """
     import numpy as np
     import pandas as pd
 
     root, notes = params.root, {}
     asked = {params.val or "val", *params.extra_splits}
-    parts = _by_class(root, "train", threads)
-    known = sorted(part.synsets for part in parts)
+    parts = [_part("train", root / "train", root)]
+    known = sorted(set(parts[0]["synset"]))
+    for one in known:
+        if not FORMS["synset"].fullmatch(one):
+            raise GranularityError(f"{root / 'train' / one}: is not called by a synset, such as n01440764")
     if "val" in asked and (root / "val").is_dir():
-        parts += _validation(params, set(known), threads)
-    clash = params.shifted.keys() & {"train", "val"}
-    if clash:
-        raise GranularityError(f"samples.shifted: {clash.pop()}: is the name of a split already; choose another")
-    shifted = {name: folder for name, folder in params.shifted.items() if name in asked}
-    for name, folder in shifted.items():
-        more, note = imagenet_shifted.read(name, folder, root, known, threads)
-        parts += more
-        notes |= {name: note} if note else {}
-    table = frame(parts)
-    if shifted:
-        codes = table["split"].isin(list(shifted)).to_numpy().astype(np.int8)
+        parts.append(_validation(params))
+    for name in (name for name in params.shifted if name in asked):
+        base, of_folder = _shifted(name, params.shifted[name], known)
+        part = _part(name, base, root, list(of_folder))
+        part["synset"] = part["synset"].map(of_folder)
+        without = part["synset"] == ""
+        if without.any():
+            count = sum(not synset for synset in of_folder.values())
+            why = "in no class of ImageNet"
+            notes[name] = {"left_out": {"classes": count, "images": int(without.sum()), "why": why}}
+        parts.append(part[~without])
+    table = pd.concat(parts, ignore_index=True)
+    for synset, file in table.drop_duplicates("synset")[["synset", "file"]].itertuples(index=False):
+        if not set(synset.split(SEPARATOR)) <= set(known):
+            unknown = f"unknown class '{synset}': {root / 'train'} has no folder of that name"
+            raise GranularityError(f"{root / file}: {unknown}; layouts of shifted sets are in docs/datasets.md")
+    for column in ("split", "synset"):
+        table[column] = table[column].astype("category")
+    if asked & params.shifted.keys():
+        codes = table["split"].isin(list(params.shifted)).to_numpy().astype(np.int8)
         table["distribution"] = pd.Categorical.from_codes(codes, ["ID", "OOD"])
     return Source(table, notes={"shifted": notes} if notes else {})
 
 
-def _by_class(root: Path, split: str, threads: int) -> list[Part]:
-    """The images of a split in folders of their class."""
-    found = entries(root / split)[0]
-    if not found:
-        raise GranularityError(f"{root / split}: holds no folders called by synsets, such as n01440764")
-    for name in found:
-        if not WNID.fullmatch(name):
-            raise GranularityError(f"{root / split / name}: is no synset (n and eight digits); move it elsewhere")
-    with ThreadPoolExecutor(threads) as pool:
-        listed = list(pool.map(_class, (root / split / name for name in found)))
-    return [
-        Part(split, split, [f"{name}/{file}" for file in files], name)
-        for name, files in zip(found, listed, strict=True)
-    ]
+def _part(split: str, base: Path, root: Path, order: list[str] | None = None) -> pd.DataFrame:
+    """`sample_id` (split/file), `split`, `file` and `synset` (the folder) of images below base, by folder and file."""
+    import pandas as pd
+
+    from granularity.stages.samples.sources.folder import below
+
+    packed = [one.name for one in base.glob("*.tar*")] if base.is_dir() else []
+    if packed:
+        raise GranularityError(f"{base / packed[0]}: is still packed; unpack it, or move it elsewhere")
+    found = below(base)
+    empty = {one.name for one in base.iterdir() if one.is_dir() and not one.name.startswith(".")}
+    empty -= {folder.parts[0] for folder in found if folder.parts}
+    if empty or not found:
+        raise GranularityError(f"{base / min(empty, default='')}: holds no images; was it unpacked whole?")
+    if order is not None:
+        found = sorted((one for one in found if one.parts), key=lambda one: order.index(one.parts[0]))
+    # resolved, or `..` would be taken from where a symbolic link leads to
+    where = split if base == root / split else Path(os.path.relpath(base.resolve(), root.resolve())).as_posix()
+    files = pd.concat(["".join(f"{part}/" for part in one.parts) + one.names for one in found], ignore_index=True)
+    synsets = [one.parts[0] if one.parts else "" for one in found for _ in one.names]
+    table = pd.DataFrame({"sample_id": f"{split}/" + files, "split": split, "file": f"{where}/" + files})
+    return table.assign(synset=pd.Series(synsets, dtype="str"))
 
 
-def _class(folder: Path) -> list[str]:
-    if (folder / "images").is_dir():  # Tiny ImageNet
-        return [f"images/{file}" for file in images(folder / "images")]
-    return images(folder)
-
-
-def _validation(params: Samples, known: set[str], threads: int) -> list[Part]:
+def _validation(params: Samples) -> pd.DataFrame:
     root, folder = params.root, params.root / "val"
-    folders, loose = entries(folder)
-    tiny = not loose and folders == ["images"] and (folder / ANNOTATIONS).is_file()
-    if folders and not tiny:
-        if loose:
-            raise GranularityError(f"{folder}: holds both folders and images, such as {folders[0]} and {loose[0]}")
-        parts = _by_class(root, "val", threads)
-        place = {part.synsets: str(folder / part.synsets) for part in parts}
-    else:
-        if tiny:
-            labels, loose = folder / ANNOTATIONS, images(folder / "images")
-        elif not loose:
-            raise GranularityError(f"{folder}: holds no images")
-        elif params.labels is None:
-            raise GranularityError(f"samples.labels: {folder} has no folders of classes; name the file of its labels")
-        else:
-            labels = root / params.labels
-        classes = synsets(loose, labels, root)
-        parts = [Part("val", "val", [f"images/{file}" if tiny else file for file in loose], classes)]
-        place = dict.fromkeys(classes, str(labels))
-    unknown = sorted(place.keys() - known)
-    if unknown:
-        raise GranularityError(
-            f"{place[unknown[0]]}: unknown class '{unknown[0]}': {root / 'train'} has no folder of that name"
-        )
-    return parts
+    part = _part("val", folder, root)
+    tiny = set(part["synset"]) == {"images"}
+    if not tiny and part["synset"].iloc[-1]:
+        return part
+    if not tiny and params.labels is None:
+        raise GranularityError(f"samples.labels: {folder} has no folders of classes; name the file of its labels")
+    labels = folder / ANNOTATIONS if tiny else root / params.labels
+    return part.assign(synset=_synsets([Path(file).name for file in part["file"]], labels, root))
+
+
+def _synsets(images: list[str], file: Path, root: Path) -> list[str]:
+    """The synset of each image (a file name), in order. The formats, told by the first line:
+
+    * `490`: ILSVRC2012_ID of the images in the order of their names, as in the development kit's
+      ILSVRC2012_validation_ground_truth.txt; meta.mat, beside it or in ILSVRC2012_devkit_t12/data, explains them.
+    * `n01751748`: synsets in the order of the images' names.
+    * `ILSVRC2012_val_00000001.JPEG n01751748`, or with a comma or tab, with or without the extension, and whatever
+      follows: Tiny ImageNet's val_annotations.txt, Kaggle's LOC_val_solution.csv.
+    """
+    lines = [(number, line.strip()) for number, line in enumerate(read_text(file).splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if line and (number, line) != (1, HEADER)]
+    first = lines[0][1] if lines else ""
+    form = next((form for form in ("number", "synset") if FORMS[form].fullmatch(first)), "pair")
+    matches = [FORMS[form].fullmatch(line) for _, line in lines]
+    wnids = _wnids(file, root) if form == "number" else None
+    for (number, line), match in zip(lines, matches, strict=True):
+        if match is None or (wnids and int(match[2]) not in wnids):
+            raise GranularityError(f"{file}: line {number}: '{line[:60]}' is no label, as the first line is a {form}")
+    names = [_stem(image) for image in images] if form == "pair" else range(len(images))
+    found = {_stem(match[1]) if form == "pair" else i: match[2] for i, match in enumerate(matches)}
+    if len(matches) != len(names) or found.keys() != {*names}:
+        odd = min(map(str, {*names} ^ found.keys()), default="")
+        which = f", '{odd}' being in only one of the two" if form == "pair" and odd else ""
+        raise GranularityError(f"{file}: has {len(matches)} labels, but there are {len(names)} images{which}")
+    return [wnids[int(found[name])] if wnids else found[name] for name in names]
+
+
+def _stem(name: str) -> str:
+    return Path(name).stem if Path(name).suffix.lower() in ENDINGS else name
+
+
+def _wnids(file: Path, root: Path) -> dict[int, str]:
+    """ILSVRC2012_ID -> WNID of the classes, of the development kit's meta.mat; see its readme.txt, "synsets"."""
+    from scipy.io import loadmat
+
+    places = [file.parent / META, root / DEVKIT / META]
+    meta = next((place for place in places if place.is_file()), None)
+    if meta is None:
+        raise GranularityError(f"{file}: holds numbers, which meta.mat explains; put it beside, or at {places[1]}")
+    data = io.BytesIO(read_regular(meta, 4 << 20))
+    try:
+        table = loadmat(data, squeeze_me=True, variable_names=["synsets"])["synsets"]
+        ids, wnids = table["ILSVRC2012_ID"].ravel().tolist(), table["WNID"].ravel().tolist()
+        return {int(key): str(name) for key, name in zip(ids, wnids, strict=True) if 1 <= int(key) <= CLASSES}
+    except Exception as error:  # SciPy raises whatever comes (struct, zlib, index, key, memory, ... errors)
+        what = " ".join(str(error).split())[:200]
+        raise GranularityError(f"{meta}: is no intact meta.mat of ILSVRC 2012 ({what}); download it again") from None
+
+
+def _shifted(name: str, folder: Path, known: list[str]) -> tuple[Path, dict[str, str]]:
+    """The folder that holds a folder of images per class, and the synset of each (several joined, "" for none).
+
+    `known` are the synsets of the training images, in alphabetical order.
+    """
+    objectnet = (folder / "mappings").is_dir()
+    images = folder / "images" if objectnet else folder
+    if not images.is_dir():
+        raise GranularityError(f"samples.shifted: {name}: {images}: there is no such folder")
+    found = sorted(one.name for one in images.iterdir() if one.is_dir() and not one.name.startswith("."))
+    numbered = bool(found) and all(one.isdecimal() for one in found)
+    if (objectnet or numbered) and len(known) != CLASSES:
+        what = f"calls classes by their place among {CLASSES}, but there are training images of {len(known)}"
+        raise GranularityError(f"samples.shifted: {name}: {folder}: {what}")
+    if objectnet:
+        return images, _objectnet(folder / "mappings", found, known)
+    if numbered:
+        return images, {one: known[int(one)] if int(one) < CLASSES else one for one in sorted(found, key=int)}
+    return images, {one: one for one in found}
+
+
+def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str, str]:
+    """Folder -> its synsets, joined; "" for those that ImageNet does not have."""
+    files = [mappings / name for name in MAPPINGS]
+    label_of_folder, names_of_label, line_of_place = (read_json(file) for file in files[:3])
+    name_of_line = [line.strip() for line in read_text(files[3]).splitlines()]
+    try:
+        synset_of = {name_of_line[line]: known[int(place)] for place, line in line_of_place.items()}
+        names = {one: names_of_label.get(label_of_folder[one], "") for one in folders}
+        synsets = {one: sorted({synset_of[name] for name in text.split("; ") if name}) for one, text in names.items()}
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise GranularityError(f"{mappings}: are not those of ObjectNet 1.0 ({error}); download them again") from None
+    return {one: SEPARATOR.join(found) for one, found in synsets.items()}

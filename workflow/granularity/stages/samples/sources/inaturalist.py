@@ -1,9 +1,7 @@
 """iNaturalist competition data sets of 2017, 2018, 2019 and 2021: one JSON file per split, in COCO's manner.
 
-root/train_mini.json, root/val.json          {"images": [{"id", "file_name", ...}], "annotations": [{"image_id",
-root/train_mini/..., root/val/...             "category_id", ...}], "categories": [{"id", "name", ...}], ...}
-
-A split is called as its file is (`train_mini`, `val`, `train2018`). `file_name` is relative to root. Categories have
+{"images": [{"id", "file_name", ...}], "annotations": [{"image_id", "category_id", ...}], "categories": [{"id", ...}]}:
+a split is called as its file is (`train_mini`, `val`, `train2018`), `file_name` is relative to root. Categories have
 `name` and `supercategory` (2017), also `kingdom` to `genus` (2018; 2019 without `supercategory`), also
 `specific_epithet` (2021). The names of 2018 and 2019 are obfuscated in the annotation files; the publisher gives the
 true ones in `categories.json`, to take the place of the list of categories: samples.labels.
@@ -13,35 +11,27 @@ Source: "Annotation Format" and "Data" in 2017/README.md to 2021/README.md of gi
 
 from __future__ import annotations
 
-import io
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from granularity.base.errors import GranularityError
-from granularity.base.regular import MissingError, check_regular, open_regular
+from granularity.base.regular import MissingError, read_text
 from granularity.base.strict_json import parse_json
 from granularity.stages.samples.options import LABELS, Samples
 from granularity.stages.samples.source import Source
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
-IMAGES = {"train": 2_786_843, "train_mini": 600_000}  # with the 100,000 of val
+IMAGES = {"inaturalist": 2_786_843, "train_mini": 600_000}  # with the 100,000 of val
 OPTIONS = {"labels": LABELS}
 LARGEST = 4 << 30  # bytes of an annotation file; the largest that is published has 1.2 GB
-
-
-class _Split(NamedTuple):
-    """The contents of one annotation file."""
-
-    ids: array
-    names: list[str]  # of files, in the order of ids
-    image_ids: array  # of annotations
-    category_ids: array
-    categories: list[dict]
+TAXONOMY = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")
+FIELDS = ("kingdom", "supercategory", *TAXONOMY[1:])  # these, and `name` as `species`, are ranks
+MISSING = "NA"
 
 
 def files(samples: Samples) -> Iterator[Path]:
@@ -55,144 +45,136 @@ def folders(samples: Samples) -> tuple[Path, ...]:
 
 
 def _splits(params: Samples) -> list[str]:
-    """The splits that are asked for, or `train` and `val`."""
     val = params.val or ("val" if (params.root / "val.json").exists() else None)  # None: the stage holds some out
     return [*dict.fromkeys(name for name in (params.train or "train", val, *params.extra_splits) if name)]
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The images of the splits that are asked for, or of `train` and `val`.
+    """The images of the splits that are asked for, or of `train` and `val`; `sample_id` is the path.
 
-    Ranks, and how many classes each has (`notes["distinct"]`, `notes["pairs"]`): see
-    :mod:`granularity.stages.samples.formats.inaturalist_taxonomy`.
-
-    Raises:
-        GranularityError: a file is missing, truncated or not of this format; or an image without annotation, with
-            several or listed twice, an annotation without image, an unknown category, a path that leaves root.
+    Ranks: see :func:`ranks`; and how many classes each has (`notes["distinct"]`, `notes["pairs"]`).
     """
     import pandas as pd
 
-    from granularity.stages.samples.formats.inaturalist_taxonomy import distinct, pairs, ranks
-
-    categories = None if params.labels is None else _true_names(params.root / params.labels)
-    first, parts = None, []
+    categories, first, parts = None, None, []
+    if params.labels is not None:
+        first = params.root / params.labels
+        data = _load(first, params.root)
+        categories = _checked(first, data.get("categories") if isinstance(data, dict) else data)
     for name in _splits(params):
         file = params.root / f"{name}.json"
-        split = _parse(file, params.root)
-        if categories is None:
-            categories, first = split.categories, file
-        if first is not None and split.categories != categories:
+        part, found = _parse(file, params.root)
+        categories, first = categories or found, first or file
+        if params.labels is None and found != categories:
             raise GranularityError(f"{file}: its categories differ from those of {first}: they are of two data sets")
-        files, rows = _join(file, split, pd.Index([category["id"] for category in categories]))
-        parts.append(pd.DataFrame({"sample_id": files, "split": name, "file": files, "category": rows}))
-        del split
+        part["category"] = part["category"].map({category["id"]: row for row, category in enumerate(categories)})
+        if part["category"].isna().any():
+            raise GranularityError(f"{file}: annotations: a category_id is not among the categories")
+        parts.append(part.assign(split=name))
     frame = pd.concat(parts, ignore_index=True)
-    rows = frame.pop("category").to_numpy()
+    rows = frame["category"].astype(int).to_numpy()
+    frame = frame.assign(sample_id=frame["file"])[["sample_id", "split", "file"]]
     table = ranks(categories)
     for rank in table:
         column = table[rank].cat
         frame[rank] = pd.Categorical.from_codes(column.codes.to_numpy()[rows], column.categories)
-    return Source(frame, notes={"distinct": distinct(categories), "pairs": pairs(categories)})
+    return Source(frame, notes={"distinct": distinct(table), "pairs": pairs(categories)}, table=params.root)
 
 
-def _parse(file: Path, root: Path) -> _Split:
-    split = _Split(array("q"), [], array("q"), array("q"), [])
+def _parse(file: Path, root: Path) -> tuple[pd.DataFrame, list[dict]]:
+    """The `file` and `category` of each image of an annotation file, in its order; and its categories."""
+    import pandas as pd
+
+    names, ids, image_ids, category_ids = [], array("q"), array("q"), array("q")
 
     def keep(item: dict) -> dict | None:
         # called for each object as soon as it is read: as dicts, the 2.7 million images of 2021 would take 5 GB
         if "file_name" in item:
-            split.names.append(item["file_name"])
-            split.ids.append(item["id"])
+            names.append(item["file_name"])
+            ids.append(item["id"])
         elif "image_id" in item:
-            split.image_ids.append(item["image_id"])
-            split.category_ids.append(item["category_id"])
+            image_ids.append(item["image_id"])
+            category_ids.append(item["category_id"])
         else:
             return item
         return None
 
     data = _load(file, root, keep)
-    if not isinstance(data, dict) or not {"images", "categories"} <= data.keys():
+    if not isinstance(data, dict) or not {"images", "categories"} <= data.keys() or not names:
         raise GranularityError(f"{file}: has no lists of images and categories; it is no annotation file")
     if "annotations" not in data:
         raise GranularityError(f"{file}: has no annotations (those of the test set are not published)")
-    if not split.names:
-        raise GranularityError(f"{file}: lists no images")
-    for name in split.names:
-        if not isinstance(name, str) or not name or name.startswith("/") or ".." in name.split("/") or "\0" in name:
-            raise GranularityError(f"{file}: images: file_name {name!r} is no path below {root}")
-    return split._replace(categories=_checked(file, data["categories"]))
-
-
-def _join(file: Path, split: _Split, categories: pd.Index) -> tuple[pd.Series, np.ndarray]:
-    """The file names, and for each the position of its category."""
-    import numpy as np
-    import pandas as pd
-
-    ids, image_ids, category_ids = (np.asarray(one) for one in (split.ids, split.image_ids, split.category_ids))
-    order = np.argsort(ids, kind="stable")
-    again = np.flatnonzero(np.diff(ids[order]) == 0)
-    if again.size:
-        raise GranularityError(f"{file}: images: two have the id {ids[order[again[0]]]}")
-    place = order[np.minimum(np.searchsorted(ids, image_ids, sorter=order), len(ids) - 1)]
-    strays = image_ids[ids[place] != image_ids]
-    if strays.size:
-        raise GranularityError(f"{file}: annotations: image_id {strays[0]} is not among the images")
-    times = np.bincount(place, minlength=len(ids))
-    if (times == 0).any():
-        raise GranularityError(f"{file}: image '{split.names[times.argmin()]}' has no annotation")
-    if (times > 1).any():
-        name = split.names[times.argmax()]
-        raise GranularityError(
-            f"{file}: image '{name}' has {times.max()} annotations, but needs one; a file of bounding boxes does not do"
-        )
-    rows = np.empty(len(ids), dtype=np.int32)
-    rows[place] = categories.get_indexer(category_ids)
-    if (rows < 0).any():
-        unknown = category_ids[rows[place] < 0][0]
-        raise GranularityError(f"{file}: annotations: category_id {unknown} is not among the categories")
-    try:
-        return pd.Series(split.names, dtype="str"), rows
-    except UnicodeEncodeError:
-        raise GranularityError(f"{file}: images: a file_name holds half a surrogate pair, which is no text") from None
-
-
-def _true_names(file: Path) -> list[dict]:
-    data = _load(file, file.parent)
-    return _checked(file, data.get("categories") if isinstance(data, dict) else data)
+    images, annotated = pd.Index(ids), pd.Index(image_ids)
+    twice = [*images[images.duplicated()], *annotated[annotated.duplicated()]]
+    if odd := [*twice, *images.symmetric_difference(annotated)]:
+        raise GranularityError(f"{file}: images and annotations are not one to one; see the image {odd[0]}")
+    category = pd.Index(category_ids)[annotated.get_indexer(images)]
+    part = pd.DataFrame({"file": pd.Series(names, dtype="str"), "category": category})
+    return part, _checked(file, data["categories"])
 
 
 def _checked(file: Path, categories: Any) -> list[dict]:
-    from granularity.stages.samples.formats.inaturalist_taxonomy import FIELDS
-
     if not isinstance(categories, list) or not categories or not all(isinstance(one, dict) for one in categories):
         raise GranularityError(f"{file}: categories: is no list of categories")
-    seen = set()
-    for category in categories:
-        key, texts = category.get("id"), [category.get(field) for field in ("name", *FIELDS)]
-        if not isinstance(key, int) or key in seen:
-            raise GranularityError(f"{file}: categories: the id {key!r} is given twice, or is no whole number")
-        seen.add(key)
+    ids = [category.get("id") for category in categories]
+    for category, key in zip(categories, ids, strict=True):
+        texts = [category.get(field) for field in ("name", *FIELDS)]
         if not texts[0] or not all(text is None or isinstance(text, str) for text in texts):
             raise GranularityError(f"{file}: categories: id {key} has no name, or a rank that is no text")
-        if any("\ud800" <= character <= "\udfff" for text in texts if text for character in text):
-            raise GranularityError(f"{file}: categories: id {key} has half a surrogate pair in a name")
+        if not isinstance(key, int):
+            raise GranularityError(f"{file}: categories: the id {key!r} is no whole number")
+    if len({*ids}) < len(ids):
+        raise GranularityError(f"{file}: categories: an id is given twice")
     return categories
 
 
 def _load(file: Path, root: Path, keep: Callable[[dict], dict | None] | None = None) -> Any:
     try:
-        with open_regular(file) as data, io.TextIOWrapper(data, "utf-8") as stream:
-            if check_regular(file).st_size > LARGEST:
-                raise GranularityError(f"{file}: is larger than {LARGEST:,} bytes; no annotation file is")
-            start = stream.read(1)
-            text = start + stream.read() if start in ("{", "[") else start
-        return parse_json(text, str(file), "JSON file", keep)
+        return parse_json(read_text(file, LARGEST), str(file), "JSON file", keep)
     except MissingError:
         there = sorted(one.stem for one in root.glob("*.json"))
-        raise GranularityError(
-            f"{file}: is missing; samples.train and samples.val name annotation files, of which {root} has {there}"
-        ) from None
-    except UnicodeDecodeError:
-        raise GranularityError(f"{file}: is no text in UTF-8") from None
+        raise GranularityError(f"{file}: is missing; samples.train and val name annotation files: {there}") from None
     except (KeyError, TypeError, OverflowError) as error:  # from `keep`
         raise GranularityError(f"{file}: an image or annotation lacks a whole number as its id ({error})") from None
+
+
+def ranks(categories: list[dict]) -> pd.DataFrame:
+    """One row per category, one categorical column per rank, in the list's order.
+
+    These are FIELDS, as far as there are any, and `species`, the `name`; with the fields from `kingdom` down, also
+    `phylum_path` to `specific_epithet_path`, the names joined by `/`, which keep equal names apart. A field that is
+    empty or `NA` (orders of snails in 2018) is no class; in a path it is a step called NA.
+    """
+    import pandas as pd
+
+    given = pd.DataFrame(categories).reindex(columns=[*FIELDS, "name"]).dropna(axis="columns", how="all")
+    given = given.astype("str").fillna(MISSING).replace("", MISSING)
+    table = given.mask(given == MISSING).dropna(axis="columns", how="all").rename(columns={"name": "species"})
+    path = given.get(TAXONOMY[0])
+    for field in TAXONOMY[1:]:
+        if path is None or field not in given:
+            break
+        path = path + "/" + given[field]
+        table[f"{field}_path"] = path
+    for rank in table:
+        codes, names = pd.factorize(table[rank])
+        table[rank] = pd.Categorical.from_codes(codes, names)
+    return table
+
+
+def distinct(table: pd.DataFrame) -> dict[str, dict[str, int]]:
+    """For each rank, its number of different `names`, and of `paths`: of names with all those from kingdom above."""
+    counts = {}
+    for rank in (rank for rank in table if not rank.endswith("_path")):
+        above = "genus_path" if rank == "species" else f"{rank}_path"
+        steps = table.loc[table[rank].notna(), [column for column in (above, rank) if column in table]]
+        counts[rank] = {"names": int(table[rank].nunique()), "paths": len(steps.drop_duplicates())}
+    return counts
+
+
+def pairs(categories: list[dict]) -> dict[str, int]:
+    """Number of different values that each two text fields have together, for counts that are to be explained."""
+    import pandas as pd
+
+    texts = pd.DataFrame(categories).select_dtypes(exclude="number").drop(columns="image_dir_name", errors="ignore")
+    return {f"{one} + {other}": len(texts[[one, other]].drop_duplicates()) for one, other in combinations(texts, 2)}

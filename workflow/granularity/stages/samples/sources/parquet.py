@@ -1,21 +1,16 @@
-"""Image data sets in Parquet, as on the Hugging Face hub.
+"""Image data sets in Parquet, as on the Hugging Face hub; which files they are: docs/datasets.md.
 
 A column of images (`img` or `image`: bytes and path), and labels: integers whose class names stand in the schema's
-metadata `huggingface`, or else in the README.md; or text. The names of the files give the splits:
+metadata `huggingface`, or else in the README.md; or text. The names of the files give the splits, of which only those
+that the configuration asks for are read: the hub's test splits are often unlabelled.
 
-train-00000-of-00002.parquet    also in a folder (data, plain_text, ...), also with a fingerprint at the end
-train.parquet
-default/train/0000.parquet      the hub's own conversions (revision refs/convert/parquet)
-
-A label column whose class names are all WordNet ids is called `synset`, whatever its own name, unless there is a
-`synset` already. Only the splits that the configuration asks for are read: the hub's test splits are often unlabelled.
-
-Layout: https://github.com/huggingface/datasets, src/datasets/features/features.py (`Features.arrow_schema`,
-`ClassLabel`), and see :mod:`granularity.stages.samples.formats.hub`.
+Layout: https://github.com/huggingface/datasets, src/datasets/data_files.py (names of files) and features/features.py
+(`Features.arrow_schema`, `ClassLabel`, and `_to_yaml_list`: the README.md, which numbers the names of classes).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,36 +21,34 @@ from pydantic import Field
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import track
-from granularity.base.regular import check_regular
+from granularity.base.regular import MissingError, check_regular, read_text
 from granularity.base.strict_json import parse_json
 from granularity.data.columns import RESERVED
-from granularity.stages.samples.formats import hub
 from granularity.stages.samples.options import Condition, Samples
-from granularity.stages.samples.published import wanted
-from granularity.stages.samples.source import Source
+from granularity.stages.samples.source import Source, wanted
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
 
 NEEDS_ROOT = False
-OPTIONS = {
-    "hub": (
-        str | None,
-        Field(
-            None,
-            description="For `parquet`, instead of root: a data set of the Hugging Face hub, ORG/NAME or "
-            "ORG/NAME@REVISION. Downloaded once.",
-        ),
-    ),
-}
+HUB = (
+    "For `parquet`, instead of root: a data set of the Hugging Face hub, ORG/NAME or ORG/NAME@REVISION. "
+    "Downloaded once."
+)
+OPTIONS = {"hub": (str | None, Field(None, description=HUB))}
+SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{4,})-of-(?P<total>\d{4,})(-[0-9a-f]{16})?")
+README = "README.md"
+CONVERTED = "refs/convert/parquet"  # the revision with the hub's own conversions of other formats
 
 
-class Part(NamedTuple):
-    """The contents of one file: its label columns, and which of them have classes that the publisher numbered."""
+class Shard(NamedTuple):
+    """One Parquet file of a split."""
 
-    rows: int
-    columns: dict[str, pd.Categorical]
-    numbered: list[str]
+    split: str
+    number: int
+    total: int | None  # files of the split, where the name says it
+    folder: Path  # of the whole data set
+    file: Path
 
 
 def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
@@ -67,80 +60,121 @@ def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
 def files(samples: Samples) -> Iterator[Path]:
     """The file with class names, if root has one; a revision of the hub does not change."""
     if samples.root is not None:
-        yield samples.root / hub.README
+        yield samples.root / README
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The images of the splits asked for, in the order of the files; `sample_id` numbers those of a split.
-
-    Raises:
-        GranularityError: no Parquet files, or those of several data sets; a missing, truncated or empty one, or one
-            without images; class names that are malformed or differ between files; a label without a name; or the
-            hub cannot be reached.
-    """
-    import numpy as np
-
-    from granularity.stages.samples.formats.columns import joined, rank_name
-
-    root = params.root
-    if params.hub is not None:
-        root = hub.download(params.hub)
-    shards = hub.shards(root)
-    asked = wanted({shard.split for shard in shards}, params)
-    shards = [shard for shard in shards if shard.split in asked]
-    for split in asked:
-        hub.check_complete([shard for shard in shards if shard.split == split])
-    files = [shard.file for shard in shards]
-    labels_of = partial(_labels, hub.described(root, shards[0].folder.name), params.ranks)
-    with ThreadPoolExecutor(threads) as pool:
-        parts = list(track(pool.map(labels_of, files), len(files), "reading labels", "files"))
-    first = parts[0]
-    for file, part in zip(files, parts, strict=True):
-        if (part.columns.keys(), part.numbered) != (first.columns.keys(), first.numbered) or any(
-            not part.columns[name].categories.equals(first.columns[name].categories) for name in first.numbered
-        ):
-            raise GranularityError(f"{file}: has other label columns or class names than {files[0]}")
-    frame = _places(shards, [part.rows for part in parts], root)
-    for name in first.columns:
-        labels = joined([part.columns[name] for part in parts], name in first.numbered)
-        rank = rank_name(name, labels, [*first.columns, *frame.columns])
-        unlabelled = np.flatnonzero(labels.codes < 0)
-        if rank in params.ranks and len(unlabelled):
-            file, row = frame.loc[unlabelled[0], ["file", "row"]]
-            raise GranularityError(f"{root / file}: row {row} has no {rank} (it is -1, null or empty text)")
-        frame[rank] = labels
-    return Source(frame, root=root)
-
-
-def _places(shards: list[hub.Shard], rows: list[int], root: Path) -> pd.DataFrame:
-    """The columns that are not labels."""
+    """The images of the splits asked for, in the order of the files; `sample_id` numbers those of a split."""
     import numpy as np
     import pandas as pd
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    of_shard = np.repeat(np.arange(len(shards)), rows)
-    splits = list(dict.fromkeys(shard.split for shard in shards))
-    split = np.array([splits.index(shard.split) for shard in shards])[of_shard]
-    number = np.arange(len(of_shard)) - np.searchsorted(split, split)
-    number = pc.utf8_lpad(pa.array(number).cast(pa.large_string()), 8, "0")
-    name = pa.array(splits, pa.large_string()).take(pa.array(split))
-    return pd.DataFrame(
-        {
-            "sample_id": pc.binary_join_element_wise(name, number, pa.scalar("/", pa.large_string())).to_pandas(),
-            "split": pd.Categorical.from_codes(split, splits),
-            "file": pd.Categorical.from_codes(of_shard, [shard.file.relative_to(root).as_posix() for shard in shards]),
-            "row": np.arange(len(of_shard)) - (np.cumsum(rows) - rows)[of_shard],
-        }
-    )
+    from granularity.stages.samples.ranks import categorical, numbered, rank_name, repeated
+
+    root = params.root if params.hub is None else download(params.hub)
+    shards = _shards(root)
+    asked = wanted({shard.split for shard in shards}, params)
+    shards = [shard for shard in shards if shard.split in asked]
+    for split in asked:
+        _check_complete([shard for shard in shards if shard.split == split])
+    files, splits = [shard.file for shard in shards], [shard.split for shard in shards]
+    labels_of = partial(_labels, _described(root / README, shards[0].folder.name), params.ranks)
+    with ThreadPoolExecutor(threads) as pool:
+        found = track(pool.map(labels_of, files), len(files), "reading labels", "files")
+        rows, tables, named = zip(*found, strict=True)
+    for file, table, names in zip(files, tables, named, strict=True):
+        if (table.column_names, names) != (tables[0].column_names, named[0]):
+            raise GranularityError(f"{file}: has other label columns or class names than {files[0]}")
+    places = [file.relative_to(root).as_posix() for file in files]
+    frame = pd.DataFrame({"split": repeated(splits, rows), "file": repeated(places, rows)})
+    frame["row"] = np.concatenate([np.arange(count) for count in rows])
+    numbers = frame.groupby("split", observed=True).cumcount()
+    ids = [f"{split}/{number:08d}" for split, number in zip(frame["split"], numbers, strict=True)]
+    frame.insert(0, "sample_id", pd.Series(ids, dtype="str"))
+    labels, names = pa.concat_tables(tables), named[0]
+    for name in labels.column_names:
+        if name in names:  # -1 or null is no class
+            column = numbered(labels[name].fill_null(-1).to_numpy(), names[name])
+        else:
+            column = categorical(labels[name])
+        frame[rank_name(name, column, [*labels.column_names, *frame.columns])] = column
+    return Source(frame, root=root)
 
 
-def _labels(described: dict[str, Any], ranks: list[str], file: Path) -> Part:
+def download(hub: str) -> Path:
+    """The folder in huggingface_hub's cache with the Parquet files of ORG/NAME[@REVISION], or the hub's conversion."""
+    from huggingface_hub import snapshot_download
+
+    name, _, revision = hub.partition("@")
+    for tried in (revision,) if revision else (None, CONVERTED):
+        try:
+            files = ["*.parquet", README]
+            root = Path(snapshot_download(name, repo_type="dataset", revision=tried, allow_patterns=files))
+        except Exception as error:  # of half a dozen libraries beneath it
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise GranularityError(f"samples.hub: {hub}: cannot be had ({reason[:300]})") from None
+        if any(root.rglob("*.parquet")):
+            return root
+    raise GranularityError(f"samples.hub: {hub}: holds no Parquet files")
+
+
+def _shards(root: Path) -> list[Shard]:
+    found = []
+    for file in (file for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet") for file in root.glob(pattern)):
+        match = SHARD.fullmatch(file.stem)
+        if any(part.startswith(".") for part in file.relative_to(root).parts):
+            continue
+        if match:
+            found.append(Shard(match["split"], int(match["number"]), int(match["total"]), file.parent, file))
+        elif file.stem.isdecimal():
+            found.append(Shard(file.parent.name, int(file.stem), None, file.parent.parent, file))
+        else:
+            found.append(Shard(file.stem, 0, 1, file.parent, file))
+    if not found:
+        raise GranularityError(f"{root}: holds no Parquet files (train.parquet, data/train-00000-of-00002.parquet)")
+    folders = sorted({str(shard.folder) for shard in found})
+    if len(folders) > 1:
+        raise GranularityError(f"{root}: holds several data sets; set samples.root to one of their folders, {folders}")
+    return sorted(found, key=lambda shard: (shard.split, shard.number, shard.file))
+
+
+def _check_complete(split: list[Shard]) -> None:
+    total = split[-1].total or len(split)
+    missing = {*range(total)} - {shard.number for shard in split}
+    if missing or len(split) > total or len({shard.total for shard in split}) > 1:
+        what = f"lacks file number {min(missing)} of {total} (from 0)" if missing else "has files of two versions"
+        raise GranularityError(f"{split[-1].file.parent}: split '{split[0].split}' {what}; download it again")
+
+
+def _described(file: Path, config: str) -> dict[str, Any]:
+    """The class names of each label column according to the README.md; none, if it does not say.
+
+    They stand in its YAML header, for one data set or for several by their name:
+    dataset_info: {features: [{name: label, dtype: {class_label: {names: {'0': cat, '1': dog}}}}]}
+    """
+    import yaml
+
+    try:
+        header = re.match(r"---[^\S\n]*\n(.*?)\n---", read_text(file), re.DOTALL)
+        info = yaml.safe_load(header[1])["dataset_info"] if header and "dataset_info" in header[1] else {"features": []}
+        if isinstance(info, list):
+            info = next(one for one in info if len(info) == 1 or one["config_name"] == config)
+        kinds = {one["name"]: one.get("dtype") for one in info["features"]}
+        return {name: kind["class_label"]["names"] for name, kind in kinds.items() if isinstance(kind, dict)}
+    except (MissingError, LookupError, TypeError, AttributeError, StopIteration):
+        return {}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of a value's own parser, such as that of dates
+        reason = " ".join(str(error).split())[:200]
+        raise GranularityError(f"{file}: its header is no YAML ({reason})") from None
+
+
+def _labels(described: dict[str, Any], ranks: list[str], file: Path) -> tuple[int, pa.Table, dict[str, list[str]]]:
+    """The rows of one file, its label columns (text or numbers), and the class names of those that are numbers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from granularity.data.images import image_column
-    from granularity.stages.samples.formats.columns import categorical, is_text
+    from granularity.stages.samples.ranks import is_text
 
     check_regular(file)
     try:
@@ -148,34 +182,20 @@ def _labels(described: dict[str, Any], ranks: list[str], file: Path) -> Part:
         schema = meta.schema.to_arrow_schema()
         if image_column(schema) is None:
             raise GranularityError(f"{file}: has no column of images (img or image, of bytes and path)")
-        if not meta.num_rows:
-            raise GranularityError(f"{file}: has no rows")
-        names = described | _features(schema, file)
+        known, kinds, names = described | _features(schema, file), {}, {}
         fields = [field for field in schema if field.name not in RESERVED]
-        texts = [field.name for field in fields if is_text(field.type)]
-        numbers = [field.name for field in fields if pa.types.is_integer(field.type)]
-        for name in numbers:
-            if name in ranks and name not in names:
-                raise GranularityError(
-                    f"{file}: column '{name}' has numbers without names: there are none in the metadata 'huggingface' "
-                    "of the schema, and none in the README.md (dataset_info)"
-                )
-        numbered = [name for name in numbers if name in names]
-        table = pq.ParquetFile(file, read_dictionary=texts).read(columns=[*numbered, *texts])
+        for field in fields:
+            if pa.types.is_integer(field.type) and field.name in {*known, *ranks}:
+                kinds[field.name], names[field.name] = pa.int64(), _names(known.get(field.name), field.name, file)
+        kinds |= {field.name: pa.large_string() for field in fields if is_text(field.type)}
+        table = pq.ParquetFile(file).read(columns=[*kinds])
         table.validate(full=True)  # text may not be UTF-8
-        columns = {
-            name: _numbered(table[name].cast(pa.int64()), _class_names(names[name], name, file), name, file)
-            for name in numbered
-        }
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+        return meta.num_rows, table.select([*kinds]).cast(pa.schema(kinds)), names
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise GranularityError(f"{file}: is truncated or no Parquet file ({' '.join(str(error).split())})") from None
-    return Part(meta.num_rows, columns | {name: categorical(table[name]) for name in texts}, numbered)
 
 
-def _features(schema, file: Path) -> dict[str, Any]:
-    """The class names of each label column according to the metadata of a file."""
+def _features(schema: pa.Schema, file: Path) -> dict[str, Any]:
     metadata = (schema.metadata or {}).get(b"huggingface", b'{"info": {"features": {}}}')
     try:
         features = parse_json(metadata, f"{file}: the metadata 'huggingface' of its schema")["info"]["features"]
@@ -184,21 +204,14 @@ def _features(schema, file: Path) -> dict[str, Any]:
         raise GranularityError(f"{file}: the metadata 'huggingface' of its schema are malformed") from None
 
 
-def _class_names(names: Any, column: str, file: Path) -> list[str]:
+def _names(names: Any, column: str, file: Path) -> list[str]:
+    """The names of a column's classes, in the order of their numbers; a README.md has them by these."""
+    if names is None:
+        where = "in the schema's metadata 'huggingface' or the README.md (dataset_info)"
+        raise GranularityError(f"{file}: column '{column}' has numbers without names {where}")
     if isinstance(names, dict) and {*map(str, names)} == {str(i) for i in range(len(names))}:
         names = [names[key] for key in sorted(names, key=int)]
-    names = [str(name) for name in names] if isinstance(names, list) else []
+    names = [str(one) for one in names] if isinstance(names, list) else []
     if not names or len({*names}) < len(names):
         raise GranularityError(f"{file}: the class names of column '{column}' are malformed, or one is there twice")
     return names
-
-
-def _numbered(column, names: list[str], name: str, file: Path) -> pd.Categorical:
-    import numpy as np
-    import pandas as pd
-
-    codes = column.fill_null(-1).to_numpy()
-    if codes.max() >= len(names):
-        row = int(np.argmax(codes >= len(names)))
-        raise GranularityError(f"{file}: row {row}: {name} is {codes[row]}, but only {len(names)} classes have names")
-    return pd.Categorical.from_codes(np.maximum(codes, -1), names)

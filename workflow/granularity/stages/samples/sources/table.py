@@ -1,32 +1,64 @@
-"""A table of your own: one row per image, a column of paths and one per rank.
+"""A table of your own (docs/datasets.md): one row per image, a column of paths and one per rank; and some publishers'.
 
-path,split,kind,species             samples.labels: images.csv (or .parquet), relative to samples.root
-train/0001.jpg,train,animal,cat     samples.ranks: [kind, species]
+* `wilds`, iWildCam: metadata.csv, categories.csv (animals that occur in no split have y = 99999), train/*.jpg.
+* `wilds`, Camelyon17: metadata.csv, patches/patient_004_node_4/patch_patient_004_node_4_x_3328_y_21792.png.
+* `domainnet`: a list per domain and split, "clipart/zebra/clipart_345_000001.jpg 344" on each line.
+* `pacs`: likewise, "art_painting/dog/pic_001.jpg 1", as Dassl lays it out, below images/ and splits/.
 
-Paths stand in a column `path`, `file`, `filename` or `image`, relative to samples.root. `split` and `distribution`
-(ID, OOD) are optional. Every other column of text, whole numbers or truth values is a rank; its classes are in
-alphabetical order, or that of the numbers.
+Sources: https://github.com/p-lambda/wilds, wilds/datasets/iwildcam_dataset.py and camelyon17_dataset.py,
+dataset_preprocessing; http://ai.bu.edu/M3SDA/; https://github.com/KaiyangZhou/Dassl.pytorch, DATASETS.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
-from granularity.base.regular import check_regular
+from granularity.base.regular import check_regular, read_text
 from granularity.data.columns import RESERVED
-from granularity.stages.samples.options import LABELS, Samples
-from granularity.stages.samples.source import Source
+from granularity.stages.samples.options import LABELS, Condition, Samples
+from granularity.stages.samples.source import Source, named
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 OPTIONS = {"labels": LABELS}
+IMAGES = {"wilds": 525_000, "domainnet": 586_575, "pacs": 9_991}
 PATHS = ("path", "file", "filename", "image")  # the first that the table has
-DISTRIBUTIONS = ("ID", "OOD")
+WILDS = ("metadata.csv", "categories.csv")
+LISTS = {  # where the list of a split lies, the first that there is; and what comes before its paths
+    "domainnet": (("{}.txt", "splits/{}.txt"), ""),
+    "pacs": (("splits/{}_kfold.txt",), "images/"),
+}
+LINE = re.compile(r"(([^/]+)/([^/]+)/[^/]*[^/\s]) +[0-9]+\s*")
+CENTERS = {  # Camelyon17's center and split -> WILDS' split
+    **dict.fromkeys(("0 0", "3 0", "4 0"), "train"),
+    **dict.fromkeys(("0 1", "3 1", "4 1"), "id_val"),
+    **dict.fromkeys(("1 0", "1 1"), "val"),
+    **dict.fromkeys(("2 0", "2 1"), "test"),
+}
+
+
+def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
+    """The file that is the table."""
+    if samples.source != "table" and samples.labels is not None:
+        yield f"labels: '{samples.source}' knows its own files"
+    elif samples.source == "table" and samples.labels is None:
+        yield "labels: source 'table' needs the name of the CSV or Parquet table, relative to samples.root"
 
 
 def files(samples: Samples) -> Iterator[Path]:
-    if samples.labels is not None:
-        yield samples.root / samples.labels
+    if samples.source in LISTS:
+        for place in LISTS[samples.source][0]:
+            yield from (samples.root / place.format(split) for split in dict.fromkeys(named(samples).values()))
+    else:
+        own = [] if samples.labels is None else [samples.labels]
+        yield from (samples.root / name for name in (WILDS if samples.source == "wilds" else own))
 
 
 def folders(samples: Samples) -> tuple[Path, ...]:
@@ -34,91 +66,59 @@ def folders(samples: Samples) -> tuple[Path, ...]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """All images of the table, in its order. `sample_id` is the path.
-
-    Raises:
-        GranularityError: no table, no column of paths, a wanted rank that is no column; or a row without a path,
-            rank, split or distribution, with a path that leaves samples.root, or with the path of an earlier row.
-    """
-    import numpy as np
+    """All images of the table, in its order. `sample_id` is the path."""
     import pandas as pd
+    import pyarrow as pa
 
-    from granularity.stages.samples.formats.columns import categorical
+    from granularity.stages.samples.ranks import categorical
 
-    if params.labels is None:
-        raise GranularityError(
-            "samples.labels: source 'table' needs the name of the CSV or Parquet table, relative to samples.root"
-        )
-    file = params.root / params.labels
-    check_regular(file)
-    table = _read_parquet(file) if file.suffix == ".parquet" else _read_csv(file, threads)
-    if not table.num_rows:
-        raise GranularityError(f"{file}: has no rows")
-    path = next(name for name in PATHS if name in table.column_names)
-    _check_paths(table[path], file)
+    if params.source == "table":
+        file = params.root / params.labels
+        check_regular(file)
+        table = _own(file)
+    else:
+        made = {"wilds": _wilds}.get(params.source, _lists)(params)
+        file, table = params.root, pa.Table.from_pandas(made, preserve_index=False)
+    path, *names = _columns(table.column_names, file)
     paths = table[path].to_pandas()
     columns = {"sample_id": paths, "file": paths}
-    for name in table.column_names:
-        if name == path:
-            continue
-        columns[name] = labels = categorical(table[name])
-        odd = [text for text in labels.categories if "\n" in text]
+    for name in names:
+        columns[name] = categorical(table[name])
+        odd = [text for text in columns[name].categories if "\n" in text]
         if odd and file.suffix != ".parquet":  # a quote that never ends swallows the rows up to the next one
-            row = np.argmax(labels == odd[0]) + 1
-            raise GranularityError(f"{file}: row {row}: its {name} goes over several lines; is a quote missing?")
-        if name in ("split", "distribution", *params.ranks) and (labels.codes < 0).any():
-            raise GranularityError(f"{file}: row {np.argmax(labels.codes < 0) + 1} has no {name}")
+            raise GranularityError(f"{file}: the {name} {odd[0]!r} goes over several lines; is a quote missing?")
     if "distribution" in columns:
-        unknown = [name for name in columns["distribution"].categories if name not in DISTRIBUTIONS]
-        if unknown:
-            row = np.argmax(columns["distribution"] == unknown[0]) + 1
-            raise GranularityError(f"{file}: row {row}: distribution is '{unknown[0]}', but can only be ID or OOD")
-        columns["distribution"] = columns["distribution"].set_categories(DISTRIBUTIONS)
-    return Source(pd.DataFrame(columns))
+        columns["distribution"] = columns["distribution"].set_categories(["ID", "OOD"])
+    return Source(pd.DataFrame(columns), table=file)
 
 
-def _read_csv(file: Path, threads: int):
-    """Text alone: no value is taken for missing (a class can be called NA), nor for a number."""
+def _own(file: Path) -> pa.Table:
+    """The columns of paths and ranks; of a CSV file as text, none of it missing (a class can be called NA)."""
     import pyarrow as pa
     import pyarrow.csv as csv
-
-    try:
-        with csv.open_csv(file, csv.ReadOptions(use_threads=False)) as stream:
-            names = stream.schema.names
-        kept = _columns(names, file)
-        types = {name: pa.dictionary(pa.int32(), pa.string()) for name in kept[1:]} | {kept[0]: pa.string()}
-        convert = csv.ConvertOptions(column_types=types, include_columns=kept, strings_can_be_null=False)
-        try:
-            return csv.read_csv(file, csv.ReadOptions(use_threads=threads > 1), convert_options=convert)
-        except pa.ArrowInvalid:
-            if threads == 1:
-                raise
-            return _read_csv(file, 1)  # only then does the message say which row it is
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise GranularityError(f"{file}: is no CSV table in UTF-8 ({' '.join(str(error).split())})") from None
-
-
-def _read_parquet(file: Path):
-    import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import types
 
-    from granularity.stages.samples.formats.columns import is_text
+    from granularity.stages.samples.ranks import is_text
 
+    options = csv.ReadOptions(use_threads=False)  # or no message says which row it is
     try:
+        if file.suffix != ".parquet":
+            with csv.open_csv(file, options) as stream:
+                kept = _columns(stream.schema.names, file)
+            kinds = {name: pa.dictionary(pa.int32(), pa.string()) for name in kept[1:]} | {kept[0]: pa.string()}
+            convert = csv.ConvertOptions(column_types=kinds, include_columns=kept, strings_can_be_null=False)
+            return csv.read_csv(file, options, convert_options=convert)
         schema = pq.read_schema(file)
-        texts = {field.name for field in schema if is_text(field.type)}
-        whole = {field.name for field in schema if types.is_integer(field.type) or types.is_boolean(field.type)}
-        kept = _columns([name for name in schema.names if name in texts or name in whole], file)
+        texts = [field.name for field in schema if is_text(field.type)]
+        whole = [field.name for field in schema if types.is_integer(field.type) or types.is_boolean(field.type)]
+        kept = _columns([name for name in schema.names if name in (*texts, *whole)], file)
         table = pq.ParquetFile(file, read_dictionary=[name for name in kept[1:] if name in texts]).read(columns=kept)
         table.validate(full=True)  # text may not be UTF-8
         return table.set_column(table.column_names.index(kept[0]), kept[0], table[kept[0]].cast(pa.string()))
-    except OSError as error:
-        raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise GranularityError(f"{file}: is truncated or no Parquet file ({' '.join(str(error).split())})") from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        what = "is truncated or no Parquet file" if file.suffix == ".parquet" else "is no CSV table in UTF-8"
+        raise GranularityError(f"{file}: {what} ({' '.join(str(error).split())})") from None
 
 
 def _columns(names: list[str], file: Path) -> list[str]:
@@ -134,19 +134,50 @@ def _columns(names: list[str], file: Path) -> list[str]:
     return [path, *kept]
 
 
-def _check_paths(paths, file: Path) -> None:
-    import numpy as np
-    import pyarrow.compute as pc
+def _wilds(params: Samples) -> pd.DataFrame:
+    table = _csv(params.root / WILDS[0])
+    try:
+        if "filename" in table:  # iWildCam
+            categories = _csv(params.root / WILDS[1])
+            made = {"split": table["split"], "path": "train/" + table["filename"]}
+            made["label"] = table["y"].map(dict(zip(categories["y"], categories["name"], strict=True)))
+            made["location"] = table["location_remapped"]
+        else:
+            slide = "patient_" + table["patient"] + "_node_" + table["node"]
+            patch = "_x_" + table["x_coord"] + "_y_" + table["y_coord"] + ".png"
+            made = {"split": (table["center"] + " " + table["split"]).map(CENTERS)}
+            made |= {"path": "patches/" + slide + "/patch_" + slide + patch}
+            made |= {"label": table["tumor"].map({"0": "normal", "1": "tumor"}), "center": table["center"]}
+    except KeyError as error:
+        raise GranularityError(f"{params.root}: {' and '.join(WILDS)} have no column {error}") from None
+    distribution = made["split"].isin(["val", "test"]).map({True: "OOD", False: "ID"})
+    return table.assign(**made, distribution=distribution)[[*made, "distribution"]]
 
-    row = pc.index(pc.fill_null(pc.equal(paths, ""), True), True).as_py()
-    if row >= 0:
-        raise GranularityError(f"{file}: row {row + 1} has no path")
-    row = pc.index(pc.match_substring_regex(paths, r"^/|(^|/)\.\.(/|$)|\x00|\n"), True).as_py()
-    if row >= 0:
-        raise GranularityError(
-            f"{file}: row {row + 1}: {paths[row].as_py()!r} is no path below samples.root; write paths relative to "
-            "it, without '..'"
-        )
-    if pc.count_distinct(paths).as_py() < len(paths):
-        row = int(np.argmax(paths.to_pandas().duplicated()))
-        raise GranularityError(f"{file}: row {row + 1}: '{paths[row]}' stands in an earlier row already")
+
+def _csv(file: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.read_csv(io.StringIO(read_text(file, 256 << 20)), dtype="str", keep_default_na=False).fillna("")
+    except ValueError as error:
+        raise GranularityError(f"{file}: is no CSV table ({str(error).strip()})") from None
+
+
+def _lists(params: Samples) -> pd.DataFrame:
+    """DomainNet's and PACS' lists, one for each split that is named; the domain trained on is ID."""
+    import pandas as pd
+
+    if params.train is None:
+        raise GranularityError("samples.train: name the split to train on, such as real_train or photo_train")
+    (places, above), rows = LISTS[params.source], []
+    for split in dict.fromkeys(named(params).values()):
+        found = [params.root / place.format(split) for place in places]
+        file = next((file for file in found if file.is_file()), found[0])
+        for number, line in enumerate(read_text(file).splitlines(), 1):
+            match = LINE.fullmatch(line)
+            if match is None:
+                raise GranularityError(f"{file}: line {number}: {line[:100]!r} is no DOMAIN/LABEL/IMAGE and a number")
+            path, domain, label = match.groups()
+            shifted = domain != params.train.rpartition("_")[0]
+            rows.append((above + path, domain, label, split, "OOD" if shifted else "ID"))
+    return pd.DataFrame(rows, columns=["path", "domain", "label", "split", "distribution"], dtype="str")

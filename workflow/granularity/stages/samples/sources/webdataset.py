@@ -1,38 +1,45 @@
-"""WebDataset: tar archives in which the files of a sample lie next to one another and share a name.
-
-n02124075_17.jpg    the image
-n02124075_17.cls    its label: a number or text; or else .txt, or .json with a key `label` or `cls`
-n02124075_17.json   {"genus": "Felis", ...}: every key with text, a whole number or a truth value is a rank, too
+"""WebDataset: tar archives in which the files of a sample lie next to one another and share a name (docs/datasets.md).
 
 The split is the folder that an archive lies in (train/000000.tar), or what its name says before the number of the
-shard: `val` for val-000000.tar, `train` for imagenet1k-train-0000.tar. Only the splits that the configuration asks for
-are read. `samples.labels` is a file of class names, one per line, for labels that are numbers from 0. A rank whose
-classes are all WordNet ids is called `synset`. The images are read in place, never unpacked.
+shard: `val` for val-000000.tar, `train` for imagenet1k-train-0000.tar. The images are read in place; of other members
+than LABELS (such as .pyd and .pth, which webdataset's own decoders unpickle) nothing is read.
 
-Layout: see :mod:`granularity.stages.samples.formats.webdataset_tars`.
+Layout: https://github.com/webdataset/webdataset, src/webdataset/tariterators.py (`base_plus_ext`, `group_by_keys`,
+`tar_file_iterator`: the key is all before the first dot of the file name, extensions are in any case).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from granularity.base.errors import GranularityError
-from granularity.base.regular import read_text
-from granularity.stages.samples.options import LABELS, Samples
-from granularity.stages.samples.published import wanted
-from granularity.stages.samples.source import Source
+from granularity.base.regular import open_regular, read_text
+from granularity.base.strict_json import parse_json
+from granularity.data.columns import RESERVED
+from granularity.stages.samples.options import LABELS as LABELS_OPTION
+from granularity.stages.samples.options import Samples
+from granularity.stages.samples.source import Source, wanted
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
-OPTIONS = {"labels": LABELS}
+    from granularity.data.tars import Members
+
+OPTIONS = {"labels": LABELS_OPTION}
 ARCHIVE = re.compile(r"\.(tar|tgz|tar\.(gz|bz2|xz|zst))$")
 SHARD = re.compile(r"(?:(.*?)[-_.])?\d+(?:-of-\d+)?")
 SPLITS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
+IMAGES = {"bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif", "tiff", "webp"}
+LABELS = ("cls", "txt", "json")  # the first that a sample has
+MEMBER = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
+LABEL = "label"
+LONGEST = 1 << 20  # bytes of a label or of a JSON
 
 
 def files(samples: Samples) -> Iterator[Path]:
@@ -41,53 +48,33 @@ def files(samples: Samples) -> Iterator[Path]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The samples of the splits asked for, by the name of their archive and then their place in it.
-
-    `sample_id` is the name of the archive and the key of the sample.
-
-    Raises:
-        GranularityError: no archives, or a compressed or broken one; a sample without an image or with several, or
-            without a label; a key that is there twice; a label that is malformed, or not in the file of class names;
-            or an empty split.
-    """
-    import numpy as np
+    """The samples, by the name of their archive and their place in it; `sample_id` is that name and their key."""
     import pandas as pd
+    import pyarrow as pa
 
-    from granularity.stages.samples.formats import webdataset_tars
-    from granularity.stages.samples.formats.columns import joined, rank_name
+    from granularity.data import tars
+    from granularity.stages.samples.ranks import categorical, rank_name, repeated
 
     shards = _shards(params.root)
     if None not in shards.values():
         asked = wanted(set(shards.values()), params)
         shards = {file: split for file, split in shards.items() if split in asked}
-    ids, parts, origin = [], [], None
-    for file, part in zip(shards, webdataset_tars.read([*shards], threads), strict=True):
-        prefix = file.relative_to(params.root).with_suffix("").as_posix()
-        ids.append(pd.Series([f"{prefix}/{key}" for key in part.keys], dtype="str"))
-        parts.append(part._replace(keys=[]))  # 12.7 million Python strings are 1 GB
-        if origin and part.origin and part.origin != origin:
-            raise GranularityError(f"{file}: its labels are .{part.origin} files, but in the archives before .{origin}")
-        origin = origin or part.origin
-    counts = np.array([len(part.places) for part in parts])
-    names = [file.relative_to(params.root).as_posix() for file in shards]
-    frame = pd.DataFrame({"sample_id": pd.concat(ids, ignore_index=True)})
+    parts = [_samples(*one) for one in zip(shards, tars.scan([*shards], threads), strict=True)]
+    counts, files = [len(part) for part in parts], [file.relative_to(params.root) for file in shards]
+    frame = pd.concat(parts, ignore_index=True)
+    labels = frame[[name for name in frame if name not in RESERVED]]
+    frame = frame[["sample_id", "offset", "bytes"]].assign(file=repeated([file.as_posix() for file in files], counts))
+    names = repeated([f"{file.with_suffix('').as_posix()}/" for file in files], counts)
+    frame["sample_id"] = pd.Series(names, dtype="str") + frame["sample_id"]
     if None not in shards.values():
-        frame["split"] = _splits([*shards.values()], counts, params.root)
-    frame["file"] = pd.Categorical.from_codes(np.repeat(np.arange(len(names)), counts), names)
-    frame["offset"], frame["bytes"] = np.concatenate([part.places for part in parts]).T
-    for rank in dict.fromkeys(rank for part in parts for rank in part.ranks):
-        missing = [(np.full(count, -1, dtype=np.int32), []) for count in counts]
-        pairs = [part.ranks.get(rank, none) for part, none in zip(parts, missing, strict=True)]
-        labels = joined([pd.Categorical.from_codes(codes, pd.Index(text, dtype="str")) for codes, text in pairs], False)
-        if rank == webdataset_tars.LABEL and params.labels is not None:
-            labels = _with_names(labels, params.root / params.labels, frame)
+        frame["split"] = repeated([*shards.values()], counts)
+    for rank in labels:
+        column = categorical(pa.chunked_array([pa.array(labels[rank], pa.large_string())]))
+        if rank == LABEL and params.labels is not None:
+            column = _with_names(column, params.root / params.labels)
         else:
-            labels = labels.remove_categories([name for name in labels.categories if re.fullmatch(r"-\d+", name)])
-        name = rank_name(rank, labels, frame.columns)
-        if name in params.ranks and (labels.codes < 0).any():
-            sample = frame["sample_id"].iloc[np.argmax(labels.codes < 0)]
-            raise GranularityError(f"{params.root}: the sample '{sample}' has no {name} (or it is empty, or negative)")
-        frame[name] = labels
+            column = column.remove_categories([name for name in column.categories if re.fullmatch(r"-\d+", name)])
+        frame[rank_name(rank, column, frame.columns)] = column
     return Source(frame)
 
 
@@ -99,8 +86,6 @@ def _shards(root: Path) -> dict[Path, str | None]:
             continue
         if file.suffix != ".tar":
             raise GranularityError(f"{file}: is compressed; images are read in place, so make a plain .tar of it first")
-        if any("\ud800" <= character <= "\udfff" for character in str(file)):  # Python's stand-ins for such bytes
-            raise GranularityError(f"{str(file)!r}: its name is not UTF-8; rename it")
         match = SHARD.fullmatch(file.stem)
         name = (match[1] or "") if match else file.stem
         words = SPLITS.intersection(re.split(r"[-_. ]", name))
@@ -113,34 +98,57 @@ def _shards(root: Path) -> dict[Path, str | None]:
     return found
 
 
-def _splits(splits: list[str], counts: np.ndarray, root: Path) -> pd.Categorical:
-    import numpy as np
+def _samples(file: Path, members: Members) -> pd.DataFrame:
+    """The samples of one archive: `sample_id` (their key), `offset` and `bytes` of the image, and ranks as text."""
     import pandas as pd
 
-    names = list(dict.fromkeys(splits))
-    codes = np.repeat([names.index(split) for split in splits], counts)
-    for name, count in zip(names, np.bincount(codes, minlength=len(names)), strict=True):
-        if not count:
-            raise GranularityError(f"{root}: the archives of split '{name}' hold no samples")
-    return pd.Categorical.from_codes(codes, names)
+    named = ((MEMBER.fullmatch(name), place) for name, *place in zip(*members, strict=True))
+    named = ((match[1], match[2].lower(), place) for match, place in named if match and not match[1].startswith("__"))
+    rows = []
+    with open_regular(file) as stream:
+        for key, group in groupby(named, key=lambda member: member[0]):
+            found = {extension: place for _, extension, place in group}
+            images = [extension for extension in found if extension in IMAGES]
+            origin = next((extension for extension in LABELS if extension in found), None)
+            if len(images) != 1 or origin is None:
+                needs = f"needs one image and a label (.{', .'.join(LABELS)})"
+                raise GranularityError(f"{file}: the sample {key!r} {needs}: {[*found]}")
+            row = dict(zip(("offset", "bytes"), found[images[0]], strict=True))
+            for extension in (one for one in dict.fromkeys((origin, "json")) if one in found):
+                try:
+                    row |= _labels(stream.fileno(), *found[extension], extension, origin)
+                except (OSError, ValueError, GranularityError) as error:
+                    where = f"{file}: the sample {key!r}: its .{extension}"
+                    raise GranularityError(f"{where} is malformed ({error})") from None
+            rows.append({"sample_id": key.removeprefix("./"), **row})
+    if not rows:
+        raise GranularityError(f"{file}: holds no samples")
+    return pd.DataFrame(rows)
 
 
-def _with_names(labels: pd.Categorical, file: Path, frame: pd.DataFrame) -> pd.Categorical:
-    """Labels that are numbers, with the names that a file gives them."""
-    import numpy as np
+def _labels(stream: int, offset: int, size: int, extension: str, origin: str) -> dict[str, str]:
+    if size > LONGEST:
+        raise ValueError(f"{size} bytes are more than any label has")
+    data = os.pread(stream, size, offset)
+    if extension != "json":
+        return {LABEL: data.decode().strip()}
+    content = parse_json(data, "it")
+    if not isinstance(content, dict):
+        raise ValueError("not an object of keys and values")
+    label = next((content.pop(key) for key in (LABEL, "cls") if key in content), None)
+    if origin == "json" and not isinstance(label, str | int):
+        raise ValueError("it has no label")
+    ranks = ({LABEL: label} if origin == "json" else {}) | content
+    texts = {key: one if isinstance(one, str) else json.dumps(one) for key, one in ranks.items()}
+    return {key: texts[key] for key, one in ranks.items() if key not in ("", *RESERVED) and isinstance(one, str | int)}
+
+
+def _with_names(labels: pd.Categorical, file: Path) -> pd.Categorical:
+    """Labels that are numbers, with the names that a file gives them; those of which it has none are missing."""
     import pandas as pd
-
-    from granularity.stages.samples.formats.columns import NUMBER
 
     names = read_text(file).splitlines()
     if not all(names) or len({*names}) < len(names):
         raise GranularityError(f"{file}: needs one class name per line, each once; it has an empty line or one twice")
-    for text in labels.categories:
-        if not NUMBER.fullmatch(text) or not 0 <= int(text) < len(names):
-            sample = frame["sample_id"].iloc[np.argmax(labels == text)]
-            raise GranularityError(
-                f"{file}: has {len(names)} class names, and the label of the sample '{sample}' is '{text}'; it has to "
-                f"be a number from 0 to {len(names) - 1}"
-            )
-    code_of = np.array([*map(int, labels.categories), -1])  # the last is for missing ones
-    return pd.Categorical.from_codes(code_of[labels.codes], names)
+    name_of = {str(number): name for number, name in enumerate(names)}
+    return pd.Categorical(labels.map(name_of, na_action="ignore"), names)

@@ -20,4 +20,10 @@ Write ``NAME.py`` here, or a file of your own that the configuration names under
     its file: it imports pandas and the like in functions.
 ``figures(tables, folder: Path) -> None``
     Where it has any: writes SVG files into the folder.
+
+A file with several studies names them in ``SEVERAL = {name: study}``, each an object with these attributes.
 """
+
+# The file of a study that is one of several in it.
+OF_ONE = ("one_pass", "t2", "t3", "t5", "t6", "t7", "t9")
+FILES = dict.fromkeys((f"granularity_{name}" for name in OF_ONE), "_granularity")

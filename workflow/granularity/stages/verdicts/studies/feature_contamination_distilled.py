@@ -2,59 +2,45 @@
 
 Of our results a teacher is the encoder's embedding, a student the networks that the objective `distil` has trained, one
 per pretraining seed; both are probed for the target, on `val` (in distribution) and on every other split but `train`.
-Errors are in percent, differences in percentage points.
+Errors are in percent, differences in percentage points; the claims are in `config/claims/`.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from granularity.claims import published
+from granularity.claims import preregistered, published
 from granularity.claims.claim import ABOVE_ZERO, Claim, unmet
-
-if TYPE_CHECKING:
-    import pandas as pd
+from granularity.stages.verdicts.arms import Frame, Tables
 
 READS = ("measure/values.parquet", "measure/runs.parquet")
 PUBLISHED = ("feature_contamination",)
+WORDS = preregistered.words("feature_contamination_distilled")
 TABLES = ("T1", "T2", "T3", "T4")
 ID = ("ImageNet", "ID")  # what the tables call the test images in distribution
 OOD = ("mean of the five shifts", "OOD")
 TEACHER, STUDENT, DOMAIN = "embedding", "distil", "domain"
 SINGLE = 1.0  # points, for the spread of a table that has one run of each
-SIZE = "a margin set beforehand: the paper's ResNets are within 0.6 points"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A teacher and its students.
+    """A teacher and its students."""
 
-    Attributes:
-        teacher: errors in and out of distribution, float64 [2].
-        students: the same of each student, float64 [N, 2].
-        where: which images and network.
-        printed: whether a paper printed it: one run of each.
-        resnet: whether they are ResNets on ImageNet, as D2 says.
-    """
-
-    teacher: np.ndarray
-    students: np.ndarray
-    where: str
-    printed: bool = False
-    resnet: bool = False
+    teacher: np.ndarray  # errors in and out of distribution, float64 [2]
+    students: np.ndarray  # the same of each student, float64 [N, 2]
+    where: str  # which images and network
+    printed: bool = False  # whether a paper printed it: one run of each
+    resnet: bool = False  # whether they are ResNets on ImageNet, as D2 says
 
 
-def judge(tables: dict[str, pd.DataFrame]) -> Iterator[Claim]:
+def judge(tables: Tables) -> Iterator[Claim]:
     """Judge D1 to D3 of each condition and network."""
     about = tables["samples"].set_index("condition")
     targets, sources = about["target"].to_dict(), about["source"].to_dict()
-    found = tables["measure/values.parquet"].merge(
-        tables["measure/runs.parquet"], on=["condition", "run"], suffixes=("", "_of")
-    )
+    values, runs = (tables[read] for read in READS)
+    found = values.merge(runs, on=["condition", "run"], suffixes=("", "_of"))
     found = found[found["key"].str.endswith("/linear") & (found["split"] != "train")]
     some = False
     for condition, part in found.groupby("condition", sort=False):
@@ -93,48 +79,28 @@ def claims(pair: Pair) -> Iterator[Claim]:
     """D1 and D2, of our networks or of a printed table."""
     lost = pair.students - pair.teacher
     none = unmet((len(lost) > 0, "no network distilled from an encoder was probed on val and on another split"))
-    how = {"judged": "mean"} if pair.printed else {"judged": "interval"}
-    yield Claim(
-        "D1",
-        "A network distilled from an encoder loses more out of distribution than in it",
-        "Section 2, Tables 1 to 4",
-        f"{pair.where}: error above the teacher's, out of distribution minus in it",
-        list(lost[:, 1] - lost[:, 0]),
-        low=SINGLE if pair.printed else ABOVE_ZERO,
-        untested=none,
-        reason="one run of each: a margin stands for the spread" if pair.printed else "the paper's statement is a sign",
-        **how,
-    )
-    yield Claim(
-        "D2",
-        "In distribution a distilled ResNet is as good as its teacher",
-        "Section 2, Table 1",
-        f"{pair.where}: error above the teacher's, in distribution",
-        list(lost[:, 0]),
-        low=-1.5,
-        high=1.5,
-        untested=none or unmet((pair.resnet, "no ResNet on ImageNet: of others the paper's own students are worse")),
-        reason=SIZE,
-        **how,
-    )
+    other = unmet((pair.resnet, "no ResNet on ImageNet: of others the paper's own students are worse"))
+    yield _claim("D1", pair.where, lost[:, 1] - lost[:, 0], none, SINGLE if pair.printed else 0)
+    yield _claim("D2", pair.where, lost[:, 0], none or other, SINGLE if pair.printed else 0)
 
 
 def domain(teacher: float, networks: np.ndarray, where: str, single: bool = False) -> Claim:
     """D3: the error of a linear probe for the domain, of an encoder and of networks trained on the target alone."""
-    return Claim(
-        "D3",
-        "Pretraining makes domains linear: they are read from an encoder with a lower error than from other networks",
-        "Appendix G, Table 5",
-        f"{where}: domain error of networks trained on the target minus the encoder's",
-        list(networks - teacher),
-        low=0.1 if single else ABOVE_ZERO,
-        judged="mean" if single else "interval",
-        untested=unmet((len(networks) > 0, "no rank `domain` was probed of an encoder and of networks on the target")),
-        reason="one run of each: a margin stands for the spread" if single else "the paper's statement is a sign",
-    )
+    none = unmet((len(networks) > 0, "no rank `domain` was probed of an encoder and of networks on the target"))
+    return _claim("D3", where, networks - teacher, none, 0.1 if single else 0)
 
 
-def _errors(rows: pd.DataFrame) -> np.ndarray:
+def _claim(id: str, where: str, values: np.ndarray, untested: str, margin: float) -> Claim:
+    """A claim of the file, judged by its interval; or of one run of each, where a margin stands for the spread."""
+    sign = {"judged": "interval", "low": ABOVE_ZERO, "reason": "the paper's statement is a sign"}
+    if margin:
+        sign = {"judged": "mean", "low": margin, "reason": "one run of each: a margin stands for the spread"}
+    words = sign | WORDS[id]
+    quantity = f"{where}: {words.pop('quantity')}"
+    return Claim(id, quantity=quantity, values=list(values), untested=untested, **words)
+
+
+def _errors(rows: Frame) -> np.ndarray:
     """Errors in and out of distribution of each run: float64 [N, 2]; runs without both are left out."""
     of = rows.assign(where=np.where(rows["split"] == "val", "ID", "OOD"))
     table = of.pivot_table(index="run", columns="where", values="value", aggfunc="mean", observed=True)

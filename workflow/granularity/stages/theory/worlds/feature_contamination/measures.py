@@ -1,33 +1,45 @@
-"""What is measured of world 4's networks: risks in and out of distribution, learnt weights, who fires."""
-
-from __future__ import annotations
+"""World 4's training, and what is measured: risks in and out of distribution, learnt weights, who fires."""
 
 import math
-from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from granularity.stages.theory import nets
-from granularity.stages.theory.engine import State, Trial
+from granularity.stages.theory import engine, nets
+from granularity.stages.theory.engine import Rows, State, Trial
+from granularity.stages.theory.worlds.feature_contamination import model
+from granularity.stages.theory.worlds.feature_contamination.model import PULLS
 
+RECORDED = (0, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10000)
+RECORDED += (14000, 20000, 30000, 50000, 70000, 100000)
 SAMPLES = 4000  # of a test set
 GRADIENT_SAMPLES = 256  # of those, for comparing gradients
 # Test backgrounds, scale times U[0, 1] plus shift; None: the training background.
-TESTS: dict[str, tuple[float, float] | None] = {
-    "id": None,
-    "ood": (1.0, -1.0),
-    "worst": (0.0, -1.0),
-    "half": (0.5, -0.5),
-    "zero": (0.0, 0.0),
-    "one": (0.0, 1.0),
-}
+TESTS = {"id": None, "ood": (1.0, -1.0), "worst": (0.0, -1.0)}
+TESTS |= {"half": (0.5, -0.5), "zero": (0.0, 0.0), "one": (0.0, 1.0)}
 EARLY = ("id", "ood", "worst")  # measured at all recorded steps, the others at the end
 ALIGNED = (0.9, 0.1)  # an aligned neuron is active on more of its positive class, on less of the other
 MU = 0.5  # E z
-PULLS = ("own", "rivals", "rivalry", "sibling rivalry")  # what pulls at background weights
 SIGNAL = 0.25  # constant of Definition A.4, which the paper does not give
+IDENTITIES = ("gradient_error", "equation_7_error")
+
+
+def simulate(runs: list[Trial], device: torch.device) -> Rows:
+    """Train a group of runs (see `engine`)."""
+    cfg = runs[0].settings
+    update, draw = model.updater(cfg, runs, device), model.batches(runs, device)
+    lr, decay = (engine.column(runs, key, device, 2) for key in ("lr", "decay"))
+
+    def step(state: State, t: int) -> tuple[State, State]:
+        loss, minus = model.descent(cfg, state, draw())
+        new = state | update(state, minus, t)
+        if "pulls" in state:
+            new["pulls"] = nets.descend(state["pulls"], minus["pulls"], lr, decay)
+        return new, {"loss": loss}
+
+    start, measure = model.initial(runs, device), Evaluation(runs, device).measure
+    return engine.train(runs, start, step, measure, steps=cfg.steps, record=RECORDED)[0]
 
 
 class Evaluation:
@@ -36,34 +48,17 @@ class Evaluation:
     One draw of cores, classes and U[0, 1] serves all test sets: only the background is moved.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[Trial],
-        draw: Callable,
-        phi: nets.Activation,
-        projections: Callable,
-        descent: Callable,
-        device: torch.device,
-    ):
-        self.cfg, self.phi, self.projections, self.descent = runs[0].settings, phi, projections, descent
-        self.low = [float(run.settings.bg_low) for run in runs]
-        drawn = [
-            draw(
-                self.cfg,
-                SAMPLES,
-                run.generator("evaluation", device),
-                run.generator("evaluation labels", device),
-            )
-            for run in runs
-        ]
-        self.set = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
-        self.shift = torch.tensor(self.low, device=device).view(-1, 1, 1)
+    def __init__(self, runs: list[Trial], device: torch.device):
+        self.cfg, self.phi = runs[0].settings, model.ACTIVATIONS[runs[0].settings.activation]
+        self.shift = engine.column(runs, "bg_low", device, 3)
+        sources = [[run.generator(purpose, device) for purpose in ("evaluation", "evaluation labels")] for run in runs]
+        self.set = engine.collated(model.draw_samples(self.cfg, SAMPLES, *own) for own in sources)
 
-    def measure(self, state: State, t: int, end: bool) -> dict[str, Tensor]:
+    def measure(self, state: State, t: int, end: bool) -> State:
         """All measures (B,) of one step; names as in the run table."""
         cfg, core = self.cfg, self.cfg.d_core
-        P, z = self.projections(state), self.set["z"]
-        missing = torch.full((len(P),), math.nan)
+        P, z = model.projections(state), self.set["z"]
+        missing, measured = torch.full((len(P),), math.nan), {}
         found = self._weights(P, state)
         base = torch.bmm(z[:, :, :core], P[:, :, :core].transpose(1, 2))
         if "b" in state:
@@ -74,9 +69,8 @@ class Evaluation:
             wanted = end or name in EARLY
             scale, shift = (1.0, self.shift) if moved is None else moved
             u = torch.add(base, uniform, alpha=scale).add_(shift * total) if wanted else None
-            measured = self._test(state, u) if wanted else {}
-            for key in self._names():
-                found[f"{name}_{key}"] = measured.get(key, missing)
+            measured = self._test(state, u) if wanted else dict.fromkeys(measured, missing)
+            found |= {f"{name}_{key}": value for key, value in measured.items()}
             if name == "id" and cfg.task in ("classification", "granularity"):
                 found |= self._firing(state, u)
         if cfg.task == "classification":
@@ -88,47 +82,32 @@ class Evaluation:
             found["dictionary_error"] = error if t == 0 else missing
         return found
 
-    # ------------------------------------------------------------ risks
-
-    def _names(self) -> tuple[str, ...]:
-        if self.cfg.task == "regression":
-            return ("risk",)
-        return ("risk", "acc", "margin") + ("label_acc",) * (self.cfg.task == "granularity")
-
-    def _test(self, state: State, u: Tensor) -> dict[str, Tensor]:
+    def _test(self, state: State, u: Tensor) -> State:
         """Risk (hinge, or the task's loss; mean squared error a coordinate), accuracy, mean y h."""
         f = torch.bmm(self.phi.value(u), state["a"].transpose(1, 2))
         if "c" in state:
             f += state["c"].unsqueeze(1)
         if self.cfg.task == "regression":
             return {"risk": ((f - self.set["target"]) ** 2).mean((1, 2))}
-        found = {}
+        known, h = {}, f.squeeze(2)
         if self.cfg.task == "granularity":  # a class has the largest output of its labels
-            found["label_acc"] = (f.argmax(2) == self.set["label"]).float().mean(1)
+            known["label_acc"] = (f.argmax(2) == self.set["label"]).float().mean(1)
             h = f[:, :, : self.cfg.g].amax(2) - f[:, :, self.cfg.g :].amax(2)
-        else:
-            h = f.squeeze(2)
         yh = self.set["y"] * h
         loss = functional.softplus(-yh) if self.cfg.task == "shells" else (1 - yh).clamp_min(0)
         accuracy = ((yh > 0).float() + 0.5 * (yh == 0).float()).mean(1)
-        return found | {"risk": loss.mean(1), "acc": accuracy, "margin": yh.mean(1)}
-
-    # ------------------------------------------------------------ weights and activity
+        return {"risk": loss.mean(1), "acc": accuracy, "margin": yh.mean(1)} | known
 
     def _sign(self, state: State) -> Tensor:
         """(B, m): which class is a neuron's positive one."""
         a, g = state["a"], self.cfg.g
         return torch.sign(a[:, 0] if self.cfg.task != "granularity" else a[:, :g].sum(1) - a[:, g:].sum(1))
 
-    def _weights(self, P: Tensor, state: State) -> dict[str, Tensor]:
+    def _weights(self, P: Tensor, state: State) -> State:
         core, background = P[:, :, : self.cfg.d_core], P[:, :, self.cfg.d_core :]
         bg = MU * background.sum(2)
-        found = {
-            "core_norm": core.norm(dim=2).mean(1),
-            "bg_norm": background.norm(dim=2).mean(1),
-            "bg_sum": bg.mean(1),
-            "bg_largest": background.abs().amax((1, 2)),
-        }
+        found = {"core_norm": core.norm(dim=2).mean(1), "bg_norm": background.norm(dim=2).mean(1)}
+        found |= {"bg_sum": bg.mean(1), "bg_largest": background.abs().amax((1, 2))}
         if "pulls" in state:  # summed over the updates so far, each decayed as weights are since
             mean = (self.shift.flatten() + MU) * MU * self.cfg.d_bg
             pulls = dict(zip(PULLS, state["pulls"].unbind(1), strict=True))
@@ -145,7 +124,7 @@ class Evaluation:
             found["signal_share"] = (mine + bg >= enough).float().mean(1)
         return found
 
-    def _firing(self, state: State, u: Tensor) -> dict[str, Tensor]:
+    def _firing(self, state: State, u: Tensor) -> State:
         """Shares of a class's samples on which a neuron is active (u > 0), in distribution."""
         plus = (self.set["y"] > 0).float()
         each = torch.stack((plus, 1 - plus), 1)  # (B, 2, n), whose rows become means
@@ -160,8 +139,6 @@ class Evaluation:
         found |= {f"neuron_{k}_sign": self._sign(state)[:, k] for k in range(self.cfg.neurons)}
         return found
 
-    # ------------------------------------------------------------ identities
-
     def _correlation(self) -> Tensor:
         """Largest |corr(z_j, y)| sqrt(n) over background features j, n the test set's size."""
         z, y = self.set["z"][:, :, self.cfg.d_core :], self.set["y"].unsqueeze(2)
@@ -169,7 +146,7 @@ class Evaluation:
         corr = (z * y).sum(1) / (z.norm(dim=1) * y.norm(dim=1))
         return corr.abs().amax(1) * math.sqrt(SAMPLES)
 
-    def _identities(self, state: State) -> dict[str, Tensor]:
+    def _identities(self, state: State) -> State:
         """The gradient by hand against autograd, and Eq. 7 against it; errors over the largest entry.
 
         Eq. 7 with the margin gate: minus the gradient of neuron k along background feature j is
@@ -184,7 +161,7 @@ class Evaluation:
             f, _, u = nets.two_layer(x, w, state["a"], self.phi, state.get("b"), state.get("c"))
             h = f.squeeze(2)
             (wanted,) = torch.autograd.grad((1 - some["y"] * h).clamp_min(0).mean(1).sum(), w)
-        found = self.descent(cfg, state, some)[1]["w"]
+        found = model.descent(cfg, state, some)[1]["w"]
         u, gate = u.detach(), (some["y"] * h.detach() < 1).float().unsqueeze(2)
         active = gate * self.phi.slope(u)
         bg = some["z"][:, :, cfg.d_core :]
@@ -198,6 +175,3 @@ class Evaluation:
             return (a - b).abs().amax((1, 2)) / b.abs().amax((1, 2)).clamp_min(1e-30)
 
         return dict(zip(IDENTITIES, (error(found, -wanted), error(equation, along)), strict=True))
-
-
-IDENTITIES = ("gradient_error", "equation_7_error")

@@ -1,37 +1,21 @@
-"""World 4: a two-layer network learns background features that are independent of its labels.
+"""World 4: features independent of the label are learnt (docs/theory/feature_contamination.md).
 
-The paper's model: an orthonormal dictionary m_1 .. m_d0, split into core and background. The class y = +-1 is
-uniform, all z_j are independent of each other and of y,
-
-    x = y sum_core z_j m_j + sum_bg z_j m_j,        z_j ~ U[0, 1];  out of distribution z_bg ~ U[-1, 0]
-    h(x) = sum_k a_k phi(<w_k, x>),                 a_k = +-1/m frozen,  w_k ~ N(0, I/d),  no biases
-    L = mean_i max(1 - y_i h(x_i), 0) + lambda/2 sum_k ||w_k||^2,       fresh samples each step
     -dL/dw_k = a_k/N sum_i y_i 1[y_i h_i < 1] phi'(u_ik) x_i - lambda w_k,              u_ik = <w_k, x_i>
 
-Claim: although the background says nothing about y, a neuron is active mostly for one class, so the
-class-signed background gradients do not cancel, and all neurons grow positive background weights. Turning the
-background's sign then shuts them down: risk near 0 in distribution, near 1 out of it. With phi = identity
-nothing of this happens.
+Everything is computed in feature coordinates: z (N, d0) are a sample's coordinates, core first, and P = W M^T (m, d0)
+the weights'. That is exact, since x lies in the dictionary's span. With `reduced` coordinates P itself is the state:
+the rest of w_k never enters h and merely decays (exact in law for Gaussian weights with SGD, momentum and L2).
 
-Everything is computed in feature coordinates: z (N, d0) are a sample's coordinates, core first, and
-P = W M^T (m, d0) the weights'. That is exact, since x lies in the dictionary's span. With `reduced`
-coordinates P itself is the state: the rest of w_k never enters h and merely decays (exact in law for Gaussian
-weights with SGD, momentum and L2). With `full` coordinates the state is W.
-
-Further tasks: `regression` onto the core (the paper's stand-in for distillation; readout trained), `shells`
-(core on spheres of radius 1, y = +1, and 2, y = -1; all layers trained), and, not the paper's, `granularity`:
-half of the core is common to a class, the other half is split between its K subclasses and shows only on
-samples of its own. Training labels are 2g groups of subclasses; label l has m/(2g) neurons and
-F_l = g/m sum_{k of l} phi(u_k), trained with max(0, 1 - F_l + max_{other} F). For g = 1 that is the hinge
-loss of h = F_0 - F_1 above. Cross-entropy on the same outputs shows what is the hinge's own.
-
-Source: theory Section 4 (data 4.1, network 4.2, Theorems 4.1 to 4.4, Eq. 7), experiments Appendix F.1.
+Further tasks: `regression` onto the core (the paper's stand-in for distillation), `shells` (core on spheres of radius
+1, y = +1, and 2, y = -1) and, not the paper's, `granularity`: half of the core is common to a class, the other half is
+split between its K subclasses and shows only on samples of its own. Training labels are 2g groups of subclasses; label
+l has m/(2g) neurons and F_l = g/m sum_{k of l} phi(u_k), trained with max(0, 1 - F_l + max_{other} F). For g = 1 that
+is the hinge loss of h = F_0 - F_1.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -39,44 +23,24 @@ from torch.nn import functional
 
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory.engine import State, Trial
-from granularity.stages.theory.worlds.feature_contamination.measures import PULLS, Evaluation
 from granularity.stages.theory.worlds.feature_contamination.settings import Settings
 
-RECORDED = (0, 10, 20, 50, 100, 150, 200, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000, 7000, 10000)
-RECORDED += (14000, 20000, 30000, 50000, 70000, 100000)
-ACTIVATIONS = {
-    "relu": nets.RELU,
-    "identity": nets.IDENTITY,
-    "leaky_relu": nets.leaky_relu(0.1),
-    "gelu": nets.Activation(functional.gelu, lambda z: torch.ops.aten.gelu_backward(torch.ones_like(z), z)),
-    "sigmoid": nets.SIGMOID,
-    "tanh": nets.TANH,
-}
+PULLS = ("own", "rivals", "rivalry", "sibling rivalry")  # what pulls at background weights, see `_pulls`
+GELU = nets.Activation(functional.gelu, lambda z: torch.ops.aten.gelu_backward(torch.ones_like(z), z))
+ACTIVATIONS = {"relu": nets.RELU, "identity": nets.IDENTITY, "leaky_relu": nets.leaky_relu(0.1)}
+ACTIVATIONS |= {"gelu": GELU, "sigmoid": nets.SIGMOID, "tanh": nets.TANH}
 # phi'(u) from phi(u), where that is cheaper than from u.
 FROM_VALUE = {"sigmoid": lambda h: h * (1 - h), "tanh": lambda h: 1 - h * h}
 ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 
 
-# ---------------------------------------------------------------- data
-
-
 def draw_samples(
-    cfg: Settings,
-    n: int,
-    data: torch.Generator,
-    labels: torch.Generator | None = None,
-    balanced: bool = False,
-) -> dict[str, Tensor]:
-    """Draw n samples, their background still on [0, 1].
+    cfg: Settings, n: int, data: torch.Generator, labels: torch.Generator | None = None, balanced: bool = False
+) -> State:
+    """Draw n samples, their background still on [0, 1]; `labels` decides random labels, `data` the rest.
 
-    Args:
-        data: decides everything but random labels, and where (its device) the samples lie.
-        labels: decides random labels.
-        balanced: the first half has y = +1, the second y = -1; else y is uniform.
-
-    Returns:
-        ``z`` (n, d0): signed coordinates, core first. ``y`` (n,): +-1. Also ``target`` (n, d_core) for a
-        regression; ``subclass`` and ``label`` (n,) int64 for granularity, label l of class + where l < g.
+    ``z`` (n, d0): signed coordinates, core first. ``y`` (n,): +-1; where balanced, +1 for the first half. Also
+    ``target`` (n, d_core) for a regression; for granularity ``subclass`` and ``label`` (n,), of class + below g.
     """
     device, core = data.device, cfg.d_core
     y = torch.randint(2, (n,), generator=data, device=device) * -2.0 + 1
@@ -88,17 +52,15 @@ def draw_samples(
     if cfg.task == "shells":
         direction = torch.randn(n, core, generator=data, device=device)
         z[:, :core] = direction * ((1.5 - 0.5 * sign) / direction.norm(dim=1, keepdim=True))
-    elif cfg.task == "regression":
+        return found
+    if cfg.task == "regression":
         found["target"] = z[:, :core] * sign if cfg.target == "yz" else z[:, :core].clone()
-        if cfg.target != "z":
-            z[:, :core] *= sign
     elif cfg.task == "granularity":
         c = torch.randint(cfg.subclasses, (n,), generator=data, device=device)
         shows = torch.arange(core // 2, device=device) // (core // 2 // cfg.subclasses) == c.unsqueeze(1)
         z[:, core // 2 : core] *= shows
-        z[:, :core] *= sign
         found |= {"subclass": c, "label": _labels(cfg, y, c, z[:, core:], labels)}
-    else:
+    if cfg.task != "regression" or cfg.target != "z":
         z[:, :core] *= sign
     return found
 
@@ -112,20 +74,11 @@ def _labels(cfg: Settings, y: Tensor, c: Tensor, background: Tensor, source: tor
     return first + background.view(len(c), cfg.g, -1).sum(2).argmax(1)
 
 
-# ---------------------------------------------------------------- network, loss, gradient
-
-
 def draw_network(cfg: Settings, init: torch.Generator, dictionary: torch.Generator) -> State:
-    """Initial parameters of one network, on the generator's device.
-
-    Returns:
-        ``w`` (m, d or d0) and ``a`` (outputs, m); with biases ``b`` (m,) and ``c`` (outputs,); in full
-        coordinates the dictionary ``M`` (d0, d) with orthonormal rows.
-    """
+    """Initial parameters of one network: ``w`` (m, d or d0) and ``a`` (outputs, m); with biases ``b`` (m,) and ``c``
+    (outputs,); in full coordinates the dictionary ``M`` (d0, d) with orthonormal rows."""
     device, m = init.device, cfg.m
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=init, device=device)
+    normal = partial(torch.randn, generator=init, device=device)
 
     def uniform(fan_in: int, *shape: int) -> Tensor:
         return (2 * torch.rand(*shape, generator=init, device=device) - 1) / math.sqrt(fan_in)
@@ -138,11 +91,11 @@ def draw_network(cfg: Settings, init: torch.Generator, dictionary: torch.Generat
     if cfg.task == "granularity" and cfg.head == "shared":
         signs = torch.randint(2, (cfg.outputs, m), generator=init, device=device) * 2.0 - 1
         net["a"] = signs * math.sqrt(cfg.g / 2) / m
-    elif "a" in cfg.trained and cfg.task != "granularity":
-        net["a"] = uniform(m, cfg.outputs, m) if framework else normal(cfg.outputs, m) / math.sqrt(m)
     elif cfg.task == "granularity":
         label = torch.arange(m, device=device) % cfg.outputs
         net["a"] = (torch.arange(cfg.outputs, device=device).unsqueeze(1) == label) * (cfg.g / m)
+    elif "a" in cfg.trained:
+        net["a"] = uniform(m, cfg.outputs, m) if framework else normal(cfg.outputs, m) / math.sqrt(m)
     else:  # the authors' script splits the neurons in halves, the paper draws their signs
         plus = torch.rand(m, generator=init, device=device) < 0.5
         plus = torch.arange(m, device=device) < m // 2 if framework else plus
@@ -157,12 +110,8 @@ def projections(state: State) -> Tensor:
     return torch.bmm(state["w"], state["M"].transpose(1, 2)) if "M" in state else state["w"]
 
 
-def residuals(cfg: Settings, f: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean loss (B,) and minus each sample's gradient in the outputs (B, N, outputs), not divided by N.
-
-    Hinge; summed squared error; logistic; multi-class hinge (the rival is the largest other
-    output) or cross-entropy.
-    """
+def residuals(cfg: Settings, f: Tensor, batch: State) -> tuple[Tensor, Tensor]:
+    """Mean loss (B,) and minus each sample's gradient in the outputs (B, N, outputs), not divided by N."""
     if cfg.task == "regression":
         error = batch["target"] - f
         return (error**2).sum(2).mean(1), 2 * error
@@ -172,7 +121,7 @@ def residuals(cfg: Settings, f: Tensor, batch: dict[str, Tensor]) -> tuple[Tenso
     if cfg.task == "granularity":
         label = batch["label"].unsqueeze(2)
         own = f.gather(2, label)
-        rival, which = f.scatter(2, label, -math.inf).max(2, keepdim=True)
+        rival, which = f.scatter(2, label, -math.inf).max(2, keepdim=True)  # the largest other output
         margin = 1 - own + rival
         gate = (margin > 0).to(f.dtype)
         return margin.clamp_min(0).mean((1, 2)), torch.zeros_like(f).scatter(2, label, gate).scatter(2, which, -gate)
@@ -183,13 +132,8 @@ def residuals(cfg: Settings, f: Tensor, batch: dict[str, Tensor]) -> tuple[Tenso
     return loss, residual.unsqueeze(2)
 
 
-def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Mean loss (B,) and minus its gradient in w, b, a, c (without weight decay), by hand.
-
-    Args:
-        state: a batch of networks (see :func:`draw_network`).
-        batch: ``z`` (B, N, d0) with the training background, ``y`` (B, N), ...
-    """
+def descent(cfg: Settings, state: State, batch: State) -> tuple[Tensor, State]:
+    """Mean loss (B,) of a batch with the training background, and minus its gradient in w, b, a, c, without decay."""
     phi, z = ACTIVATIONS[cfg.activation], batch["z"]
     f, h, u = nets.two_layer(z, projections(state), state["a"], phi, state.get("b"), state.get("c"))
     loss, residual = residuals(cfg, f, batch)
@@ -215,16 +159,12 @@ def descent(cfg: Settings, state: State, batch: dict[str, Tensor]) -> tuple[Tens
 
 
 def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tensor) -> Tensor:
-    """What a sample's own label adds to the weights along a background feature, and what its rivals take away.
+    """(B, 4), as `PULLS`: the own label's pull on background weights and the rivals', per unit of E z_j; the rivals'
+    residual, and the part of it that is of labels of the same class.
 
-    The weight of neuron k along background feature j grows by the mean over samples of z_j phi'(u_k) sum_c r_c a_ck,
-    r the residual: positive for the sample's own label, negative for its rivals. As far as z_j is independent of who
-    fires, its mean is a factor; what is left, averaged over neurons, splits into the own label's pull and the rivals'.
-    They cancel where rivals' neurons are as active on the sample as those of its own label (their gate overlap is 1).
-
-    Returns:
-        In the order of `PULLS` (B, 4): the own label's pull and the rivals', per unit of E z_j; the rivals' residual,
-        and the part of it that is of labels of the same class.
+    The weight of neuron k along background feature j grows by the mean over samples of z_j phi'(u_k) sum_c r_c a_ck, r
+    the residual: positive for the own label, negative for rivals. The mean of z_j, independent of who fires, is a
+    factor; what is left, averaged over neurons, splits into the two.
     """
     label = label.unsqueeze(2)
     active = residual * torch.bmm(gate, a.transpose(1, 2)) / a.shape[2]
@@ -234,26 +174,19 @@ def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tens
     return torch.cat((active.gather(2, label).mean(1), -others), 1)
 
 
-# ---------------------------------------------------------------- training
-
-
-def updater(cfg: Settings, runs: list[Trial], device: torch.device) -> Callable[[State, dict, int], State]:
+def updater(cfg: Settings, runs: list[Trial], device: torch.device) -> Callable[[State, State, int], State]:
     """The optimiser: ``(state, minus gradients, t) -> changed entries``. Buffers stand beside parameters.
 
     SGD with coupled L2 and heavy-ball momentum, v <- mu v + g + lambda w, w <- w - lr v; or AdamW.
     """
-    dims = {"w": 3, "b": 2, "a": 3, "c": 2}
-    scalar = {
-        (key, name): engine.column(runs, key, device, dims[name])
-        for key in ("lr", "momentum", "decay")
-        for name in cfg.trained
-    }
     one, two = ADAM_BETAS
+    scalars = [engine.column(runs, key, device) for key in ("lr", "momentum", "decay")]
 
-    def update(state: State, minus: dict[str, Tensor], t: int) -> State:
+    def update(state: State, minus: State, t: int) -> State:
         new = {}
         for name in cfg.trained:
-            p, lr, decay = state[name], scalar["lr", name], scalar["decay", name]
+            p = state[name]
+            lr, momentum, decay = (scalar.view(-1, *[1] * (p.dim() - 1)) for scalar in scalars)
             if cfg.optimiser == "adamw":
                 first = torch.lerp(state[f"{name}_first"], -minus[name], 1 - one)
                 second = state[f"{name}_second"] * two + (1 - two) * minus[name] ** 2
@@ -261,7 +194,7 @@ def updater(cfg: Settings, runs: list[Trial], device: torch.device) -> Callable[
                 new[name] = p * (1 - lr * decay) - lr / (1 - one ** (t + 1)) * first / scale
                 new |= {f"{name}_first": first, f"{name}_second": second}
             elif cfg.momentum:
-                velocity = scalar["momentum", name] * state[f"{name}_velocity"] + decay * p - minus[name]
+                velocity = momentum * state[f"{name}_velocity"] + decay * p - minus[name]
                 new |= {name: p - lr * velocity, f"{name}_velocity": velocity}
             else:
                 new[name] = nets.descend(p, minus[name], lr, decay)
@@ -270,36 +203,26 @@ def updater(cfg: Settings, runs: list[Trial], device: torch.device) -> Callable[
     return update
 
 
-def buffers(cfg: Settings, state: State) -> State:
-    """The optimiser's own state, zero at first."""
-    kinds = ("first", "second") if cfg.optimiser == "adamw" else ("velocity",) * (cfg.momentum > 0)
-    return {f"{name}_{kind}": torch.zeros_like(state[name]) for name in cfg.trained for kind in kinds}
-
-
 def initial(runs: list[Trial], device: torch.device) -> State:
-    """Networks of a group of runs and their optimiser's buffers, with a leading run axis."""
-    drawn = [
+    """Networks of a group of runs, and beside them what the optimiser keeps, zero at first."""
+    cfg = runs[0].settings
+    state = engine.collated(
         draw_network(run.settings, run.generator("init", device), run.generator("dictionary", device)) for run in runs
-    ]
-    state = {name: torch.stack([net[name] for net in drawn]) for name in drawn[0]}
-    if runs[0].settings.task == "granularity":
+    )
+    if cfg.task == "granularity":
         state["pulls"] = torch.zeros(len(runs), len(PULLS), device=device)
-    return state | buffers(runs[0].settings, state)
+    kinds = ("first", "second") if cfg.optimiser == "adamw" else ("velocity",) * (cfg.momentum > 0)
+    return state | {f"{name}_{kind}": torch.zeros_like(state[name]) for name in cfg.trained for kind in kinds}
 
 
-def batches(runs: list[Trial], device: torch.device) -> Callable[[], dict[str, Tensor]]:
+def batches(runs: list[Trial], device: torch.device) -> Callable[[], State]:
     """The training data of a group of runs: a function that gives the next batch."""
     cfg = runs[0].settings
-    data = [run.generator("data", device) for run in runs]
-    names = [run.generator("labels", device) for run in runs]
+    sources = [(run.generator("data", device), run.generator("labels", device)) for run in runs]
     low, temperature = (engine.column(runs, key, device, 3) for key in ("bg_low", "temperature"))
 
-    def draw() -> dict[str, Tensor]:
-        drawn = [
-            draw_samples(cfg, cfg.batch, *sources, balanced=cfg.data == "fixed")
-            for sources in zip(data, names, strict=True)
-        ]
-        batch = {name: engine.joined([one[name] for one in drawn]) for name in drawn[0]}
+    def draw() -> State:
+        batch = engine.collated(draw_samples(cfg, cfg.batch, *own, balanced=cfg.data == "fixed") for own in sources)
         batch["z"][:, :, cfg.d_core :] += low
         return batch | {"temperature": temperature}
 
@@ -307,22 +230,3 @@ def batches(runs: list[Trial], device: torch.device) -> Callable[[], dict[str, T
         return draw
     fixed = draw()
     return lambda: fixed
-
-
-def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
-    """Train a group of runs (see `engine`)."""
-    cfg = runs[0].settings
-    update, draw = updater(cfg, runs, device), batches(runs, device)
-    evaluation = Evaluation(runs, draw_samples, ACTIVATIONS[cfg.activation], projections, descent, device)
-
-    lr, decay = (engine.column(runs, key, device, 2) for key in ("lr", "decay"))
-
-    def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
-        loss, minus = descent(cfg, state, draw())
-        new = state | update(state, minus, t)
-        if "pulls" in state:
-            new["pulls"] = nets.descend(state["pulls"], minus["pulls"], lr, decay)
-        return new, {"loss": loss}
-
-    rows, _ = engine.train(runs, initial(runs, device), step, evaluation.measure, steps=cfg.steps, record=RECORDED)
-    return rows

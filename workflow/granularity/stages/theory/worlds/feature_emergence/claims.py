@@ -1,426 +1,282 @@
-"""World 3's claims. They read the run table only; bands come from pilot runs, and from exact ceilings where there are.
+"""World 3's claims (how to read them: `theory.statements`) and figures, which say what of the paper they re-plot.
 
-Every claim is judged seed by seed. Accuracies are in per cent, differences in percentage points. A-numbers
-are claims that an independent re-implementation of the paper confirmed, P-numbers published results that it did
-not find, in the paper's own terms, X-numbers the crossing with label granularity. Of fixed features, the best
-rate on validation data is reported and judged.
+Bands come from pilot runs, and from exact ceilings where there are; those of A19 and A20 were set before any of their
+arms was run. Every claim is judged seed by seed; accuracies are in per cent. A: confirmed by an independent
+re-implementation of the paper. P: published results that it did not find. X: the crossing with label granularity.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 from granularity.claims import published
-from granularity.claims.claim import ABOVE_ZERO, Claim
-from granularity.stages.theory.runs import at
-from granularity.stages.theory.worlds.feature_emergence import swept
-from granularity.stages.theory.worlds.feature_emergence.arms import (
-    BOTH,
-    BROKEN,
-    CLUSTERS,
-    DIGITS,
-    GRAINS,
-    PLAIN,
-    RESIDUAL,
-    SCALES,
-    SHARES,
-    VARIED,
-    WHOLE,
-    WORDS,
-    grain,
-    space,
-    unbalanced,
-)
+from granularity.claims.claim import Claim
+from granularity.stages.theory import statements
+from granularity.stages.theory.figures import COLOURS, SPREAD, Curve, Line, Points, draw, panel, points
+from granularity.stages.theory.statements import Runs, minus, swept
+from granularity.stages.theory.worlds.feature_emergence import settings as a
 from granularity.stages.theory.worlds.feature_emergence.data import CEILING
 
-PILOT = "from pilot runs of one to three seeds"
-PAPER, MAIN = "feature_emergence", "parity; main setting (d = 500, m = 300, n = 50000)"
-# Fixed features that the paper has below the majority's share, by the share of class -1.
-BELOW = {0.8: ("random features",), 0.9: ("random features", "tangent kernel")}
-
-# ---------------------------------------------------------------- reading the table
-
-
-def best(table: pd.DataFrame, setting: str, method: str, column: str = "test_acc") -> np.ndarray:
-    """A measure at the end of the rate that is best on validation data, one value per seed.
-
-    Args:
-        method: the beginning of the phase, such as "random features".
-    """
-    rows = table[(table["setting"] == setting) & table["phase"].str.startswith(method + " ")]
-    rows = rows[rows["event"].str.contains("end|diverged")]
-    if rows.empty:
-        return np.empty(0)
-    return np.array(
-        [part[column].iloc[int(part["val_acc"].fillna(-1).to_numpy().argmax())] for _, part in rows.groupby("seed")]
-    )
-
-
-def passage(table: pd.DataFrame, setting: str, phase: str, level: float = 99.0) -> list[float]:
-    """First recorded step at which test accuracy reaches `level`, one value per seed; NaN if never."""
-    rows = table[(table["setting"] == setting) & (table["phase"] == phase)]
-    steps = rows["step"].where(rows["test_acc"] >= level)
-    return list(steps.groupby(rows["seed"]).min())
-
-
-def _end(table: pd.DataFrame, setting: str, phase: str, column: str = "test_acc") -> np.ndarray:
-    return at(table, setting, column, phase=phase)
-
-
-def _two(table: pd.DataFrame, setting: str, column: str, step: int) -> np.ndarray:
-    return at(table, setting, column, phase="two steps", step=step)
-
-
-def _known(table: pd.DataFrame, names: Iterable[str]) -> list[str]:
-    there = set(table["setting"])
-    return [name for name in names if name in there]
-
-
-def _minus(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
-    """Difference seed by seed; empty where either is."""
-    a, b = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    return a - b if a.size == b.size else np.empty(0)
-
-
-# ---------------------------------------------------------------- claims
+PILOT, BEFORE = "from pilot runs of one to three seeds", "set before these arms were run"
+MAIN = "parity; main setting (d = 500, m = 300, n = 50000)"
+BASELINES = ("random features", "tangent kernel", "plain SGD")
+SCALE = {scale: (scale, f"{scale}, {a.PLAIN}") for scale in a.SCALES}
+SOME, FULL = a.RESIDUAL[0.65], a.RESIDUAL[1.0]
+VARIED = {key: (f"{key}, structured", f"{key}, {a.PLAIN}") for key in a.VARIED}
+SHARED = {f"{share:.0%}": (a.unbalanced(share, False), a.unbalanced(share, True)) for share in a.SHARES}
+UNBALANCED_80, UNBALANCED_90 = (a.unbalanced(share, True) for share in a.SHARES)
+AGAIN = ("small", "small, again")
+NETWORKS = [arm for key, _, arm in swept(a.SWEEP, a.SWEPT, a.MORE, a.RATES) if key != "baseline_rms"]
+FINER = {a.WORDS[labels]: (a.grain(labels, False), a.grain("rule", False)) for labels in ("halves", "count", "pattern")}
+RANDOM = a.grain("random", False)
+WHOLES, BROKENS = ([a.space(name) for name in spaces] for spaces in (a.WHOLE, a.BROKEN))
+GRAINS = [a.grain(labels, structured) for labels in a.GRAINS for structured in a.BOTH]
+SCALES, CENTRES, DIGIT_ARMS = list(a.SCALES), list(a.CLUSTERS), list(a.DIGITS)
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """A1 to A20, P1 to P6, X1 to X4 of the run table (see `Claim`)."""
-    found: list[Claim] = []
-    scales = _known(table, SCALES) or ["small"]
-    for part in (
-        _model,
-        _emergence,
-        _fixed,
-        _structure,
-        _residual,
-        _robust,
-        _interval,
-        _elsewhere,
-        _published,
-    ):
-        found += part(table, scales)
-    found += [*_crossing(table), *swept.judge(table)]
-    return sorted(found, key=lambda check: ("APX".index(check.id[0]), int(check.id[1:])))
-
-
-def _model(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    for scale in scales:
-        low, high = (0.23, 0.27) if scale == "small" else (0.24, 0.26)
-        head = ("A1", "Every pattern is a fair coin; only relevant ones correlate with y", "Section 4, inputs")
-        own = {"kind": "identity", "arms": (scale,)}
-
-        def fact(column: str, setting: str = scale) -> np.ndarray:
-            return at(table, setting, column, phase="data", step=0)
-
-        z = f"{scale}: {{}}, standard errors"
-        yield Claim(*head, z.format("largest |pattern mean - 1/2|"), fact("marginal_z"), high=4, **own)
-        yield Claim(*head, z.format("|mean of y|"), fact("label_z"), high=4, **own)
-        for end in ("min", "max"):
-            yield Claim(*head, f"{scale}: gamma of relevant patterns, {end}", fact(f"gamma_{end}"), low, high, **own)
-        plain = f"{scale}, {PLAIN}"
-        values = fact("gamma_z", plain)
-        yield Claim(*head, z.format(f"largest |gamma|, {PLAIN}"), values, high=4, **own | {"arms": (plain,)})
-        yield Claim(*head, f"{scale}: mean of |x|^2", fact("norm2"), 0.99, 1.01, **own)
-        head = ("A2", "The mirrored network is zero at the start and knows no direction", "Section 3, init")
-        name = f"{scale}: largest |g| on 100 inputs / sum of |a|"
-        yield Claim(*head, name, _two(table, scale, "initial_output", 0), high=1e-6, **own)
-        scaled = _two(table, scale, "cos_max", 0) * math.sqrt(SCALES[scale]["d"])
-        yield Claim(*head, f"{scale}: largest cosine with u, times sqrt(d)", scaled, high=4.5, **own)
-    arm = "small, in R^d"
-    own = {"kind": "identity", "arms": (arm,)}
-    head = ("A3", "The first step wipes the initial weights", "Section 3, schedule")
-    error = at(table, arm, "gradient_error", phase="reference", step=0)
-    yield Claim(*head, "noise-smoothed gradient against Monte Carlo, relative error", error, high=0.01, **own)
-    name = "share of |w| outside the span of the inputs after step 1"
-    yield Claim(*head, name, _two(table, arm, "outside", 1), high=1e-4, **own)
-
-
-def _emergence(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    for scale in scales:
-        claim, own = "Two gradient steps move the neurons onto the relevant direction", {"arms": (scale,)}
-        head = ("A4", claim, "Lemmas of steps 1, 2")
-        first, second = (_two(table, scale, "cos_mean", step) for step in (1, 2))
-        name = f"{scale}: mean |cosine| with u after step {{}}"
-        yield Claim(*head, name.format(1), first, 0.98, **own)
-        yield Claim(*head, name.format(2), second, 0.99, **own)
-        yield Claim(*head, f"{scale}: step 2 - step 1", second - first, 0, **own)
-        positive = _two(table, scale, "positive_share", 2)
-        yield Claim(*head, f"{scale}: share of neurons at +u", positive, 0.3, 0.7, **own)
-        head = ("A5", "The network then classifies perfectly", "Theorem 1, Figure 1")
-        yield Claim(*head, f"{scale}: network, test accuracy", _end(table, scale, "network"), 99, **own)
-        steps = passage(table, scale, "network")
-        yield Claim(*head, f"{scale}: network, first recorded step at 99 %", steps, high=400, **own)
-        yield Claim(*head, f"{scale}: Two Step, test accuracy", _end(table, scale, "two step"), 99, **own)
-    claim, arm = "Without neuron noise, half the neurons die in step 2, the others do as well", "small, no noise"
-    head, own = ("A5", claim, "control"), {"arms": (arm,)}
-    yield Claim(*head, f"{arm}: share of dead neurons", 1 - _two(table, arm, "alive", 2), **own)
-    yield Claim(*head, f"{arm}: network, test accuracy", _end(table, arm, "network"), **own)
-
-
-def _fixed(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    head = ("A6", "Fixed features of the same size cannot", "Theorem 2, Figure 1")
-    for scale in scales:
-        own = {"arms": (scale,)}
-        low = 68 if scale == "small" else 70
-        rf, ntk = (best(table, scale, method) for method in ("random features", "tangent kernel"))
-        linear, network = _end(table, scale, "ridge on x"), _end(table, scale, "network")
-        yield Claim(*head, f"{scale}: RF, test accuracy, best rate", rf, low, 86.5, **own)
-        yield Claim(*head, f"{scale}: NTK, test accuracy, best rate", ntk, low, 86.5, **own)
-        both = np.fmax(rf, ntk) if rf.size == ntk.size else []
-        yield Claim(*head, f"{scale}: network - best of both, points", _minus(network, both), 12, **own)
-        for name, values in (("RF", rf), ("NTK", ntk), ("ridge on x", linear)):
-            quantity = f"{scale}: {name}, test accuracy ({CEILING:g} is the best threshold)"
-            yield Claim(*head, quantity, values, high=84.4 + 2.5, **own)
-        size = best(table, scale, "tangent kernel", "step_size")
-        yield Claim(*head, f"{scale}: NTK, chosen step size", size, **own)
-        claim9 = "It is the two steps: plain SGD from the same initial weights does not"
-        plain = best(table, scale, "plain SGD")
-        yield Claim("A9", claim9, "control", f"{scale}: plain SGD, test accuracy, best rate", plain, high=88, **own)
-        cos = best(table, scale, "plain SGD", "cos_max")
-        yield Claim("A9", claim9, "control", f"{scale}: plain SGD, largest cosine with u", cos, high=0.6, **own)
-
-
-def _without(table: pd.DataFrame, id: str, label: str, arm: str, structured: str, slack: float) -> Iterable[Claim]:
-    claim, source = "Without structure in the inputs, nobody beats guessing", "Theorem 4, Figure 1"
-    methods = {name: _end(table, arm, phase) for name, phase in (("network", "network"), ("Two Step", "two step"))}
-    methods |= {"RF": best(table, arm, "random features"), "NTK": best(table, arm, "tangent kernel")}
-    for name, values in methods.items():
-        quantity = f"{label}: {name}, test accuracy"
-        yield Claim(id, claim, source, quantity, values, 50 - slack, 50 + slack, arms=(arm,))
-    drop = _minus(_end(table, structured, "network"), methods["network"])
-    quantity = f"{label}: network, fall from structured inputs, points"
-    yield Claim(id, claim, source, quantity, drop, 45, arms=(structured, arm))
-
-
-def _structure(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    for scale in scales:
-        arm = f"{scale}, {PLAIN}"
-        yield from _without(table, "A7", arm, arm, scale, 4 if scale == "small" else 3)
-        claim, source = "Without structure in the inputs, nobody beats guessing", "Theorem 4, Figure 1"
-        limit = math.nextafter(0.5 if scale == "small" else 0.4, 0)
-        quantity = f"{arm}: mean |cosine| with u after step 2"
-        yield Claim("A7", claim, source, quantity, _two(table, arm, "cos_mean", 2), high=limit, arms=(arm,))
-
-
-def _residual(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    claim = "The second step improves what an unfinished first step left"
-    head, largest = ("A8", claim, "Section 4, Figure 2, One Step"), "largest cosine with u after step 1"
-    some, full = RESIDUAL[0.65], RESIDUAL[1.0]
-    own = {"arms": (full,)}
-    yield Claim(*head, f"{full}: {largest}", _two(table, full, "cos_max", 1), 0.65, 0.80, **own)
-    one, two = (_end(table, full, f"{name} step, ridge") for name in ("one", "two"))
-    yield Claim(*head, f"{full}: One Step, converged head, test accuracy", one, high=88, **own)
-    yield Claim(*head, f"{full}: Two Step, converged head, test accuracy", two, 99, **own)
-    quantity = f"{full}: mean |cosine| after step 2"
-    yield Claim(*head, quantity, _two(table, full, "cos_mean", 2), math.nextafter(0.99, 1), **own)
-    yield Claim(*head, f"{some}: {largest}", _two(table, some, "cos_max", 1), 0.80, 0.90, arms=(some,))
-    for name in ("one", "two"):
-        quantity = f"{some}: {name.title()} Step, converged head, test accuracy"
-        yield Claim(*head, quantity, _end(table, some, f"{name} step, ridge"), arms=(some,))
-    for scale in scales:
-        as_is = _end(table, scale, "one step, as is")
-        majority = at(table, scale, "majority", phase="data", step=0)
-        off = np.minimum(np.abs(as_is - majority), np.abs(as_is - 100 + majority)) if as_is.size else []
-        quantity = f"{scale}: One Step as it is, distance to a constant predictor, points"
-        yield Claim(*head, quantity, off, high=2, arms=(scale,))
-        for phase, words in (("one step", "SGD head"), ("one step, ridge", "converged head")):
-            quantity = f"{scale}: One Step rescaled, {words}, test accuracy"
-            yield Claim(*head, quantity, _end(table, scale, phase), arms=(scale,))
-
-
-def _robust(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    claim = "The same at other input dimensions, sample sizes and class shares"
-    head = ("A10", claim, "Section 4, Figures 9-14")
-    for name in _known(table, (f"{key}, structured" for key in VARIED)) or [None]:
-        label, own = name or "d in {100, 2000}, n in {25000, 10000}", {"arms": (name,) if name else ()}
-        yield Claim(*head, f"{label}: network, test accuracy", _end(table, label, "network"), 99, **own)
-        steps = passage(table, label, "network")
-        yield Claim(*head, f"{label}: network, first recorded step at 99 %", steps, high=400, **own)
-        yield Claim(*head, f"{label}: Two Step, test accuracy", _end(table, label, "two step"), 99, **own)
-        if name:
-            other = name.replace("structured", PLAIN)
-            yield from _without(table, "A10", other, other, name, 3)
-            quantity, limit = f"{other}: mean |cosine| after step 2", math.nextafter(0.4, 0)
-            yield Claim(*head, quantity, _two(table, other, "cos_mean", 2), high=limit, arms=(other,))
-    need = "Under imbalance, steps 1 and 2 need class weights (else: the need is not confirmed)"
-    for share in SHARES:
-        arm, other = unbalanced(share, True), unbalanced(share, False)
-        network = _end(table, arm, "network")
-        yield Claim(*head, f"{arm}: network, test accuracy", network, 99, arms=(arm,))
-        for name, method in (("RF", "random features"), ("NTK", "tangent kernel")):
-            quantity = f"{arm}: {name}, test accuracy"
-            yield Claim(*head, quantity, best(table, arm, method), high=100 * share + 8, arms=(arm,))
-        bare = _end(table, other, "network")
-        spread = [_two(table, name, "bias_sd", 2) for name in (other, arm)]
-        ratio = spread[0] / spread[1] if spread[0].size == spread[1].size else np.empty(0)
-        either = ((bare < 95) | (ratio > 5)).astype(float) if bare.size == ratio.size else []
-        both, needs = (other, arm), ("A11", need, "Appendix F")
-        quantity = f"{share:.0%} negative: network below 95 % or step-2 bias s.d. above 5 times weighted (1: yes)"
-        yield Claim(*needs, quantity, either, 1, 1, arms=both)
-        yield Claim(*needs, f"{other}: network, test accuracy", bare, arms=(other,))
-        yield Claim(*needs, f"{share:.0%} negative: bias s.d., unweighted / weighted", ratio, arms=both)
-
-
-def _interval(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    claim, source = "The interval rule is a half-space, and easy", "Section 4, interval"
-    for words in BOTH.values():
-        arm = f"interval, {words}"
-        majority = at(table, arm, "majority", phase="data", step=0)
+    runs, said = Runs(table), statements.tables("feature_emergence")
+    were_varied = any(arm in runs.settings for arm, _ in VARIED.values())
+    text = said["statements"] + said["varied_run" if were_varied else "none_varied"]
+    text += said["unbalanced"]
+    for arm in (f"interval, {words}" for words in a.BOTH.values()):
+        majority = runs(arm, "majority", phase="data", step=0)
         share = f" (majority {majority.mean():.1f})" if majority.size else ""
-        for name, phase in (("network", "network"), ("Two Step", "two step")):
-            quantity = f"{arm}: {name}, test accuracy{share}"
-            yield Claim("A12", claim, source, quantity, _end(table, arm, phase), 99, arms=(arm,))
-        high = 85 if words == "structured" else math.inf
-        rf, ntk = (best(table, arm, method) for method in ("random features", "tangent kernel"))
-        yield Claim("A12", claim, source, f"{arm}: RF, test accuracy{share}", rf, high=high, arms=(arm,))
-        yield Claim("A12", claim, source, f"{arm}: NTK, test accuracy{share}", ntk, arms=(arm,))
-        literal = _end(table, arm, "one step, as is")
-        quantity = f"{arm}: One Step as it is, test accuracy{share}"
-        yield Claim("A12", claim, source, quantity, literal, arms=(arm,))
-    arm = "hidden representation"
-    claim = "Neurons move onto the difference of the class means"
-    for name, values in (
-        ("mean |cosine| after step 2", _two(table, arm, "cos_mean", 2)),
-        ("network, test accuracy", _end(table, arm, "network")),
-    ):
-        yield Claim("A12", claim, "Figure 15", f"{arm}: {name}", values, arms=(arm,))
+        text += said["interval"].replace("ARM", arm).replace("SHARE", share)
+    text += said["elsewhere"]
+    for arm in (arm for arm in a.DIGITS if arm in runs.settings):
+        if np.isfinite(runs(arm, "teacher_by_rule", phase="labels", step=0)).any():
+            text += said["by_rule"].replace("ARM", arm)
+    text += said["published"]
+    for arm in (*(arm for *_, arm in swept(a.SWEEP, a.SWEPT, a.MORE)), a.WIDE):
+        text += said["of_rates"].replace("ARM", arm)
+        for method in BASELINES:
+            text += said["of_best"].replace("METHOD", method)
+            for phase in _of(runs, arm, method)["phase"].unique():
+                text += said["of_rate"].replace("PHASE", phase)
+    return statements.judge(table, text + said["crossing"], vars(a) | globals())
 
 
-def _elsewhere(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    claim, source = "Neurons cover every centre of a mixture of Gaussians", "Appendix, Figure 16"
-    beyond = math.nextafter(0.9, 0)
-    for arm in _known(table, CLUSTERS) or list(CLUSTERS)[:1]:
-        rows = {
-            "share of centres with a neuron at cosine > 0.9": ("covered", 1.0, 1.0),
-            "test accuracy": ("test_acc", 97, math.inf),
-            "share of neurons at cosine > 0.9": ("near_share", 0.1, math.inf),
-            "lowest best cosine of a centre": ("lowest_best", beyond, math.inf),
-        }
-        for quantity, (column, low, high) in rows.items():
-            values = at(table, arm, column, phase="clusters")
-            yield Claim("A13", claim, source, f"{arm}: {quantity}", values, low, high, arms=(arm,))
-        before = at(table, arm, "covered", phase="clusters", step=0)
-        quantity = f"{arm}: share of covered centres at the start"
-        yield Claim("A13", claim, source, quantity, before, 0, 0, arms=(arm,))
-    for id, claim, quantity in (
-        ("A14", "Weights cluster on real images (MNIST, CIFAR10, SVHN)", "rise of within-cluster cosine"),
-        ("A15", "Early gradients of a ResNet agree, filters move early", "smallest of six cosines"),
-    ):
-        yield Claim(id, claim, "Section 5", f"{quantity} (images are not part of this world)", [])
-    source = "Section 5, Figure 4"
-    structure = "Networks learn real inputs better than Gaussians labelled by the same teacher"
-    chosen = "The teacher is the minimum of the U-curve, by rule, and spreads classes over Gaussians"
-    for arm in _known(table, DIGITS) or list(DIGITS)[:1]:
-        head, chose, own = ("A16", structure, source), ("A17", chosen, "Section 5, procedure"), {"arms": (arm,)}
-        mixed, alone = "student, mixture", "student, digits alone"
-        on_l, on_u, whole = (_end(table, arm, mixed, f"{part}_acc") for part in ("L", "U", "whole"))
-        reference = _end(table, arm, alone, "L_acc")
-        rows = {
-            "digits part - Gaussian part": (_minus(on_l, on_u), 8),
-            "digits part - student of digits alone (same labels)": (_minus(on_l, reference), -3),
-            "student of digits alone - whole mixture": (_minus(reference, whole), ABOVE_ZERO),
-        }
-        for quantity, (values, low) in rows.items():
-            yield Claim(*head, f"{arm}: {quantity}, points", values, low, **own)
-        yield Claim(*head, f"{arm}: digits part, mixture, test accuracy", on_l, **own)
-        yield Claim(*head, f"{arm}: student of digits alone, test accuracy", reference, **own)
-        quantity = f"{arm}: student of digits alone with true labels, test accuracy"
-        yield Claim(*head, quantity, _end(table, arm, "student, true labels"), **own)
-        ratio = at(table, arm, "count_ratio", phase="labels", step=0)
-        quantity = f"{arm}: class counts on Gaussians, largest / smallest"
-        yield Claim(*chose, quantity, ratio, high=3, **own)
-        used, rule = (at(table, arm, name, phase="labels", step=0) for name in ("teacher_size", "teacher_by_rule"))
-        if rule.size and not np.isnan(rule).all():
-            yield Claim(*chose, f"{arm}: size used - size by rule", used - rule, 0, 0, **own)
-            yield Claim(*chose, f"{arm}: size by rule, hidden units", rule, **own)
-    pair = ("small", "small, again")
-    twice = [_end(table, name, "network") for name in pair]
-    same = np.abs(twice[0][:1] - twice[1]) if twice[1].size and twice[0].size else []
-    name = "network trained again with seed 0: difference in test accuracy, points"
-    head = ("A18", "Same seed and settings, same result", "reproducibility")
-    yield Claim(*head, name, same, high=0.1, kind="identity", arms=pair)
+def _of(runs: Runs, arm: str, method: str) -> pd.DataFrame:
+    """Rows of a method such as "random features", whose phases are one per rate."""
+    return runs.table[(runs.table["setting"] == arm) & runs.table["phase"].str.startswith(method + " ")]
 
 
-def _published(table: pd.DataFrame, scales: list[str]) -> Iterable[Claim]:
-    for scale in scales:
-        plain, own = f"{scale}, {PLAIN}", {"arms": (scale,)}
-        bare = _end(table, plain, "network", "train_acc")
-        claim = "Paper: without structure, training accuracy still reaches 100 %"
-        own_plain = {"arms": (plain,), "published": [_main("network, without structure", "train_accuracy_percent")]}
-        yield Claim("P1", claim, "Table 1", f"{plain}: network, training accuracy", bare, 99, **own_plain)
-        claim = "Paper: weights after one step do not suffice for the second layer"
-        one, paper = _end(table, scale, "one step"), [_main("one step", "test_accuracy_percent")]
-        quantity = f"{scale}: One Step rescaled, test accuracy"
-        yield Claim("P2", claim, "Table 1", quantity, one, high=60, published=paper, **own)
-        claim = "Paper: the literal rate of the later steps reaches 100 % in T = 600 steps"
-        head = ("P4", claim, "Section 3 schedule, Table 1")
-        literal, paper = _end(table, scale, "literal rate"), [_main("network", "test_accuracy_percent")]
-        yield Claim(*head, f"{scale}: network at the literal rate, test accuracy", literal, 99, published=paper, **own)
-    head = ("P3", "Paper: after step 1 even the best neuron is some way off u (d = 500)", "Table 1")
-    own = {"arms": ("main",), "published": [_main("one step", "cosine_max")]}
-    cos = _two(table, "main", "cos_max", 1)
-    yield Claim(*head, "main: largest cosine with u after step 1", cos, 0.80, 0.90, **own)
-    head = ("P5", "Paper: under imbalance, fixed features stay below the majority's share", "Table 4")
-    for share, methods in BELOW.items():
-        for method in methods:
-            arm, where = unbalanced(share, True), {"arm": method, "metric": "test_accuracy_percent"}
-            paper = [published.number(PAPER, setting=f"parity; share of class -1: {share}", **where)]
-            values, most = best(table, arm, method), math.nextafter(100 * share, 0)
-            quantity = f"{arm}: {method}, test accuracy"
-            yield Claim(*head, quantity, values, high=most, arms=(arm,), published=paper)
-    head, arm = ("P6", "Paper: on the interval rule, One Step is below guessing", "Table 2"), "interval, structured"
-    paper = [published.number(PAPER, table="T2", arm="one step", metric="test_accuracy_percent")]
-    one = _end(table, arm, "one step, as is")
-    quantity = "interval: One Step as it is, test accuracy"
-    yield Claim(*head, quantity, one, high=50, arms=(arm,), published=paper)
+def best(runs: Runs, arm: str, method: str, column: str = "test_acc") -> np.ndarray:
+    """A measure at the end of a method's rate that is best on validation data, one value per seed."""
+    rows = _of(runs, arm, method)
+    ends = rows[rows["event"].str.contains("end|diverged")].groupby("seed")
+    return np.array([part[column].iloc[part["val_acc"].fillna(-1).argmax()] for _, part in ends], dtype=float)
 
 
-def _main(arm: str, metric: str) -> float:
-    """The paper's number of its main setting."""
-    return published.number(PAPER, setting=MAIN, arm=arm, metric=metric)
+def passage(runs: Runs, arm: str, level: float = 99.0) -> list[float]:
+    """First recorded step at which the network's test accuracy reaches `level`, one value per seed; NaN if never."""
+    rows = runs.rows(arm, "network")
+    return list(rows["step"].where(rows["test_acc"] >= level).groupby(rows["seed"]).min())
 
 
-def _crossing(table: pd.DataFrame) -> Iterable[Claim]:
-    ends = {
-        (labels, structured): _end(table, grain(labels, structured), "network")
-        for labels in GRAINS
-        for structured in BOTH
-    }
-    source = "crossing with label granularity"
-    claim = "Fine labels make up for the missing structure of the inputs where their staircase is whole"
-    for labels in ("halves", "count", "pattern"):
-        rise = _minus(ends[labels, False], ends["rule", False])
-        quantity = f"{PLAIN}: parity accuracy with {WORDS[labels]} - with parity labels, points"
-        arms = (grain(labels, False), grain("rule", False))
-        yield Claim("X1", claim, source, quantity, rise, 40, reason=PILOT, arms=arms)
-    for name in WHOLE:
-        arm = space(name)
-        values = _end(table, arm, "network")
-        yield Claim("X1", claim, source, f"{arm}: parity accuracy", values, 99, reason=PILOT, arms=(arm,))
-    claim = "Fine labels without a staircase to parity do not, whatever they mean"
-    quantity = f"{PLAIN}: parity accuracy with {WORDS['random']}"
-    values, arms = ends["random", False], (grain("random", False),)
-    yield Claim("X2", claim, source, quantity, values, 46, 54, reason=PILOT, arms=arms)
-    for name in BROKEN:
-        arm = space(name)
-        values = _end(table, arm, "network")
-        yield Claim("X2", claim, source, f"{arm}: parity accuracy", values, 46, 54, reason=PILOT, arms=(arm,))
-    claim = "What each granularity reaches"
-    for (labels, structured), values in ends.items():
-        arm = grain(labels, structured)
-        yield Claim("X3", claim, source, f"{arm}: parity accuracy", values, arms=(arm,))
-        steps = passage(table, arm, "network")
-        yield Claim("X3", claim, source, f"{arm}: first recorded step at 99 %", steps, arms=(arm,))
-    claim = "Where the neurons point after step 2"
-    for labels, structured in ends:
-        arm = grain(labels, structured)
-        quantity = f"{arm}: mean |cosine| with u after step 2"
-        yield Claim("X4", claim, source, quantity, _two(table, arm, "cos_mean", 2), arms=(arm,))
-        quantity = f"{arm}: mean share of |w|^2 on relevant patterns after step 2"
-        yield Claim("X4", claim, source, quantity, _two(table, arm, "in_relevant", 2), arms=(arm,))
+def scaled_cosine(runs: Runs, arm: str) -> np.ndarray:
+    return runs(arm, "cos_max", phase="two steps", step=0) * math.sqrt(a.SCALES[arm]["d"])
+
+
+def ahead_of_fixed(runs: Runs, arm: str) -> Any:
+    one, other = (best(runs, arm, method) for method in BASELINES[:2])
+    return minus(runs(arm, "test_acc", phase="network"), np.fmax(one, other)) if one.size == other.size else []
+
+
+def from_constant(runs: Runs, arm: str) -> Any:
+    as_is = runs(arm, "test_acc", phase="one step, as is")
+    majority = runs(arm, "majority", phase="data", step=0)
+    return np.minimum(np.abs(as_is - majority), np.abs(as_is - 100 + majority)) if as_is.size else []
+
+
+def bias_ratio(runs: Runs, *arms: str) -> np.ndarray:
+    one, other = (runs(arm, "bias_sd", phase="two steps", step=2) for arm in arms)
+    return one / other if one.size == other.size else np.empty(0)
+
+
+def needs_weights(runs: Runs, *arms: str) -> Any:
+    bare, ratio = runs(arms[0], "test_acc", phase="network"), bias_ratio(runs, *arms)
+    return ((bare < 95) | (ratio > 5)).astype(float) if bare.size == ratio.size else []
+
+
+def at_best(runs: Runs, arm: str, method: str) -> Any:
+    ends = [or_nothing(runs, arm, phase) for phase in _of(runs, arm, method)["phase"].unique()]
+    return np.max(ends, axis=0) if ends else []
+
+
+def or_nothing(runs: Runs, arm: str, phase: str) -> np.ndarray:
+    return np.nan_to_num(runs(arm, "test_acc", phase=phase))  # diverged: nothing
+
+
+def of_main(runs: Runs, *args: str) -> list[float]:
+    """The paper's number of its main setting: the last two arguments are arm and metric."""
+    return [published.number("feature_emergence", setting=MAIN, arm=args[-2], metric=args[-1])]
+
+
+def of_share(runs: Runs, arm: str, share: str, method: str) -> list[float]:
+    where = {"setting": f"parity; share of class -1: {share}", "arm": method, "metric": "test_accuracy_percent"}
+    return [published.number("feature_emergence", **where)]
+
+
+def of_interval(runs: Runs, arm: str) -> list[float]:
+    return [published.number("feature_emergence", table="T2", arm="one step", metric="test_accuracy_percent")]
+
+
+# ---------------------------------------------------------------- figures
+
+METHODS = {"network": "network", "random features": "random features (RF)", "tangent kernel": "tangent kernel (NTK)"}
+MIXED = {"L_acc": "digits, student of the mixture", "whole_acc": "whole mixture", "U_acc": "Gaussian inputs"}
+PARTS = {("student, digits alone", "L_acc"): "digits, student of digits alone"}
+PARTS |= {("student, mixture", column): words for column, words in MIXED.items()}
+INPUTS = {True: "structured inputs", False: f"inputs {a.PLAIN}"}
+STEP, ACCURACY, MDS = {"xlabel": "training step"}, "test accuracy (%)", {"xlabel": "MDS axis 1", "ylabel": "MDS axis 2"}
+
+
+def figures(table: pd.DataFrame, folder: Path) -> None:
+    """Accuracies (Figure 1 and at other sizes), neurons (Figure 2), alignment, clusters, digits, granularity."""
+    runs = Runs(table)
+    scale = "main" if {"main", f"main, {a.PLAIN}"} <= runs.settings else "small"
+    accuracies = {"accuracy": dict(zip(INPUTS.values(), (scale, f"{scale}, {a.PLAIN}"), strict=True))}
+    accuracies["interval_accuracy"] = {words: f"interval, {words}" for words in a.BOTH.values()}
+    for words in a.BOTH.values():
+        accuracies[f"varied_{words.split()[0]}"] = {key: f"{key}, {words}" for key in a.VARIED}
+    accuracies["imbalance_accuracy"] = {f"{share:.0%} of class -1": a.unbalanced(share, True) for share in a.SHARES}
+    for name, arms in accuracies.items():
+        if runs.settings.issuperset(arms.values()):
+            _accuracies(runs, folder, name, arms)
+    for arm in ("small", "main", *a.RESIDUAL.values(), "interval, structured", "hidden representation"):
+        if arm in runs.settings:
+            _neurons(runs, folder, arm)
+    if "small" in runs.settings:
+        _alignment(runs, folder)
+    for arms, one in ((a.CLUSTERS, _clusters), (a.DIGITS, _digits)):
+        if there := [arm for arm in arms if arm in runs.settings]:
+            one(runs, folder, there)
+    if runs.settings.issuperset(GRAINS):
+        _crossing(runs, folder)
+
+
+@dataclass
+class Cloud:
+    """Vectors in the plane (MDS of cosines)."""
+
+    rows: pd.DataFrame
+    label: str
+    shade: str
+    marker: str = "o"
+    size: float = 7
+
+    def draw(self, axes: Axes, colour: int, shift: float) -> None:
+        own = {"color": self.shade, "marker": self.marker, "linewidth": 0}
+        own |= {"s": self.size, "label": self.label, "alpha": 0.5 if self.marker == "o" else 1}
+        axes.scatter(self.rows["mds_x"], self.rows["mds_y"], **own)
+
+
+def _method(runs: Runs, arm: str, method: str) -> pd.DataFrame:
+    """Rows of one method; of several step sizes, each seed's best on validation data."""
+    rows = runs.rows(arm, method)
+    if len(rows):
+        return rows
+    rows = _of(runs, arm, method)
+    chosen = dict(zip(sorted(rows["seed"].unique()), best(runs, arm, method, "step_size"), strict=False))
+    return rows[rows["step_size"] == rows["seed"].map(chosen)]
+
+
+def _accuracies(runs: Runs, folder: Path, name: str, arms: dict[str, str]) -> None:
+    found = {arm: [(_method(runs, arm, method), words) for method, words in METHODS.items()] for arm in arms.values()}
+    low = min((rows["test_acc"].min() for every in found.values() for rows, _ in every if len(rows)), default=100.0)
+    panels = []
+    for title, arm in arms.items():
+        majority = runs(arm, "majority", phase="data", step=0).mean()
+        series = [Curve(rows, "test_acc", words) for rows, words in found[arm]]
+        series.append(Line(y=majority, label="largest class", style=":"))
+        series += [Line(y=CEILING, label="best threshold on s")] if name == "accuracy" and a.PLAIN not in arm else []
+        panels.append(panel(*series, **STEP, title=title, ylabel=ACCURACY, ylim=(low - 3, 103)))
+    draw(folder, name, *panels, width=6.8, height=2.4, legend=3)
+
+
+def _neurons(runs: Runs, folder: Path, arm: str) -> None:
+    """Neurons at the start and after steps 1 and 2; colours by the last."""
+    rows = runs.rows(arm, "neurons")
+    steps = sorted(rows["step"].unique())[:3]
+    last = rows[(rows["step"] == steps[-1]) & (rows["neuron"] >= 0)].set_index("neuron")["nearest"]
+    panels = []
+    for step in steps:
+        part = rows[rows["step"] == step]
+        net = part[part["neuron"] >= 0]
+        side = net["neuron"].map(last)
+        clouds = (Cloud(net[side == 0], "ends near +u", COLOURS[1]), Cloud(net[side == 1], "ends near -u", COLOURS[0]))
+        words = MDS | {"title": f"after step {step}" if step else "initial weights", "aspect": "equal"}
+        words |= {"xlim": (-1.15, 1.15), "ylim": (-1.15, 1.15)}
+        panels.append(panel(*clouds, Cloud(part[part["neuron"] < 0], "+u and -u", COLOURS[6], "*", 60), **words))
+    slug = arm.replace(",", "").replace(" ", "_").replace(".", "")
+    note = f"{arm}; seed 0; distance sqrt(2 - 2 cos); u: relevant direction"
+    draw(folder, f"neurons_{slug}", *panels, width=6.8, height=2.4, note=note, legend=3)
+
+
+def _alignment(runs: Runs, folder: Path) -> None:
+    series = []
+    for arm, words in (("small", INPUTS[True]), (f"small, {a.PLAIN}", a.PLAIN)):
+        values = {step: runs(arm, "cos_mean", phase="two steps", step=step) for step in (0, 1, 2)}
+        series.append(Points(values | {3: runs(arm, "cos_mean", phase="network")}, words))
+    words = {"ylabel": "mean |cosine| with u", "ylim": (0, 1.05), "legend": "center right"}
+    draw(folder, "alignment", panel(*series, ticks=("start", "step 1", "step 2", "end"), **words))
+
+
+def _clusters(runs: Runs, folder: Path, arms: list[str]) -> None:
+    columns = {"lowest_best": "worst centre's best cosine", "near_share": "share of neurons near a centre"}
+    panels = []
+    for column, label in columns.items():
+        curves = (Curve(runs.rows(arm, "clusters"), column, arm) for arm in arms)
+        panels.append(panel(*curves, **STEP, ylabel=label, ylim=(0, 1.02)))
+    rows = runs.rows(arms[0], "neurons")
+    rows = rows[rows["step"] == rows["step"].max()]
+    marks, k = rows[rows["neuron"] < 0], int(runs.parameters(arms[0], "k")[0])
+    odd = marks["neuron"].map(lambda i: (k - bin(int(-i) - 1).count("1")) % 2)  # signs -1 a centre has
+    clouds = [Cloud(rows[rows["neuron"] >= 0], "neurons", "#999999", size=4)]
+    clouds.append(Cloud(marks[odd == 0], "centres, y = +1", COLOURS[1], "^", 22))
+    clouds.append(Cloud(marks[odd == 1], "centres, y = -1", COLOURS[0], "v", 22))
+    panels.append(panel(*clouds, **MDS, aspect="equal"))
+    note = f"{SPREAD}; right: {arms[0]}, seed 0, at the end"
+    draw(folder, "clusters", *panels, width=6.8, height=2.7, note=note, legend=3)
+
+
+def _digits(runs: Runs, folder: Path, arms: list[str]) -> None:
+    panels = []
+    for arm in arms:
+        curves = (Curve(runs.rows(arm, phase), column, words) for (phase, column), words in PARTS.items())
+        title = arm.removeprefix("digits, ")
+        panels.append(panel(*curves, **STEP, title=title, ylim=(0, 102), ylabel=ACCURACY))
+    draw(folder, "digits", *panels, columns=2, width=6.8, height=2.3, legend=2)
+    rows = runs.table[runs.table["phase"].str.startswith("U-curve") & runs.table["event"].str.contains("end")]
+    if rows.empty:
+        return
+    curve = Points({size: part["test_loss"] for size, part in rows.groupby("size")}, "teachers")
+    picked = np.unique(runs(rows["setting"].iloc[0], "teacher_by_rule", phase="labels", step=0))
+    found = [Line(x=size, label="" if i else "first minimum, some seed", style=":") for i, size in enumerate(picked)]
+    words = {"xlabel": "hidden units of the teacher", "ylabel": "test loss on digits (nats)", "legend": "center right"}
+    draw(folder, "u_curve", panel(curve, *found, log="x", ticks=sorted(curve.values), ylim=(0, None), **words))
+
+
+def _crossing(runs: Runs, folder: Path) -> None:
+    named = {count: labels for labels, count in a.GRAINS.items() if labels != "random"}
+    random = a.GRAINS["random"] * 1.08
+
+    def series(column: str, **where: object) -> list[Points]:
+        arms = [({n: a.grain(labels, s) for n, labels in named.items()}, words, True) for s, words in INPUTS.items()]
+        arms += [({random: a.grain("random", s)}, f"{words}, random IDs", False) for s, words in INPUTS.items()]
+        return [points(runs, of, column, words, line=line, **where) for of, words, line in arms]
+
+    words = {"log": "x", "xlabel": "labels", "ticks": list(named)}
+    accuracy = {"ylabel": "test accuracy on parity (%)", "ylim": (45, 103)}
+    left = panel(*series("test_acc", phase="network"), Line(y=50, label="guessing", style=":"), **words, **accuracy)
+    cosine = {"ylabel": "mean |cosine| with u, step 2", "ylim": (0, 1.05)}
+    right = panel(*series("cos_mean", phase="two steps", step=2), **words, **cosine)
+    draw(folder, "granularity", left, right, height=2.8, legend=3)

@@ -1,47 +1,20 @@
-"""World 3's inputs: hidden patterns of a dictionary, their labels at several granularities, normalisation."""
-
-from __future__ import annotations
+"""World 3's inputs: hidden patterns of a dictionary, their labels at several granularities, normalised."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from granularity.stages.theory import nets
-from granularity.stages.theory.engine import Trial
+from granularity.stages.theory import engine, nets
+from granularity.stages.theory.engine import State, Trial
 from granularity.stages.theory.worlds.feature_emergence import spaces
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 
 P_O = 0.5  # share of structureless inputs in the parity mixture; else background patterns would depend on it
 CODES = 50  # vectors per class of the hidden rule
+SPLITS = {"train": "train data", "val": "validation data", "test": "test data"}
 CEILING = 84.375  # per cent: the best threshold on s errs on 10 of the 32 patterns, in half the inputs
-
-
-@dataclass
-class Split:
-    """x (B, n, p) normalised; y (B, n) the rule's +-1; signs (B, n, C) +-1 of each output."""
-
-    x: Tensor
-    y: Tensor
-    signs: Tensor
-
-
-@dataclass
-class Data:
-    """The data that a group of runs learns from. `u` (B, p): the unit direction of the truth.
-
-    `basis` (B, d, d): the dictionary in its first D columns, completed; only in input coordinates.
-    `parity` (B, C) +-1: the rule's class of each label. `facts`: measures (B,) of the training inputs.
-    """
-
-    train: Split
-    validation: Split
-    test: Split
-    u: Tensor
-    basis: Tensor | None
-    parity: Tensor
-    facts: dict[str, Tensor]
 
 
 def draw_patterns(
@@ -49,18 +22,12 @@ def draw_patterns(
 ) -> tuple[Tensor, Tensor]:
     """Hidden patterns phi~ (count, D) in {0, 1}, float, and the rule's labels y (count,) in +-1.
 
-    Parity, structured: half the inputs are fair coins (D0), in the others (D1) the relevant patterns are all
-    zero or all one; background patterns are fair coins in both, the rate p_o / (2 - 2 p_o) at p_o = 1/2.
-
-    Args:
-        relevant: (k,) int64, the set A.
-        codes: (2 * CODES, k) of the hidden rule, the first half of class +1.
+    Parity, structured: half the inputs are fair coins (D0), in the others (D1) the `relevant` patterns (k,) are all
+    zero or all one; background patterns are fair coins in both, the rate p_o / (2 - 2 p_o) at p_o = 1/2. The hidden
+    rule has `codes` (2 * CODES, k), the first half of class +1.
     """
     device = generator.device
-
-    def uniform(*shape: int) -> Tensor:
-        return torch.rand(*shape, generator=generator, device=device)
-
+    uniform = partial(torch.rand, generator=generator, device=device)
     phi = (uniform(count, cfg.D) < 0.5).float()
     mine = phi[:, relevant]
     if cfg.rule == "parity":
@@ -83,42 +50,31 @@ def draw(
     cfg: Settings, count: int, relevant: Tensor, codes: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """As :func:`draw_patterns`, by rejection with the exact share of class -1 where one is set."""
+    phi, y = draw_patterns(cfg, count, relevant, codes, generator)
     if cfg.negative_share is None:
-        return draw_patterns(cfg, count, relevant, codes, generator)
+        return phi, y
     negative = round(cfg.negative_share * count)
-    wanted = {-1: negative, 1: count - negative}
-    kept: dict[int, list[Tensor]] = {-1: [], 1: []}
-    while any(sum(map(len, kept[v])) < wanted[v] for v in kept):
-        phi, y = draw_patterns(cfg, count, relevant, codes, generator)
-        for v in kept:
-            kept[v].append(phi[y == v])
-    phi = torch.cat([torch.cat(kept[v])[: wanted[v]] for v in (-1, 1)])
-    y = torch.cat([torch.full((wanted[v],), float(v), device=phi.device) for v in (-1, 1)])
-    order = torch.randperm(count, generator=generator, device=generator.device)
+    while (y < 0).sum() < negative or (y > 0).sum() < count - negative:
+        more = draw_patterns(cfg, count, relevant, codes, generator)
+        phi, y = torch.cat([phi, more[0]]), torch.cat([y, more[1]])
+    kept = torch.cat([(y < 0).nonzero()[:negative, 0], (y > 0).nonzero()[: count - negative, 0]])
+    order = kept[torch.randperm(count, generator=generator, device=generator.device)]
     return phi[order], y[order]
 
 
 def draw_labels(cfg: Settings, mine: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Labels of one granularity, as signs (n, C) of one output each, and the rule's class (C,) of each label.
 
-    Args:
-        mine: (n, k) relevant patterns.
-        y: (n,) the rule's labels.
+    `mine` (n, k) are the relevant patterns, y (n,) the rule's labels.
     """
     s, device = mine.sum(1).long(), mine.device
     if cfg.labels == "rule":
         return y.unsqueeze(1), torch.ones(1, device=device)
-    counts = torch.arange(6, device=device)
-    if cfg.labels == "count":
-        label, parity = s, counts % 2
-    elif cfg.labels == "halves":
-        label, parity = s % 2 + 2 * (s >= 3), torch.arange(4, device=device) % 2
-    elif cfg.labels == "pattern":
-        label = (mine.long() * 2 ** torch.arange(5, device=device)).sum(1)
-        bits = torch.arange(32, device=device).unsqueeze(1) // 2 ** torch.arange(5, device=device) % 2
-        parity = bits.sum(1) % 2
-    elif cfg.labels == "table":
-        table = torch.tensor(cfg.table, device=device)
+    if cfg.labels == "random":
+        label = s % 2 + 2 * torch.randint(3, s.shape, generator=generator, device=device)
+        parity = torch.arange(6, device=device) % 2
+    else:
+        table = torch.tensor(cfg.table or spaces.TABLES[cfg.labels], device=device)
         patterns = torch.tensor(spaces.PATTERNS, device=device)
         parity = torch.zeros(cfg.outputs, dtype=torch.int64, device=device).scatter_(0, table, patterns.sum(1) % 2)
         other = torch.randint(2, mine.shape, generator=generator, device=device)
@@ -126,9 +82,6 @@ def draw_labels(cfg: Settings, mine: Tensor, y: Tensor, generator: torch.Generat
         redrawn = torch.rand(s.shape, generator=generator, device=device) < cfg.shuffled
         shown = torch.where(redrawn.unsqueeze(1), other, mine.long())
         label = table[(shown * 2 ** torch.arange(5, device=device)).sum(1)]
-    else:
-        label = s % 2 + 2 * torch.randint(3, s.shape, generator=generator, device=device)
-        parity = counts % 2
     onehot = label.unsqueeze(1) == torch.arange(cfg.outputs, device=device)
     return onehot.float() * 2 - 1, parity.float() * 2 - 1
 
@@ -150,42 +103,42 @@ def _facts(cfg: Settings, phi: Tensor, y: Tensor, mine: Tensor, x: Tensor) -> di
     }
 
 
-def prepare(runs: Sequence[Trial], device: torch.device) -> Data:
-    """Draw every run's dictionary, relevant set and inputs. Validation and test sets are fresh draws."""
-    drawn = [_prepare(run, device) for run in runs]
+def prepare(runs: Sequence[Trial], device: torch.device) -> tuple[State, State]:
+    """Every run's data, and measures (B,) of its training inputs.
 
-    def split(i: int) -> Split:
-        return Split(*(torch.stack([one[i][j] for one in drawn]) for j in range(3)))
-
-    basis = None if drawn[0][4] is None else torch.stack([one[4] for one in drawn])
-    facts = {key: torch.tensor([one[6][key] for one in drawn], device=device) for key in drawn[0][6]}
-    u, parity = (torch.stack([one[i] for one in drawn]) for i in (3, 5))
-    return Data(split(0), split(1), split(2), u, basis, parity, facts)
+    For each of `SPLITS`, fresh draws: normalised inputs "train x" (B, n, p), the rule's "train y" (B, n) and "train
+    signs" (B, n, C) of each output, all +-1; "u" (B, p), the unit direction of the truth; "parity" (B, C) +-1, the
+    rule's class of each label; in input coordinates "basis" (B, d, d), the dictionary first, completed.
+    """
+    known, facts = zip(*(_prepare(run, device) for run in runs), strict=True)
+    return engine.collated(known), engine.collated(facts)
 
 
-def _prepare(run: Trial, device: torch.device) -> tuple:
+def _prepare(run: Trial, device: torch.device) -> tuple[State, State]:
     cfg = run.settings
     source = run.generator("dictionary", device)
     relevant = torch.randperm(cfg.D, generator=source, device=device)[: cfg.k]
     codes = torch.randint(2, (2 * CODES, cfg.k), generator=source, device=device).float()
     basis = nets.orthonormal(cfg.d, cfg.d, source).T.contiguous() if cfg.coordinates == "inputs" else None
-    splits, mean, sigma = [], None, 0.0
-    facts: dict[str, float] = {}
-    for purpose, count in (("train data", cfg.n), ("validation data", cfg.test), ("test data", cfg.test)):
-        phi, y = draw(cfg, count, relevant, codes, run.generator(purpose, device))
+    found: State = {}
+    for name, purpose in SPLITS.items():
+        phi, y = draw(cfg, cfg.n if name == "train" else cfg.test, relevant, codes, run.generator(purpose, device))
         mine = phi[:, relevant]
         signs, parity = draw_labels(cfg, mine, y, run.generator(f"labels of {purpose}", device))
-        if mean is None:
+        if name == "train":
             fair = cfg.rule == "parity" and cfg.negative_share is None
             mean = torch.full_like(phi[0], 0.5) if fair else phi.mean(0)
             sigma = cfg.sigma if fair else phi.var(0, unbiased=False).sum().sqrt().item()
         x = (phi - mean) / sigma
         if basis is not None:
             x = x @ basis[:, : cfg.D].T
-        if not splits:
+        if name == "train":
             facts = _facts(cfg, phi, y, mine, x)
-        splits.append((x, y, signs))
+        found |= {f"{name} x": x, f"{name} y": y, f"{name} signs": signs}
     u = torch.zeros(cfg.D, device=device)
     u[relevant] = codes[:CODES].mean(0) - codes[CODES:].mean(0) if cfg.rule == "hidden" else 1.0
     u = u / u.norm()
-    return *splits, u if basis is None else basis[:, : cfg.D] @ u, basis, parity, facts
+    if basis is not None:
+        found |= {"basis": basis}
+        u = basis[:, : cfg.D] @ u
+    return found | {"u": u, "parity": parity}, {key: torch.tensor(value, device=device) for key, value in facts.items()}

@@ -1,143 +1,105 @@
-"""World 3's settings: every parameter of the model, its default and its constraints."""
-
-from __future__ import annotations
+"""World 3's settings: every parameter of the model, its default, its constraints, and the arms of each size."""
 
 import math
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from granularity.base.section import Share
 from granularity.stages.theory import engine
-from granularity.stages.theory.engine import Count, NonNegative, Positive
+from granularity.stages.theory.engine import Count, Natural, NonNegative, Positive
+from granularity.stages.theory.statements import named, varied
 from granularity.stages.theory.worlds.feature_emergence import spaces
+from granularity.stages.theory.worlds.feature_emergence.spaces import count, refined, subparity
 
 Method = Literal["network", "two_step", "one_step", "ridge", "rf", "ntk", "sgd", "linear", "literal", "reference"]
-Share = Annotated[float, Field(gt=0, lt=1)]
-LABELS = {"rule": 1, "halves": 4, "count": 6, "pattern": 32, "random": 6}  # outputs, at k = 5; a table says its own
+OUTPUTS = {"rule": 1, "random": 6} | {name: max(table) + 1 for name, table in spaces.TABLES.items()}
 
 
 class Settings(engine.Settings):
-    """One arm: which inputs, which label rule, which label granularity, which methods.
-
-    The first block is for all experiments, then those of `patterns` (dictionary patterns, section 4 of the
-    paper), `clusters` (mixture of Gaussians) and `digits` (teacher and student on digits and Gaussians).
-    """
+    """One arm: which inputs, label rule, label granularity, methods. The first block is for all experiments, then those
+    of `patterns` (section 4 of the paper), `clusters` (mixture of Gaussians) and `digits` (teacher and student)."""
 
     WORLD: ClassVar[str] = "feature_emergence"
+    FREE: ClassVar = frozenset({"rate", "sigma_r", "structured", "negative_share", "table", "shuffled"})
 
-    experiment: Literal["patterns", "clusters", "digits"] = Field("patterns", description="Which data model.")
-    d: Count = Field(100, description="Input dimensions.")
-    k: Count = Field(5, description="Relevant patterns; coordinates of the hypercube of clusters.")
-    m: Count = Field(100, description="Half the hidden neurons of patterns (mirrored); all those of clusters.")
-    n: Count = Field(10_000, description="Training samples.")
-    test: Count = Field(5000, description="Test samples, fresh.")
-    batch: Count = Field(500, description="Samples per step, after the first two of patterns.")
-    steps: Count = Field(600, description="Weight updates in all, the first two included.")
-    rate: Positive = Field(0.3, description="Step size of plain SGD on the rescaled network.")
+    experiment: Literal["patterns", "clusters", "digits"] = "patterns"  # which data model
+    d: Count = 100  # input dimensions
+    k: Count = 5  # relevant patterns; coordinates of the hypercube of clusters
+    m: Count = 100  # half the hidden neurons of patterns (mirrored); all those of clusters
+    n: Count = 10_000  # training samples
+    test: Count = 5000  # test samples, fresh
+    batch: Count = 500  # samples per step, after the first two of patterns
+    steps: Count = 600  # weight updates in all, the first two included
+    rate: Positive = 0.3  # step size of plain SGD on the rescaled network
 
-    rule: Literal["parity", "interval", "hidden"] = Field(
-        "parity",
-        description="`parity`: y = +1 for an odd count s of relevant patterns. `interval`: for s >= 2k/3. "
-        "`hidden`: relevant patterns are one of 50 random binary vectors per class.",
-    )
-    structured: bool = Field(True, description="Whether the input distribution has the paper's structure.")
-    labels: Literal["rule", "halves", "count", "pattern", "random", "table"] = Field(
-        "rule",
-        description="Granularity of the labels: 2 classes; parity and s >= 3 (4); s (6); phi_A (32); parity "
-        "and one of three random IDs (6); any others (`table`). More than two are learnt one against the rest.",
-    )
-    table: tuple[Annotated[int, Field(ge=0)], ...] = Field(
-        (), description="Labels `table`: the label of each of the 32 patterns of A, pattern i with the bits of i."
-    )
-    shuffled: float = Field(
-        0.0, ge=0, le=1, description="Labels `table`: share of inputs whose label is another's of the same parity."
-    )
-    D: Count = Field(50, description="Patterns of the dictionary.")
-    negative_share: Share | None = Field(None, description="Exact share of class -1; none: as it comes.")
-    weighted: bool = Field(True, description="Weigh the loss by 1 / (2 Pr[y = v]) in steps 1 and 2.")
-    noise: bool = Field(True, description="Neuron noise of s.d. k^-1.5 in steps 1 and 2, averaged out.")
-    residual: NonNegative | None = Field(
-        None, description="r: step 1 leaves so much of the initial weights; none: wipes them exactly."
-    )
-    coordinates: Literal["dictionary", "inputs"] = Field(
-        "dictionary",
-        description="Weights within the span of the dictionary in its coordinates, or all in R^d.",
-    )
-    methods: tuple[Method, ...] = Field(("network",), description="What is trained on the data, see `model.patterns`.")
-    rf_rates: tuple[Positive, ...] = Field((0.01, 0.1, 1.0), description="Step sizes of random features.")
-    ntk_rates: tuple[Positive, ...] = Field((1e-4, 3e-4, 1e-3), description="Step sizes of the tangent kernel.")
-    sgd_rates: tuple[Positive, ...] = Field(
-        (1e-4, 3e-4, 1e-3), description="Step sizes of SGD from the initial weights, without the two steps."
-    )
-    baseline_rms: Positive | None = Field(
-        None, description="Initial w, b of RF, NTK and plain SGD have this r.m.s. of <w, x>; none: as drawn."
-    )
-    picture: bool = Field(False, description="Record the neurons of seed 0, embedded in the plane.")
+    # Parity: y = +1 for an odd count s of relevant patterns. Interval: for s >= 2k/3. Hidden: relevant patterns are one
+    # of 50 random binary vectors per class.
+    rule: Literal["parity", "interval", "hidden"] = "parity"
+    structured: bool = True  # whether the input distribution has the paper's structure
+    # Granularity: 2 classes; parity and s >= 3 (4); s (6); phi_A (32); parity and one of three random IDs (6); any
+    # others (table). More than two are learnt one against the rest.
+    labels: Literal["rule", "halves", "count", "pattern", "random", "table"] = "rule"
+    table: tuple[Natural, ...] = ()  # the label of each of the 32 patterns of A, pattern i with the bits of i
+    shuffled: float = Field(0.0, ge=0, le=1)  # of a table: share of labels that are another input's of the same parity
+    D: Count = 50  # patterns of the dictionary
+    negative_share: Share | None = None  # exact share of class -1; none: as it comes
+    weighted: bool = True  # weigh the loss by 1 / (2 Pr[y = v]) in steps 1 and 2
+    noise: bool = True  # neuron noise of s.d. k^-1.5 in steps 1 and 2, averaged out
+    residual: NonNegative | None = None  # step 1 leaves so much of the initial weights; none: wipes them exactly
+    coordinates: Literal["dictionary", "inputs"] = "dictionary"  # of weights: in the span of the dictionary, or in R^d
+    methods: tuple[Method, ...] = ("network",)  # what is trained on the data, see `model.patterns`
+    rf_rates: tuple[Positive, ...] = (0.01, 0.1, 1.0)  # step sizes of random features,
+    ntk_rates: tuple[Positive, ...] = (1e-4, 3e-4, 1e-3)  # of the tangent kernel,
+    sgd_rates: tuple[Positive, ...] = (1e-4, 3e-4, 1e-3)  # and of SGD from the initial weights, without the two steps
+    baseline_rms: Positive | None = None  # r.m.s. of <w, x> at the start of these three; none: as drawn
+    picture: bool = False  # record the neurons of seed 0, embedded in the plane
 
-    sigma_r: Positive = Field(1.0, description="Noise of clusters: g ~ N(0, sigma_r^2 k / d I).")
+    sigma_r: Positive = 1.0  # noise of clusters: g ~ N(0, sigma_r^2 k / d I)
 
-    teacher: Count | None = Field(9, description="Hidden units of the teacher; none: minimum of the U-curve.")
-    student: Count = Field(9, description="Hidden units of the students.")
-    student_steps: Count = Field(2000, description="Updates of a student; the teacher has `steps`.")
-    gaussian: Literal["matched", "iid"] = Field(
-        "matched", description="Unlabelled inputs: mean and s.d. of each pixel, or N(0, 1)."
-    )
-    alpha: Share = Field(0.5, description="Share of unlabelled inputs in the mixture.")
-    mixture: Literal["kept", "added"] = Field(
-        "kept", description="`kept`: as many samples as digits. `added`: Gaussians added to all digits."
-    )
+    teacher: Count | None = 9  # hidden units of the teacher; none: minimum of the U-curve
+    student: Count = 9  # hidden units of the students
+    student_steps: Count = 2000  # updates of a student; the teacher has `steps`
+    gaussian: Literal["matched", "iid"] = "matched"  # unlabelled inputs: mean and s.d. of each pixel, or N(0, 1)
+    alpha: Share = 0.5  # share of unlabelled inputs in the mixture
+    mixture: Literal["kept", "added"] = "kept"  # as many samples as digits, or Gaussians added to all digits
 
-    @model_validator(mode="after")
-    def _consistent(self):
+    def rules(self) -> Iterator[tuple[bool, str]]:
         if self.experiment == "patterns":
-            self._check_patterns()
-        if self.experiment == "clusters" and self.k > self.d:
-            raise ValueError(f"k: k <= d must hold, but k = {self.k} and d = {self.d}")
-        if self.batch > self.n:
-            raise ValueError(f"batch: at most the n = {self.n} training samples, but is {self.batch}")
-        return self
+            yield from self._patterns()
+        elif self.experiment == "clusters":
+            yield self.k <= self.d, f"k: k <= d must hold, but k = {self.k} and d = {self.d}"
+        yield self.batch <= self.n, f"batch: at most the n = {self.n} training samples, but is {self.batch}"
 
-    def _check_patterns(self) -> None:
-        if self.d < self.D:
-            raise ValueError(f"D: D <= d must hold, but D = {self.D} orthonormal patterns need d >= D, not {self.d}")
-        if self.k > self.D:
-            raise ValueError(f"k: k <= D must hold, but k = {self.k} and D = {self.D}")
-        if self.rule == "parity" and self.k % 2 == 0:
-            raise ValueError(f"k: the parity rule needs an odd k, but k = {self.k}")
-        if self.rule == "interval" and self.k % 3:
-            raise ValueError(f"k: the interval rule needs a multiple of 3, but k = {self.k}")
-        if self.rule == "hidden" and not self.structured:
-            raise ValueError("structured: the hidden rule is a structure of the inputs, it cannot be false")
-        if self.steps <= 2:
-            raise ValueError(f"steps: must exceed 2, the first two being full-batch, but is {self.steps}")
+    def _patterns(self) -> Iterator[tuple[bool, str]]:
+        k, D, table, rule = self.k, self.D, self.table, self.rule
+        yield self.d >= D, f"D: D <= d must hold, but D = {D} orthonormal patterns need d >= D, not {self.d}"
+        yield k <= D, f"k: k <= D must hold, but k = {k} and D = {D}"
+        yield rule != "parity" or k % 2 == 1, f"k: the parity rule needs an odd k, but k = {k}"
+        yield rule != "interval" or k % 3 == 0, f"k: the interval rule needs a multiple of 3, but k = {k}"
+        yield rule != "hidden" or self.structured, "structured: the hidden rule is a structure, it cannot be false"
+        yield self.steps > 2, f"steps: must exceed 2, the first two being full-batch, but is {self.steps}"
         if self.labels != "rule":
-            if self.rule != "parity" or self.k != 5 or self.negative_share is not None:
-                raise ValueError(f"labels: '{self.labels}' is for the balanced parity rule with k = 5")
+            parity = rule == "parity" and k == 5 and self.negative_share is None
+            yield parity, f"labels: '{self.labels}' is for the balanced parity rule with k = 5"
             odd = set(self.methods) - {"network"}
-            if odd:
-                raise ValueError(f"methods: finer labels are for 'network' only, not {', '.join(sorted(odd))}")
-        if (self.labels == "table") != bool(self.table):
-            raise ValueError("table: goes with labels 'table', and with these alone")
-        if self.table:
-            self._check_table()
-        elif self.shuffled:
-            raise ValueError("shuffled: is for labels 'table'")
-        if "reference" in self.methods and self.coordinates != "inputs":
-            raise ValueError("methods: 'reference' compares weights in R^d, it needs coordinates = inputs")
-        if self.residual is not None and self.coordinates == "inputs":
-            raise ValueError("residual: is for coordinates = dictionary")
-
-    def _check_table(self) -> None:
-        if len(self.table) != len(spaces.PARITY):
-            raise ValueError(f"table: must have {len(spaces.PARITY)} labels, one per pattern, not {len(self.table)}")
-        if set(self.table) != set(range(max(self.table) + 1)):
-            raise ValueError("table: labels must be 0, 1, ... without a gap")
-        if len(set(zip(self.table, spaces.PARITY, strict=True))) > len(set(self.table)):
-            raise ValueError("table: must refine parity, but a label has patterns of both")
+            yield not odd, f"methods: finer labels are for 'network' only, not {', '.join(sorted(odd))}"
+        yield (self.labels == "table") == bool(table), "table: goes with labels 'table', and with these alone"
+        yield not self.shuffled or bool(table), "shuffled: is for labels 'table'"
+        if table:
+            patterns = len(spaces.PARITY)
+            yield len(table) == patterns, f"table: must have {patterns} labels, one per pattern, not {len(table)}"
+            yield set(table) == set(range(max(table) + 1)), "table: labels must be 0, 1, ... without a gap"
+            fine = len(set(zip(table, spaces.PARITY, strict=True))) == len(set(table))
+            yield fine, "table: must refine parity, but a label has patterns of both"
+        in_all = "reference" not in self.methods or self.coordinates == "inputs"
+        yield in_all, "methods: 'reference' compares weights in R^d, it needs coordinates = inputs"
+        yield self.residual is None or self.coordinates == "dictionary", "residual: is for coordinates = dictionary"
 
     @property
     def outputs(self) -> int:
-        return max(self.table) + 1 if self.table else LABELS[self.labels]
+        return max(self.table) + 1 if self.table else OUTPUTS[self.labels]
 
     @property
     def sigma(self) -> float:
@@ -146,10 +108,7 @@ class Settings(engine.Settings):
 
     @property
     def gamma(self) -> float:
-        """gamma = E[y phi_i] - E[y] E[phi_i], a relevant pattern's correlation with the label, structured.
-
-        Exact for parity (1/4) and interval; for the hidden rule the expected size. Sets scales only.
-        """
+        """E[y phi_i] - E[y] E[phi_i] of a relevant pattern, structured; of the hidden rule its expected size."""
         if self.rule == "parity":
             return 0.25
         if self.rule == "hidden":
@@ -161,19 +120,12 @@ class Settings(engine.Settings):
 
     @property
     def eta1(self) -> float:
-        """Step size of step 1, gamma^2 sigma~ / (k m^3): the schedule of the short version and of the lemmas.
-
-        Theorem 26, the full version of Theorem 1, has sigma~^2 in place of sigma~, and neuron noise k^-2 in place of
-        k^-1.5. Only the direction of w matters after steps 1 and 2.
-        """
+        """Step size of step 1, as in the short version and the lemmas; Theorem 26 has sigma~^2, and noise k^-2."""
         return self.gamma**2 * self.sigma / (self.k * self.m**3)
 
     def conditions(self) -> dict[str, bool]:
-        """What the theorems suppose (section 3, appendix F), constants taken as 1.
-
-        (A2), a background of independent fair coins, holds in every setting. The first theorem's bounds on k, m and p_o
-        are not among these.
-        """
+        """What the theorems suppose (section 3, appendix F), constants taken as 1, without bounds on k, m and p_o and
+        (A2), a background of independent fair coins, which holds in every setting."""
         if self.experiment != "patterns":
             return {}
         met = {"one output, for the rule's two classes": self.labels == "rule"}
@@ -193,11 +145,112 @@ class Settings(engine.Settings):
         }
 
     def shape(self) -> tuple:
-        free = {"name", "seeds", "base", "rate", "sigma_r", "structured", "negative_share", "table", "shuffled"}
-        return (self.outputs, *(getattr(self, key) for key in type(self).model_fields if key not in free))
+        return self.outputs, *super().shape()
 
     def work(self) -> float:
         if self.experiment == "digits":
             return 3.0 * 128 * 64 * max(self.student, 32)
         width = self.D if self.coordinates == "dictionary" and self.experiment == "patterns" else self.d
         return 3.0 * self.batch * width * self.m * (2 if self.experiment == "patterns" else 1)
+
+
+# ---------------------------------------------------------------- arms: what is trained at each size
+
+SMALL = {"d": 100, "D": 50, "m": 100, "n": 10_000, "batch": 500, "test": 5000}
+MAIN = {"d": 500, "D": 100, "m": 300, "n": 50_000, "batch": 1000, "test": 10_000}
+INTERVAL = MAIN | {"rule": "interval", "k": 30, "m": 100, "steps": 200}
+INTERVAL |= {"baseline_rms": 0.5, "ntk_rates": (0.01, 0.03, 0.1), "rf_rates": (0.03, 0.1, 0.3)}
+ALL = ("network", "two_step", "one_step", "ridge", "rf", "ntk", "linear", "sgd", "literal")
+SCALES = {"small": SMALL, "main": MAIN}
+PLAIN = "without structure"
+GRAINS = {"rule": 2, "halves": 4, "count": 6, "pattern": 32, "random": 6}
+WORDS = {"rule": "2 labels: parity", "halves": "4 labels: parity and s >= 3", "count": "6 labels: count s"}
+WORDS |= {"pattern": "32 labels: pattern", "random": "6 labels: parity and random IDs"}
+# What labels tell beside parity, as tables (see `spaces`). Those of `WHOLE` have a whole staircase.
+WHOLE = {"count of 4 of A": refined(count((0, 1, 2, 3)))}
+WHOLE |= {"majority of 3, count of the other 2": refined(count((0, 1, 2)) >= 2, count((3, 4)))}
+BROKEN = {f"parity of {n} of A": refined(subparity(range(n))) for n in (2, 3)}
+BROKEN |= {"one pattern of A": refined(subparity((0,))), "two patterns of A": refined(subparity((0,)), subparity((1,)))}
+SPACES = WHOLE | BROKEN
+BOTH = {True: "structured", False: PLAIN}
+RESIDUAL = {0.65: "main, leftover 0.65", 1.0: "main, leftover 1.0"}
+CLUSTERS = {
+    "16 clusters, d = 25": {"d": 25, "k": 4, "n": 4000, "steps": 2000, "sigma_r": 0.7},
+    "16 clusters, d = 100": {"d": 100, "k": 4, "n": 4000, "steps": 3200},
+    "32 clusters, d = 100": {"d": 100, "k": 5, "n": 8000, "steps": 4000},
+}
+DIGITS = {"digits, matched Gaussians": {}, "digits, iid Gaussians": {"gaussian": "iid"}}
+DIGITS |= {"digits, Gaussians added": {"mixture": "added"}, "digits, teacher by rule": {"teacher": None}}
+VARIED = {"d = 100": {"d": 100}, "d = 2000": {"d": 2000}, "n = 25000": {"n": 25_000}}
+VARIED |= {"n = 10000, m = 50": {"n": 10_000, "m": 50}}
+SHARES = (0.8, 0.9)
+# What network and baselines rest on, one key varied at a time at the small size. Each rate is a phase of its own.
+SWEEP = "small, {} = {:g}"
+SWEPT = {"baseline_rms": (0.05, 1.0), "m": (25,), "steps": (150,)}  # as drawn, r.m.s. is 0.2
+MORE = {"m": (400,), "steps": (2400,)}  # of the size `paper` alone, as is `WIDE`
+RATES = {"rate": (0.03, 1.0, 3.0)}  # of the network; the baselines' own follow, wider than in the other arms
+WIDE = "small, wide rates"
+WIDER = {"rf_rates": (1e-3, 10.0), "ntk_rates": (1e-5, 1e-2), "sgd_rates": (1e-5, 1e-2, 0.1)}
+
+
+def space(name: str) -> str:
+    """The arm of a label space of `SPACES`."""
+    return f"parity and {name}, {PLAIN}"
+
+
+def grain(labels: str, structured: bool) -> str:
+    return f"{WORDS[labels]}, {BOTH[structured]}"
+
+
+def unbalanced(share: float, weighted: bool) -> str:
+    return f"{share:.0%} negative, {'weighted' if weighted else 'unweighted'}"
+
+
+def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, Any]]:
+    """The arms of a size: how many seeds some of them have, and (not 0) those of the arms of the size `paper` alone."""
+    arms: list[dict[str, Any]] = []
+    for name, scale, seeds in (("small", SMALL, 5), ("main", MAIN, main)):
+        every = name == "small" or wide
+        methods = ALL if every else ("network", "two_step", "one_step", "rf", "linear")
+        arms.append({"name": name, **scale, "seeds": seeds, "methods": methods, "picture": True})
+        if every:
+            own = {"methods": ("network", "two_step", "rf", "ntk"), "structured": False}
+            arms.append({"name": f"{name}, {PLAIN}", **scale, "seeds": seeds, **own})
+    again = {"name": "small, again", **SMALL, "seeds": 1, "methods": ("network",), "picture": False}
+    lifted = {"name": "small, in R^d", **SMALL, "coordinates": "inputs", "methods": ("reference",), "seeds": 5}
+    arms += [again, lifted, {"name": "small, no noise", **SMALL, "noise": False, "seeds": 3}]
+    arms += named(RESIDUAL, "residual", **MAIN, seeds=main, methods=("ridge",), picture=True)
+    for structured, words in BOTH.items():
+        own = {"structured": structured, "methods": ("network", "two_step", "one_step", "rf", "ntk")}
+        arms.append({"name": f"interval, {words}", **INTERVAL, **own, "picture": structured, "seeds": wide or 2})
+    for labels in GRAINS:
+        names = {structured: grain(labels, structured) for structured in BOTH}
+        arms += named(names, "structured", **SMALL, labels=labels, seeds=grains)
+    tables = {table: space(name) for name, table in SPACES.items()}
+    arms += named(tables, "table", **SMALL, labels="table", structured=False, seeds=5 if wide else 3)
+    of_all = ("network", "rf", "ntk", "sgd")
+    arms += varied(SWEEP, SWEPT, **SMALL, methods=of_all, seeds=wide or 3)
+    arms += varied(SWEEP, RATES, **SMALL, methods=("network",), seeds=wide or 3)
+    if wide:
+        arms += varied(SWEEP, MORE, **SMALL, methods=of_all, seeds=wide)
+        arms.append({"name": WIDE, **SMALL, "methods": of_all[1:], "seeds": wide, **WIDER})
+    hidden = MAIN | {"rule": "hidden", "D": 250, "k": 50, "picture": True}
+    arms.append({"name": "hidden representation", **hidden, "seeds": wide or 1} | ({} if wide else {"n": 10_000}))
+    clustered = {"experiment": "clusters", "m": 800, "batch": 100, "rate": 0.1, "test": 5000, "picture": True}
+    arms += [{"name": name, **clustered, **own, "seeds": clusters} for name, own in CLUSTERS.items()]
+    fitted = {"experiment": "digits", "n": 1297, "batch": 128, "steps": 1500, "seeds": 5}
+    arms += [{"name": name, **fitted, **own} for name, own in DIGITS.items()]
+    if wide:
+        for name, own in VARIED.items():
+            names = {structured: f"{name}, {words}" for structured, words in BOTH.items()}
+            of_four = {"methods": ("network", "two_step", "rf", "ntk"), "seeds": wide}
+            arms += named(names, "structured", **MAIN | own | of_four)
+        for share in SHARES:
+            for weighted, methods in ((True, ("network", "rf", "ntk", "one_step")), (False, ("network",))):
+                own = {"negative_share": share, "weighted": weighted, "methods": methods, "seeds": wide}
+                arms.append({"name": unbalanced(share, weighted), **MAIN, **own})
+    return arms
+
+
+SIZES = {"quick": [Settings(**arm) for arm in _arms(main=2, grains=5, clusters=2, wide=0)]}
+SIZES["paper"] = [Settings(**arm) for arm in _arms(main=5, grains=10, clusters=5, wide=5)]

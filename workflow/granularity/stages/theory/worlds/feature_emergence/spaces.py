@@ -1,27 +1,27 @@
 """Label spaces that refine parity, and the staircase: which of them teach it, said before any training.
 
-A label space is a table: the label of each of the 32 patterns of A. Networks learn coordinates one after another, each
-from the correlation of the labels with it given those learnt before; so says the staircase property (Abbe,
-Boix-Adsera, Misiakiewicz, "The merged-staircase property", COLT 2022), here for the family of a label
-space's indicator functions:
+A label space is a table: the label of each of the 32 patterns of A. By the staircase property (Abbe, Boix-Adsera,
+Misiakiewicz, COLT 2022) networks learn coordinates one after another, each from the correlation of the labels with it
+given those learnt before; here for the family of a label space's indicator functions:
 
     R(v | S)^2 = E over x_S of | E[(onehot - p_S(x)) x_v | x_S] |^2,    p_S = E[onehot | x_S],    x in {-1, 1}^5
 
 S begins empty and greedily takes the coordinate of largest R; parity needs all five, so the least R on the way is how
-strongly the space teaches parity. For fair coins R(v | S)^2 is the sum over T in S of the squared Fourier coefficients
-of all indicators at T + v, so that some R is zero exactly where the merged-staircase property fails.
+strongly the space teaches parity. For fair coins some R is zero exactly where the merged-staircase property fails.
 """
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 K = 5
 PATTERNS = np.arange(2**K)[:, None] >> np.arange(K) & 1  # (32, 5), pattern i has the bits of i
-PARITY = PATTERNS.sum(1) % 2
+ONES = PATTERNS.sum(1)
+PARITY = ONES % 2
+# Label spaces that the world has names for.
+TABLES = {"halves": (ONES % 2 + 2 * (ONES >= 3)).tolist(), "count": ONES.tolist(), "pattern": list(range(2**K))}
 
 
 def refined(*functions: np.ndarray) -> tuple[int, ...]:
@@ -49,27 +49,16 @@ def probabilities(table: Sequence[int], shuffled: float = 0.0) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Law:
-    """What is known of a label space before training.
+    """What is known of a label space before training."""
 
-    Attributes:
-        order: the coordinates as the staircase takes them.
-        steps: R of each at its turn.
-        staircase: the least of them: the strength with which parity is taught.
-        balanced: the same of the residual that the network's first steps see, over its noise (see :func:`balance`).
-        weakest: the least R(v | nothing): the staircase without its stairs.
-        degree_1: root of the sum of squares of R(v | nothing).
-        information: mutual information of label and pattern, bits.
-        labels: their number, G.
-    """
-
-    order: tuple[int, ...]
-    steps: tuple[float, ...]
-    staircase: float
-    balanced: float
-    weakest: float
-    degree_1: float
-    information: float
-    labels: int
+    order: tuple[int, ...]  # the coordinates as the staircase takes them
+    steps: tuple[float, ...]  # R of each at its turn
+    staircase: float  # the least of them: the strength with which parity is taught
+    balanced: float  # the same of the residual that the first steps see, over its noise (see `balance`)
+    weakest: float  # the least R(v | nothing): the staircase without its stairs
+    degree_1: float  # root of the sum of squares of R(v | nothing)
+    information: float  # mutual information of label and pattern, bits
+    labels: int  # their number, G
 
 
 def signal(chance: np.ndarray, v: int, known: Sequence[int]) -> float:
@@ -86,41 +75,40 @@ def signal(chance: np.ndarray, v: int, known: Sequence[int]) -> float:
 def balance(chance: np.ndarray) -> np.ndarray:
     """Indicators in the units of one output against the rest with balanced weights, 1 / (2 Pr[y = v]) of each sample.
 
-    The correlation of label c with a coordinate is then its covariance over 2 P_c (1 - P_c), estimated from n samples
-    with a variance of 1 / (4 P_c (1 - P_c) n); the sum of the latter over labels is made 1 / n. For labels of equal
-    size this is close to the identity; a rare label counts for more.
+    The correlation of label c with a coordinate is then its covariance over 2 P_c (1 - P_c), of variance
+    1 / (4 P_c (1 - P_c) n) with n samples; the sum of the latter over labels is made 1 / n.
     """
     mean = chance.mean(0)
     spread = 2 * mean * (1 - mean)
     return chance / spread / np.sqrt((0.5 / spread).sum())
 
 
-def climb(chance: np.ndarray) -> tuple[list[int], list[float]]:
-    """The coordinates as the staircase takes them, and R of each at its turn."""
-    order: list[int] = []
-    steps: list[float] = []
-    while len(order) < K:
-        left = {v: signal(chance, v, order) for v in range(K) if v not in order}
-        best = max(left, key=left.get)
-        order.append(best)
-        steps.append(left[best])
+def climb(signals: Callable[[list[int]], Sequence[float]], count: int = K) -> tuple[list[int], list[float]]:
+    """The coordinates as the staircase takes them, and R of each at its turn; `signals(known)` is R of all."""
+    order, steps = [], []
+    for _ in range(count):
+        found = np.array(signals(order))
+        found[order] = -1
+        order.append(int(found.argmax()))
+        steps.append(float(found.max()))
     return order, steps
 
 
 def law(table: Sequence[int], shuffled: float = 0.0) -> Law:
     """The staircase of a label space, and what else is known of it (see :class:`Law`)."""
     chance = probabilities(table, shuffled)
-    order, steps = climb(chance)
-    first = [signal(chance, v, ()) for v in range(K)]
+
+    def signals(chance: np.ndarray, known: Sequence[int]) -> list[float]:
+        return [signal(chance, v, known) for v in range(K)]
+
+    order, steps = climb(partial(signals, chance))
+    first = signals(chance, ())
     mean = chance.mean(0)
     known = chance * np.log2(np.where(chance > 0, chance, 1) / mean)
-    return Law(
-        tuple(order),
-        tuple(steps),
-        min(steps),
-        min(climb(balance(chance))[1]),
-        min(first),
-        float(np.linalg.norm(first)),
-        float(known.sum(1).mean()),
-        len(mean),
-    )
+    least = {
+        "staircase": min(steps),
+        "balanced": min(climb(partial(signals, balance(chance)))[1]),
+        "weakest": min(first),
+    }
+    mass, information = float(np.linalg.norm(first)), float(known.sum(1).mean())
+    return Law(tuple(order), tuple(steps), **least, degree_1=mass, information=information, labels=len(mean))

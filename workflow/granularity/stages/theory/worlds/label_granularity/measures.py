@@ -1,7 +1,5 @@
 """What is measured of world 1's networks: responses and accuracies of heads, learnt weights, firing sets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,12 +11,8 @@ from granularity.stages.theory.engine import State, Trial
 
 HELD_OUT, DISTURBED = 4, 8  # samples of each subclass in the test sets
 # How hard test sets are disturbed: noise patches that show half the opposite common feature, or more noise.
-DISTURBANCES: dict[str, dict[str, Any]] = {
-    "1_distractor": {"distractors": 1},
-    "2_distractors": {"distractors": 2},
-    "4_distractors": {"distractors": 4},
-    "noise": {"sigma_z": 0.2},
-}
+DISTURBANCES: dict[str, dict[str, Any]] = {"1_distractor": {"distractors": 1}, "2_distractors": {"distractors": 2}}
+DISTURBANCES |= {"4_distractors": {"distractors": 4}, "noise": {"sigma_z": 0.2}}
 CHUNK = 2**26  # numbers a pre-activation tensor holds at most
 
 
@@ -33,11 +27,10 @@ def pruned_away(cls: Tensor, feature: Tensor, g: int) -> Tensor:
 
 
 class Evaluation:
-    """Test sets of a group of runs, and the measures taken on them.
+    """Test sets of a group of runs, each run's own (the disturbed ones: one draw for all seeds), and measures on them.
 
-    Normal and hard sets are each run's own, the disturbed sets one draw for all seeds. Superclass heads on
-    fine responses F_{y,c} (B, 2g, N): their sum (the paper's), their sum after pruning, their maximum, whose
-    decision is also that of the largest of all 2g outputs. An accuracy counts a tie as half.
+    Superclass heads on fine responses F_{y,c} (B, 2g, N): their sum (the paper's), their sum after pruning, their
+    maximum, whose decision is also that of the largest of all 2g outputs. An accuracy counts a tie as half.
     """
 
     def __init__(self, runs: Sequence[Trial], g: int, draw: Callable, forward: Callable, device: torch.device):
@@ -46,27 +39,21 @@ class Evaluation:
         self.sets = {kind: self._draw("held-out " + kind, HELD_OUT, hard=kind == "hard") for kind in ("normal", "hard")}
 
     def _draw(self, purpose: str, per_subclass: int, one_for_all: bool = False, **kind: Any) -> Tensor:
-        drawn = []
-        for run in self.runs:
-            source = Trial(run.settings, 0) if one_for_all else run
-            drawn.append(self.draw(run.settings, per_subclass, source.generator(purpose, self.device), **kind)[0])
-        return torch.stack(drawn)
+        sources = [Trial(run.settings, 0) if one_for_all else run for run in self.runs]
+        streams = [(one.settings, per_subclass, one.generator(purpose, self.device)) for one in sources]
+        return torch.stack([self.draw(*stream, **kind)[0] for stream in streams])
 
     def measure(self, state: State, t: int, end: bool) -> dict[str, Tensor]:
         """All measures (B,) of one step; names as in the run table."""
-        found = {}
-        for kind, x in self.sets.items():
-            found |= {f"{kind}_{name}": value for name, value in self._responses(state, x).items()}
+        responses = {kind: self._responses(state, x) for kind, x in self.sets.items()}
+        found = {f"{kind}_{name}": value for kind, of in responses.items() for name, value in of.items()}
         found |= self._weights(state) | self._sets(state)
         if t == 0:
             found |= self._initial_sets(state)
-        for name, disturbance in DISTURBANCES.items():
-            accuracies = dict.fromkeys(("sum", "pruned", "max"), torch.full((len(self.runs),), math.nan))
-            if end:
-                x = self._draw(f"disturbed {name}", DISTURBED, one_for_all=True, hard=True, **disturbance)
-                heads = self._heads(state, x)[1]
-                accuracies = {head: self._accuracy(*self._own_other(F)) for head, F in heads.items()}
-            found |= {f"accuracy_{head}_{name}": value for head, value in accuracies.items()}
+        for name, disturbance in DISTURBANCES.items() if end else ():
+            x = self._draw(f"disturbed {name}", DISTURBED, one_for_all=True, hard=True, **disturbance)
+            for head, F in self._heads(state, x)[1].items():
+                found[f"accuracy_{head}_{name}"] = self._accuracy(*self._own_other(F))
         return found
 
     def _heads(self, state: State, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -75,15 +62,12 @@ class Evaluation:
         onehot, sums = members(cls, 2 * g), members(cls // g, 2)
         pruned = sums * ~pruned_away(cls, feature, g)
         size = max(1, CHUNK // (len(cls) * x.shape[2] * x.shape[0]))
-        labels, heads = [], {"sum": [], "pruned": []}
+        parts = []
         for part in x.split(size, dim=1):
             F, h, _ = self.forward(state["w"], state["b"], part, onehot)
-            labels.append(F)
-            heads["sum"].append(sums @ h)
-            heads["pruned"].append(pruned @ h)
-        F = torch.cat(labels, 2)
-        found = {head: torch.cat(parts, 2) for head, parts in heads.items()}
-        return F, found | {"max": F.view(F.shape[0], 2, g, -1).amax(2)}
+            parts.append((F, sums @ h, pruned @ h))
+        F, summed, kept = (torch.cat(several, 2) for several in zip(*parts, strict=True))
+        return F, {"sum": summed, "pruned": kept, "max": F.view(F.shape[0], 2, g, -1).amax(2)}
 
     def _truth(self, count: int) -> tuple[Tensor, Tensor]:
         each = torch.arange(2 * self.cfg.k, device=self.device).repeat_interleave(count // (2 * self.cfg.k))
@@ -104,11 +88,8 @@ class Evaluation:
         for head, values in heads.items():
             own, other = self._own_other(values)
             tail = "" if head == "sum" else f"_{head}"
-            found |= {
-                f"own{tail}": own.mean(1),
-                f"other{tail}": other.mean(1),
-                f"accuracy{tail}": self._accuracy(own, other),
-            }
+            found |= {f"own{tail}": own.mean(1), f"other{tail}": other.mean(1)}
+            found[f"accuracy{tail}"] = self._accuracy(own, other)
             if head == "sum":
                 found |= {"own_sd": own.std(1), "other_sd": other.std(1)}
         s, c = self._truth(F.shape[2])
@@ -148,26 +129,20 @@ class Evaluation:
         """Neurons of a class that fire on its common feature, on a subclass of its own, on others."""
         fires, (common, sub) = self.firing(state), self._own(state)
         classes, drawn = 2 * self.g, len(self.cfg.slots()) if self.g == self.cfg.g else state["w"].shape[1]
-        return {
-            "alive": fires.any(2).sum(1) / drawn,
-            "common_firing": (fires & common).sum((1, 2)) / classes,
-            "subclass_firing": (fires & sub).sum((1, 2)) / (2 * self.cfg.k),
-            "wrong_firing": (fires & ~common & ~sub).sum((1, 2)) / classes,
-            "new_firing": (fires & ~state["could"]).sum((1, 2)).float(),
-        }
+        found = {"alive": fires.any(2).sum(1) / drawn, "common_firing": (fires & common).sum((1, 2)) / classes}
+        found["subclass_firing"] = (fires & sub).sum((1, 2)) / (2 * self.cfg.k)
+        found["wrong_firing"] = (fires & ~common & ~sub).sum((1, 2)) / classes
+        return found | {"new_firing": (fires & ~state["could"]).sum((1, 2)).float()}
 
     def _initial_sets(self, state: State) -> dict[str, Tensor]:
         """|S(v)|, |S*(v)| a class and feature; most features one neuron is above threshold for (t = 0)."""
         cfg = self.cfg
         factor = (4 if self.g == 1 else 2) + 2 * cfg.c0
-        ends = [math.sqrt(factor * (math.log(cfg.d) + sign / math.log(cfg.d) ** 5)) for sign in (-1, 1)]
-        low, high = (end if cfg.threshold is None else cfg.threshold for end in ends)
+        ends = (math.sqrt(factor * (math.log(cfg.d) + sign / math.log(cfg.d) ** 5)) for sign in (-1, 1))
+        low, high = (cfg.threshold or end for end in ends)
         w = state["w"][:, :, : 2 + 2 * cfg.k] / cfg.sigma_0
         above = w >= low
         alone = (w >= high) & (above.sum(2, keepdim=True) == 1)
         cells = 2 * self.g * (2 + 2 * cfg.k)
-        return {
-            "initial_set": above.sum((1, 2)) / cells,
-            "initial_set_star": alone.sum((1, 2)) / cells,
-            "initial_features_a_neuron": above.sum(2).amax(1).float(),
-        }
+        found = {"initial_set": above.sum((1, 2)) / cells, "initial_set_star": alone.sum((1, 2)) / cells}
+        return found | {"initial_features_a_neuron": above.sum(2).amax(1).float()}

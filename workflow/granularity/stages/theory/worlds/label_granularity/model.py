@@ -1,25 +1,13 @@
-"""World 1: a two-layer ReLU network on patches, pretrained on coarse or on fine labels.
+"""World 1: a two-layer ReLU network on patches, coarse or fine labels (docs/theory/label_granularity.md).
 
-The paper's model: superclasses + and -, each with k subclasses. An image is P patches; some show the feature
-v_y common to its superclass, some the feature v_{y,c} of its subclass, the rest noise. A *hard* image has no
-common patch. Claim: coarse training learns v_y alone and fails on hard images; training on the 2k fine labels
-learns v_{y,c} too, and its responses summed over subclasses classify hard images.
+Indices: n sample, p patch, r neuron, j coordinate; s = 0 (+) or 1 (-) superclass, c subclass, g labels a superclass.
+The dictionary is the standard basis (without loss of generality: the initialisation is rotation invariant): v_s is
+coordinate s, v_{s,c} is coordinate 2 + s k + c. A *hard* image has no common patch. Each class has neurons of its own:
 
-Indices: n sample, p patch, r neuron, j coordinate; s = 0 (+) or 1 (-) superclass, c subclass, g labels a
-superclass. The dictionary is the standard basis (without loss of generality: the initialisation is rotation
-invariant): v_s is coordinate s, v_{s,c} is coordinate 2 + s k + c. Each class c has neurons of its own, and
-
-    F_c(X) = sum_{r in class c} sum_p relu(<w_r, x_p> + b_r)
     dw_r   = eta / (N P) sum_n (1{y_n = c} - softmax_c(X_n)) sum_p 1{<w_r, x_np> + b_r > 0} x_np
     b_r   -= beta ||dw_r||                                                      (coarse labels, g = 1)
     b_r   -= min(beta ||dw_r||, clip max_np <dw_r, x_np of the next batch>)     (finer; never below 0)
-
-This is the model of the theorems on pretraining label granularity (5.1, 5.2, proofs in the appendix E). They
-are asymptotic; the sizes in `claims` are small ones that show the effect, and `claims` says what should be
-seen there.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -37,9 +25,6 @@ SILENT = 8.0  # standard deviations of patch noise: a neuron so far below thresh
 NEVER = -1e30  # the bias of such a neuron from then on
 
 
-# ---------------------------------------------------------------- data
-
-
 def draw_samples(
     cfg: Settings,
     per_subclass: int,
@@ -49,20 +34,12 @@ def draw_samples(
     sigma_z: float | None = None,
     distractors: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Draw `per_subclass` samples of each subclass, in the order of subclasses (normal, or hard).
+    """Draw `per_subclass` samples of each subclass, in the order of subclasses, on the generator's device.
 
-    Each patch is common with probability s*/P, each other one a subclass patch with that probability, the
-    rest feature noise. Samples without a common or without a subclass patch are drawn again: the former would
-    be hard.
-
-    Args:
-        generator: decides everything, and where (its device) the samples lie.
-        hard: common patches become noise patches.
-        sigma_z: noise instead of the setting's (disturbed test sets).
-        distractors: number of noise patches that show half of the opposite common feature instead.
-
-    Returns:
-        Patches (N, P, d) float32, and which feature each shows (N, P) int64, -1 for noise.
+    Each patch is common with probability s*/P, each other one a subclass patch with that probability, the rest feature
+    noise. Samples without a common or without a subclass patch are drawn again. `hard`: common patches become noise.
+    `sigma_z`: noise instead of the setting's. `distractors`: noise patches that show half of the opposite common
+    feature instead. Returns patches (N, P, d) float32, and which feature each shows (N, P) int64, -1 for noise.
     """
     k, P, device = cfg.k, cfg.patches, generator.device
     s, c = subclasses(cfg, per_subclass, device)
@@ -81,24 +58,20 @@ def draw_samples(
             count = int(bad.sum())
             common[bad], rest[bad] = uniform(count, P) < rate, uniform(count, P) < rate
         sub = rest & ~common
-    noise = torch.full_like(common, -1, dtype=torch.int64)
-    feature = torch.where(sub, (2 + s * k + c).unsqueeze(1), noise)
+    feature = torch.where(sub, (2 + s * k + c).unsqueeze(1), -1)
     if not hard:
         feature = torch.where(common, s.unsqueeze(1), feature)
-    shows = feature >= 0
+    shows, other = feature >= 0, (1 - s).unsqueeze(1)
     alpha = math.sqrt(1 - cfg.iota) + uniform(n, P) * (math.sqrt(1 + cfg.iota) - math.sqrt(1 - cfg.iota))
-    pulled = torch.zeros_like(shows)
-    if distractors:
-        pulled = ~shows & ((~shows).cumsum(1) <= distractors)
+    pulled = ~shows & ((~shows).cumsum(1) <= distractors)
     x = torch.randn(n, P, cfg.d, generator=generator, device=device)
     x *= cfg.sigma_z if sigma_z is None else sigma_z
     for slot in range(cfg.noise_features):  # one scatter a slot: no two adds meet, so a GPU is deterministic too
         which = torch.randint(k + 1, (n, P), generator=generator, device=device)
-        opposite = torch.where(which == 0, (1 - s).unsqueeze(1), (1 + (1 - s) * k).unsqueeze(1) + which)
+        opposite = torch.where(which == 0, other, 1 + other * k + which)
         strength = cfg.gamma * uniform(n, P)
-        where = torch.where(shows, feature, torch.where(pulled, (1 - s).unsqueeze(1), opposite))
-        first = alpha if slot == 0 else torch.zeros_like(alpha)
-        half = torch.full_like(alpha, 0.5 if slot == 0 else 0.0)
+        where = torch.where(shows, feature, torch.where(pulled, other, opposite))
+        first, half = (alpha, 0.5) if slot == 0 else (torch.zeros_like(alpha), 0.0)
         value = torch.where(shows, first, torch.where(pulled, half, strength))
         x.scatter_add_(2, where.unsqueeze(2), value.unsqueeze(2))
     return x, feature
@@ -112,27 +85,21 @@ def subclasses(cfg: Settings, per_subclass: int, device: torch.device | str = "c
 
 def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
     """Training labels (N,) int64 in 0..2g-1; random ones are drawn anew for every batch."""
-    device = generator.device
-    s, c = subclasses(cfg, cfg.per_subclass, device)
+    s, c = subclasses(cfg, cfg.per_subclass, generator.device)
     if cfg.labels == "class":
         return s * cfg.g + c % cfg.g
-    if cfg.labels == "random_within":
-        return s * cfg.g + torch.randint(cfg.g, s.shape, generator=generator, device=device)
-    return torch.randint(cfg.classes, s.shape, generator=generator, device=device)
-
-
-# ---------------------------------------------------------------- network and update
+    within = cfg.labels == "random_within"
+    drawn = torch.randint(cfg.g if within else cfg.classes, s.shape, generator=generator, device=generator.device)
+    return s * cfg.g + drawn if within else drawn
 
 
 def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
     """Initial weights (R, d) float32, in the order of `Settings.slots`.
 
-    Of the Gaussian draw N(0, sigma_0^2 I), only neurons above the threshold ever fire or move, and for
-    practical d there is less than one a feature. So each slot draws one *given* that exactly its own feature
-    is above threshold.
+    Of the Gaussian draw N(0, sigma_0^2 I), only neurons above the threshold ever fire or move, for practical d less
+    than one a feature. So each slot draws one *given* that exactly its own feature is above threshold.
     """
-    slots, level = cfg.slots(), cfg.level
-    device = generator.device
+    slots, level, device = cfg.slots(), cfg.level, generator.device
     u = torch.rand(len(slots), cfg.d, generator=generator, device=device, dtype=torch.float64).clamp_min(1e-16)
     if cfg.neurons == "gaussian":
         return (cfg.sigma_0 * torch.special.ndtri(u)).float()
@@ -144,15 +111,9 @@ def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
 
 
 def forward(w: Tensor, b: Tensor, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Network: responses of every class.
+    """Responses of the classes F (B, C, N), of the neurons h (B, R, N) summed over patches; which fire (B, R, N, P).
 
-    Args:
-        w: (B, R, d), and b (B, R).
-        x: (B, N, P, d).
-        classes: (C, R) float, 1 where neuron r belongs to class c.
-
-    Returns:
-        F (B, C, N); the neurons' responses summed over patches h (B, R, N); which fire (B, R, N, P) bool.
+    Of w (B, R, d), b (B, R) and x (B, N, P, d); `classes` as of :func:`members`.
     """
     B, N, P, _ = x.shape
     z = torch.baddbmm(b.unsqueeze(2), w, x.flatten(1, 2).transpose(1, 2))
@@ -164,11 +125,7 @@ def forward(w: Tensor, b: Tensor, x: Tensor, classes: Tensor) -> tuple[Tensor, T
 def weight_step(fires: Tensor, residual: Tensor, x: Tensor, cls: Tensor, eta: Tensor) -> Tensor:
     """The update dw (B, R, d).
 
-    Args:
-        fires: (B, R, N, P) bool.
-        residual: 1{y_n = c} - softmax_c(X_n), (B, C, N).
-        cls: (R,) int64, each neuron's class.
-        eta: (B, 1, 1).
+    Of fires (B, R, N, P) bool, residual 1{y_n = c} - softmax_c(X_n) (B, C, N), neurons' classes (R,), eta (B, 1, 1).
     """
     B, R, N, P = fires.shape
     pull = (fires * residual[:, cls].unsqueeze(3)).view(B, R, N * P)
@@ -178,24 +135,19 @@ def weight_step(fires: Tensor, residual: Tensor, x: Tensor, cls: Tensor, eta: Te
 def bias_step(dw: Tensor, beta: Tensor, x_next: Tensor | None = None, clip: Tensor | None = None) -> Tensor:
     """The step that is taken off each bias (B, R): beta ||dw||, for fine labels bounded by the next batch."""
     off = beta * dw.norm(dim=2)
-    if x_next is None:
-        return off
-    reach = torch.bmm(dw, x_next.flatten(1, 2).transpose(1, 2)).amax(2)
-    return torch.minimum(off, clip * reach).clamp_min(0)
+    if x_next is not None:
+        reach = torch.bmm(dw, x_next.flatten(1, 2).transpose(1, 2)).amax(2)
+        off = torch.minimum(off, clip * reach).clamp_min(0)
+    return off
 
 
 def silent(w: Tensor, b: Tensor, most: float, sigma_z: Tensor, features: int) -> Tensor:
-    """(B, R) neurons that no patch can make fire, so that dropping them changes nothing, ever.
+    """(B, R) neurons that no training patch can make fire, so that they never move, and may be dropped.
 
-    The largest <w, x> is `most` times the largest <w, v> (no patch shows features of larger total
-    strength), plus `SILENT` standard deviations of noise. A neuron that does not fire does not move, so it
-    stays silent. (On test patches with raised noise a dropped neuron might have fired, at the scale of
-    sigma_0, not of what was learnt.)
+    The largest <w, x> is `most`, a patch's largest total strength of features, times the largest <w, v>, plus `SILENT`
+    standard deviations of noise. (On test patches with raised noise one might fire, at the scale of sigma_0.)
     """
     return most * w[:, :, :features].amax(2).clamp_min(0) + SILENT * sigma_z * w.norm(dim=2) + b < 0
-
-
-# ---------------------------------------------------------------- training
 
 
 def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
@@ -209,37 +161,28 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     if cfg.finetune_steps:
         merged = net | {"cls": net["cls"] // cfg.g}
         keep = ~pruned_away(net["cls"], net["feature"], cfg.g)
-        pruned = {name: merged[name][..., keep, :] if name == "w" else merged[name][..., keep] for name in net}
-        rows += _train(runs, merged, 1, device, "finetune sum")[0]
-        rows += _train(runs, pruned, 1, device, "finetune pruned")[0]
+        pruned = {name: one[..., keep, :] if name == "w" else one[..., keep] for name, one in merged.items()}
+        for head, start in (("sum", merged), ("pruned", pruned)):
+            rows += _train(runs, start, 1, device, f"finetune {head}")[0]
     return rows
 
 
 def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: str) -> tuple[list[dict], State]:
     """Train networks (w, b, cls, feature) on g labels per superclass; any phase but "train" is coarse."""
-    cfg = runs[0].settings
-    pretraining = phase == "train"
-    data = [run.generator(f"{phase} data", device) for run in runs]
-    names = [run.generator(f"{phase} labels", device) for run in runs]
+    cfg, pretraining = runs[0].settings, phase == "train"
+    data, names = ([run.generator(f"{phase} {what}", device) for run in runs] for what in ("data", "labels"))
     settings = [run.settings if pretraining else run.settings.model_copy(update=COARSE) for run in runs]
     eta = engine.column(runs, "eta" if pretraining else "finetune_eta", device, 3)
-    beta, clip = engine.column(runs, "beta", device, 2), engine.column(runs, "clip", device, 2)
-    sigma_z = engine.column(runs, "sigma_z", device, 2)
+    beta, clip, sigma_z = (engine.column(runs, key, device, 2) for key in ("beta", "clip", "sigma_z"))
     most = max(max(math.sqrt(1 + s.iota), s.noise_features * s.gamma) for s in settings)
     evaluation = Evaluation(runs, g, draw_samples, forward, device)
 
     def draw() -> State:
         drawn = [draw_samples(s, s.per_subclass, gen) for s, gen in zip(settings, data, strict=True)]
-        return {
-            "x": torch.stack([x for x, _ in drawn]),
-            "shows": torch.stack([feature for _, feature in drawn]),
-            "y": engine.stacked(draw_labels, settings, names),
-        }
+        x, shows = map(torch.stack, zip(*drawn, strict=True))
+        return {"x": x, "shows": shows, "y": engine.stacked(draw_labels, settings, names)}
 
     first = draw()
-
-    def batch() -> State:
-        return first if cfg.fixed else draw()
 
     def prepare(state: State, t: int) -> State:
         if t & (t - 1) and t % 32:
@@ -250,11 +193,8 @@ def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: s
         keep[0] = True
         if keep.all():
             return state
-        return (
-            state
-            | {name: state[name][:, keep] for name in ("w", "b", "could")}
-            | {name: state[name][keep] for name in ("cls", "feature")}
-        )
+        state |= {name: state[name][:, keep] for name in ("w", "b", "could")}
+        return state | {name: state[name][keep] for name in ("cls", "feature")}
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         cls = state["cls"]
@@ -262,7 +202,7 @@ def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: s
         loss, residual = nets.softmax_residual(F.transpose(1, 2), state["y"])
         live = (h > 0).any(2).any(0).nonzero().squeeze(1)  # the others do not move
         dw = weight_step(fires[:, live], residual.transpose(1, 2), state["x"], cls[live], eta)
-        following = batch()
+        following = first if cfg.fixed else draw()
         off = bias_step(dw, beta) if g == 1 else bias_step(dw, beta, following["x"], clip)
         # T0: coarse, some response reaches 1/d; fine, some softmax of the own class reaches 1/(1.5 g)
         own = 1 - residual.gather(2, state["y"].unsqueeze(2)).squeeze(2)

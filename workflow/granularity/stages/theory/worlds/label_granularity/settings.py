@@ -1,14 +1,14 @@
 """World 1's settings: every parameter of the model, its default and its constraints."""
 
-from __future__ import annotations
-
 import math
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from granularity.stages.theory import engine
-from granularity.stages.theory.engine import Count, NonNegative, Positive
+from granularity.stages.theory.engine import Count, Natural, NonNegative, Positive
+from granularity.stages.theory.statements import named, varied
 
 
 class Settings(engine.Settings):
@@ -16,55 +16,47 @@ class Settings(engine.Settings):
 
     WORLD: ClassVar[str] = "label_granularity"
 
-    labels: Literal["class", "random_within", "random"] = Field(
-        "class",
-        description="`class`: superclass and c mod g. `random_within`: superclass and a random ID. `random`.",
-    )
-    g: Count = Field(1, description="Labels per superclass: 1 is coarse, k is fine. Divides k.")
-    d: Count = Field(64, description="Dimensions of a patch.")
-    k: Count = Field(8, description="Subclasses per superclass.")
-    per_subclass: Count = Field(4, description="Samples of each of the 2k subclasses in a batch: N = 2k times this.")
-    fixed: bool = Field(False, description="The first batch is all the data there is, with its labels, at every step.")
-    patches: Count = Field(32, description="P, patches per sample.")
-    signal: Positive = Field(8, description="s*, the expected number of common patches.")
-    equal_counts: bool = Field(False, description="Exactly s* common and s* subclass patches, instead of Bernoulli.")
-    iota: NonNegative = Field(0.05, lt=1, description="Signal strength lies in [sqrt(1 - iota), sqrt(1 + iota)].")
-    gamma: NonNegative = Field(0.05, description="Largest strength of a feature in a noise patch.")
-    noise_features: Count = Field(2, description="s_f, features of the opposite superclass in a noise patch.")
-    sigma_z: NonNegative = Field(0.005, description="Standard deviation of the noise on every coordinate.")
-    sigma_0: Positive = Field(1e-3, description="Standard deviation of the initial weights.")
-    c0: NonNegative = Field(0.1, description="b(0) = -sigma_0 sqrt((4 + 2 c0) ln d) for g = 1, (2 + 2 c0) for g > 1.")
-    threshold: Positive | None = Field(None, description="-b(0) / sigma_0, instead of the above.")
-    neurons: Literal["full", "five", "gaussian"] = Field(
-        "full",
-        description="`full`: for each class, n_act neurons above threshold for every feature. `five`: only "
-        "for v_+, v_-, the own subclass, a sibling and an opposite one. `gaussian`: `width` Gaussian ones.",
-    )
-    n_act: Count = Field(3, description="Neurons above threshold, for each class and feature.")
-    width: Count = Field(4000, description="Neurons per class, for `gaussian`.")
-    eta: Positive = Field(0.2, description="Step size; per-class batches are 1/g as large, so g times it for g > 1.")
-    beta: NonNegative = Field(0.1, description="Bias rate; 1/ln^5 d in the paper.")
-    clip: NonNegative = Field(0.1, description="Second bias bound, for g > 1.")
-    steps: Count = Field(600, description="Updates at most.")
-    stop_loss: float | None = Field(None, description="Stop at the first batch whose loss is not above this.")
-    finetune_steps: int = Field(0, ge=0, description="Coarse updates of the merged fine networks, afterwards.")
-    finetune_eta: Positive = Field(0.2, description="Step size of these updates, `finetune_steps`.")
+    # Class: superclass and c mod g. Random within: superclass and a random ID. Random: random IDs alone.
+    labels: Literal["class", "random_within", "random"] = "class"
+    g: Count = 1  # labels per superclass: 1 is coarse, k is fine; divides k
+    d: Count = 64  # dimensions of a patch
+    k: Count = 8  # subclasses per superclass
+    per_subclass: Count = 4  # samples of each of the 2k subclasses in a batch: N = 2k times this
+    fixed: bool = False  # the first batch is all the data there is, with its labels, at every step
+    patches: Count = 32  # P, patches per sample
+    signal: Positive = 8  # s*, the expected number of common patches
+    equal_counts: bool = False  # exactly s* common and s* subclass patches, instead of Bernoulli
+    iota: NonNegative = Field(0.05, lt=1)  # signal strength lies in [sqrt(1 - iota), sqrt(1 + iota)]
+    gamma: NonNegative = 0.05  # largest strength of a feature in a noise patch
+    noise_features: Count = 2  # s_f, features of the opposite superclass in a noise patch
+    sigma_z: NonNegative = 0.005  # standard deviation of the noise on every coordinate
+    sigma_0: Positive = 1e-3  # standard deviation of the initial weights
+    c0: NonNegative = 0.1  # b(0) = -sigma_0 sqrt((4 + 2 c0) ln d) for g = 1, (2 + 2 c0) for g > 1
+    threshold: Positive | None = None  # -b(0) / sigma_0, instead of the above
+    # Above threshold for every feature; for v_+, v_-, own, sibling and opposite; or as drawn.
+    neurons: Literal["full", "five", "gaussian"] = "full"
+    n_act: Count = 3  # neurons above threshold, for each class and such feature
+    width: Count = 4000  # neurons per class, for `gaussian`
+    eta: Positive = 0.2  # step size; per-class batches are 1/g as large, so g times it for g > 1
+    beta: NonNegative = 0.1  # bias rate; 1/ln^5 d in the paper
+    clip: NonNegative = 0.1  # second bias bound, for g > 1
+    steps: Count = 600  # updates at most
+    stop_loss: float | None = None  # stop at the first batch whose loss is not above this
+    finetune_steps: Natural = 0  # coarse updates of the merged fine networks, afterwards
+    finetune_eta: Positive = 0.2  # step size of these updates
 
-    @model_validator(mode="after")
-    def _consistent(self):
-        if 2 + 2 * self.k > self.d:
-            raise ValueError(f"k: 2 + 2k <= d must hold, but k = {self.k} needs d >= {2 + 2 * self.k}, not {self.d}")
-        if self.labels == "class" and self.k % self.g:
-            raise ValueError(f"g: must divide k = {self.k}, but {self.g} does not")
-        if self.signal >= self.patches / 2:
-            raise ValueError(f"signal: s* must lie below P / 2 = {self.patches / 2:g}, but is {self.signal:g}")
-        if self.equal_counts and self.signal != int(self.signal):
-            raise ValueError(f"signal: with equal_counts s* must be a whole number, but is {self.signal:g}")
-        if self.neurons == "five" and (self.labels != "class" or self.g != self.k or self.k < 2):
-            raise ValueError(f"neurons: 'five' is for the fine labels, g = k = {self.k} > 1, but g is {self.g}")
-        if self.finetune_steps and self.g == 1:
-            raise ValueError("finetune_steps: only fine networks (g > 1) are merged and finetuned")
-        return self
+    def rules(self) -> Iterator[tuple[bool, str]]:
+        k, g, signal = self.k, self.g, self.signal
+        yield 2 + 2 * k <= self.d, f"k: 2 + 2k <= d must hold, but k = {k} needs d >= {2 + 2 * k}, not {self.d}"
+        yield self.labels != "class" or k % g == 0, f"g: must divide k = {k}, but {g} does not"
+        half = self.patches / 2
+        yield signal < half, f"signal: s* must lie below P / 2 = {half:g}, but is {signal:g}"
+        whole = not self.equal_counts or signal == int(signal)
+        yield whole, f"signal: with equal_counts s* must be a whole number, but is {signal:g}"
+        five = self.neurons != "five" or (self.labels == "class" and g == k > 1)
+        yield five, f"neurons: 'five' is for the fine labels, g = k = {k} > 1, but g is {g}"
+        merged = not self.finetune_steps or g > 1
+        yield merged, "finetune_steps: only fine networks (g > 1) are merged and finetuned"
 
     @property
     def classes(self) -> int:
@@ -115,21 +107,74 @@ class Settings(engine.Settings):
         }
 
     def shape(self) -> tuple:
-        keys = (
-            "labels",
-            "g",
-            "d",
-            "k",
-            "per_subclass",
-            "fixed",
-            "patches",
-            "neurons",
-            "n_act",
-            "width",
-            "steps",
-            "stop_loss",
-        )
-        return (*(getattr(self, key) for key in keys), self.finetune_steps)
+        keys = "labels g d k per_subclass fixed patches neurons n_act width steps stop_loss finetune_steps"
+        return tuple(getattr(self, key) for key in keys.split())
 
     def work(self) -> float:
         return 3.0 * self.samples * self.patches * self.d * len(self.slots())
+
+
+SCALES: dict[str, dict[str, Any]] = {
+    "A": {"d": 64, "k": 8, "per_subclass": 4},
+    "B": {"d": 128, "k": 16, "per_subclass": 4},
+    "C": {"d": 256, "k": 32, "per_subclass": 2},
+    "D": {"d": 512, "k": 64, "per_subclass": 2, "patches": 64},
+    "E": {"d": 1024, "k": 128, "per_subclass": 2, "patches": 64},
+}
+# A with the paper's own beta, sigma_z and gamma at d = 64
+SCALES["P"] = SCALES["A"] | {"beta": math.log(64) ** -5, "gamma": math.log(64) ** -10}
+SCALES["P"]["sigma_z"] = math.log(64) ** -10 / 8
+COARSE, FINE = "{} coarse", "{} fine"
+LONG, LONG_FINE = "equal counts, coarse", "equal counts, fine"
+EARLY, EARLY_FINE = "phase I, coarse", "phase I, fine"
+SWEEP = {g: f"granularity {g}" for g in (1, 2, 4, 8)}
+WITHIN, RANDOM = "random IDs within superclasses", "random IDs"
+EQUAL_STEP = {g: f"granularity {g}, equal step" for g in (2, 4, 8)}  # of g = 1 it is SWEEP's
+EQUAL_LOSS = {g: f"granularity {g}, equal loss" for g in (1, 2, 4, 8)}
+SLOW_WITHIN, SLOW_RANDOM = f"{WITHIN}, equal step", f"{RANDOM}, equal step"
+MORE_DATA = "random IDs within superclasses, 16 samples a subclass"
+FINITE = {
+    "coarse labels": {"eta": 0.2},
+    "fine labels": {"g": 8, "eta": 1.6},
+    "random IDs within superclasses": {"g": 8, "eta": 1.6, "labels": "random_within"},
+    "random IDs": {"g": 8, "eta": 1.6, "labels": "random"},
+    "random IDs, equal step": {"g": 8, "labels": "random"},
+    MORE_DATA: {"g": 8, "eta": 1.6, "labels": "random_within", "per_subclass": 16, "steps": 150},
+}
+FINITE_ARMS = {what: f"finite data, {what}" for what in FINITE}
+# The coarse baseline's own sizes, one key varied at a time from "A coarse".
+BASELINE = {"sigma_0": (1e-4, 1e-2, 0.1), "n_act": (1, 6), "eta": (0.05, 0.8), "per_subclass": (16,)}
+BASELINE["stop_loss"] = (0.1, 0.001)
+VARIED = "coarse, {} = {:g}"
+GAUSS, SLOW = "plain Gaussian draw, coarse", "fine, coarse step size"
+
+
+def _arms(scales: dict[str, int], seeds: int) -> list[Settings]:
+    arms: list[dict[str, Any]] = []
+    for scale, count in scales.items():
+        size = SCALES[scale] | {"seeds": count}
+        own = {"g": size["k"], "eta": 0.2 * size["k"], "neurons": "five", "stop_loss": 0.03}
+        arms.append({"name": COARSE.format(scale), **size, "stop_loss": 0.01})
+        arms.append({"name": FINE.format(scale), **size, **own, "finetune_steps": 150 * (scale == "A")})
+    equal, fine = {"equal_counts": True}, {"g": 8, "eta": 1.6, "neurons": "five"}
+    start = {"sigma_0": 1e-5, "eta": 5e-4, "steps": 15}
+    arms += [{"name": EARLY, **equal, **start}, {"name": EARLY_FINE, **equal, **fine, **start}]
+    arms += [{"name": LONG, **equal, "steps": 2000}, {"name": LONG_FINE, **equal, **fine, "steps": 200}]
+    sweep, stop = {"steps": 300}, {"steps": 1000, "stop_loss": 0.1}
+    random, within = ({"g": 8, "labels": labels, **sweep} for labels in ("random", "random_within"))
+    arms += [{"name": name, **sweep, "g": g, "eta": 0.2 * g} for g, name in SWEEP.items()]
+    arms += [{"name": WITHIN, **within, "eta": 1.6}, {"name": RANDOM, **random, "eta": 1.6}]
+    arms += named(EQUAL_STEP, "g", **sweep, eta=0.2)
+    arms += [{"name": name, **stop, "g": g, "eta": 0.2 * g} for g, name in EQUAL_LOSS.items()]
+    arms += [{"name": SLOW_WITHIN, **within}, {"name": SLOW_RANDOM, **random}]
+    arms += [{"name": name, **sweep, **FINITE[what], "fixed": True} for what, name in FINITE_ARMS.items()]
+    arms += varied(VARIED, BASELINE, **{**SCALES["A"], "steps": 2000, "stop_loss": 0.01})
+    arms.append({"name": GAUSS, "neurons": "gaussian", "threshold": 3.0, "stop_loss": 0.025})
+    arms.append({"name": SLOW, **fine, "eta": 0.2, "steps": 1500})
+    return [Settings(**{"seeds": seeds, **arm}) for arm in arms]
+
+
+SIZES = {
+    "quick": _arms({"A": 5, "B": 3, "C": 2}, seeds=3),
+    "paper": _arms({"A": 10, "B": 10, "C": 10, "D": 3, "E": 3, "P": 5}, seeds=10),
+}

@@ -4,8 +4,6 @@ A row per seed of phase "identities", one error per measure; rows of phases "one
 of a kernel on a single noiseless sample. All of it in float64 except the data, seconds in all.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -13,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from granularity.stages.theory import engine, nets
-from granularity.stages.theory.engine import Trial
-from granularity.stages.theory.worlds.mask_reconstruction import model
+from granularity.stages.theory import engine
+from granularity.stages.theory.engine import Rows, Trial
+from granularity.stages.theory.worlds.mask_reconstruction import model, training
 from granularity.stages.theory.worlds.mask_reconstruction.settings import Settings
 
 DRAWN = 20_000
@@ -25,34 +23,36 @@ TINY |= {"pretrain_steps": 5, "finetune_steps": 5, "probe_steps": 5, "early_stop
 ONE_SAMPLE = ((0.3, 1, 0.1, 1000), (0.3, 2, 0.1, 1000), (1.0, 1, 0.02, 400), (1.0, 2, 0.02, 400))
 
 
-def identities(run: Trial) -> list[dict]:
-    cfg = run.settings
+def simulate(runs: list[Trial], device: torch.device) -> Rows:
+    """Train a group of runs, or measure the model's identities, and return the rows (see `engine`)."""
+    if runs[0].settings.task == "identities":
+        return [row for run in runs for row in identities(run)]
+    return training.simulate(runs, device)
+
+
+def identities(run: Trial) -> Rows:
+    cfg, rows = run.settings, []
     found = data(cfg, run.generator("identities data")) | activation(cfg)
     found |= losses(cfg, run.generator("identities losses")) | growth(cfg, run.generator("identities growth"))
-    rows = []
     for kappa, held, eta, steps in ONE_SAMPLE:
         weights = one_sample(cfg, kappa, held, eta, steps)
         phase = f"one sample, kappa {kappa:g}, {held} semantic{'s' * (held > 1)}"
-        rows += [
-            engine.row(run, {"weight": float(weights[t])}, t, phase, event="") for t in range(0, steps + 1, steps // 40)
-        ]
+        shown = range(0, steps + 1, steps // 40)
+        rows += [engine.row(run, {"weight": float(weights[t])}, t, phase, event="") for t in shown]
         found |= _fixed_point(cfg, kappa, held, eta, weights)
+    same = []
     with torch.random.fork_rng():
-        same = []
         for seed in (1, 2):  # the global stream must not matter
             torch.manual_seed(seed)
             small = Trial(Settings(**TINY, name=cfg.name, base=cfg.base), run.seed)
-            same.append(model.simulate([small], torch.device("cpu")))
-    found["repeats_differ"] = float(str(same[0]) != str(same[1]))
+            same.append(str(training.simulate([small], torch.device("cpu"))))
+    found["repeats_differ"] = float(same[0] != same[1])
     return [engine.row(run, found, phase="identities"), *rows]
 
 
-# ---------------------------------------------------------------- A1: data
-
-
 def data(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
-    """Rates in standard errors, violations counted, noise relative to what it should be."""
-    k, C, P = cfg.k, cfg.copies, cfg.patches
+    """A1: rates in standard errors, violations counted, noise relative to what it should be."""
+    k, C = cfg.k, cfg.copies
     drawn = model.draw_samples(cfg, DRAWN, generator)
     y, weak, shows, z = (drawn[name] for name in ("y", "weak", "shows", "z"))
     count = torch.stack([(shows == j).sum(1) for j in range(2 * k)], 1)  # patches a semantic
@@ -61,13 +61,12 @@ def data(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
     faint = own & (torch.arange(2 * k) % 2 == weak.unsqueeze(1))
     other = (count > 0) & ~own
 
-    def errors(hits: Tensor, rate: float, trials: int) -> float:
+    def errors(hits: Tensor | int, rate: float, trials: int) -> float:
         return abs(float(hits) - rate * trials) / math.sqrt(max(rate * (1 - rate) * trials, 1e-9))
 
-    rates = [errors((y == i).sum(), 1 / k, DRAWN) for i in range(k)]
-    rates += [errors((weak >= 0).sum(), cfg.mu, DRAWN)]
-    rates += [errors(other.sum(), cfg.distractors / k, DRAWN * (2 * k - 2))]
     single = int((weak >= 0).sum())
+    rates = [errors((y == i).sum(), 1 / k, DRAWN) for i in range(k)] + [errors(single, cfg.mu, DRAWN)]
+    rates += [errors(other.sum(), cfg.distractors / k, DRAWN * (2 * k - 2))]
     rates += [errors((weak == 1).sum(), 0.5, single)] if single else []
 
     def outside(values: Tensor, low: float, high: float) -> int:
@@ -76,46 +75,37 @@ def data(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
     wrong = outside(total[own & ~faint], *model.MAIN) + outside(total[other], *model.DISTRACTOR)
     wrong += outside(total[faint], cfg.rho, model.WEAK * cfg.rho)
     wrong += int(((count != C) & (count != 0)).sum()) + int((own & (count != C)).sum())
-    wrong += int((faint.sum(1) != (weak >= 0)).sum())
-    shown = torch.nn.functional.one_hot(shows.clamp_min(0), cfg.d) * z.unsqueeze(2)
+    wrong += int((faint.sum(1) != (weak >= 0)).sum()) + int(shows.shape[1] != cfg.patches)
     feature = shows >= 0
     rest = drawn["x"][:, :, 2 * k :]
     noise = [rest[feature].std() / cfg.feature_noise, rest[~feature].std() / cfg.background_noise]
-    quiet = cfg.model_copy(update={"noise": 0.0})
-    clean = model.draw_samples(quiet, DRAWN // 10, generator)
-    shown = torch.nn.functional.one_hot(clean["shows"].clamp_min(0), cfg.d) * clean["z"].unsqueeze(2)
-    alpha = clean["x"] - shown
+    clean = model.draw_samples(cfg.model_copy(update={"noise": 0.0}), DRAWN // 10, generator)
+    alpha = clean["x"] - torch.nn.functional.one_hot(clean["shows"].clamp_min(0), cfg.d) * clean["z"].unsqueeze(2)
     wrong += outside(alpha[:, :, : 2 * k], 0, cfg.gamma) + outside(alpha[:, :, 2 * k :], 0, 0)
-    wrong += int(shows.shape[1] != P)
-    return {
-        "data_worst_rate": max(rates),
-        "data_violations": float(wrong),
-        "data_noise_error": max(abs(float(ratio) - 1) for ratio in noise),
-    }
-
-
-# ---------------------------------------------------------------- A2: activation
+    error = max(abs(float(ratio) - 1) for ratio in noise)
+    return {"data_worst_rate": max(rates), "data_violations": float(wrong), "data_noise_error": error}
 
 
 def activation(cfg: Settings) -> dict[str, float]:
+    """A2: jumps of the activation, and its error far above the threshold."""
     a, step = cfg.width, 1e-9
     points = torch.tensor([-step, step, a - step, a + step, 2 * a], dtype=torch.float64)
     value, slope = model.smoothed(points, cfg.q, a)
     jumps = [value[1] - value[0], slope[1] - slope[0], value[3] - value[2] - 2 * step, slope[3] - slope[2]]
-    return {
-        "activation_jump": max(abs(float(jump)) for jump in jumps),
-        "activation_error": abs(float(value[4]) - (2 * a - (1 - 1 / cfg.q) * a)),
-    }
+    error = abs(float(value[4]) - (2 * a - (1 - 1 / cfg.q) * a))
+    return {"activation_jump": max(abs(float(jump)) for jump in jumps), "activation_error": error}
 
 
-# ---------------------------------------------------------------- A3 to A5: losses and gradients
+def activated(z: Tensor, q: int, width: float) -> Tensor:
+    """s(z) as it is defined, for autograd."""
+    power = z.clamp(0, width) * (z.clamp(0, width) / width) ** (q - 1) / q
+    return torch.where(z < width, power, z - (1 - 1 / q) * width)
 
 
 def averaged_loss(x: Tensor, w: Tensor, teacher: Tensor, theta: float, q: int, width: float) -> Tensor:
     """Mean over samples of the exact average over all 2^P masks; x (N, P, d), w and teacher (R, d)."""
     P = x.shape[1]
-    phi = nets.smoothed_relu(q, width)
-    target, h = phi.value(x @ teacher.T).sum(1), phi.value(x @ w.T)
+    target, h = activated(x @ teacher.T, q, width).sum(1), activated(x @ w.T, q, width)
     loss = torch.zeros((), dtype=x.dtype)
     for kept in itertools.product((0.0, 1.0), repeat=P):
         weight = math.prod(theta if keep else 1 - theta for keep in kept)
@@ -125,6 +115,7 @@ def averaged_loss(x: Tensor, w: Tensor, teacher: Tensor, theta: float, q: int, w
 
 
 def losses(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
+    """A3 to A5: the closed form against the average over masks, gradients against autograd, first steps."""
     q, a, theta, tau = cfg.q, cfg.width, 0.3, 1.7
     x = torch.randn(4, 6, 8, generator=generator, dtype=torch.float64)
     w = 0.15 * torch.randn(5, 8, generator=generator, dtype=torch.float64)
@@ -158,11 +149,8 @@ def losses(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
     }
 
 
-# ---------------------------------------------------------------- A6: growth law
-
-
 def growth(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
-    """One kernel on one semantic, no noise: a step of it against the formula of Claim D.5."""
+    """A6: one kernel on one semantic, no noise: a step of it against the formula of Claim D.5."""
     quiet = cfg.model_copy(update={"noise": 0.0, "gamma": 0.0})
     drawn = model.draw_samples(quiet, 2000, generator)
     x = drawn["x"].double()[None]
@@ -181,27 +169,21 @@ def growth(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
         value, slope = model.smoothed(w[0, 0, :1], q, cfg.width)
         bracket = C * (C * (tau**q - 1) - (1 / cfg.theta - 1)) * float((z ** (2 * q)).mean())
         formula.append(cfg.eta * often * bracket * float(value * slope))
-    ratio = np.array(measured) / np.array(formula)
-    return {
-        "growth_error": float(np.abs(ratio - 1).max()),
-        "growth_exponent": float(np.polyfit(np.log(weights), np.log(measured), 1)[0]),
-    }
-
-
-# ---------------------------------------------------------------- A7: one sample
+    error = float(np.abs(np.array(measured) / np.array(formula) - 1).max())
+    return {"growth_error": error, "growth_exponent": float(np.polyfit(np.log(weights), np.log(measured), 1)[0])}
 
 
 def one_sample(cfg: Settings, kappa: float, held: int, eta: float, steps: int) -> np.ndarray:
-    """w/width (steps + 1,) of a kernel that starts at 1.05 on each of `held` semantics; z = 1."""
+    """A7: w/width (steps + 1,) of a kernel that starts at 1.05 on each of `held` semantics; z = 1."""
     x = torch.eye(held, dtype=torch.float64).view(1, 1, held, held)
     w = torch.full((1, 1, held), 1.05 * cfg.width, dtype=torch.float64)
     theta, none = torch.full((1,), 0.5, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
     tau = model.tau_at(0, none + kappa, none)  # theta = 1/2, C_p = 1
-    weights = [w[0, 0, 0] / cfg.width]
+    weights = [float(w[0, 0, 0] / cfg.width)]
     for _ in range(steps):
         w = w + eta * model.masked(x, w, theta, cfg.q, cfg.width, tau)[1]
-        weights.append(w[0, 0, 0] / cfg.width)
-    return np.array([float(weight) for weight in weights])
+        weights.append(float(w[0, 0, 0] / cfg.width))
+    return np.array(weights)
 
 
 def _fixed_point(cfg: Settings, kappa: float, held: int, eta: float, weights: np.ndarray) -> dict[str, float]:
@@ -211,8 +193,6 @@ def _fixed_point(cfg: Settings, kappa: float, held: int, eta: float, weights: np
     later = weights[len(weights) // 4 :]
     if held == 1:
         return {"linear_growth": float(np.mean(np.diff(later)) / (eta * offset))}
-    steps = np.arange(len(later))
-    return {
-        "exponential_r2": float(np.corrcoef(steps, np.log(later))[0, 1] ** 2),
-        "exponential_rate": float(np.polyfit(steps, np.log(later), 1)[0]),
-    }
+    steps, logs = np.arange(len(later)), np.log(later)
+    r2, rate = np.corrcoef(steps, logs)[0, 1] ** 2, np.polyfit(steps, logs, 1)[0]
+    return {"exponential_r2": float(r2), "exponential_rate": float(rate)}

@@ -1,104 +1,82 @@
-"""Settings of mask reconstruction: every parameter of the model, its default and its constraints."""
-
-from __future__ import annotations
+"""Settings of mask reconstruction: every parameter of the model, its default, its constraints, and the arms."""
 
 import math
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from granularity.stages.theory import engine
-from granularity.stages.theory.engine import Count, NonNegative, Positive
+from granularity.stages.theory.engine import Count, Natural, NonNegative, Positive
+from granularity.stages.theory.statements import named, varied
 
-Steps = Annotated[int, Field(ge=0)]
-# What may differ between runs that share a tensor program.
 SCALARS = {"theta", "kappa", "gain", "tau_extra", "ema", "eta", "eta_1", "eta_2", "probe_eta", "block_eta", "beta"}
-SCALARS |= {"sigma_0", "mu", "rho", "gamma", "noise", "distractors", "name", "seeds", "base"}
 
 
 class Settings(engine.Settings):
     """One arm: the data, how the encoder is pretrained, and what is trained on it afterwards."""
 
     WORLD: ClassVar[str] = "mask_reconstruction"
+    FREE: ClassVar = frozenset(SCALARS | {"sigma_0", "mu", "rho", "gamma", "noise", "distractors"})
 
-    task: Literal["train", "identities"] = Field(
-        "train", description="`identities`: the model's exact identities in float64, without any training."
-    )
-    k: Annotated[int, Field(ge=2)] = Field(10, description="Classes; each has two semantics.")
-    d: Count = Field(64, description="Dimensions of a patch.")
-    patches: Count = Field(14, description="P, patches per sample.")
-    copies: Count = Field(1, description="C_p, patches of a semantic in a sample.")
-    distractors: NonNegative = Field(3.0, description="s: another class's semantic is shown with rate s/k.")
-    rho: Positive = Field(0.1, description="Weak view of a single-view sample: strength rho to 1.5 rho.")
-    mu: NonNegative = Field(0.01, le=1, description="Share of single-view samples in training.")
-    gamma: NonNegative = Field(0.01, description="Largest feature noise alpha in a patch.")
-    noise: NonNegative = Field(1.0, description="Factor on the Gaussian noise of all patches; 0: none.")
-    samples: Count = Field(1000, description="N, unlabelled samples; fine-tuning uses them with labels.")
-    test_samples: Count = Field(1000, description="Samples in each of the two test sets.")
-    few: Steps = Field(0, description="Number of labels to fine-tune with as well; 0: none.")
+    # Identities: the model's exact identities in float64, without any training.
+    task: Literal["train", "identities"] = "train"
+    k: Annotated[int, Field(ge=2)] = 10  # classes; each has two semantics
+    d: Count = 64  # dimensions of a patch
+    patches: Count = 14  # P, patches per sample
+    copies: Count = 1  # C_p, patches of a semantic in a sample
+    distractors: NonNegative = 3.0  # s: another class's semantic is shown with rate s/k
+    rho: Positive = 0.1  # weak view of a single-view sample: strength rho to 1.5 rho
+    mu: NonNegative = Field(0.01, le=1)  # share of single-view samples in training
+    gamma: NonNegative = 0.01  # largest feature noise alpha in a patch
+    noise: NonNegative = 1.0  # factor on the Gaussian noise of all patches; 0: none
+    samples: Count = 1000  # N, unlabelled samples; fine-tuning uses them with labels
+    test_samples: Count = 1000  # samples in each of the two test sets
+    few: Natural = 0  # number of labels to fine-tune with as well; 0: none
 
-    q: Annotated[int, Field(ge=3)] = Field(8, description="Power of the smoothed ReLU.")
-    width: Positive = Field(
-        0.28, description="Threshold of the smoothed ReLU (the paper's varrho), where it becomes linear."
-    )
-    m: Count = Field(20, description="Kernels per class: k m in all.")
-    sigma_0: Positive = Field(0.08, description="Standard deviation of the initial kernels.")
+    q: Annotated[int, Field(ge=3)] = 8  # power of the smoothed ReLU
+    width: Positive = 0.28  # threshold of the smoothed ReLU (the paper's varrho), where it becomes linear
+    m: Count = 20  # kernels per class: k m in all
+    sigma_0: Positive = 0.08  # standard deviation of the initial kernels
 
-    pretrain: Literal["masked", "average", "labels", "none"] = Field(
-        "masked",
-        description="`masked`: mask reconstruction, teacher tau times the student. `average`: with a moving "
-        "average as teacher. `labels`: supervised, with the labels below. `none`.",
-    )
-    theta: Positive = Field(0.5, le=1, description="Probability that a patch is kept; 1 - mask ratio.")
-    kappa: NonNegative = Field(0.3, description="tau = 1 + kappa (1 - theta)/(C_p theta) + ...; paper: 1.")
-    gain: NonNegative | None = Field(
-        None, description="tau = 1 + gain + ..., instead: the teacher's lead without the masks that it belongs to."
-    )
-    tau_extra: NonNegative = Field(0.5, description="... + tau_extra / (t + 1).")
-    ema: NonNegative = Field(0.99, lt=1, description="Moving-average teacher: share of it that is kept.")
-    eta: Positive = Field(0.1, description="Step size of mask reconstruction.")
-    pretrain_steps: Count = Field(1500, description="Updates at most.")
-    early_stop: bool = Field(
-        True, description="Stop mask reconstruction when every semantic is captured (needs to know them)."
-    )
-    labels: Literal["class", "view", "random"] = Field(
-        "class",
-        description="For `labels`: classes merged into `granularity` groups; class and stronger view; class "
-        "and a random bit.",
-    )
-    granularity: Count = Field(10, description="How many labels: divides k for `class`, 2k for the others.")
+    # Mask reconstruction, with tau times the student or a moving average as teacher; supervised, with `labels`; none.
+    pretrain: Literal["masked", "average", "labels", "none"] = "masked"
+    theta: Positive = Field(0.5, le=1)  # probability that a patch is kept; 1 - mask ratio
+    kappa: NonNegative = 0.3  # tau = 1 + kappa (1 - theta)/(C_p theta) + ...; paper: 1
+    gain: NonNegative | None = None  # tau = 1 + gain + ..., instead: the teacher's lead without masks to go with it
+    tau_extra: NonNegative = 0.5  # ... + tau_extra / (t + 1)
+    ema: NonNegative = Field(0.99, lt=1)  # moving-average teacher: share of it that is kept
+    eta: Positive = 0.1  # step size of mask reconstruction
+    pretrain_steps: Count = 1500  # updates at most
+    early_stop: bool = True  # stop mask reconstruction when every semantic is captured (needs to know them)
+    # Classes merged into `granularity` groups; class and stronger view; class and a random bit.
+    labels: Literal["class", "view", "random"] = "class"
+    granularity: Count = 10  # how many labels: divides k for `class`, 2k for the others
 
-    batch: Count = Field(150, description="Samples per step, at most all.")
-    head: Literal["joint", "block"] = Field(
-        "joint", description="`joint`: u is trained from 0. `block`: u = beta in a class's kernels, fixed."
-    )
-    finetune_steps: Steps = Field(800, description="Updates of kernels and head with class labels.")
-    eta_1: NonNegative = Field(0.02, description="Step size of the kernels in fine-tuning.")
-    eta_2: Positive = Field(1.0, description="Step size of the head in fine-tuning.")
-    beta: Positive = Field(10.0, description="Output scale of `block`.")
-    block_eta: Positive = Field(0.1, description="Step size of the kernels with `block`.")
-    probe_steps: Steps = Field(0, description="Updates of a linear head on the frozen encoder; 0: none.")
-    probe_eta: Positive = Field(10.0, description="Their step size.")
+    batch: Count = 150  # samples per step, at most all
+    head: Literal["joint", "block"] = "joint"  # u is trained from 0, or u = beta in a class's kernels, fixed
+    finetune_steps: Natural = 800  # updates of kernels and head with class labels
+    eta_1: NonNegative = 0.02  # step size of the kernels in fine-tuning
+    eta_2: Positive = 1.0  # step size of the head in fine-tuning
+    beta: Positive = 10.0  # output scale of `block`
+    block_eta: Positive = 0.1  # step size of the kernels with `block`
+    probe_steps: Natural = 0  # updates of a linear head on the frozen encoder; 0: none
+    probe_eta: Positive = 10.0  # their step size
 
-    @model_validator(mode="after")
-    def _consistent(self):
-        if 2 * self.k > self.d:
-            raise ValueError(f"k: 2k <= d must hold, but k = {self.k} needs d >= {2 * self.k}, not {self.d}")
-        if 2 * self.copies > self.patches:
-            raise ValueError(
-                f"patches: a class's two semantics need 2 C_p = {2 * self.copies} patches, but there are {self.patches}"
-            )
-        if self.distractors > self.k:
-            raise ValueError(f"distractors: s <= k = {self.k} must hold, but s = {self.distractors:g}")
-        if self.few > self.samples:
-            raise ValueError(f"few: at most all {self.samples} samples have labels, not {self.few}")
-        if self.pretrain == "labels" and self.labels == "class" and self.k % self.granularity:
-            raise ValueError(f"granularity: must divide k = {self.k}, but {self.granularity} does not")
-        if self.pretrain == "labels" and self.labels != "class" and self.granularity != 2 * self.k:
-            raise ValueError(f"granularity: labels '{self.labels}' are 2k = {2 * self.k}, not {self.granularity}")
-        if self.head == "block" and self.pretrain != "none":
-            raise ValueError("head: 'block' is trained from scratch, with pretrain = none")
-        return self
+    def rules(self) -> Iterator[tuple[bool, str]]:
+        k, need = self.k, 2 * self.copies
+        yield 2 * k <= self.d, f"k: 2k <= d must hold, but k = {k} needs d >= {2 * k}, not {self.d}"
+        room = f"a class's two semantics need 2 C_p = {need} patches, but there are {self.patches}"
+        yield need <= self.patches, f"patches: {room}"
+        yield self.distractors <= k, f"distractors: s <= k = {k} must hold, but s = {self.distractors:g}"
+        yield self.few <= self.samples, f"few: at most all {self.samples} samples have labels, not {self.few}"
+        if self.pretrain == "labels" and self.labels == "class":
+            yield k % self.granularity == 0, f"granularity: must divide k = {k}, but {self.granularity} does not"
+        elif self.pretrain == "labels":
+            twice = f"granularity: labels '{self.labels}' are 2k = {2 * k}, not {self.granularity}"
+            yield self.granularity == 2 * k, twice
+        scratch = self.head == "joint" or self.pretrain == "none"
+        yield scratch, "head: 'block' is trained from scratch, with pretrain = none"
 
     @property
     def kernels(self) -> int:
@@ -120,10 +98,7 @@ class Settings(engine.Settings):
         return self.kappa * (1 - self.theta) / (self.copies * self.theta) if self.gain is None else self.gain
 
     def conditions(self) -> dict[str, bool]:
-        """Assumption B.2, literally, every constant and polylog factor 1; bounds on m and eta as their words say.
-
-        eta is the step size of mask reconstruction. That s = polylog k says nothing of a single k, and is left out.
-        """
+        """Assumption B.2, literally, every constant and polylog factor 1; eta: step size of mask reconstruction."""
         k, q, sigma = self.k, self.q, self.sigma_0
         need = k / sigma ** (2 * q - 1)
         return {
@@ -140,8 +115,75 @@ class Settings(engine.Settings):
             "eta <= 1/k (the paper: 1/poly(k))": self.eta <= 1 / k,
         }
 
-    def shape(self) -> tuple:
-        return tuple(value for key, value in self.model_dump().items() if key not in SCALARS)
-
     def work(self) -> float:
         return 2.0 * min(self.batch, self.samples) * self.patches * self.d * self.kernels
+
+
+# ---------------------------------------------------------------- arms: what is trained at each size
+
+
+def literal_rho(k: int) -> float:
+    """The paper's rho = k^-0.01, which is 0.977 for k = 10."""
+    return math.exp(-0.01 * math.log(k))
+
+
+STABLE, PAPER = "masked, stable teacher", "masked, the paper's teacher"
+JOINT, BLOCK = "supervised from scratch", "supervised, fixed blocks"
+LITERAL, ENDLESS = "fixed blocks, rho = k^-0.01", "the paper's teacher, no stop"
+MUS = {0.0: "fixed blocks, mu = 0", 0.01: BLOCK, 0.1: "fixed blocks, mu = 0.1"}
+AVERAGE, EXACT = "moving-average teacher", "identities"
+LABELS = {words: {"granularity": int(words.split()[0])} for words in ("2 groups of classes", "5 groups of classes")}
+LABELS |= {"10 classes": {"granularity": 10}}
+LABELS |= {"20, class and random bit": {"granularity": 20, "labels": "random"}}
+LABELS |= {"20, class and stronger view": {"granularity": 20, "labels": "view"}}
+CROSSED = {label: f"labels: {label}" for label in LABELS}
+CLASSES, RANDOM, VIEWS = (list(LABELS)[i] for i in (2, 3, 4))
+LONGER = {label: f"labels: {label}, 5000 steps" for label in (CLASSES, RANDOM, VIEWS)}
+MORE = {
+    "50 kernels": {"m": 5, "sigma_0": 0.1, "eta_2": 10.0},
+    "C_p = 2": {"m": 5, "sigma_0": 0.1, "eta_2": 10.0, "copies": 2, "patches": 28},
+    "k = 20": {"k": 20, "samples": 2000, "test_samples": 2000},
+}
+GAIN, MASKS = "no masks, the teacher's gain", "masks, no gain"
+# The baselines' own sizes, one key varied at a time; what is not varied is SCRATCH or BLOCKS.
+SCRATCHES = {"sigma_0": (0.1, 0.12, 0.14), "m": (5, 10), "eta_1": (0.005, 0.08)}
+BLOCKED = {"sigma_0": (0.08, 0.12, 0.14), "block_eta": (0.03, 0.3)}
+MORE_SCRATCHES = {"m": (40,), "eta_2": (0.2, 5.0), "finetune_steps": (4000,)}
+FREE, FIXED = "from scratch, {} = {:g}", "blocks, {} = {:g}"
+WIDE = {"fixed blocks, m = 20": {"m": 20}, "fixed blocks, m = 40": {"m": 40}}
+
+PAPER_TEACHER = {"kappa": 1.0, "eta": 0.03}
+SCRATCH = {"pretrain": "none", "finetune_steps": 1000}
+BLOCKS = {"pretrain": "none", "head": "block", "m": 5, "sigma_0": 0.1}
+
+
+def _arms(seeds: int, more: bool) -> list[dict[str, Any]]:
+    arms: list[dict[str, Any]] = [
+        {"name": STABLE, "probe_steps": 400, "few": 100},
+        {"name": PAPER, **PAPER_TEACHER},
+        {"name": JOINT, **SCRATCH, "probe_steps": 400, "few": 100},
+        {"name": BLOCK, **BLOCKS},
+        {"name": LITERAL, **BLOCKS, "rho": literal_rho(10)},
+        *named({mu: name for mu, name in MUS.items() if name != BLOCK}, "mu", **BLOCKS),
+        {"name": ENDLESS, **PAPER_TEACHER, "early_stop": False, "pretrain_steps": 600, "finetune_steps": 0},
+        {"name": AVERAGE, "pretrain": "average", "pretrain_steps": 600},
+        {"name": GAIN, "theta": 1.0, "gain": 0.3},
+        {"name": MASKS, "kappa": 0.0, "pretrain_steps": 600},
+    ]
+    labelled = {"pretrain": "labels", "probe_steps": 400}
+    arms += [{"name": CROSSED[label], **labelled, "pretrain_steps": 1000, **what} for label, what in LABELS.items()]
+    arms += varied(FREE, SCRATCHES, **SCRATCH) + varied(FIXED, BLOCKED, **BLOCKS)
+    if more:
+        arms += varied(FREE, MORE_SCRATCHES, **SCRATCH)
+        arms += [{"name": name, **labelled, "pretrain_steps": 5000, **LABELS[label]} for label, name in LONGER.items()]
+        for name, what in MORE.items():
+            arms.append({"name": f"{name}, masked, stable teacher", **what})
+            arms.append({"name": f"{name}, masked, the paper's teacher", **PAPER_TEACHER, **what})
+            arms.append({"name": f"{name}, supervised from scratch", **SCRATCH, **what})
+            arms.append({"name": f"{name}, fixed blocks", **what, **BLOCKS})
+        arms += [{"name": name, **BLOCKS, **what} for name, what in WIDE.items()]
+    return [{"name": EXACT, "task": "identities", "seeds": 3}] + [arm | {"seeds": seeds} for arm in arms]
+
+
+ARMS = {"quick": _arms(5, more=False), "paper": _arms(10, more=True)}
+SIZES = {size: [Settings(**arm) for arm in arms] for size, arms in ARMS.items()}

@@ -1,13 +1,10 @@
 """World 2: structure inside collapsed representations. Read `mixture` and `theorem` first."""
 
-from granularity.stages.theory.worlds.neural_collapse.arms import ARMS
 from granularity.stages.theory.worlds.neural_collapse.claims import judge
 from granularity.stages.theory.worlds.neural_collapse.figures import figures
 from granularity.stages.theory.worlds.neural_collapse.mixture import simulate as _mixture
-from granularity.stages.theory.worlds.neural_collapse.settings import Settings
+from granularity.stages.theory.worlds.neural_collapse.settings import SIZES, Settings
 from granularity.stages.theory.worlds.neural_collapse.theorem import simulate as _theorem
-
-SIZES = {size: [Settings(**arm) for arm in arms] for size, arms in ARMS.items()}
 
 
 def simulate(runs, device):

@@ -4,8 +4,6 @@ Shapes: B runs, N samples, h feature dimensions, K classes, `member` (B, N, K) o
 samples gives NaN.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -25,7 +23,7 @@ def class_means(features: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
 def class_distances(features: Tensor, member: Tensor) -> Tensor:
     """D_ij (B, K, K): mean over all pairs u in i, v in j of ||h_u - h_v||^2, u = v included.
 
-    Exactly ``tr S_i + tr S_j + ||mu_i - mu_j||^2`` with the divisor n_i in S_i, so O(N h), not O(N^2 h).
+    Exactly ``tr S_i + tr S_j + ||mu_i - mu_j||^2`` with the divisor n_i in S_i, in O(N h).
     """
     mean, off = class_means(features, member)
     trace = (member.transpose(1, 2) @ (off**2).sum(2, keepdim=True)).squeeze(2) / member.sum(1)
@@ -36,8 +34,7 @@ def class_distances(features: Tensor, member: Tensor) -> Tensor:
 def nc1(features: Tensor, member: Tensor) -> Tensor:
     """NC1 = Tr(Sigma_W pinv(Sigma_B)) / K (B,), by the top K - 1 singular pairs of the centred means."""
     mean, off = class_means(features, member)
-    classes = member.shape[2]
-    centred = mean - mean.mean(1, keepdim=True)
+    classes, centred = member.shape[2], mean - mean.mean(1, keepdim=True)
     known = torch.isfinite(centred).flatten(1).all(1)
     _, s, v = torch.linalg.svd(torch.where(known.view(-1, 1, 1), centred, 0.0), full_matrices=False)
     kept = min(classes - 1, s.shape[1])
@@ -51,18 +48,26 @@ def nc1(features: Tensor, member: Tensor) -> Tensor:
 def nc2(features: Tensor, member: Tensor) -> Tensor:
     """NC2 (B,): distance of the normalised Gram matrix of centred means from that of a simplex ETF."""
     mean, _ = class_means(features, member)
-    classes = member.shape[2]
-    centred = mean - mean.mean(1, keepdim=True)
+    classes, centred = member.shape[2], mean - mean.mean(1, keepdim=True)
     gram = centred @ centred.transpose(1, 2)
     eye = torch.eye(classes, dtype=gram.dtype, device=gram.device)
     etf = (eye - 1 / classes) / (classes - 1) ** 0.5
     return (gram / gram.flatten(1).norm(dim=1).view(-1, 1, 1) - etf).flatten(1).norm(dim=1)
 
 
-def pairs(clusters: int, device: torch.device | str = "cpu") -> Tensor:
-    """(K, K) bool: i != j that coarse labels c mod clusters/2 merge."""
-    c = torch.arange(clusters, device=device) % (clusters // 2)
-    return (c.unsqueeze(0) == c.unsqueeze(1)) & ~torch.eye(clusters, dtype=torch.bool, device=device)
+def _alike(label: Tensor) -> Tensor:
+    """(K, K) bool: which have one label; `label` (K,)."""
+    return label.unsqueeze(0) == label.unsqueeze(1)
+
+
+def _eye(distance: Tensor) -> Tensor:
+    return torch.eye(distance.shape[1], dtype=torch.bool, device=distance.device)
+
+
+def _merged(distance: Tensor) -> Tensor:
+    """(K, K) bool: i != j that coarse labels c mod K/2 merge."""
+    c = torch.arange(distance.shape[1], device=distance.device)
+    return _alike(c % (len(c) // 2)) & ~_eye(distance)
 
 
 def structure(distance: Tensor) -> dict[str, Tensor]:
@@ -70,42 +75,33 @@ def structure(distance: Tensor) -> dict[str, Tensor]:
 
     Always with the pairs (c, c + K/2), whatever labels were given, so that labels can be compared.
     """
-    clusters = distance.shape[1]
-    merged = pairs(clusters, distance.device)
-    far = ~merged & ~torch.eye(clusters, dtype=torch.bool, device=distance.device)
+    merged = _merged(distance)
     d_within = distance.diagonal(dim1=1, dim2=2).mean(1)
-    d_sup, d_far = distance[:, merged].mean(1), distance[:, far].mean(1)
+    d_sup, d_far = distance[:, merged].mean(1), distance[:, ~merged & ~_eye(distance)].mean(1)
     found = {"d_within": d_within, "d_sup": d_sup, "d_far": d_far}
     return found | {"msdr": d_sup / d_within, "r2": d_sup / d_far, "r3": d_within / d_far}
 
 
 def group_msdr(distance: Tensor, classes: Tensor) -> Tensor:
     """MSDR (B,) among the natural classes of a group alone; `classes` (K',) int64, closed under pairing."""
-    merged = pairs(distance.shape[1], distance.device)
     part = distance[:, classes][:, :, classes]
-    within = merged[classes][:, classes]
-    return part[:, within].mean(1) / part.diagonal(dim1=1, dim2=2).mean(1)
+    return part[:, _merged(distance)[classes][:, classes]].mean(1) / part.diagonal(dim1=1, dim2=2).mean(1)
 
 
 def split_ratios(distance: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
-    """F1 = D_{c, c'} / D_cc and F2 = D_{c, c'} / other off-diagonals, c' a random part of the same cluster.
+    """F1 = D_{c, c'} / D_cc and F2 = D_{c, c'} / other off-diagonals (B,), c' a random part of the same cluster.
 
-    Args:
-        distance: (B, G, G) of the given labels, a multiple of `clusters`; label c has cluster c mod clusters.
+    Of distances (B, G, G) of the given labels, a multiple of `clusters`; label c has cluster c mod clusters.
     """
-    count = distance.shape[1]
-    natural = torch.arange(count, device=distance.device) % clusters
-    eye = torch.eye(count, dtype=torch.bool, device=distance.device)
-    same = natural.unsqueeze(0) == natural.unsqueeze(1)
-    parts = distance[:, same & ~eye].mean(1)
+    same = _alike(torch.arange(distance.shape[1], device=distance.device) % clusters)
+    parts = distance[:, same & ~_eye(distance)].mean(1)
     return parts / distance.diagonal(dim1=1, dim2=2).mean(1), parts / distance[:, ~same].mean(1)
 
 
 def nearest_mean_accuracy(train: Tensor, test: Tensor, member: Tensor) -> Tensor:
     """Share (B,) of test samples whose nearest training mean is their own class's.
 
-    Args:
-        train, test: features (B, N, h), samples of both in the classes of `member` (B, N, K).
+    Of features (B, N, h), samples of both in the classes of `member` (B, N, K).
     """
     mean, _ = class_means(train, member)
     score = test.double() @ mean.transpose(1, 2) - (mean**2).sum(2).unsqueeze(1) / 2
@@ -115,23 +111,16 @@ def nearest_mean_accuracy(train: Tensor, test: Tensor, member: Tensor) -> Tensor
 def distance_ratios(h: Tensor, cluster: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Theorem 7.1: mean inter / mean intra distance, min inter / max intra, and the share of triples, each (B,).
 
-    Inter: one sample in each of the two clusters of one label, (0, 1) and (2, 3). Intra: two different
-    samples of one cluster. A triple is (1, 2 in a cluster, 3 in the other of its label); counted are those in
-    which 1 is nearer to 2 than to 3, which the theorem states of every triple.
-
-    Args:
-        h: (B, n, k) float64.
-        cluster: (n,) int64 in 0..3.
+    Inter: samples of the two clusters of one label, (0, 1) or (2, 3). Intra: two samples of one cluster. Counted are
+    triples (1, 2 in a cluster, 3 in the other of its label) with 1 nearer to 2 than to 3: all of them, by the theorem.
+    Of h (B, n, k) float64 and cluster (n,) int64 in 0..3.
     """
     distance = torch.cdist(h, h, compute_mode="donot_use_mm_for_euclid_dist")
-    same = cluster.unsqueeze(0) == cluster.unsqueeze(1)
-    label = (cluster // 2).unsqueeze(0) == (cluster // 2).unsqueeze(1)
-    intra = distance[:, same & ~torch.eye(len(cluster), dtype=torch.bool, device=h.device)]
-    inter = distance[:, label & ~same]
+    same, label = _alike(cluster), _alike(cluster // 2)
+    intra, inter = distance[:, same & ~_eye(h)], distance[:, label & ~same]
     each = []
     for c in range(4):
         own, other = (distance[:, cluster == c][:, :, cluster == one] for one in (c, c ^ 1))
         nearer = (own.unsqueeze(3) < other.unsqueeze(2)).double().mean(3)  # (B, n/4, n/4) of sample 1 and 2
-        alike = torch.eye(own.shape[1], dtype=torch.bool, device=h.device)
-        each.append(nearer[:, ~alike].mean(1))
+        each.append(nearer[:, ~_eye(own)].mean(1))
     return inter.mean(1) / intra.mean(1), inter.amin(1) / intra.amax(1), torch.stack(each).mean(0)

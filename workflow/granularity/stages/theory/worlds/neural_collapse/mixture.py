@@ -1,15 +1,8 @@
-"""World 2, first model: a mixture of Gaussians under coarse labels (Appendix B), as its settings say.
+"""World 2, first model: a mixture of Gaussians under coarse labels (Appendix B; docs/theory/neural_collapse.md).
 
-Cluster means mu_c ~ N(0, sigma^2 I), samples x ~ N(mu_c, I); label c mod G, so G = clusters/2 merges pairs
-(c, c + G); cross-entropy of a two-layer ReLU network, full-batch gradient descent with coupled weight
-decay. The features H are the hidden units' outputs. The paper names neither loss, biases, initialisation
-nor step size; those here are defaults.
-
-Raw inputs have E||mu_i - mu_j||^2 = 2 sigma^2 d and tr S = d: their MSDR is 1 + sigma^2 for every d. What
-training adds is MSDR at the end over MSDR at step 0.
+Label c mod G, so G = clusters/2 merges pairs (c, c + G). Raw inputs have MSDR 1 + sigma^2 for every d, as
+E||mu_i - mu_j||^2 = 2 sigma^2 d and tr S = d; what training adds is MSDR at the end over MSDR at step 0.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -22,9 +15,7 @@ from granularity.stages.theory.worlds.neural_collapse import measures
 from granularity.stages.theory.worlds.neural_collapse.settings import Settings
 
 RECORDED = (0, 1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 700)
-
-
-# ---------------------------------------------------------------- data
+OF_INPUTS = ("input_msdr", "input_msdr_similar", "input_msdr_dissimilar", "input_natural_accuracy")
 
 
 def draw_means(cfg: Settings, generator: torch.Generator) -> Tensor:
@@ -32,14 +23,13 @@ def draw_means(cfg: Settings, generator: torch.Generator) -> Tensor:
 
     With tau^2, the first half of the pairs are similar: mu_c = sigma centre + tau z_c (Section B.1).
     """
-    device = generator.device
+    device, pairs = generator.device, cfg.clusters // 2
     z = torch.randn(cfg.clusters, cfg.d_in, generator=generator, device=device)
     mean = math.sqrt(cfg.sigma2) * z
     if cfg.tau2 is not None:
-        centre = torch.randn(cfg.clusters // 2, cfg.d_in, generator=generator, device=device)
+        centre = torch.randn(pairs, cfg.d_in, generator=generator, device=device)
         near = similar(cfg, device)
-        own = centre[near % (cfg.clusters // 2)]
-        mean[near] = math.sqrt(cfg.sigma2) * own + math.sqrt(cfg.tau2) * z[near]
+        mean[near] = math.sqrt(cfg.sigma2) * centre[near % pairs] + math.sqrt(cfg.tau2) * z[near]
     return mean
 
 
@@ -69,9 +59,6 @@ def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
     return c + cfg.clusters * part
 
 
-# ---------------------------------------------------------------- network and update
-
-
 def draw_weights(cfg: Settings, generator: torch.Generator) -> State:
     """Initial w (h, d), a (G, h), and with standard scaling b (h,), c (G,)."""
     device, h, d, G = generator.device, cfg.hidden, cfg.d_in, cfg.labels
@@ -92,20 +79,17 @@ def rates(cfg: Settings) -> dict[str, float]:
     return dict.fromkeys(("w", "b", "a", "c"), cfg.lr)
 
 
+def forward(net: State, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs (B, N, G), features (B, N, h) and pre-activations (B, N, h) of x (B, N, d)."""
+    return nets.two_layer(x, net["w"], net["a"], nets.RELU, net.get("b"), net.get("c"))
+
+
 def update(net: State, x: Tensor, y: Tensor, rate: dict[str, Tensor], decay: Tensor) -> tuple[State, dict[str, Tensor]]:
-    """One step of gradient descent.
+    """One step of gradient descent: new parameters; loss and training accuracy (B,) of the old ones.
 
-    Args:
-        net: w (B, h, d), a (B, G, h), and b (B, h), c (B, G) or neither.
-        x: (B, N, d).
-        y: (B, N) int64.
-        rate: step size (B,) of each parameter.
-        decay: (B,).
-
-    Returns:
-        New parameters; loss and training accuracy (B,) of the old ones.
+    Of w (B, h, d), a (B, G, h), and b (B, h), c (B, G) or neither; x (B, N, d), y (B, N) int64; rate and decay (B,).
     """
-    f, h, u = nets.two_layer(x, net["w"], net["a"], nets.RELU, net.get("b"), net.get("c"))
+    f, h, u = forward(net, x)
     loss, residual = nets.softmax_residual(f, y)
     accuracy = (f.argmax(2) == y).to(f.dtype).mean(1)
     down = nets.two_layer_gradient(x, nets.RELU.slope(u), h, net["a"], residual)
@@ -118,32 +102,25 @@ def update(net: State, x: Tensor, y: Tensor, rate: dict[str, Tensor], decay: Ten
 
 def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     """Train a group of runs (see `engine`)."""
-    cfg = runs[0].settings
-    mean = [draw_means(run.settings, run.generator("means", device)) for run in runs]
+    cfg, settings = runs[0].settings, [run.settings for run in runs]
 
-    def samples(purpose: str) -> Tensor:
-        return torch.stack(
-            [draw_samples(run.settings, mu, run.generator(purpose, device)) for run, mu in zip(runs, mean, strict=True)]
-        )
+    def streams(purpose: str) -> list[torch.Generator]:
+        return [run.generator(purpose, device) for run in runs]
 
-    x, held_out = samples("data"), samples("held-out data")
-    y = torch.stack([draw_labels(run.settings, run.generator("labels", device)) for run in runs])
-    drawn = [draw_weights(run.settings, run.generator("init", device)) for run in runs]
-    net = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
-    rate = {name: torch.tensor([rates(run.settings)[name] for run in runs], device=device) for name in net}
+    mean = list(map(draw_means, settings, streams("means")))
+    x, held_out = (engine.stacked(draw_samples, settings, mean, streams(use)) for use in ("data", "held-out data"))
+    y = engine.stacked(draw_labels, settings, streams("labels"))
+    net = engine.collated(map(draw_weights, settings, streams("init")))
+    rate = {name: torch.tensor([rates(one)[name] for one in settings], device=device) for name in net}
     decay = engine.column(runs, "decay", device)
     natural = measures.one_hot(clusters_of(cfg, device), cfg.clusters).expand(len(runs), -1, -1)
-    given = measures.one_hot(y, cfg.labels)
-    near = similar(cfg, device)
+    given, near = measures.one_hot(y, cfg.labels), similar(cfg, device)
     other = torch.tensor([c for c in range(cfg.clusters) if c not in near.tolist()], device=device)
+    unknown = torch.full((len(runs),), math.nan)
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         new, info = update({name: state[name] for name in net}, state["x"], state["y"], rate, decay)
         return state | new, info
-
-    def features(state: State, samples: Tensor) -> tuple[Tensor, Tensor]:
-        f, h, _ = nets.two_layer(samples, state["w"], state["a"], nets.RELU, state.get("b"), state.get("c"))
-        return f, h
 
     def on(h: Tensor) -> dict[str, Tensor]:
         distance = measures.class_distances(h, natural)
@@ -154,25 +131,20 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
         return found
 
     def measure(state: State, t: int, end: bool) -> dict[str, Tensor]:
-        _, h = features(state, state["x"])
+        _, h, _ = forward(state, state["x"])
         found = on(h) | {"nc1": measures.nc1(h, given), "nc2": measures.nc2(h, given)}
         if cfg.labels > cfg.clusters:
             f1, f2 = measures.split_ratios(measures.class_distances(h, given), cfg.clusters)
             found |= {"split_f1": f1, "split_f2": f2}
-        unknown = torch.full((len(runs),), math.nan)
-        found |= {name: unknown for name in ("natural_accuracy", "held_out_accuracy")}
-        found |= {f"input_{name}": unknown for name in ("msdr", "msdr_similar", "msdr_dissimilar")}
-        found["input_natural_accuracy"] = unknown
         if end or t == 0:
-            f, test = features(state, held_out)
-            known = state["y"] % min(cfg.labels, cfg.clusters)  # a random part cannot be known
-            guess = f.argmax(2) % min(cfg.labels, cfg.clusters)
-            found["held_out_accuracy"] = (guess == known).double().mean(1)
+            f, test, _ = forward(state, held_out)
+            known = min(cfg.labels, cfg.clusters)  # a random part cannot be known
             found["natural_accuracy"] = measures.nearest_mean_accuracy(h, test, natural)
+            found["held_out_accuracy"] = (f.argmax(2) % known == state["y"] % known).double().mean(1)
         if t == 0:
+            found |= dict.fromkeys(OF_INPUTS, unknown)
             found |= {f"input_{name}": value for name, value in on(state["x"]).items() if name.startswith("msdr")}
             found["input_natural_accuracy"] = measures.nearest_mean_accuracy(state["x"], held_out, natural)
         return found
 
-    rows, _ = engine.train(runs, net | {"x": x, "y": y}, step, measure, steps=cfg.updates, record=RECORDED)
-    return rows
+    return engine.train(runs, net | {"x": x, "y": y}, step, measure, steps=cfg.updates, record=RECORDED)[0]

@@ -1,14 +1,14 @@
 """World 2's settings: the two models' parameters with their constraints."""
 
-from __future__ import annotations
-
 import math
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from granularity.stages.theory import engine
-from granularity.stages.theory.engine import Count, NonNegative, Positive
+from granularity.stages.theory.engine import Count, Natural, NonNegative, Positive
+from granularity.stages.theory.statements import varied
 
 SHARED = {"name", "seeds", "base", "model"}
 THEOREM = {"dimension", "samples", "units", "separation", "start", "horizon", "clock_step", "settle", "coordinates"}
@@ -19,76 +19,47 @@ class Settings(engine.Settings):
 
     WORLD: ClassVar[str] = "neural_collapse"
 
-    model: Literal["mixture", "theorem"] = Field("mixture", description="Which of the two models.")
+    model: Literal["mixture", "theorem"] = "mixture"  # which of the two
     # the mixture
-    clusters: Count = Field(8, description="Gaussian clusters, the natural classes.")
-    per_cluster: Annotated[int, Field(ge=2)] = Field(64, description="Samples of each cluster.")
-    d_in: Count = Field(64, description="Input dimensions.")
-    hidden: Count = Field(64, description="Hidden units; features are their outputs.")
-    sigma2: NonNegative = Field(2.0, description="Variance of the cluster means, by coordinate (noise: 1).")
-    tau2: NonNegative | None = Field(
-        None, description="Half of the pairs become similar: two means with this variance about one centre."
-    )
-    labels: Count = Field(
-        4,
-        description="Given labels: a divisor G of `clusters` merges, c mod G; a multiple splits at random.",
-    )
-    lr: Positive = Field(0.1, description="Step size of full-batch gradient descent.")
-    init: Positive = Field(1.0, description="Factor on the initial weights and biases.")
-    decay: NonNegative = Field(0.0, description="Weight decay, coupled: gradient + decay * parameter.")
-    steps: Annotated[int, Field(ge=0)] = Field(1000, description="Gradient steps.")
-    scaling: Literal["standard", "mean-field"] = Field(
-        "standard",
-        description="`standard`: biases, uniform +-1/sqrt(fan_in). `mean-field`: no biases, W1 ~ N(0, 1/d), "
-        "W2 ~ N(0, 1/h^2), step size times h and 1/h.",
-    )
+    clusters: Count = 8  # Gaussian clusters, the natural classes
+    per_cluster: Annotated[int, Field(ge=2)] = 64  # samples of each cluster
+    d_in: Count = 64  # input dimensions
+    hidden: Count = 64  # hidden units; features are their outputs
+    sigma2: NonNegative = 2.0  # variance of the cluster means, by coordinate (noise: 1)
+    tau2: NonNegative | None = None  # half of the pairs have means of this variance about a centre
+    labels: Count = 4  # a divisor G of `clusters` merges, c mod G; a multiple splits at random
+    lr: Positive = 0.1  # step size of full-batch gradient descent
+    init: Positive = 1.0  # factor on the initial weights and biases
+    decay: NonNegative = 0.0  # weight decay, coupled: gradient + decay * parameter
+    steps: Natural = 1000  # gradient steps
+    # Mean-field: no biases, W1 ~ N(0, 1/d), W2 ~ N(0, 1/h^2), step size times h and 1/h.
+    scaling: Literal["standard", "mean-field"] = "standard"
     # the theorem
-    dimension: Positive = Field(4096, ge=8, description="d of Theorem 7.1.")
-    samples: Count | None = Field(None, description="n; by default d^0.32, to a multiple of 4.")
-    units: Count | None = Field(None, description="m; by default ln d, rounded.")
-    separation: Positive | None = Field(
-        None, description="Norm of the means over noise, tau / (kappa sqrt d) = 8/c; by default d^0.02."
-    )
-    start: Positive | None = Field(None, description="tau * omega; by default d^-0.01.")
-    horizon: Positive = Field(5.0, description="Length of a run on the clock s = eta tau^3 omega t / 8.")
-    clock_step: Positive = Field(0.02, description="s of one step; eta = 8 clock_step / (tau^3 omega).")
-    settle: NonNegative = Field(
-        0.0, description="Longest time on the clock, after the horizon, until all units are linear: see theorem.later."
-    )
-    coordinates: Literal["reduced", "full"] = Field(
-        "reduced", description="The n + 4 coordinates in which anything happens, or all d of them."
-    )
+    dimension: Positive = Field(4096, ge=8)  # d of Theorem 7.1
+    samples: Count | None = None  # n; by default d^0.32, to a multiple of 4
+    units: Count | None = None  # m; by default ln d, rounded
+    separation: Positive | None = None  # norm of the means over noise, tau / sqrt d; or d^0.02
+    start: Positive | None = None  # tau * omega; by default d^-0.01
+    horizon: Positive = 5.0  # length of a run on the clock s = eta tau^3 omega t / 8
+    clock_step: Positive = 0.02  # s of one step; eta = 8 clock_step / (tau^3 omega)
+    settle: NonNegative = 0.0  # longest time on the clock, after it, until all units are linear
+    coordinates: Literal["reduced", "full"] = "reduced"  # those n + 4 that matter, or all d of them
 
-    @model_validator(mode="after")
-    def _consistent(self):
+    def rules(self) -> Iterator[tuple[bool, str]]:
         for key in sorted(self.model_fields_set - SHARED):
             owner = "theorem" if key in THEOREM else "mixture"
-            if owner != self.model:
-                raise ValueError(f"{key}: belongs to model = '{owner}', but model is '{self.model}'")
-        if self.clusters % 4:
-            raise ValueError(
-                f"clusters: must be a multiple of 4 (pairs c, c + clusters/2; half of them may be similar), "
-                f"but is {self.clusters}"
-            )
-        if self.clusters % self.labels and self.labels % self.clusters:
-            raise ValueError(
-                f"labels: must divide clusters = {self.clusters} or be a multiple of it, but is {self.labels}"
-            )
-        if self.labels < 2:
-            raise ValueError("labels: at least 2 are needed for a loss, but is 1")
-        if self.n % 4:
-            raise ValueError(f"samples: must be a multiple of 4, one share a cluster, but is {self.n}")
-        if self.n < 8:
-            raise ValueError(f"samples: at least 8, two a cluster, must exist, but is {self.n}")
-        if self.n + 4 > self.dimension:
-            raise ValueError(
-                f"samples: n + 4 <= dimension must hold, but n = {self.n} and dimension = {self.dimension:g}"
-            )
-        if self.coordinates == "full" and (self.dimension > 1e5 or self.dimension % 1):
-            raise ValueError(f"coordinates: 'full' needs a whole dimension of at most 1e5, not {self.dimension:g}")
-        return self
-
-    # ------------------------------------------------------------ Theorem 7.1: the paper's example, Section 7
+            yield owner == self.model, f"{key}: belongs to model = '{owner}', but model is '{self.model}'"
+        n, d, labels, K = self.n, self.dimension, self.labels, self.clusters
+        pairs = "pairs c, c + clusters/2, half of them similar"
+        yield K % 4 == 0, f"clusters: must be a multiple of 4 ({pairs}), but is {K}"
+        divided = K % labels == 0 or labels % K == 0
+        yield divided, f"labels: must divide clusters = {K} or be a multiple of it, but is {labels}"
+        yield labels >= 2, "labels: at least 2 are needed for a loss, but is 1"
+        yield n % 4 == 0, f"samples: must be a multiple of 4, one share a cluster, but is {n}"
+        yield n >= 8, f"samples: at least 8, two a cluster, must exist, but is {n}"
+        yield n + 4 <= d, f"samples: n + 4 <= dimension must hold, but n = {n} and dimension = {d:g}"
+        all_of_them = self.coordinates == "reduced" or (d <= 1e5 and d % 1 == 0)
+        yield all_of_them, f"coordinates: 'full' needs a whole dimension of at most 1e5, not {d:g}"
 
     @property
     def n(self) -> int:
@@ -145,8 +116,6 @@ class Settings(engine.Settings):
         small = c / 2 + 10 / math.sqrt(8) * c**3 * math.sqrt(self.dimension) * self.n**-1.5
         return small**-3 / math.sqrt(24)
 
-    # ------------------------------------------------------------ for the engine
-
     @property
     def updates(self) -> int:
         return self.steps if self.model == "mixture" else round(self.horizon / self.clock_step)
@@ -157,13 +126,79 @@ class Settings(engine.Settings):
         return self.n + 4 if self.coordinates == "reduced" else round(self.dimension)
 
     def shape(self) -> tuple:
+        keys = "model clusters per_cluster d_in hidden labels steps scaling"
         if self.model == "theorem":
-            keys = ("model", "n", "m", "width", "coordinates", "clock_step", "updates", "settle")
-            return tuple(getattr(self, key) for key in keys)
-        keys = ("model", "clusters", "per_cluster", "d_in", "hidden", "labels", "steps", "scaling")
-        return (*(getattr(self, key) for key in keys), self.tau2 is None)
+            keys = "model n m width coordinates clock_step updates settle"
+        return (*(getattr(self, key) for key in keys.split()), self.model == "theorem" or self.tau2 is None)
 
     def work(self) -> float:
         if self.model == "theorem":
             return 4.0 * self.n * self.width * self.m  # float64 counts twice
         return 2.0 * self.clusters * self.per_cluster * self.hidden * (self.d_in + self.labels)
+
+
+JUDGED = (2, 4, 8)  # sigma^2 at which trends in d_in and in the width are judged
+LITERALLY, INSIDE = "literal (A.15) regime", "inside the conditions, d 1e12"
+SMALL_STEPS = "theorem, d 4096, small steps"
+# Meets every condition of Theorem 7.1 but that on the step, which LITERAL misses too; LITERAL has the proof's time.
+WITHIN = {"dimension": 1e12, "samples": 64, "units": 28, "separation": 267.0, "start": 0.4, "horizon": 2.0}
+WITHIN["settle"] = 3000.0
+LITERAL = {"dimension": 1e30, "samples": 8, "units": 8, "separation": 8e5, "start": 0.12, "horizon": 1.0}
+Sweeps, Arm = dict[str, tuple[float, ...]], dict[str, Any]
+
+
+def _mixtures(
+    sigma2: tuple[float, ...], sweeps: Sweeps, judged: Sweeps, mean_field: Arm, seeds: dict[str, int], **size: int
+) -> list[Settings]:
+    """Appendix B: one key varied at a time; values of `judged` at JUDGED sigma^2 only."""
+    arms = varied("default, sigma2 {1:g}", {"sigma2": sigma2}, seeds=seeds["default"])
+    for swept, at in ((sweeps, sigma2), (judged, JUDGED)):
+        for key, values in swept.items():
+            own = {"seeds": seeds["labels" if key == "labels" else "sweep"]}
+            for value in values:
+                arms += varied(f"{key} {value:g}, sigma2 {{1:g}}", {"sigma2": at}, **own, **{key: value})
+    for h in mean_field["hidden"]:
+        own = mean_field | {"hidden": h, "seeds": seeds["mean-field"]}
+        arms += varied(f"mean-field {h}, sigma2 {{1:g}}", {"sigma2": (1, *JUDGED)}, **own)
+    for labels in (4, 8):
+        own = {"sigma2": 4.0, "labels": labels, "seeds": seeds["similar"]}
+        arms += varied(f"similar {{1:g}}, {labels} labels", {"tau2": (0.05, 0.25, 1, 2, 4, 8)}, **own)
+    inputs = {"name": "inputs only", "d_in": 512, "per_cluster": 500, "hidden": 16, "sigma2": 4, "steps": 0}
+    return [Settings(**arm) for arm in (*(size | arm for arm in arms), inputs | {"seeds": 20})]
+
+
+def _theorems(dimensions: dict[float, int], seeds: int) -> list[Settings]:
+    late = {"settle": 100.0, "seeds": seeds}
+    arms: list[Arm] = [{"name": f"theorem, d {d:g}", "dimension": d, **late, "seeds": n} for d, n in dimensions.items()]
+    arms.append({"name": "theorem, d 4096, full", "coordinates": "full", **late})
+    sweep = {"samples": 16, "units": 8, "start": 0.3, "horizon": 20.0, "seeds": seeds}
+    arms += varied("separation {1:g}", {"separation": (1, 2, 4, 8)}, **sweep)
+    arms.append({"name": SMALL_STEPS, "clock_step": 6.25e-4, "horizon": 1.0, **late})
+    arms += [{"name": INSIDE, **WITHIN, "seeds": seeds}, {"name": LITERALLY, **LITERAL, "seeds": seeds}]
+    return [Settings(model="theorem", **arm) for arm in arms]
+
+
+# quick: the sizes at which the specification's numbers were measured; paper: 8 x 500 samples, d = h = 512.
+SIZES = {
+    "quick": _mixtures(
+        (0.1, 0.5, 1, 2, 4, 8),
+        {"d_in": (16, 256), "hidden": (16, 256), "decay": (5e-4, 5e-3, 5e-2), "lr": (0.01, 1.0), "init": (0.3, 3.0)}
+        | {"steps": (300, 3000), "labels": (2, 8, 16)},
+        judged={"hidden": (32, 128)},
+        mean_field={"scaling": "mean-field", "hidden": (8, 16, 32, 64, 128), "per_cluster": 32, "steps": 600},
+        seeds={"default": 10, "sweep": 3, "labels": 5, "mean-field": 6, "similar": 8},
+    )
+    + _theorems({4096: 10, 1e4: 10, 1e6: 10, 1e8: 10}, seeds=10),
+    "paper": _mixtures(
+        (0.02, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 4, 6, 8, 12, 16),
+        {"d_in": (64, 128, 256, 1024), "hidden": (64, 128, 256, 1024), "decay": (5e-5, 5e-4, 5e-3, 5e-2)}
+        | {"lr": (0.01, 1.0), "init": (0.1, 0.3, 3.0), "steps": (300, 3000), "labels": (2, 8, 16)},
+        judged={},
+        mean_field={"scaling": "mean-field", "hidden": (64, 128, 256, 512, 1024)},
+        seeds={"default": 10, "sweep": 10, "labels": 10, "mean-field": 10, "similar": 16},
+        per_cluster=500,
+        d_in=512,
+        hidden=512,
+    )
+    + _theorems({4096: 20, 1e4: 20, 1e6: 20, 1e8: 20, 1e10: 10}, seeds=20),
+}

@@ -1,18 +1,13 @@
-"""World 2, second model: the setting of Theorem 7.1, one hidden layer under a fixed head.
+"""World 2, second model: the setting of Theorem 7.1, under a fixed head (docs/theory/neural_collapse.md).
 
-Four clusters with orthogonal means of norm tau, x = mu_p + xi, xi ~ N(0, I) in d dimensions, n/4 samples
-each; y = +1 for clusters 0 and 1, -1 for 2 and 3. h_r = act(w_r . x), output sum_r h_r, loss (1/n) sum_i
--y_i f(x_i) / 2, w ~ N(0, omega^2 I), gradient descent W += eta / (2n) sum_i y_i act'(w . x_i) x_i. The
-claim: samples of one cluster end much closer to each other than to the other cluster of their label.
+n/4 samples of each of four clusters, y = +1 for clusters 0 and 1, -1 for 2 and 3, w ~ N(0, omega^2 I), gradient descent
+W += eta / (2n) sum_i y_i act'(w . x_i) x_i.
 
-Time is the clock s = eta tau^3 omega t / 8: a unit with w . mu = tau omega leaves the cubic part of `act`
-near s = 1. The theorem's time, T = Theta(1 / (eta omega^3)) steps, is s = tau^3 / (8 omega^2), 1e8 and more: no
-run gets there, but once every unit is linear on every sample all weights move at one constant velocity, and
-`later` is exact. The appendix's time, about 1 / (2 eta tau^3 omega sqrt(log 4m)), is s < 0.04, where it exists
-(see `Settings.conditions`).
+Time is the clock s = eta tau^3 omega t / 8: a unit with w . mu = tau omega leaves the cubic part of `act` near s = 1.
+The theorem's time, T = Theta(1 / (eta omega^3)) steps, is s = tau^3 / (8 omega^2), 1e8 and more: no run gets there, but
+once every unit is linear on every sample all weights move at one constant velocity, and `later` is exact. The
+appendix's time, about 1 / (2 eta tau^3 omega sqrt(log 4m)), is s < 0.04, where it exists.
 """
-
-from __future__ import annotations
 
 import math
 
@@ -27,10 +22,7 @@ from granularity.stages.theory.worlds.neural_collapse import measures
 from granularity.stages.theory.worlds.neural_collapse.settings import Settings
 
 # z^3/3 up to |z| = 1, z -+ 2/3 beyond (Section 7): once differentiable
-ACT = Activation(
-    lambda z: torch.where(z.abs() <= 1, z**3 / 3, z - z.sign() * (2 / 3)),
-    lambda z: (z**2).clamp_max(1),
-)
+ACT = Activation(lambda z: torch.where(z.abs() <= 1, z**3 / 3, z - z.sign() * (2 / 3)), lambda z: (z**2).clamp_max(1))
 MARK = 0.2  # of the clock, between recorded steps
 
 
@@ -42,40 +34,34 @@ def clusters_of(cfg: Settings, device: torch.device | str = "cpu") -> Tensor:
 def draw_samples(cfg: Settings, generator: torch.Generator) -> Tensor:
     """(n, D) float64, cluster p's mean on axis p.
 
-    `full`: D = d coordinates. `reduced`: D = n + 4, exact at any d. Only inner products of samples, means
-    and weights matter; noise off the mean axes is n Gaussian vectors in d - 4 dimensions, which in a
-    rotated basis are the rows of a lower triangular (Bartlett) matrix: N(0, 1) below the diagonal, chi with
-    d - 4 - i degrees of freedom on it.
+    `full`: D = d. `reduced`: D = n + 4, exact at any d, as only inner products matter: noise off the mean axes is, in a
+    rotated basis, the rows of a lower triangular (Bartlett) matrix, N(0, 1) below the diagonal and chi with d - 4 - i
+    degrees of freedom on it.
     """
     device, n = generator.device, cfg.n
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, device=device, dtype=torch.float64)
-
     if cfg.coordinates == "full":
-        x = normal(n, cfg.width)
+        x = _normal(generator, n, cfg.width)
     else:
         free = cfg.dimension - 4 - torch.arange(n, device=device, dtype=torch.float64)
         chi = (2 * torch._standard_gamma(free / 2, generator=generator)).sqrt()
-        x = torch.cat([normal(n, 4), normal(n, n).tril(-1) + torch.diag(chi)], 1)
+        x = torch.cat([_normal(generator, n, 4), _normal(generator, n, n).tril(-1) + torch.diag(chi)], 1)
     x[torch.arange(n, device=device), clusters_of(cfg, device)] += cfg.tau
     return x
 
 
 def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
     """(m, D) float64, N(0, omega^2)."""
-    shape = (cfg.m, cfg.width)
-    return cfg.omega * torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float64)
+    return cfg.omega * _normal(generator, cfg.m, cfg.width)
+
+
+def _normal(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=generator, device=generator.device, dtype=torch.float64)
 
 
 def update(w: Tensor, x: Tensor, y: Tensor, eta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """One step: new weights (B, m, D), loss (B,) and pre-activations (B, n, m) of the old.
 
-    Args:
-        w: (B, m, D).
-        x: (B, n, D).
-        y: (n,) of +-1.
-        eta: (B, 1, 1).
+    Of w (B, m, D), x (B, n, D), y (n,) of +-1 and eta (B, 1, 1).
     """
     z = x @ w.transpose(1, 2)
     loss = -(y * ACT.value(z).sum(2)).mean(1) / 2
@@ -89,28 +75,20 @@ def kernel(x: Tensor, y: Tensor, eta: Tensor) -> Tensor:
 
 
 def settled(z: Tensor, kernel: Tensor) -> Tensor:
-    """Whether (B,) all of z (B, n, m) lie in the linear part of `act`, moving away from the cubic one: for good.
-
-    There act' = 1, so that every step adds the row sums of `kernel` (B, n, n) to the pre-activations of every unit.
-    """
+    """Whether (B,) all of z (B, n, m) lie in the linear part of `act`, moving away from the cubic one: for good."""
     return ((z.abs() > 1) & (z * kernel.sum(2, keepdim=True) > 0)).flatten(1).all(1)
 
 
 def later(z: Tensor, kernel: Tensor, steps: Tensor) -> Tensor:
-    """Pre-activations (B, n, m) after further steps (B, 1, 1), exact where `settled`; arguments as there."""
+    """Pre-activations (B, n, m) after further steps (B, 1, 1), exact where `settled`: there act' = 1."""
     return z + steps * kernel.sum(2, keepdim=True)
 
 
 def at_the_theorems_time(w: Tensor, x: Tensor, y: Tensor, eta: Tensor, runs: list[Trial], t: int) -> dict[str, Tensor]:
     """The ratio and the triples (see `measures.distance_ratios`) at T = 1 / (eta omega^3), each (B,) float64.
 
-    Training goes on from step t until all are `settled`, for `settle` on the clock at most; NaN where a run is not
-    by then. ``settled_at`` is the clock at which it was first seen to be; it is looked once a unit of the clock.
-
-    Args:
-        w: (B, m, D), the weights at step t.
-        x, y, eta: as in `update`.
-        runs: B of them.
+    Training goes on from weights w at step t until all runs are `settled`, for `settle` on the clock at most; NaN where
+    one is not by then. ``settled_at`` is the clock at which it was first seen to be, once a unit of the clock.
     """
     cfg = runs[0].settings
     every, last = round(1 / cfg.clock_step), t + cfg.settle / cfg.clock_step
@@ -136,8 +114,8 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     cfg = runs[0].settings
     cluster = clusters_of(cfg, device)
     y = torch.where(cluster < 2, 1.0, -1.0).double()
-    x = torch.stack([draw_samples(run.settings, run.generator("data", device)) for run in runs])
-    w = torch.stack([draw_weights(run.settings, run.generator("init", device)) for run in runs])
+    x = engine.stacked(lambda run: draw_samples(run.settings, run.generator("data", device)), runs)
+    w = engine.stacked(lambda run: draw_weights(run.settings, run.generator("init", device)), runs)
     eta = engine.column(runs, "eta", device, 3, torch.float64)
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
@@ -149,15 +127,11 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
         mean, worst, triples = measures.distance_ratios(ACT.value(state["x"] @ state["w"].transpose(1, 2)), cluster)
         clock = torch.full((len(runs),), cfg.clock_step * t, dtype=torch.float64)
         found = {"clock": clock, "ratio": mean, "worst_ratio": worst, "triples": triples}
-        found["input_ratio"] = torch.full_like(clock, math.nan)
         if t == 0:
             found["input_ratio"] = measures.distance_ratios(state["x"], cluster)[0]
         if end:
             found |= at_the_theorems_time(state["w"], state["x"], y, eta, runs, t)
         return found
 
-    every = max(1, round(MARK / cfg.clock_step))
-    rows, _ = engine.train(
-        runs, {"w": w, "x": x}, step, measure, steps=cfg.updates, record=range(0, cfg.updates, every)
-    )
-    return rows
+    record = range(0, cfg.updates, max(1, round(MARK / cfg.clock_step)))
+    return engine.train(runs, {"w": w, "x": x}, step, measure, steps=cfg.updates, record=record)[0]

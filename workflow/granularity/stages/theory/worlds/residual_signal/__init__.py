@@ -1,10 +1,195 @@
 """Finding: does residual first-order signal order the label spaces of every world? Extends four worlds.
 
-Beside each arm stands what is known of its label space before training (`law`), computed from the world's own data
+Each arm is trained as in its world; beside what it learnt stands the signal of its label space, known before training
 (`spaces`). Predictions, bands and arms are in `config/preregistrations/residual_signal.yaml`.
 """
 
-from granularity.stages.theory.worlds.residual_signal.arms import SIZES, Settings, simulate
-from granularity.stages.theory.worlds.residual_signal.claims import figures, judge
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-__all__ = ["SIZES", "Settings", "figures", "judge", "simulate"]
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import Field, ValidationError
+
+from granularity.claims import preregistered
+from granularity.claims.claim import Claim
+from granularity.stages.theory import engine
+from granularity.stages.theory import figures as draw
+from granularity.stages.theory.engine import Trial
+from granularity.stages.theory.runs import at
+from granularity.stages.theory.worlds import (
+    feature_contamination,
+    feature_emergence,
+    label_granularity,
+    mask_reconstruction,
+)
+from granularity.stages.theory.worlds.residual_signal.spaces import WORLDS, staircase
+from granularity.stages.theory.worlds.staircase import resamples
+
+NAME = "residual_signal"
+_ALL = (feature_emergence, label_granularity, feature_contamination, mask_reconstruction)
+MODULES = dict(zip(WORLDS, _ALL, strict=True))
+REGISTERED = preregistered.read(NAME)["arms"]
+APART = 0.05  # two scores count as different where they differ by more than this share of the larger
+ZERO = 1e-9
+
+
+class Settings(engine.Settings):
+    """One arm of one world."""
+
+    WORLD: ClassVar[str] = NAME
+
+    world: Literal[tuple(WORLDS)] = "feature_emergence"  # the world whose arm it is
+    setting: dict[str, Any] = Field({})  # its settings there, where they are not that world's defaults
+
+    def rules(self) -> Iterator[tuple[bool, str]]:
+        try:
+            _ = self.arm
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or self.world
+            yield False, f"setting: {self.world}: {where}: {first['msg']}"
+
+    @cached_property
+    def arm(self) -> engine.Settings:
+        """The settings of its world; streams of random numbers are that world's."""
+        return MODULES[self.world].Settings(**self.setting, name=self.name, seeds=self.seeds, base=self.base)
+
+    def shape(self) -> tuple:
+        return (self.world, *self.arm.shape())
+
+    def work(self) -> float:
+        return self.arm.work()
+
+
+SIZES = {
+    size: [
+        Settings(name=f"{world}: {words}", world=world, setting=part["common"] | own, seeds=seeds)
+        for world, part in REGISTERED["worlds"].items()
+        for words, own in part["spaces"].items()
+    ]
+    for size, seeds in REGISTERED["seeds"].items()
+}
+
+
+def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]]:
+    """Train a group of runs of one world; one row each: its signal, its number of labels, what it learnt."""
+    world = runs[0].settings.world
+    space, phase, learnt, _ = WORLDS[world]
+    inner = [Trial(run.settings.arm, run.seed) for run in runs]
+    ends = {
+        (row["setting"], row["seed"]): row
+        for row in MODULES[world].simulate(inner, device)
+        if row["phase"] == phase and {"end", "diverged"} & set(row["event"].split())
+    }
+    rows = []
+    for run, own in zip(runs, inner, strict=True):
+        end, known = ends[own.settings.name, own.seed], space(own)
+        found = {"signal": staircase(known), "labels": known.chance.shape[1]}
+        if end["event"] == "diverged":
+            rows.append(engine.row(run, found, end["step"], event="diverged") | {"outcome": end["outcome"]})
+        else:
+            rows.append(engine.row(run, found | {"learnt": learnt(end)}, end["step"]))
+    return rows
+
+
+def seen(table: pd.DataFrame, world: str) -> tuple[pd.DataFrame, np.ndarray]:
+    """Of a world's arms: `signal` and `labels`, means over seeds; what was learnt (arms, seeds), NaN if diverged."""
+    rows = table[table["world"] == world]
+    names = rows["setting"].unique()
+    known = rows.groupby("setting")[["signal", "labels"]].mean().loc[names]
+    return known, np.array([at(table, name, "learnt") for name in names])
+
+
+def pairs(score: np.ndarray, learnt: np.ndarray) -> np.ndarray:
+    """(arms, arms): 1 where the row's arm has the larger score and learnt more, -1 where it learnt less.
+
+    0 for pairs that scores or seeds do not tell apart: seeds do where all rank the two alike.
+    """
+    gap = score[:, None] - score
+    larger = gap > np.maximum(ZERO, APART * np.maximum(score[:, None], score))
+    difference = learnt[:, None] - learnt
+    return larger * ((difference > 0).all(2).astype(int) - (difference < 0).all(2))
+
+
+def order(ranked: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
+    """(resamples,) share of the differing pairs that the score ranks as what was learnt; NaN where there are none.
+
+    `weight` (resamples, arms): how often each arm was drawn; left out: once.
+    """
+    weight = np.ones((1, len(ranked))) if weight is None else weight
+    right, all_ = (np.einsum("ri,ij,rj->r", weight, part, weight) for part in (ranked > 0, ranked != 0))
+    with np.errstate(invalid="ignore"):
+        return right / all_
+
+
+def interval(values: np.ndarray, comparisons: int = 1) -> tuple[float, float]:
+    """Of the bootstrap, at 95 % together with as many others; NaN where no resample told a pair apart."""
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return float("nan"), float("nan")
+    return tuple(np.quantile(values, (0.025 / comparisons, 1 - 0.025 / comparisons)).tolist())
+
+
+def scaled(table: pd.DataFrame, world: str) -> pd.DataFrame:
+    """`signal` in units of the finest true labels, `learnt` from coarse labels (0) to these (1); a row per arm."""
+    known, learnt = seen(table, world)
+    mean = pd.Series(learnt.mean(1), index=known.index)
+    coarse, finest = (f"{world}: {REGISTERED['worlds'][world][name]}" for name in ("coarse", "finest"))
+    gain = (mean - mean[coarse]) / (mean[finest] - mean[coarse])
+    return pd.DataFrame({"signal": known["signal"] / known.loc[finest, "signal"], "learnt": gain})
+
+
+def judge(table: pd.DataFrame) -> list[Claim]:
+    """The predictions of the preregistration: per world, how well a score orders its arms; over all, one axis."""
+    measured: dict[str, list[float]] = {"one axis": []}
+    arms: dict[str, list[str]] = {}
+    for world in WORLDS:
+        names = [f"{what}, {world}" for what in ("order", "lower end", "labels", "ahead of labels", "pairs")]
+        known, learnt = seen(table, world)
+        measured, arms = measured | {name: [] for name in names}, arms | {name: list(known.index) for name in names}
+        if len(known):
+            ranked, by_labels = (pairs(known[name].to_numpy(), learnt) for name in ("signal", "labels"))
+            drawn, other = (order(one, resamples(len(known))) for one in (ranked, by_labels))
+            values = (order(ranked)[0], interval(drawn)[0], order(by_labels)[0])
+            values += (interval(drawn - other, len(WORLDS))[0], (ranked != 0).sum())
+            measured |= {name: [float(value)] for name, value in zip(names, values, strict=True)}
+    if set(table["world"]) == set(WORLDS):
+        points = pd.concat([scaled(table, world) for world in WORLDS])
+        measured["one axis"] = [float(points["signal"].corr(points["learnt"], method="spearman"))]
+    return preregistered.claims(NAME, measured, dict.fromkeys(measured, int(table["seed"].nunique())), arms)
+
+
+@draw.style()
+def figures(table: pd.DataFrame, folder: Path) -> None:
+    """What each arm learnt against its signal, a panel a world; how well signal and number of labels order the arms."""
+    figure, panels = draw.canvas(3, 2, width=10.5, height=2.9)
+    of_pairs, of_all = panels[4:]
+    for place, (world, (*_, words)) in enumerate(WORLDS.items()):
+        axes, (known, learnt) = panels[place], seen(table, world)
+        random = known.index.str.contains("random")
+        for index, (some, label) in enumerate(((~random, "labels with a meaning"), (random, "random labels"))):
+            for number, (x, values) in enumerate(zip(known.loc[some, "signal"], learnt[some], strict=True)):
+                draw.Points({x: values}, "" if number else label).draw(axes, index, 0)
+        axes.set(xlabel="residual first-order signal, least R", ylabel=words, title=world.replace("_", " "))
+        for index, (name, label) in enumerate((("signal", "residual signal"), ("labels", "number of labels"))):
+            ranked = pairs(known[name].to_numpy(), learnt)
+            middle, (low, high) = order(ranked)[0], interval(order(ranked, resamples(len(known))))
+            bars = [[max(0, middle - low)], [max(0, high - middle)]]
+            style = {"fmt": draw.MARKERS[index], "color": draw.COLOURS[index], "capsize": 2}
+            where = place + 0.2 * (index - 0.5)
+            of_pairs.errorbar(where, middle, yerr=bars, label=label if place == 0 else None, **style)
+        part = scaled(table, world)
+        style = {"marker": draw.MARKERS[place], "color": draw.COLOURS[place], "linestyle": "", "alpha": 0.7}
+        of_all.plot(part["signal"], part["learnt"], label=world.replace("_", " "), **style)
+    panels[0].legend()
+    of_pairs.axhline(0.5, color="black", linestyle=":", linewidth=1)
+    of_pairs.set_xticks(range(len(WORLDS)), [world.replace("_", "\n") for world in WORLDS])
+    of_pairs.set(ylabel="share of pairs of arms in order", ylim=(-0.05, 1.05))
+    of_pairs.legend(loc="lower left")
+    of_all.set(xlabel="signal / that of the finest true labels", ylabel="learnt: coarse 0, finest 1")
+    of_all.legend()
+    draw.save(figure, folder, NAME, "bars: from the least to the largest seed; of shares, 95 % intervals over arms")

@@ -1,16 +1,19 @@
-"""The label spaces of four worlds, as tables of what their inputs show and how they are labelled.
+"""Residual first-order signal of a label space over any features, and the label spaces of four worlds.
 
-Where samples and labels are drawn afresh at each step, the table is the true distribution; where they are fixed, it is
-the training set of that run, so that what random labels say of it by chance counts. Background features, noise and
-distractors are left out: no label depends on them (but those `background` of feature_contamination, whose tested
-features say nothing of it).
+R(v | S) is that of `feature_emergence.spaces`, but that a feature is absent says nothing, as a neuron that does not
+fire adds nothing to an output. (Else the last of several exclusive features would be known from the others' absence.)
+
+A label space is a table of what inputs show and how they are labelled: where samples and labels are drawn afresh at
+each step the true distribution, where they are fixed the training set of that run, so that what random labels say of it
+by chance counts. Features that no label depends on are left out (but those `background` of feature_contamination, whose
+tested features say nothing of it).
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +23,37 @@ from granularity.stages.theory.worlds.feature_contamination import model as cont
 from granularity.stages.theory.worlds.feature_emergence import spaces as parity
 from granularity.stages.theory.worlds.label_granularity import model as patches
 from granularity.stages.theory.worlds.mask_reconstruction import model as views
-from granularity.stages.theory.worlds.residual_signal.law import Space
 
 BINS = 4  # of a view's strength, in equal parts of its range
+
+
+class Space(NamedTuple):
+    """A label space as a table of n atoms: kinds of inputs, or the training samples themselves."""
+
+    weight: np.ndarray  # (n,) how likely each is
+    chance: np.ndarray  # (n, C) how likely each label is on it
+    shown: np.ndarray  # (n, F) int, which value of a feature it shows; 0: the feature is absent
+    value: np.ndarray  # (n, F) the features' values; 0 where absent
+    tested: tuple[int, ...]  # the features that the arm is tested on
+
+
+def signals(space: Space, known: list[int]) -> np.ndarray:
+    """(F,) R(v | known) of every feature."""
+    rows = space.shown[:, known]
+    cells, cell = np.unique(rows, axis=0, return_inverse=True)
+    cell = cell.reshape(-1)
+    fits = ((rows[None] == cells[:, None]) | (cells[:, None] == 0)).all(2) * space.weight  # (cells, n)
+    expected = fits @ space.chance / fits.sum(1, keepdims=True)
+    left = (space.chance - expected[cell]) * space.weight[:, None]
+    member = np.eye(len(cells))[cell].T  # (cells, n)
+    pulls = np.einsum("kn,nc,nv->kcv", member, left, space.value, optimize=True)
+    return np.sqrt(((pulls**2).sum(1) / (member @ space.weight)[:, None]).sum(0))
+
+
+def staircase(space: Space) -> float:
+    """The least R, at its turn, of the features that the arm is tested on."""
+    taken = parity.climb(partial(signals, space), space.shown.shape[1])
+    return min(step for v, step in zip(*taken, strict=True) if v in space.tested)
 
 
 def feature_emergence(run: Trial) -> Space:
@@ -31,13 +62,11 @@ def feature_emergence(run: Trial) -> Space:
     weight = np.full(32, 1 / 32)
     if cfg.structured:
         weight = weight / 2 + np.isin(ones, (0, parity.K)) / 4
-    labels = {"rule": parity.PARITY, "halves": ones % 2 + 2 * (ones >= 3), "count": ones, "pattern": np.arange(32)}
     if cfg.labels == "random":  # parity and one of three random IDs
         chance = np.repeat(np.eye(2)[parity.PARITY], 3, axis=1) / 3
-    elif cfg.labels == "table":
-        chance = parity.probabilities(cfg.table, cfg.shuffled)
     else:
-        chance = np.eye(labels[cfg.labels].max() + 1)[labels[cfg.labels]]
+        table = cfg.table or parity.TABLES.get(cfg.labels, parity.PARITY.tolist())
+        chance = parity.probabilities(table, cfg.shuffled)
     return Space(weight, chance, parity.PATTERNS + 1, 2.0 * parity.PATTERNS - 1, tuple(range(parity.K)))
 
 
@@ -62,25 +91,22 @@ def feature_contamination(run: Trial) -> Space:
     """Classes and subclasses, tested on the features of subclasses, which both classes share with opposite signs."""
     cfg, K = run.settings, run.settings.subclasses
     y, c = np.repeat((1, -1), K), np.tile(np.arange(K), 2)
-    kind = np.arange(2 * K)
     if cfg.data == "fixed":
-        drawn = contamination.draw_samples(
-            cfg, cfg.batch, run.generator("data"), run.generator("labels"), balanced=True
-        )
-        kind = ((drawn["y"] < 0).long() * K + drawn["subclass"]).numpy()
-        label = drawn["label"].numpy()
+        streams = run.generator("data"), run.generator("labels")
+        drawn = contamination.draw_samples(cfg, cfg.batch, *streams, balanced=True)
+        kind, label = ((drawn["y"] < 0).long() * K + drawn["subclass"]).numpy(), drawn["label"].numpy()
     elif cfg.labels == "class":
-        label = (y < 0) * cfg.g + c % cfg.g
+        kind, label = np.arange(2 * K), (y < 0) * cfg.g + c % cfg.g
     else:  # no subclass has one label more than another
-        kind, label = np.repeat(kind, cfg.g), np.repeat((y < 0) * cfg.g, cfg.g) + np.tile(np.arange(cfg.g), 2 * K)
+        kind = np.repeat(np.arange(2 * K), cfg.g)
+        label = (y < 0)[kind] * cfg.g + np.tile(np.arange(cfg.g), 2 * K)
     chance = np.zeros((2 * K, 2 * cfg.g))
     np.add.at(chance, (kind, label), 1.0 / len(kind))
-    weight = chance.sum(1)
-    there = weight > 0
     value = np.concatenate([y[:, None], y[:, None] * np.eye(K)[c]], 1)
-    shown = np.where(value > 0, 1, np.where(value < 0, 2, 0))
-    chance = chance[there] / weight[there, None]
-    return Space(weight[there], chance, shown[there], value[there], tuple(range(1, K + 1)))
+    there = chance.any(1)
+    chance, value = chance[there], value[there]
+    weight, shown = chance.sum(1), np.where(value > 0, 1, np.where(value < 0, 2, 0))
+    return Space(weight, chance / weight[:, None], shown, value, tuple(range(1, K + 1)))
 
 
 def mask_reconstruction(run: Trial) -> Space:
@@ -102,14 +128,10 @@ def _kept(row: dict[str, Any]) -> float:
 
 
 # Of each world: its label spaces, the phase whose end tells what was learnt, the measure, and its words.
+SINGLE = itemgetter("single_accuracy")
 WORLDS: dict[str, tuple[Callable[[Trial], Space], str, Callable[[dict[str, Any]], float], str]] = {
-    "feature_emergence": (feature_emergence, "network", lambda row: row["test_acc"], "test accuracy on parity (%)"),
-    "label_granularity": (label_granularity, "train", lambda row: row["hard_own"], "response to hard samples"),
+    "feature_emergence": (feature_emergence, "network", itemgetter("test_acc"), "test accuracy on parity (%)"),
+    "label_granularity": (label_granularity, "train", itemgetter("hard_own"), "response to hard samples"),
     "feature_contamination": (feature_contamination, "train", _kept, "margin kept when the background turns"),
-    "mask_reconstruction": (
-        mask_reconstruction,
-        "finetune",
-        lambda row: row["single_accuracy"],
-        "accuracy on single-view samples",
-    ),
+    "mask_reconstruction": (mask_reconstruction, "finetune", SINGLE, "accuracy on single-view samples"),
 }

@@ -1,0 +1,1 @@
+"""How images and labels reach a network."""

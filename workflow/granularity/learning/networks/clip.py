@@ -1,0 +1,196 @@
+"""open_clip models, loaded by open_clip's own calls from a name, a hub, a folder or a configuration file."""
+
+import hashlib
+import os
+import re
+import socket
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import open_clip
+import torch
+from open_clip.pretrained import download_pretrained_from_hf
+from safetensors import SafetensorError
+
+from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+from granularity.base.strict_json import read_json
+from granularity.data import hub
+from granularity.learning.clip_options import Encoder
+
+WEIGHTS = "open_clip_model.safetensors"
+CONFIG = "open_clip_config.json"
+ADVICE = re.compile("weights_only|trust_remote_code|pickl|PytorchStreamReader|zip", re.IGNORECASE)
+PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}  # of a model configuration
+ACTIVATIONS = torch.nn.GELU, torch.nn.ReLU, torch.nn.SiLU, open_clip.transformer.QuickGELU
+
+
+def architecture(model: str) -> str:
+    """The open_clip name of a model, registering it first if it is a configuration file. Raises GranularityError if it
+    is neither an architecture that open_clip knows nor a configuration of one.
+    """
+    if model.startswith(("hf-hub:", "local-dir:")):
+        return model
+    name = model
+    if model.endswith(".json"):
+        name = Path(model).stem
+        values = read_json(model, "open_clip model configuration")
+        for key, kind in PARTS.items():  # open_clip would remember a file that is none
+            if not isinstance(values, dict) or not isinstance(values.get(key), kind):
+                raise GranularityError(f"{model}: not an open_clip model configuration (it needs {', '.join(PARTS)})")
+        open_clip.add_model_config(Path(model))
+    if open_clip.get_model_config(name) is None:
+        raise GranularityError(f"encoder.model = {model}: open_clip knows no such architecture")
+    return name
+
+
+def configuration(model: str) -> dict | None:
+    """What a file of the user's says of the architecture; read it after the model, whose loading says what is wrong."""
+    file = Path(model.removeprefix("local-dir:"), CONFIG) if model.startswith("local-dir:") else Path(model)
+    return read_json(file) if file.suffix == ".json" and file.is_file() else None
+
+
+def fresh(model: str, device: torch.device) -> tuple[torch.nn.Module, Callable, Callable]:
+    """A model without weights, its evaluation transform and its tokenizer. Raises GranularityError if open_clip cannot
+    make one of what its configuration says.
+    """
+    from PIL import Image
+
+    name = architecture(model)
+    try:
+        network, _, transform = open_clip.create_model_and_transforms(name, device=device)
+        transform(Image.new("RGB", (8, 8)))  # which is where a size that is none shows
+        return network, transform, open_clip.get_tokenizer(name)
+    except Exception as error:
+        raise GranularityError(f"encoder.model = {model}: open_clip cannot make it ({_reason(error)})") from error
+
+
+def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[torch.nn.Module, Callable, str | None]:
+    """A frozen encoder, that of the section or of the folder `trained` (where it was trained here); its evaluation
+    transform, PIL image to float tensor [3, S, S]; and the commit that it is of, where it comes from the hub.
+
+    Raises GranularityError for an unknown name, unreadable weights, weights that were trained with another activation
+    than the architecture has, or a hub model that is neither cached nor reachable.
+    """
+    if trained is not None:
+        name, pretrained = f"local-dir:{trained}", None
+    else:
+        name, pretrained = architecture(encoder.model), encoder.pretrained
+    called, revision = f"encoder = {name} {pretrained or ''}", None
+    if name.startswith("hf-hub:"):
+        repository, _, asked = name.removeprefix("hf-hub:").partition("@")
+        folder, revision = _downloaded(called, repository, asked or None, CONFIG)
+        _downloaded(called, repository, revision, None)
+        name = f"local-dir:{folder.parent}"
+    elif pretrained is not None and Path(pretrained).is_file():
+        beside = Path(pretrained).with_name(CONFIG)
+        if beside.is_file():
+            said = read_json(beside, "open_clip model configuration").get("model_cfg", {})
+            _check_quick_gelu(name, bool(said.get("quick_gelu")), f"by {beside}, the weights beside it")
+    elif pretrained is not None:
+        pretrained, revision = _tag(called, name, pretrained)
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            model, _, transform = open_clip.create_model_and_transforms(
+                name, pretrained=pretrained, device=device, require_pretrained=True
+            )
+    except Exception as error:
+        raise GranularityError(f"{called}: open_clip cannot load it ({_reason(error)})") from error
+    for one in warned:
+        say(f"{called}: {one.message}")
+    return model.eval().requires_grad_(False), transform, revision
+
+
+def _check_quick_gelu(model: str, wanted: bool, weights: str) -> None:
+    if bool(open_clip.get_model_config(model).get("quick_gelu")) != wanted:
+        other = f"{model}-quickgelu" if wanted else model.removesuffix("-quickgelu")
+        write = f"model: {other}" if other in open_clip.list_models() else f"quick_gelu: {str(wanted).lower()} in it"
+        activation = "QuickGELU" if wanted else "GELU"
+        raise GranularityError(f"encoder.model = {model}: {weights} were trained with {activation}; write {write}")
+
+
+def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
+    """A tag of open_clip, TAG or TAG@REVISION: the tag, and the commit of its weights where they come from the hub.
+
+    Then open_clip's own table says where they lie now: it has no place for a revision.
+    """
+    tag, _, revision = pretrained.partition("@")
+    tags = open_clip.list_pretrained_tags_by_model(name)
+    if tag not in tags:
+        known = tags or "none: not an open_clip architecture with published weights"
+        raise GranularityError(f"encoder.pretrained = {pretrained}: no file, and not a tag of {name} ({known})")
+    published = open_clip.get_pretrained_cfg(name, tag)
+    # open_clip only warns, and would compute other embeddings. Where its table says nothing of a tag, the
+    # architecture's own file counts: so for roberta-ViT-B-32, whose file has QuickGELU.
+    if published.get("quick_gelu"):
+        _check_quick_gelu(name, True, f"the weights '{tag}'")
+    repository, _, file = published.get("hf_hub", "").rpartition("/")
+    if repository:
+        weights, commit = _downloaded(called, repository, revision or None, file or None)
+        published["file"] = str(weights)
+        return tag, commit
+    if revision:
+        raise GranularityError(f"encoder.pretrained = {pretrained}: these weights have no revision; write {tag}")
+    _offline_if_unreachable()
+    return tag, None
+
+
+def _downloaded(called: str, repository: str, revision: str | None, file: str | None) -> tuple[Path, str]:
+    """A file of the hub (None: its weights) in the local cache, and the commit that it is of. A revision is a branch, a
+    tag or a commit (None: main).
+    """
+    _offline_if_unreachable()
+    try:
+        path = Path(download_pretrained_from_hf(repository, file, revision))
+        return path, hub.commit(path)
+    except Exception as error:
+        if os.environ.get("HF_HUB_OFFLINE") == "1":
+            raise GranularityError(
+                f"{called}: its weights are not in the local cache and the hub cannot be reached (HF_HUB_OFFLINE=1); "
+                "run once with a network, or name a local file or local-dir:"
+            ) from error
+        raise GranularityError(f"{called}: cannot be had from the hub ({_reason(error)})") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why a library failed. Not in its words where these tell to load what is not safe to load."""
+    text = " ".join(str(error).split())[:300]
+    if isinstance(error, SafetensorError | EOFError) or ADVICE.search(f"{type(error).__name__} {text}"):
+        return "no intact file of tensors, or one that holds more than tensors; get it from its publisher"
+    return f"{type(error).__name__}: {text}"
+
+
+def _offline_if_unreachable() -> None:
+    """Without a network, huggingface_hub retries for minutes before it looks into its cache."""
+    proxied = any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
+    if "HF_HUB_OFFLINE" in os.environ or proxied:
+        return
+    endpoint = urlparse(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    try:
+        socket.create_connection((endpoint.hostname, endpoint.port or 443), timeout=1.0).close()
+    except OSError:
+        from huggingface_hub import constants
+
+        os.environ["HF_HUB_OFFLINE"] = "1"
+        constants.HF_HUB_OFFLINE = True  # it has read the environment at import
+
+
+def resolved(model: torch.nn.Module) -> dict[str, Any]:
+    """What decides an embedding beside architecture and weights: `activations`, the names of the image tower's; and
+    open_clip's `size`, `mode`, `mean`, `std`, `interpolation`, `resize_mode` and `fill_color` of an image.
+    """
+    found = {type(module).__name__ for module in model.visual.modules() if isinstance(module, ACTIVATIONS)}
+    prepared = open_clip.get_model_preprocess_cfg(model).items()
+    return {"activations": sorted(found), **{k: list(v) if isinstance(v, tuple) else v for k, v in prepared}}
+
+
+def weights_digest(model: torch.nn.Module) -> str:
+    """SHA-256 over the names and values of all weights, for the record of which encoder this was."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

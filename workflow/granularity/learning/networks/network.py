@@ -1,0 +1,83 @@
+"""Building networks: fresh weights of a seed, a fresh head, and what recipes ask of either."""
+
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.learning.networks.architectures import timm as timm_networks
+from granularity.learning.options import Model
+
+METHODS = ("forward_features", "forward_head", "get_classifier", "reset_classifier")
+
+
+def build(model: Model, channels: int, classes: int, seed: int, head_bias: float | None = None) -> torch.nn.Module:
+    """A network with fresh weights and a head of `classes` outputs.
+
+    Two networks of one seed have the same backbone whatever their heads, so arms start from the same place. Raises
+    GranularityError if there is no such network, it does not take the arguments, or it lacks a method.
+    """
+    torch.manual_seed(seed)
+    own = model.name in extensions.names("network") and model.name != "timm"
+    network = (extensions.find("network", model.name) if own else timm_networks).build(model, channels, seed)
+    lacking = [name for name in METHODS if not hasattr(network, name)]
+    if lacking or not isinstance(network, torch.nn.Module):
+        raise GranularityError(f"model.name = {model.name}: what its build() gives is no network with {METHODS}")
+    new_head(network, classes, seed + 2, head_bias)  # last: random numbers drawn for it would shift the backbone's
+    return network.to(memory_format=torch.channels_last)
+
+
+def new_head(network: torch.nn.Module, classes: int, seed: int, bias: float | None = None) -> None:
+    """Replace the head by a fresh one, with a bias of every output (None: drawn at random, as PyTorch does)."""
+    torch.manual_seed(seed)
+    network.reset_classifier(classes)
+    if bias is not None:
+        found = getattr(head_of(network), "bias", None)
+        if found is None:
+            raise GranularityError(f"head_bias = {bias}: the head of this network has no bias; set it to null")
+        torch.nn.init.constant_(found, bias)
+
+
+def head_of(network: torch.nn.Module) -> torch.nn.Module:
+    """The layer that gives the outputs."""
+    head = network.get_classifier()
+    if not isinstance(head, torch.nn.Module):
+        raise GranularityError("head_bias, freeze_backbone: this network has several heads; they are for one")
+    return head
+
+
+def head_weights(network: torch.nn.Module) -> set[str]:
+    """Names of the head's tensors in the network's `state_dict`."""
+    head = network.get_classifier()
+    heads = set(head) if isinstance(head, tuple | list) else {head}
+    modules = [(name, module) for name, module in network.named_modules() if module in heads]
+    return {f"{name}.{key}" for name, module in modules for key in module.state_dict()}
+
+
+def freeze_backbone(network: torch.nn.Module) -> torch.nn.Module:
+    """Leave only the head to be trained, and all else as it is in evaluation; return the head."""
+    head = head_of(network)
+    network.eval().requires_grad_(False)
+    return head.requires_grad_(True)
+
+
+def remove_dropout(network: torch.nn.Module) -> None:
+    """Set every rate of dropout to zero."""
+    for module in network.modules():
+        if isinstance(module, torch.nn.Dropout | torch.nn.Dropout1d | torch.nn.Dropout2d | torch.nn.Dropout3d):
+            module.p = 0.0
+        if hasattr(module, "drop_rate"):  # timm's networks without a layer for it
+            module.drop_rate = 0.0
+
+
+def forward_flops(model: Model, pixels: Any) -> tuple[float, int]:
+    """Operations per image (of the section `pixels`) of a forward pass without its head; and the head's inputs."""
+    channels = len(pixels.mode)
+    with torch.device("meta"):
+        network = build(model, channels, 1, seed=0).eval()
+        image = torch.empty(1, channels, pixels.size, pixels.size)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        network(image)
+    return counter.get_total_flops() - 2 * network.num_features, network.num_features

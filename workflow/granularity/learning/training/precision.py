@@ -1,0 +1,25 @@
+"""The number formats that networks compute in; weights, gradients and losses are float32 in all of them."""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from granularity.base.section import Precision
+
+
+@contextlib.contextmanager
+def computing(precision: Precision, device: torch.device) -> Iterator[None]:
+    """Run networks in float32; in tf32, which rounds the factors of products on GPUs to 10 bits; or in bfloat16, by
+    torch's autocast.
+    """
+    backends = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = [one.allow_tf32 for one in backends]
+    for one in backends:
+        one.allow_tf32 = precision == "tf32"
+    try:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            yield
+    finally:
+        for one, was in zip(backends, before, strict=True):
+            one.allow_tf32 = was

@@ -1,0 +1,168 @@
+"""Small networks of one architecture trained side by side, as one network of grouped convolutions.
+
+A step of a small network takes as long as calling its operations, of which a stack of N needs as many as one network: a
+convolution has N times as many groups, batch normalisation N times as many channels. Heads, losses and images stay
+apart. A network's numbers are those of a training alone up to the rounding of sums, and do not depend on how many
+others there are, or which: where they would, there is no stack.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from granularity.learning.data.dataset import Data
+from granularity.learning.data.order import Batches
+from granularity.learning.networks.network import head_of, remove_dropout
+from granularity.learning.options import Recipe
+from granularity.learning.training.loop import minimise
+from granularity.learning.training.precision import computing
+
+# Floating-point operations of a step's forward passes up to which stacking pays, and networks in a stack at most:
+# measured by benchmarks/run.py train_step on a CPU; those of a GPU are guesses.
+WORK = {"cpu": 1e9, "cuda": 1e11}
+MOST = {"cpu": 12, "cuda": 64}
+SAME = 1e-4  # outputs of a stack and of its networks differ by less, relative to the largest
+TENSORS = {  # of the layers that can be stacked, all along the channels
+    nn.Conv2d: ("weight", "bias"),
+    nn.modules.batchnorm._NormBase: ("weight", "bias", "running_mean", "running_var"),
+}
+
+
+class Stack(nn.Module):
+    """Networks as one, of copies of their weights. `forward` takes images of all, float32 [B, N * C, H, W], and gives
+    outputs of each, [B, G].
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]):
+        super().__init__()
+        self.body = copy.deepcopy(networks[0])
+        self.body.reset_classifier(0)
+        self.heads = nn.ModuleList(copy.deepcopy(head_of(network)) for network in networks)
+        parts = [dict(network.named_modules()) for network in networks]
+        for name, layer in self.body.named_modules():
+            if any(True for _ in (*layer.parameters(recurse=False), *layer.buffers(recurse=False))):
+                _widen(layer, [part[name] for part in parts])
+
+    def forward(self, images: torch.Tensor) -> list[torch.Tensor]:
+        features = self.body(images).unflatten(1, (len(self.heads), -1))
+        return [head(one) for head, one in zip(self.heads, features.unbind(1), strict=True)]
+
+    @torch.no_grad()
+    def unload(self, networks: Sequence[nn.Module]) -> None:
+        """Give each network its weights and moments."""
+        for number, network in enumerate(networks):
+            head_of(network).load_state_dict(self.heads[number].state_dict())
+            layers = dict(network.named_modules())
+            for name, layer in self.body.named_modules():
+                for key, wide in (*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)):
+                    own = getattr(layers[name], key)
+                    own.copy_(wide if wide.dim() == 0 else wide.unflatten(0, (len(networks), -1))[number])
+
+
+def fits(network: nn.Module, images: torch.Tensor, size: int, recipe: Recipe) -> bool:
+    """Whether stacks of a network give its outputs for a batch, float32 [B, C, H, W], and gradients that depend on
+    neither size nor place in one. Not so with dropout, layers of other kinds, or numbers of channels other than 8, 16,
+    ...
+    """
+    network = copy.deepcopy(network)
+    if not recipe.dropout:
+        remove_dropout(network)
+    try:
+        alone = copy.deepcopy(network).train()(images)
+        outputs, gradients = _tried(network, images, 2, 0)
+        others = [_tried(network, images, many, place)[1] for many in {3, size} for place in {0, many - 1}]
+    except (RuntimeError, ValueError, TypeError, AttributeError, KeyError):
+        return False
+    if alone.shape != outputs.shape or (alone - outputs).abs().max() > SAME * alone.abs().max().clamp_min(1):
+        return False
+    return all(torch.equal(one, other) for parts in others for one, other in zip(gradients, parts, strict=True))
+
+
+def _tried(network: nn.Module, images: torch.Tensor, size: int, place: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """Outputs and gradients of a network in a stack of copies of itself."""
+    stacked = Stack([network] * size).train()
+    outputs = stacked(torch.cat([images] * size, 1))
+    sum(one.square().mean() for one in outputs).backward()
+    gradients = [one.grad.unflatten(0, (size, -1))[place] for one in stacked.body.parameters()]
+    return outputs[place].detach(), gradients + [one.grad for one in stacked.heads[place].parameters()]
+
+
+def size_of(network: nn.Module, image: torch.Tensor, recipe: Recipe) -> int:
+    """How many networks pay side by side, at most; `image` is one as they take it, float32 [1, C, H, W]."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network.eval()(image)
+    kind = image.device.type
+    return max(1, min(MOST[kind], int(WORK[kind] / max(1, counter.get_total_flops() * recipe.batch_size))))
+
+
+def train_together(
+    networks: Sequence[nn.Module],
+    data: Sequence[Data],
+    objectives: Sequence[Any],
+    recipe: Recipe,
+    seeds: Sequence[int],
+    checkpoint: Path | None,
+    after_epoch: Callable[[int], None],
+) -> list[list[dict[str, Any]]]:
+    """Train networks side by side, each as :func:`.trainings.train` would; returns their histories.
+
+    A lone network is trained beside a copy of itself: its last bits must not depend on how many share a job.
+    """
+    if len(networks) == 1:
+        copies = [*networks, copy.deepcopy(networks[0])]
+        both = ([*one, *one] for one in (data, objectives))
+        return train_together(copies, *both, recipe, [*seeds, *seeds], checkpoint, after_epoch)[:1]
+    for network in networks if not recipe.dropout else ():
+        remove_dropout(network)
+    stacked = Stack(networks).to(data[0].device)
+    batches = {seed: Batches(len(data[0].train), recipe.batch_size, seed) for seed in seeds}
+    per_epoch = batches[seeds[0]].per_epoch
+    # Networks with the same seed see the same images, which are read once.
+    keys = [(seed, *(values.tobytes() for values in one.moments)) for seed, one in zip(seeds, data, strict=True)]
+    feeds = {
+        key: one.feed(batches[key[0]], recipe.epochs * per_epoch, recipe.augment, key[0])
+        for key, one in zip(keys, data, strict=True)
+    }
+
+    def gradients_at(step: int) -> torch.Tensor:
+        images = {key: feed(step) for key, feed in feeds.items()}
+        with computing(recipe.precision, data[0].device):
+            outputs = stacked(torch.cat([images[key] for key in keys], 1))
+        picked = {seed: one(step) for seed, one in batches.items()}
+        each = zip(objectives, outputs, seeds, strict=True)
+        losses = torch.stack([objective.loss(one.float(), picked[seed]) for objective, one, seed in each])
+        losses.sum().backward()
+        return losses.detach()
+
+    def unloaded(epoch: int) -> None:
+        stacked.unload(networks)
+        after_epoch(epoch)
+
+    history = minimise(stacked, recipe, gradients_at, per_epoch, seeds[0], checkpoint, unloaded)
+    stacked.unload(networks)
+    for network in networks:
+        network.eval()
+    return [[row | {"train_loss": row["train_loss"][i]} for row in history] for i in range(len(networks))]
+
+
+def _widen(layer: nn.Module, parts: Iterable[nn.Module]) -> None:
+    """Make a layer that of all networks, whose own layers are `parts`."""
+    kind = next((kind for kind in TENSORS if isinstance(layer, kind)), None)
+    if kind is None:
+        raise TypeError(f"a layer of the kind {type(layer).__name__} cannot be stacked")
+    parts = list(parts)
+    for key in TENSORS[kind]:
+        if getattr(layer, key) is not None:
+            wide = torch.cat([getattr(part, key).detach() for part in parts])
+            if wide.dim() == 4:
+                wide = wide.contiguous(memory_format=torch.channels_last)
+            setattr(layer, key, nn.Parameter(wide) if key in ("weight", "bias") else wide)
+    if isinstance(layer, nn.Conv2d):
+        layer.groups, layer.in_channels, layer.out_channels = (
+            len(parts) * count for count in (layer.groups, layer.in_channels, layer.out_channels)
+        )

@@ -1,0 +1,279 @@
+"""The trainings of one job: what any job has trained is not trained again.
+
+A training is a result of its own, of the kind `run`, which lies in the store under the key of all that decides its
+bytes. A job trains those that are missing, and makes its tables and files of weights from all of them.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from granularity.base.errors import GranularityError
+from granularity.base.progress import track
+from granularity.learning.data.augment import centre_crop
+from granularity.learning.data.dataset import Data
+from granularity.learning.data.order import Batches
+from granularity.learning.networks.network import freeze_backbone, remove_dropout
+from granularity.learning.options import Recipe
+from granularity.learning.runs import Run
+from granularity.learning.training import stacks
+from granularity.learning.training.batch_norm import RunningMoments, synchronised
+from granularity.learning.training.loop import minimise
+from granularity.learning.training.precision import computing
+from granularity.machine import processes
+from granularity.machine.device import cpu_threads, torch_device
+from granularity.machine.first_process import find_part, forget, keep_part, opened
+from granularity.store.artifact import RUN, Artifact
+from granularity.store.hashing import user_cache
+from granularity.store.task import Task
+from granularity.store.writer import Writer
+
+WEIGHTS, NOTES = "weights.safetensors", "run.json"  # of a run
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training."""
+
+    run: Run
+    seed: int  # what the order of images, augmentation and dropout are drawn from
+    columns: dict[str, Any]  # the first ones of its row in `runs.parquet`, all known beforehand
+    data: Data  # normalised as the images shall be
+    start: Callable[[], torch.nn.Module]  # makes the network, with its initial weights
+    objective: Callable[[], Any]  # makes what is minimised, see granularity.learning.training.objectives
+    about: dict[str, Any]  # what the file of its weights says beside what all say; no name of a configuration
+    origin: dict[str, Any]  # what decides its bytes, of the form of granularity.store.task.Task.origin
+
+
+def prepared(task: Task) -> tuple[torch.device, dict[str, Artifact], dict[str, Any], dict[str, Any]]:
+    """What both stages of training begin with: the device, the samples and pixels, what the manifest says of the
+    options, and what of them decides the bytes of every run.
+    """
+    place, resolved = torch_device(task.device, task.threads), task.options.model_dump(mode="json")
+    processes.check_size(task.options.processes)
+    inputs = {role: opened(task, role) for role in ("samples", "pixels")}
+    decides = {"stage": task.stage.name, "recipe": resolved["recipe"], "processes": resolved["processes"]}
+    known = {"target": inputs["samples"].facts["target"], "seed": task.seed, "threads": cpu_threads(place)}
+    return place, inputs, resolved | known, decides
+
+
+def train_runs(
+    trainings: Sequence[Training],
+    recipe: Recipe,
+    out: Any,
+    what: str,
+    column: str | None = None,
+    folder: str = "",
+    keep: Sequence[int] = (),
+) -> dict[str, dict[str, np.ndarray]]:
+    """Train, and write `runs.parquet`, `history.parquet` and, where they are wanted, the weights.
+
+    `runs.parquet`: the known columns, `train_loss` (of the last epoch), what the objective evaluates, and the file of
+    the weights. `history.parquet`: `run_id`, `epoch`, `lr`, `train_loss`. With weights, `checkpoints.parquet`:
+    `run_id`, `epoch`, `file`, of the epochs in `keep` (0 is before the first) and the last one.
+
+    `what` is the word for progress; `column` names the files of weights (None: they are not kept), which are in
+    `folder`. Returns the arrays that the objective's evaluation gave, by run_id. Raises GranularityError if a network
+    cannot take the images, or a loss is no longer finite.
+    """
+    rows, history, checkpoints, found = [], [], [], {}
+    epochs = (*sorted({*keep} - {recipe.epochs}), recipe.epochs)
+    job = _Job(recipe, out, epochs, column is not None, _stacked(trainings[0], recipe))
+    for one, parts in track(job.finished(trainings), len(trainings), what, "runs"):
+        last, notes = parts[recipe.epochs], parts[recipe.epochs].json(NOTES)
+        named = {}
+        for epoch, part in parts.items():
+            at = "" if epoch == recipe.epochs else f"@{epoch}"
+            out.parts[f"{RUN} {one.run.id}{at}"] = part
+            if column is not None:
+                file = f"{folder}/{one.run.name}{at}.safetensors"
+                out.share(file, part, WEIGHTS)
+                checkpoints.append({"run_id": one.run.id, "epoch": epoch, "file": file})
+                named = {column: file}
+        found[one.run.id] = {name: last.array(f"{name}.npy") for name in notes["arrays"]}
+        rows.append(one.columns | {"train_loss": notes["history"][-1]["train_loss"], **notes["found"], **named})
+        history += [{"run_id": one.run.id, **epoch} for epoch in notes["history"]]
+    # Nullable: an objective without classes has neither.
+    out.table("runs.parquet", pd.DataFrame(rows).astype({"granularity": "Int64", "val_error": "Float64"}))
+    out.table("history.parquet", pd.DataFrame(history))
+    if column is not None:
+        out.table("checkpoints.parquet", pd.DataFrame(checkpoints))
+    out.summary |= {"runs": len(trainings), "stack": job.size}
+    return found
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What trainings of one job share. `epochs` are those whose weights are wanted, `size` the networks of a stack."""
+
+    recipe: Recipe
+    out: Any
+    epochs: tuple[int, ...]
+    weights: bool
+    size: int
+
+    def finished(self, trainings: Sequence[Training]) -> Iterator[tuple[Training, dict[int, Artifact]]]:
+        """Each training with its results by epoch: from the store, if they are there."""
+        found = [self.parts(one) for one in trainings]
+        missing = [number for number, parts in enumerate(found) if not parts]
+        groups = np.array_split(missing, max(1, -(-len(missing) // self.size)))
+        of = {int(number): group for group in groups for number in group}
+        for number, one in enumerate(trainings):
+            if not found[number]:
+                for i, parts in zip(of[number], self.trained([trainings[i] for i in of[number]]), strict=True):
+                    found[i] = parts
+            yield one, found[number]
+
+    def parts(self, one: Training) -> dict[int, Artifact]:
+        """Epoch -> what the store has of a training; empty if it lacks one of them."""
+        found = {epoch: find_part(self.out.store, self.origin(one, epoch)) for epoch in self.epochs}
+        return {} if None in found.values() else found
+
+    def origin(self, one: Training, epoch: int) -> dict[str, Any]:
+        """What decides the bytes of a training at an epoch. Its last bits tell whether it was in a stack."""
+        own = {"run": one.run.id, "epoch": epoch, "weights": self.weights, "stacked": self.size > 1}
+        return {**one.origin, "kind": RUN, "options": {**one.origin["options"], **own}}
+
+    def trained(self, group: Sequence[Training]) -> list[dict[int, Artifact]]:
+        """Train one network, or several side by side, and put their results into the store; by epoch."""
+        began = time.time(), time.monotonic(), time.process_time()
+        running = self.out.work / f"{group[0].run.name}{f'+{len(group) - 1}' if len(group) > 1 else ''}.running"
+        objectives, networks = [one.objective() for one in group], [one.start().to(one.data.device) for one in group]
+        for network, one in zip(networks, group, strict=True):
+            check_takes(network, one.data, self.recipe)
+
+        def keep(epoch: int, found: Sequence[tuple[dict, dict] | None]) -> None:
+            for one, objective, network, what in zip(group, objectives, networks, found, strict=True):
+                about = {"run": one.run.id, "outputs": objective.outputs, "channels": one.data.channels, "epoch": epoch}
+                about |= {"side": one.data.side, "crop": self.recipe.augment.crop, "precision": self.recipe.precision}
+                about |= {key: values.tolist() for key, values in zip(("mean", "std"), one.data.moments, strict=True)}
+                fill = partial(_fill, network, about | one.about if self.weights else None, what)
+                keep_part(self.out.store, self.origin(one, epoch), one.run.name, began, fill)
+
+        def after_epoch(epoch: int) -> None:
+            if epoch in self.epochs[:-1]:
+                keep(epoch, [None] * len(group))
+
+        after_epoch(0)
+        data, seeds = [one.data for one in group], [one.seed for one in group]
+        if self.size > 1:
+            histories = stacks.train_together(networks, data, objectives, self.recipe, seeds, running, after_epoch)
+        else:
+            histories = [train(networks[0], data[0], objectives[0], self.recipe, seeds[0], running, after_epoch)]
+        found = []
+        for objective, network, history in zip(objectives, networks, histories, strict=True):
+            columns, arrays = objective.evaluate(network)
+            found.append(({"history": history, "found": columns}, arrays))
+        keep(self.epochs[-1], found)
+        forget(running)
+        parts = [self.parts(one) for one in group]
+        return parts if all(parts) else self.trained(group)  # an epoch was lost since the last checkpoint
+
+
+def _fill(network: torch.nn.Module, about: dict | None, found: tuple[dict, dict] | None, part: Writer) -> None:
+    """Write the files of a run: its weights, where they are wanted, and at its end what it found."""
+    if about is not None:
+        # One entry only: safetensors writes several in an order that differs from process to process. Sorted, because
+        # the keys of options come in the order of whoever merged the configuration's files.
+        weights = {key: value.detach().cpu() for key, value in network.state_dict().items()}
+        part.tensors(WEIGHTS, weights, {"granularity": json.dumps(about, sort_keys=True)})
+    if found is not None:
+        notes, arrays = found
+        part.json(NOTES, {**notes, "arrays": sorted(arrays)})
+        for name, values in arrays.items():
+            part.array(f"{name}.npy", values)
+
+
+def _stacked(one: Training, recipe: Recipe) -> int:
+    """How many networks like that of a training are trained side by side, at most."""
+    if processes.size() > 1 or recipe.for_one:
+        return 1
+    network = one.start().to(one.data.device)
+    check_takes(network, one.data, recipe)
+    size = stacks.size_of(network, _images(one.data, recipe, 1), recipe)
+    return size if size > 1 and stacks.fits(network, _images(one.data, recipe, recipe.batch_size), size, recipe) else 1
+
+
+def check_takes(network: torch.nn.Module, data: Data, recipe: Recipe) -> None:
+    """Raise a GranularityError if a network cannot take the images, as many cannot that are made for larger ones."""
+    images = _images(data, recipe, 2)
+    try:
+        with torch.inference_mode(), computing(recipe.precision, data.device):
+            network.eval()(images)
+    except (RuntimeError, ValueError, AssertionError, TypeError, AttributeError) as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise GranularityError(f"model: this network cannot take images of {data.side} px ({why})") from error
+
+
+def _images(data: Data, recipe: Recipe, count: int) -> torch.Tensor:
+    return centre_crop(data.images(data.train[:count]), recipe.augment)
+
+
+def train(
+    network: torch.nn.Module,
+    data: Data,
+    objective: Any,
+    recipe: Recipe,
+    seed: int,
+    checkpoint: Path | None,
+    after_epoch: Callable[[int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Minimise an objective on the training split; returns the history, a row per epoch."""
+    if not recipe.dropout:
+        remove_dropout(network)
+    if recipe.micro_batch is None and not recipe.freeze_backbone:
+        network = synchronised(network, data.device)
+    trained = freeze_backbone(network) if recipe.freeze_backbone else network
+    moments = RunningMoments(network) if recipe.micro_batch else None
+    forward = processes.shared(_compiled(network) if recipe.compile else network)
+    part = processes.share(recipe.batch_size)
+    size = recipe.micro_batch or part.stop - part.start
+    micro_batches = [slice(start, start + size) for start in range(0, part.stop - part.start, size)]
+    batches = Batches(len(data.train), recipe.batch_size, seed)
+    feed = data.feed(batches, recipe.epochs * batches.per_epoch, recipe.augment, seed, part)
+
+    def gradients_at(step: int) -> torch.Tensor:
+        picked, images = batches(step)[part], feed(step)
+        losses = torch.zeros((), device=data.device)
+        if moments:
+            moments.begin()
+        for one in micro_batches:
+            last = one is micro_batches[-1]
+            with contextlib.nullcontext() if last or forward is network else forward.no_sync():
+                with computing(recipe.precision, data.device):
+                    outputs = forward(images[one])
+                loss = objective.loss(outputs.float(), picked[one]) * (len(picked[one]) / recipe.batch_size)
+                processes.backward(loss)
+            if moments:
+                moments.add()
+            losses += loss.detach()
+        if moments:
+            moments.end(len(micro_batches) * processes.size())
+        return processes.total(losses)
+
+    return minimise(trained, recipe, gradients_at, batches.per_epoch, seed, checkpoint, after_epoch)
+
+
+def _compiled(network: torch.nn.Module) -> torch.nn.Module:
+    """A network of the same weights whose passes are compiled, by choices that do not depend on measured times."""
+    # By default below /tmp, under a name that a neighbour could have taken before.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(user_cache() / "compiled"))
+    torch.use_deterministic_algorithms(True, warn_only=True)  # the compiler, too
+    if next(network.parameters()).device.type == "cpu":
+        from torch._inductor.cpp_builder import get_cpp_compiler
+
+        try:
+            get_cpp_compiler()
+        except Exception as error:
+            raise GranularityError("compile: needs a C++ compiler (g++ or clang), and there is none here") from error
+    return torch.compile(network)

@@ -1,0 +1,160 @@
+"""Every claim with its verdict: of each folder of results, and of each experiment that was never run."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from granularity.claims import preregistered
+from granularity.claims.claim import CHANGED, FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, ORDER, REPORTED
+from granularity.look.inspection import is_current
+from granularity.look.papers.experiments import Cost, Experiment, Rows, measured, noted, paper_of, worlds
+from granularity.stages.report.sections.claims import checks_of
+from granularity.store.artifact import Artifact
+from granularity.store.place import STAMP
+
+THEORY = "theory"
+BOTH = "holds and fails"  # of one claim, in several experiments
+BEYOND = ("not in the paper", "crossing")
+VERDICTS = (HOLDS, FAILS, BOTH, NOT_SIGNIFICANT, CHANGED, NOT_TESTED, REPORTED)
+UNKNOWN_FILE = "snakemake verdicts --configfile FILE  # your own file, with the name and the studies of these results"
+COPIED = ("quantity", "measured", "sd", "minimum", "maximum", "interval_low", "interval_high", "seeds", "band")
+COPIED += ("published", "arms", "conditions")
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """One claim in one experiment: its `checks` are the rows of its quantities, all cells as text."""
+
+    id: str
+    claim: str
+    source: str
+    kind: str
+    verdict: str
+    checks: Rows
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The quantity that decided it."""
+        return next((row for row in self.checks if row["verdict"] == self.verdict), self.checks[0])
+
+    @property
+    def beyond(self) -> bool:
+        """Whether it is a question of our own to the paper's model, as its source then says."""
+        return any(words in self.source for words in BEYOND)
+
+    @property
+    def why(self) -> str:
+        """The reasons of all its quantities, each once."""
+        return "; ".join(dict.fromkeys(why for row in self.checks for why in row["why"].split("; ") if why))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The claims of a study in one experiment.
+
+    `paper`: empty where they are none's; `results`: its folder's name, `theory` for worlds; `tested`: whether there are
+    verdicts, `current`: of the code that is here; `cost`: None where it is not known; `command`: what makes the
+    verdicts; `missing` inputs; `data`: the images that it was judged on, in words, or the size of a world.
+    """
+
+    paper: str
+    study: str
+    results: str
+    tested: bool
+    current: bool
+    claims: list[JudgedClaim]
+    cost: Cost | None
+    command: str
+    missing: tuple[str, ...] = ()
+    data: str = ""
+
+    @property
+    def finding(self) -> bool:
+        """Whether it is a question of our own, with a preregistration."""
+        return self.results == THEORY and preregistered.file_of(self.study) is not None
+
+    @property
+    def anchor(self) -> str:
+        return f"{self.results}-{self.study}"
+
+    def rows(self) -> Iterator[dict[str, str]]:
+        """Its rows of `papers.csv`, one per quantity."""
+        cpu, gpu, how = ("", "", "") if self.cost is None else (*(f"{one:.4g}" for one in self.cost[:2]), self.cost.how)
+        cost = {"cpu_hours": cpu, "gpu_hours": gpu, "cost_is": how}
+        about = cost | {"data": self.data, "missing": "; ".join(self.missing)}
+        for one, check in ((claim, check) for claim in self.claims for check in claim.checks):
+            row = {key: getattr(self, key) for key in ("paper", "study", "results")}
+            row |= {key: getattr(one, key) for key in ("id", "kind", "claim", "source", "verdict")}
+            row |= {name: check[name] for name in COPIED} | {"of_quantity": check["verdict"], "why": check["why"]}
+            yield row | about | {"command": check["command"] or self.command}
+
+
+def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[Group]:
+    """Every study in every experiment: those of images first, then the worlds; what was tested before what was not.
+
+    The folder of all results need not be there; `wrong` takes what cannot be read, a line each.
+    """
+    files = {one.name: one for one in reversed(experiments)}  # of two of a name, the first
+    found = {}
+    for folder in sorted(root.glob("[!.]*/verdicts/[!.]*")):
+        if not folder.name.endswith(STAMP):
+            with noted(wrong):
+                group = _tested(folder, files)
+                found[group.results, group.study] = group
+    for one in (one for one in experiments if files[one.name] is one):
+        for name, rows in one.studies.items():
+            if (one.name, name) not in found:
+                cost, command = measured(root / one.name) or one.planned, f"snakemake verdicts{one.options}"
+                found[one.name, name] = _untested(one.name, name, rows, cost, command, one.missing)
+    simulated = {study for results, study in found if results == THEORY}
+    for world, (rows, cost) in worlds(simulated, wrong).items():
+        found[THEORY, world] = _untested(THEORY, world, rows, cost, f"snakemake theory_{world}")
+    return sorted(found.values(), key=lambda one: (one.results == THEORY, not one.tested))
+
+
+def _tested(folder: Path, files: Mapping[str, Experiment]) -> Group:
+    artifact, root = Artifact.open(folder, "verdicts"), folder.parent.parent
+    study, results = artifact.facts["study"], root.name
+    command = f"snakemake verdicts{files[results].options}" if results in files else UNKNOWN_FILE
+    command = f"snakemake theory_{study}" if results == THEORY else command
+    data = [f"size “{artifact.facts['size']}”"] if "size" in artifact.facts else []
+    for one in (one for one in artifact.lineage().values() if one.kind == "samples"):
+        target, train = one.facts["target"], f"{one.summary['images']['train']:,} training images"
+        classes = f"{one.summary['classes'][target]:,} classes"
+        data.append(f"{one.facts['source']}: {train}, target “{target}” of {classes}")
+    summary = {"claim": artifact.summary["verdicts"], "identity": artifact.summary["identities"]}
+    claims, words = _claims(checks_of(artifact), summary), "; ".join(dict.fromkeys(data))
+    cost = measured(root / study, folder) if results == THEORY else measured(root)
+    return Group(paper_of(study), study, results, True, is_current(artifact), claims, cost, command, (), words)
+
+
+def _untested(results: str, name: str, rows: Rows, cost: Cost, command: str, missing: tuple[str, ...] = ()) -> Group:
+    summary = {kind: {row["id"]: row["verdict"] for row in rows} for kind in ("claim", "identity")}
+    return Group(paper_of(name), name, results, False, True, _claims(rows, summary), cost, command, missing)
+
+
+def _claims(rows: Rows, summary: Mapping[str, Mapping[str, str]]) -> list[JudgedClaim]:
+    by: dict[tuple[str, str], Rows] = {}
+    for row in rows:
+        by.setdefault((row["kind"], row["id"]), []).append(row)
+    texts = {key: (checks[0]["claim"], checks[0]["source"]) for key, checks in by.items()}
+    return [JudgedClaim(id, *texts[kind, id], kind, summary[kind][id], checks) for (kind, id), checks in by.items()]
+
+
+def folded(groups: Iterable[Group], kind: str = "claim", beyond: bool = False) -> dict[str, str]:
+    """One verdict for each claim over several experiments, by its id: of the paper's own, or of those `beyond` it.
+
+    It `holds` or `fails` where it does so in all that decide it, and does both where they differ.
+    """
+    found: dict[str, set[str]] = {}
+    for one in (one for group in groups for one in group.claims if one.kind == kind and one.beyond == beyond):
+        found.setdefault(one.id, set()).add(one.verdict)
+    order = (CHANGED, FAILS, HOLDS, *ORDER)  # what is not significant elsewhere decides nothing
+    return {id: BOTH if {HOLDS, FAILS} <= of else next(one for one in order if one in of) for id, of in found.items()}
+
+
+def tally(verdicts: Iterable[str]) -> dict[str, int]:
+    """How many there are of each verdict that there is, in the order of `VERDICTS`."""
+    counts = Counter(verdicts)
+    return {one: counts[one] for one in VERDICTS if counts[one]}

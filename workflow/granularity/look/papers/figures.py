@@ -1,0 +1,123 @@
+"""Error against the number of pretraining classes: a figure of the core paper beside what lies here.
+
+A configuration has one encoder, so the two of the paper's Fig. 4 are two folders of results: no report has both.
+"""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import pandas as pd
+
+from granularity.claims import published
+from granularity.look.papers.answers import BASELINE, EntryRows, Tables
+from granularity.stages.report import drawing
+from granularity.stages.report.series import describe
+
+PAPER, METRIC = "granularity", "error_percent"
+PUBLISHED = "Published"
+TARGET = "the target's own labels"
+COLUMNS = ("panel", "curve", "series", "results", "x", "mean", "std", "n")
+
+
+class Figure(NamedTuple):
+    """A figure of the paper: its `name`, such as "Fig 4"; the `tables` that hold its numbers; `points`, a row each, the
+    panel `PUBLISHED` and one for each data set with results; `missing` experiments, each with the command that runs it.
+    """
+
+    name: str
+    tables: list[str]
+    points: pd.DataFrame
+    missing: list[tuple[str, str]]
+
+    @property
+    def file(self) -> str:
+        return f"papers_{self.name.lower().replace(' ', '_')}.svg"
+
+
+def figures(parts: Iterable[EntryRows], tables: Tables) -> list[Figure]:
+    """The figures whose points are published, with those of the reports that lie here."""
+    own = [part for part in parts if part.paper == PAPER]
+    rows = [row for part in own for row in part.rows if row["x"] and row["mean"] and row["metric"] == METRIC]
+    found = []
+    for name in dict.fromkeys(row["figure"] for row in rows if row["figure"]):
+        shown = [row for row in rows if row["figure"] == name]
+        about = [part for part in own if any(row in shown for row in part.rows)]
+        experiments = list({one.name: one for part in about for one in part.experiments}.values())
+        data = {one.name: "the paper's experiment" for one in experiments}
+        data |= {group.results: group.data for part in about for group in part.elsewhere}
+        data = {folder: words for folder, words in data.items() if tables.get(folder) is not None}
+        folders = {words: ", ".join(one for one in data if data[one] == words) for words in data.values()}
+        panels = {folder: f"{folders[words]}: {words}" for folder, words in data.items()}
+        missing = [(one.name, f"snakemake{one.options}") for one in experiments if one.name not in panels]
+        points = pd.DataFrame([*_published(shown), *_here(panels, tables)], columns=list(COLUMNS))
+        points.insert(0, "figure", name)
+        found.append(Figure(name, published.tables(shown), points, missing))
+    return found
+
+
+def _published(rows: list[Mapping[str, str]]) -> Iterator[dict]:
+    first = min((row["setting"] for row in rows), key=len)
+    for row in rows:
+        tail, baseline = row["setting"].removeprefix(first).strip("; "), row["arm"] == BASELINE
+        words = TARGET if baseline else describe(row["arm"]).words
+        known = {"panel": PUBLISHED, "curve": f"{words}; {tail}" if tail else words, "results": ""}
+        known["series"] = "manual" if baseline else row["arm"]
+        yield known | {name: float(row[name] or "nan") for name in ("x", "mean", "std", "n")}
+
+
+def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
+    """The arms of some reports; where folders of one panel have the same series, each is named by its folder."""
+    seen: dict[tuple, dict] = {}
+    folders: dict[tuple, set[str]] = {}
+    for folder, panel in panels.items():
+        table = tables[folder]
+        rows = table[(table["train_images"] == table["train_images"].max()) & table["granularity"].notna()]
+        rows = rows[(rows["transfer"] == rows["transfer"].iloc[0]) & (rows["series"] != "one_pass")]
+        for row in rows.to_dict("records"):
+            curve = TARGET if row["role"] == BASELINE else describe(row["series"]).words
+            point = {"panel": panel, "curve": curve, "series": row["series"], "results": folder}
+            point |= {"x": float(row["granularity"]), "mean": row["mean"], "std": row["std"], "n": float(row["runs"])}
+            key = tuple(point[name] for name in ("panel", "curve", "x", "mean", "n"))
+            if key not in seen:  # what two folders share is the same result, and one point
+                seen[key] = point
+                folders.setdefault((panel, curve), set()).add(folder)
+    for point in seen.values():
+        several = len(folders[point["panel"], point["curve"]]) > 1
+        yield point | ({"curve": f"{point['curve']}; {point['results']}"} if several else {})
+
+
+@mpl.rc_context(drawing.RC)
+def draw(figure: Figure) -> str:
+    """The figure as SVG: a panel of what was published, and beside it one for each data set with results."""
+    tables = dict(tuple(figure.points.groupby("panel", sort=False)))
+    drawn, axes = drawing.two_across(len(tables), 0.4, 4.0)
+    for axis, (panel, points) in zip(axes, tables.items(), strict=True):
+        _panel(axis, panel, points)
+    what = f"{figure.name} of Hong et al.: error against the number of pretraining classes"
+    return drawing.svg(drawn, Path(figure.file).stem, what)
+
+
+def _panel(axis, panel: str, points: pd.DataFrame) -> None:
+    before: dict[str, int] = {}
+    groups = points.sort_values("x", kind="stable").groupby(["curve", "series"], sort=False)
+    for place, ((name, one), curve) in enumerate(groups):
+        look = drawing.look(one) | {"markersize": 5, "elinewidth": 0.9, "capsize": 2, "linewidth": 1}
+        if name.startswith(TARGET):
+            look |= {"mfc": "none", "markersize": 8, "linestyle": ""}
+            axis.axhline(curve["mean"].iloc[0], color=look["color"], linestyle=(0, (1, 2)), linewidth=0.9)
+        else:  # curves of one series: other lines, hollow markers
+            number = before[one] = before.get(one, -1) + 1
+            dashes = drawing.DASHES[number % len(drawing.DASHES)]
+            look |= {"mfc": "none" if number else look["color"], "linestyle": dashes}
+        x = curve["x"] * 1.012 ** (place - (len(groups) - 1) / 2)  # a little apart, so that all bars can be seen
+        axis.errorbar(x, curve["mean"], curve["std"].fillna(0), label=name, **look)
+    axis.set_title(textwrap.fill(panel, 36), fontsize=8, parse_math=False)
+    axis.margins(x=0.08)
+    drawing.log_counts(axis)
+    axis.tick_params(axis="x", labelsize=7)
+    axis.grid(axis="y")
+    axis.set(xlabel="G: classes in pretraining", ylabel="Validation error (%)")
+    axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), fontsize=7)

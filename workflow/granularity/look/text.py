@@ -1,0 +1,53 @@
+"""Sizes, times and tables as the commands print them, and what `granularity published` prints."""
+
+import itertools
+
+from granularity.base.errors import GranularityError
+from granularity.claims import published
+
+SHOWN = ("table", "figure", "arm", "x", "metric", "mean", "std", "n", "note")  # under a line for each setting
+
+
+def size_text(count: float) -> str:
+    """A number of bytes, such as 1.2 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def seconds(number: float | None) -> str:
+    """A time, such as 1.5 min; a dash where there is none."""
+    if number is None or number <= 0:
+        return "-"
+    if number < 60:
+        return f"{number:.1f} s"
+    return f"{number / 60:.1f} min" if number < 3600 else f"{number / 3600:.1f} h"
+
+
+def megabytes(number: float | None) -> str:
+    """Memory, such as 41.0 GB; a dash where it is not known."""
+    return "-" if number is None else f"{number:.0f} MB" if number < 10_000 else f"{number / 1000:.1f} GB"
+
+
+def table_of(rows: list[list[str]], texts: int = 1000) -> list[str]:
+    """A line per row; the first so many columns are texts and begin below one another, the others end so."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [str.ljust if place < texts else str.rjust for place in range(len(widths))]
+    return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
+
+
+def published_numbers(paper: str | None, table: str = "") -> str:
+    """A paper's rows by setting, as they are printed there; without a paper, a line for each: its rows and tables."""
+    if paper is None:
+        if table:
+            raise GranularityError(f"--table {table}: of which paper? There are {', '.join(published.papers())}")
+        every = {paper: published.read(paper) for paper in published.papers()}
+        known = {paper: " ".join(published.tables(rows)) or "no tables" for paper, rows in every.items()}
+        return "\n".join(table_of([[paper, f"{len(every[paper]):3d} rows", tables] for paper, tables in known.items()]))
+    rows = published.read(paper, table)
+    shown = [name for name in SHOWN if any(row[name] for row in rows)]
+    head, *lines = table_of([shown, *([row[name] for name in shown] for row in rows)])
+    by = itertools.groupby(zip(rows, lines, strict=True), key=lambda one: one[0]["setting"])
+    return "\n".join([head, *(line for setting, own in by for line in ("", setting, *(line for _, line in own)))])

@@ -1,1 +1,0 @@
-"""Formats and layouts that sources read: one module each."""

@@ -1,0 +1,224 @@
+"""A world's statements as a table in words, `config/claims/WORLD.txt`, and what holds them against a run table.
+
+A table has a line per statement and below it, indented, a line per quantity. Cells are separated by three spaces or
+more (a backslash at the end of a line goes on with the next):
+
+    S1   Coarse training learns the common feature only   Theorem 5.1   COARSE   some
+        {}: training loss   loss   <= 0.01
+        {}: hard / normal response   hard_own / normal_own   between()   reason PILOT
+
+A statement has an id, its claim, its source, its arms and flags. Every quantity is asked of every arm, in the order of
+arms. Arms are separated by semicolons; each is the name of a setting, or a name of the world's module: a setting, a
+list of settings, a tuple (settings that are compared), or a dictionary of these by label; `none`: there are none.
+
+A quantity has words, with `{}` or `{0}` for the arm's label and `{1}`, `{2}` for the names of its settings; what is
+measured; a band; flags. *Measured* is a measure ("phase: measure @ step", by default of phase train and at the end; an
+event in place of the step), "a / b" or "a - b" of two of these or of one and a number, "|a|" for one without its sign;
+of two arms, the first minus the second, seed by seed. Where the words hold `{of}`, several measures may stand there,
+separated by ", ": a line for each. A *band* is as it is printed: ">= 4", "> 0", "< 1", "0.9 to 1.1", "= 1", "-" for
+none; "; A: <= 0.3" is that of the label A alone.
+
+What ends in brackets, `between()`, is a function of the module, called with the :class:`Runs`, the arms' names and what
+stands in the brackets, separated by "; ". As a quantity it gives values, a dictionary of fields of the claim, or None
+(then there is no such row); as a band its two ends. Flags, separated by ", ", are `identity`, `interval`, `mean` (how
+it is judged), `together` (the intervals of a statement hold together; `together NAME`: and those of the next of this
+name), `some` (of the arms those that were run, or the first), `on 1` (the first of the compared settings alone), and
+fields of a claim with a name or a function: `reason PILOT`, `untested void()`.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from granularity.base.errors import GranularityError
+from granularity.claims import preregistered
+from granularity.claims.claim import Claim, together
+from granularity.stages.theory.runs import at
+
+FLAGS = {"identity": {"kind": "identity"}, "interval": {"judged": "interval"}, "mean": {"judged": "mean"}}
+FLAGS |= {"some": {"some": True}, "together": {"together": True}}
+
+
+class Runs:
+    """A run table as quantities read it: `runs(arm, measure, phase=..., step=...)` as :func:`runs.at`."""
+
+    def __init__(self, table: pd.DataFrame):
+        self.table = table
+        self.settings = set(table["setting"])
+
+    def __call__(self, arm: str, measure: str, **where: Any) -> np.ndarray:
+        return at(self.table, arm, measure, **where)
+
+    def rows(self, arm: str, phase: str = "train") -> pd.DataFrame:
+        """The rows of an arm in a phase."""
+        return self.table[(self.table["setting"] == arm) & (self.table["phase"] == phase)]
+
+    def parameters(self, arm: str, *keys: str) -> list[float]:
+        """Parameters of an arm, NaN where it is not in the table."""
+        found = self.table[self.table["setting"] == arm]
+        return [float(found[key].iloc[0]) if len(found) else math.nan for key in keys]
+
+    def value(self, of: str, arm: str) -> Any:
+        """What a cell *measured* asks for (see the module), one value per seed."""
+        for sign, combined in ((" - ", minus), (" / ", over)):
+            if sign in of:
+                return combined(*(self.value(part, arm) for part in of.split(sign)))
+        if of.replace(".", "", 1).isdigit():
+            return np.float64(of)
+        phase, _, measure = of.rpartition(": ")
+        measure, _, where = measure.partition(" @ ")
+        place = {"step": int(where)} if where.isdigit() else {"event": where} if where else {}
+        return self(arm, measure, phase=phase or "train", **place)
+
+
+class _Statement(NamedTuple):
+    head: list[str]  # id, claim, source
+    groups: list[tuple[Any, tuple[str, ...]]]
+    flags: dict[str, Any]
+    rows: list[tuple[str, Any, Any, dict[str, Any]]]  # words, what is measured, band, flags
+
+
+def tables(world: str) -> dict[str, str]:
+    """The tables of `config/claims/WORLD.txt` (else a GranularityError), by the names in square brackets above them."""
+    file = preregistered.statements_of(world)
+    if file is None:
+        raise GranularityError(f"config/claims/{world}.txt: there is no table of claims of this name")
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if line[0] != "#"]
+    _, *parts = re.split(r"^\[(\w+)\]$", re.sub(r"\\\n", "", "".join(lines)), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def judge(table: pd.DataFrame, text: str, names: Mapping[str, Any]) -> list[Claim]:
+    """Every quantity of a table of statements as a claim, held against a run table (see the module).
+
+    A quantity whose arms are not in it has no values. `names`: what names and functions are, the globals of a module;
+    `rise(measure)` is known to all tables.
+    """
+    runs, names = Runs(table), {"rise": rise, **names}
+    parts: list[tuple[Any, list[Claim]]] = []
+    for one in _read(text, names):
+        some, joined = one.flags.pop("some", False), one.flags.pop("together", False)
+        groups = [group for group in one.groups if group[1][0] in runs.settings] if some else one.groups
+        found = (_claim(one, row, runs, *group) for group in groups or one.groups[:1] for row in one.rows)
+        claims = [claim for claim in found if claim is not None]
+        if isinstance(joined, str) and parts and parts[-1][0] == joined:
+            parts[-1][1].extend(claims)
+        else:
+            parts.append((joined, claims))
+    return [claim for joined, claims in parts for claim in (together(claims) if joined else claims)]
+
+
+def _read(text: str, names: Mapping[str, Any]) -> Iterator[_Statement]:
+    for block in re.findall(r"^\S.*\n(?:(?: .*)?\n)*", text, re.MULTILINE):
+        head, *lines = (re.split(r"\s{3,}", line.strip()) for line in block.splitlines() if line.strip())
+        statement = _Statement(head[:3], list(_groups(head[3], names)), _flags(head[4:], names), [])
+        for quantity, of, band, *flags in ([*cells, "-"] if len(cells) < 3 else cells for cells in lines):
+            for each in of.split(", ") if "{of}" in quantity else [of]:
+                measured, within = (_call(cell, names) or cell for cell in (each, band))
+                statement.rows.append((quantity.replace("{of}", each), measured, within, _flags(flags, names)))
+        yield statement
+
+
+def _call(text: str, names: Mapping[str, Any]) -> Callable[..., Any] | None:
+    called = re.fullmatch(r"(\w+)\((.*)\)", text)
+    if called is None:
+        return None
+    args = called[2].split("; ") if called[2] else ()
+    return lambda runs, *arms: names[called[1]](runs, *arms, *args)
+
+
+def _flags(cells: Sequence[str], names: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for flag in (flag for cell in cells for flag in re.split(r", (?![^(]*\))", cell)):
+        key, _, value = flag.partition(" ")
+        found |= FLAGS[key] if not value else {key: _call(value, names) or names.get(value, value)}
+    return found
+
+
+def _groups(cell: str, names: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    for item in cell.split("; "):
+        if item == "none":
+            yield "", ()
+            continue
+        value = names.get(item, item)
+        several = value.items() if isinstance(value, Mapping) else ((one, one) for one in value)
+        for label, arms in ((value, value),) if isinstance(value, (str, tuple)) else several:
+            yield label, (arms,) if isinstance(arms, str) else tuple(arms)
+
+
+def _claim(statement: _Statement, row: tuple, runs: Runs, label: Any, arms: tuple[str, ...]) -> Claim | None:
+    words, of, band, more = row
+    fields = statement.flags | more
+    own = (arms[int(fields.pop("on")) - 1],) if "on" in fields else arms
+    fields = {key: value(runs, *own) if callable(value) else value for key, value in fields.items()}
+    if callable(of):
+        values = of(runs, *own)
+    elif not own:
+        values = ()
+    else:
+        measured = [runs.value(of.strip("|"), arm) for arm in own]
+        values = minus(*measured) if own[1:] else measured[0]
+        values = np.abs(values) if of[0] == "|" else values
+    if values is None:
+        return None
+    fields["low"], fields["high"] = band(runs, *own) if callable(band) else _band(band, str(label))
+    fields |= {"arms": own} | (values if isinstance(values, dict) else {"values": values})
+    return Claim(*statement.head, quantity=fields.pop("quantity", words).format(label, *arms), **fields)
+
+
+def _band(text: str, label: str) -> tuple[float, float]:
+    """The two ends of a band as it is printed; see the module."""
+    whole, *of_labels = text.split("; ")
+    for one in of_labels:
+        if one.startswith(f"{label}: "):
+            whole = one.removeprefix(f"{label}: ")
+    if whole == "-":
+        return -math.inf, math.inf
+    if " to " in whole:
+        return tuple(map(float, whole.split(" to ")))
+    sign, end = whole.split()
+    value, outwards = float(end), math.inf if sign[0] == ">" else -math.inf
+    if sign == "=":
+        return value, value
+    inner = value if sign.endswith("=") else math.nextafter(value, outwards)
+    return (inner, math.inf) if sign[0] == ">" else (-math.inf, inner)
+
+
+def _shared(one: Sequence[float], other: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Of the seeds that both have; empty where an arm was not run."""
+    count = min((len(each) for each in (one, other) if np.ndim(each)), default=0)
+    return tuple(np.asarray(each, dtype=float)[:count] if np.ndim(each) else each for each in (one, other))
+
+
+def minus(one: Sequence[float], other: Sequence[float]) -> np.ndarray:
+    """The difference over the seeds that both have; empty where an arm was not run."""
+    return np.subtract(*_shared(one, other))
+
+
+def over(one: Sequence[float], other: Sequence[float]) -> np.ndarray:
+    """The ratio over the seeds that both have; empty where an arm was not run."""
+    return np.divide(*_shared(one, other))
+
+
+def rise(runs: Runs, one: str, other: str, of: str) -> np.ndarray:
+    """For tables: what the second arm has more than the first, seed by seed."""
+    return minus(runs.value(of, other), runs.value(of, one))
+
+
+def swept(words: str, *sweeps: Mapping[str, Sequence[float]]) -> list[tuple[str, float, str]]:
+    """Key, value and arm of sweeps that vary one key at a time; `words` names the arm, such as "coarse, {} = {:g}"."""
+    return [(key, v, words.format(key, v)) for sweep in sweeps for key, values in sweep.items() for v in values]
+
+
+def varied(words: str, *sweeps: Mapping[str, Sequence[float]], **common: Any) -> list[dict[str, Any]]:
+    """The settings of the arms of :func:`swept`, over what is common to them."""
+    return [common | {"name": name, key: value} for key, value, name in swept(words, *sweeps)]
+
+
+def named(names: Mapping[Any, str], key: str, **common: Any) -> list[dict[str, Any]]:
+    """The settings of an arm per value of a key, by their names."""
+    return [common | {"name": name, key: value} for value, name in names.items()]

@@ -1,0 +1,141 @@
+"""Finding: sibling labels cure feature contamination. Extends the world `feature_contamination`.
+
+A label's samples push its neurons up along the background, the samples that it rivals push them down. Where the
+strongest rival is a sibling, both see the same neurons fire, and the two cancel. Predictions, bands and arms are in
+`config/preregistrations/sibling_labels.yaml`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from granularity.claims import preregistered
+from granularity.claims.claim import Claim
+from granularity.stages.theory import figures as draw
+from granularity.stages.theory.statements import Runs
+from granularity.stages.theory.worlds.feature_contamination.claims import gain, kept
+from granularity.stages.theory.worlds.feature_contamination.measures import simulate
+from granularity.stages.theory.worlds.feature_contamination.settings import Settings
+
+NAME = "sibling_labels"
+COARSE, FINE = "2 labels", "8 labels"
+_ARMS = preregistered.read(NAME)["arms"]
+SIZES = {
+    size: [Settings(name=name, **{**common, **arm}) for name, arm in _ARMS["settings"].items()]
+    for size, common in _ARMS["sizes"].items()
+}
+__all__ = ["SIZES", "Settings", "figures", "judge", "simulate"]
+Found = tuple[np.ndarray, tuple[str, ...]]  # a measure, one value per seed, and the arms that it is of
+
+
+def predicted(table: pd.DataFrame, arm: str) -> np.ndarray:
+    """bg_sum as it follows from the pulls of own labels and rivals, and from the initial weights' decay; per seed."""
+    runs = Runs(table)
+    lr, decay, steps = runs.parameters(arm, "lr", "decay", "steps")
+    return runs(arm, "bg_sum", step=0) * (1 - lr * decay) ** steps + runs(arm, "bg_own") - runs(arm, "bg_rival")
+
+
+def relief(table: pd.DataFrame, arm: str, words: str = "") -> np.ndarray:
+    """OOD risk of coarse labels minus that of `arm`, at equal ID risk of the class; one value per seed.
+
+    The run of coarse labels is read where its ID risk has fallen to that of `arm` at the end (linear between recorded
+    steps), or at its own end, if it never does. `words`: what the names of both arms end in, as ", trained head".
+    """
+    found = []
+    coarse = table[(table["setting"] == COARSE + words) & table["id_risk"].notna()]
+    for seed, rows in table[table["setting"] == arm + words].groupby("seed"):
+        end, other = rows.iloc[-1], coarse[coarse["seed"] == seed].sort_values("step")
+        if len(other):
+            falling = np.minimum.accumulate(other["id_risk"].to_numpy())
+            found.append(np.interp(-end["id_risk"], -falling, other["ood_risk"].to_numpy()) - end["ood_risk"])
+    return np.array(found)
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds of each arm: overlap of the rivals' gates, bg_sum, what is predicted of it, margin kept."""
+    runs, rows = Runs(table), {}
+    for arm in table["setting"].unique():
+        values = {name: runs(arm, name) for name in ("overlap", "bg_sum", "bg_own")}
+        values |= {"predicted": predicted(table, arm), "kept": kept(runs, arm)}
+        rows[arm] = {name: value.mean() for name, value in values.items()}
+    return pd.DataFrame(rows, ["overlap", "bg_sum", "bg_own", "predicted", "kept"]).T
+
+
+def judge(table: pd.DataFrame) -> list[Claim]:
+    """The predictions of the preregistration; those about all arms have one value per arm, the others one per seed."""
+    runs = Runs(table)
+
+    def compared(*arms: str) -> Found:
+        return gain(runs, *arms), arms
+
+    def gained(words: str, fine: str = FINE) -> Found:
+        return compared(fine + words, COARSE + words)
+
+    def saved(words: str) -> Found:
+        return relief(table, FINE, words), (FINE + words, COARSE + words)
+
+    def both(one: Found, two: Found) -> Found:
+        return np.concatenate([one[0], two[0]]), (*one[1], *two[1])
+
+    fixed, entropy = ", 256 fixed samples", ", cross-entropy"
+    centred, arms = gained(", centred background")
+    of_arms: dict[str, Found] = {
+        "cure": saved(""),
+        "kept": gained(""),
+        "half as fine": gained("", "4 labels"),
+        "trained head": saved(", trained head"),
+        "shared": saved(", shared neurons"),
+        "shared, trained": saved(", shared neurons, trained head"),
+        "fixed siblings": gained(fixed),
+        "fixed siblings, cross-entropy": gained(fixed + entropy),
+        "fixed random": gained(fixed + entropy, "8 random labels"),
+        "redrawn random": gained(entropy, "8 random labels"),
+        "temperature": compared(f"{FINE}, T = 0.2", FINE + entropy),
+        "decay": both(gained(", decay 0.002"), gained(", no decay")),
+        "subclasses": both(gained(", K = 2", "4 labels"), gained(", K = 8", "16 labels")),
+        "mean": both(gained(", background mean 0.25"), gained(", background mean 1")),
+        "centred": (np.abs(centred), arms),
+        "sibling rivals": (runs(FINE, "sibling_rivals"), (FINE,)),
+    }
+    found = summary(table)
+    pulled = found[found["bg_own"].abs() > 0]  # a centred background pulls nowhere
+    own = found[~found.index.astype(str).str.contains("shared|random|centred")]
+    rank = [own["overlap"].corr(own["kept"], method="spearman")] if len(own) > 2 else []
+    error = (pulled["predicted"] - pulled["bg_sum"]).abs() / pulled["bg_own"]
+    of_arms |= {"derived": (error.to_numpy(), tuple(pulled.index)), "overlap": (np.array(rank), tuple(own.index))}
+    seeds = dict.fromkeys(("derived", "overlap"), table["seed"].nunique())
+    values, arms = ({name: one[i] for name, one in of_arms.items()} for i in (0, 1))
+    return preregistered.claims(NAME, values, seeds, arms)
+
+
+@draw.style()
+def figures(table: pd.DataFrame, folder: Path) -> None:
+    """The law beside the measurement; margin kept against overlap; the relief of every pair of arms, with intervals."""
+    found = summary(table)
+    figure, panels = draw.canvas(3, width=13, height=3.8)
+    one = [found["predicted"].min(), found["predicted"].max()]
+    panels[0].plot(one, one, ":", color="black", linewidth=1)
+    for arm, row in found.iterrows():
+        index = 2 if "random" in arm else 0 if arm.startswith(COARSE) else 1
+        style = {"color": draw.COLOURS[index], "marker": draw.MARKERS[index], "linestyle": ""}
+        panels[0].plot(row["predicted"], row["bg_sum"], **style)
+        if "shared" not in arm:
+            panels[1].plot(row["overlap"], row["kept"], **style)
+    panels[0].set(xlabel="predicted from the pulls", ylabel="measured", title="background weight of each arm")
+    panels[0].annotate("as predicted", (one[1], one[1]), ha="right", va="bottom", fontsize=7)
+    panels[1].set(xlabel="overlap of the rivals' gates", ylabel="share kept", title="margin kept, background turned")
+    for index, words in enumerate(("2 labels", "fine labels", "random labels")):
+        panels[1].plot([], [], color=draw.COLOURS[index], marker=draw.MARKERS[index], linestyle="", label=words)
+    figure.legend(*panels[1].get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    names = [arm for arm in found.index if not arm.startswith(COARSE)]
+    pairs = {arm: relief(table, arm.partition(",")[0], "".join(arm.partition(",")[1:])) for arm in names}
+    pairs = {arm: values for arm, values in pairs.items() if len(values)}
+    for place, values in enumerate(pairs.values()):
+        half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values) if len(values) > 1 else 0
+        panels[2].errorbar(values.mean(), place, xerr=half, fmt="o", color=draw.COLOURS[0], capsize=2, markersize=3)
+    panels[2].set_yticks(range(len(pairs)), pairs)
+    panels[2].axvline(0, color="black", linestyle=":", linewidth=1)
+    panels[2].set(xlabel="OOD risk of 2 labels minus that of the arm", title="risk saved, at equal ID risk (0: none)")
+    draw.save(figure, folder, NAME, "means over seeds; bars are 95 % intervals of the mean over seeds")

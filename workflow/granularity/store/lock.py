@@ -1,0 +1,202 @@
+"""Who makes a result: the process that holds the lock of its key, and drivers that share the lock of a name.
+
+After a driver is killed its jobs go on, and the rerun starts the same jobs beside them. Whoever finds a living writer
+waits, and takes the result that it makes.
+
+The kernel lets go of a writer's `flock` when it ends, however it ends. Some file systems have no locks or keep them
+within a machine, and a suspended writer holds its lock for ever: a writer therefore also touches its file, and whoever
+waits takes over what has not been touched for SILENT_SECONDS. Two writers of one key damage nothing: the first stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import secrets
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+
+BEAT_SECONDS, SILENT_SECONDS, LOOK_SECONDS = 10.0, 60.0, 0.5
+
+
+class LostError(GranularityError):
+    """Another writer makes this result."""
+
+
+class Lock:
+    """The lock of a key: a file that is locked and touched while its writer lives, or until this context ends.
+
+    `output` is what a store calls the name of the result. Raises a LostError where a writer has it that may live.
+    """
+
+    def __init__(self, file: Path, output: str):
+        self.file, self._token, self._ended = file, secrets.token_hex(8), threading.Event()
+        self._asked = f"another process has taken {output} over, as this one was silent"
+        if (found := read(file)) is not None and found["live"] is not False:
+            raise LostError(f"{output}: {who(found)} makes this result")
+        about = {"token": self._token, "output": output, "host": host(), "pid": os.getpid()}
+        about |= {"job": os.environ.get("SLURM_JOB_ID"), "started": time.time()}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f".{file.name}.{self._token}")
+        self._stream = temporary.open("x", encoding="utf-8")
+        try:
+            # Before it has its name: nobody can look at a lock that is not held yet.
+            locked = _flock(self._stream.fileno(), fcntl.LOCK_EX)
+            self._stream.write(json.dumps({**about, "kernel": _kernel() if locked else None}))
+            self._stream.flush()
+            os.fchmod(self._stream.fileno(), 0o644)  # whoever may work in the store must see who else does
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_SECONDS):
+            if self.held():
+                with contextlib.suppress(OSError, ValueError):
+                    os.utime(self._stream.fileno())
+            else:  # this process is to stop, as both save in one place
+                return interrupt.request(self._asked)
+
+    def held(self) -> bool:
+        """Whether nobody has taken it over."""
+        return (read(self.file) or {}).get("token") == self._token
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        interrupt.withdraw(self._asked)
+        if self.held():
+            self.file.unlink(missing_ok=True)
+        self._stream.close()
+
+
+def read(file: Path) -> dict[str, Any] | None:
+    """What a lock's file says; None without a sound one.
+
+    With `beat`, when it was last touched (seconds since the epoch), and `live`, whether its writer lives: None where no
+    lock of the kernel tells.
+    """
+    try:
+        with file.open("rb") as stream:
+            found = json.loads(stream.read())
+            beat = os.fstat(stream.fileno()).st_mtime
+            free = _flock(stream.fileno(), fcntl.LOCK_SH)  # for this moment; shared with who else looks
+    except (OSError, ValueError):
+        return None
+    tells = free is False or (free and found.get("kernel") == _kernel())
+    return {**found, "beat": beat, "live": not free if tells else None}
+
+
+def wait(file: Path, output: Path) -> None:
+    """Wait while a writer makes a result; where it falls silent, take its lock away."""
+    last, looks, told = None, 0, False
+    while (found := read(file)) is not None and found["live"] is not False:
+        if not told:
+            say(f"{output}: {who(found)} is making it; waiting (it may be stopped: what it saved is gone on with)")
+            told = True
+        looks, last = (looks + 1 if found == last else 0), found
+        if looks * LOOK_SECONDS >= SILENT_SECONDS:
+            say(f"{output}: {who(found)} has not moved for {SILENT_SECONDS:.0f} s; going on without it")
+            with contextlib.suppress(OSError):
+                file.unlink()
+            return
+        time.sleep(LOOK_SECONDS)
+
+
+def all_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """The locks in a folder, those of killed writers too, by the names of their files without suffix."""
+    found = {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def living(folder: Path) -> set[str]:
+    """Those of :func:`all_in` whose writers live; looks for up to SILENT_SECONDS where no lock of the kernel tells."""
+    found = {name: one for name, one in all_in(folder).items() if one["live"] is not False}
+    unknown = {name: one for name, one in found.items() if one["live"] is None}
+    if unknown:
+        names = ", ".join(sorted({who(one) for one in unknown.values()}))
+        say(f"looking for up to {SILENT_SECONDS:.0f} s whether this still works: {names}")
+    for _ in range(round(SILENT_SECONDS / LOOK_SECONDS)):
+        if unknown:
+            time.sleep(LOOK_SECONDS)
+            unknown = {name: one for name, one in unknown.items() if read(folder / f"{name}.json") == one}
+    return found.keys() - unknown.keys()
+
+
+def seems_alive(found: dict[str, Any]) -> bool:
+    """Whether the writer of a lock still works, as far as one look tells: by this host's clock where no lock does."""
+    return time.time() - found["beat"] < SILENT_SECONDS if found["live"] is None else found["live"]
+
+
+def who(found: dict[str, Any]) -> str:
+    return f"process {found['pid']} on {found['host']}"
+
+
+def host() -> str:
+    """This machine's name; under Slurm the node's, for several nodes may share a host name."""
+    return os.environ.get("SLURMD_NODENAME", platform.node())
+
+
+def _kernel() -> str:
+    """A name of the running kernel: the same in all its containers, and another one in every other machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
+
+
+def _flock(descriptor: int, how: int) -> bool | None:
+    """Lock a file without waiting: whether nobody had locked it; None where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def share(file: Path, mine: str) -> dict[str, Any] | None:
+    """Hold the lock of a name until this process ends, together with all who hold it for the same configuration.
+
+    Snakemake locks the folder that it is started in, which two checkouts with one `results` do not share.
+
+    Returns:
+        None; or the latest who holds it for another one: `host`, `pid`, `started`, `folder`.
+    """
+    about = {"for": mine, "host": host(), "pid": os.getpid(), "started": time.time(), "folder": os.getcwd()}
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Never closed where it is held: the lock is to last as long as this process.
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        with contextlib.suppress(PermissionError):  # another one's
+            os.fchmod(handle, file.parent.stat().st_mode & 0o666)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(handle, 0)  # nobody holds it: what is written there is of drivers that have ended
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        os.write(handle, f"{json.dumps(about)}\n".encode())
+        # Who wrote first decides: of two that begin at the same moment, both see the same line first.
+        said = [json.loads(line) for line in os.pread(handle, 1 << 20, 0).splitlines()]
+    except OSError as error:
+        reason = error.strerror or error
+        say(f"{file}: cannot be locked ({reason}); start no other configuration of this name meanwhile")
+        return None
+    if said[0]["for"] == mine:
+        return None
+    os.close(handle)
+    return [one for one in said if one["for"] == said[0]["for"]][-1]
