@@ -145,7 +145,7 @@ def test_several_labels_are_learnt(tmp_path, colours):
     values = {"recipe": options, "model": MODEL, "runs": [pretraining("wordnet-2").name]}
     made = tasks.run("pretrain", tmp_path / "made", values, samples=samples, pixels=pixels, hierarchy=[space])
     losses = made.table("history.parquet")["train_loss"]
-    assert losses.iloc[0] > 6  # two or three labels an image are true, each at about sigmoid(-4)
+    assert losses.iloc[0] > 6  # two or three labels per image are true, each at about sigmoid(-4)
     assert losses.iloc[-1] < 0.15
     data = Data(Artifact.open(samples), Artifact.open(pixels), CPU)
     network = build(MODEL, 3, 4, 99)

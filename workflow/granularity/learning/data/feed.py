@@ -2,7 +2,7 @@
 
 What comes out is a function of the seed, the step and the place in the batch alone: not of the number of readers, nor
 of where a training was resumed. The readers are those of torch's DataLoader: processes, as Pillow decodes one JPEG at a
-time per process. They are told piece by piece what to read, so that all of them work on the next batch.
+time per process. A batch is read in pieces, so that all readers work on the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from granularity.base.errors import GranularityError
 from granularity.machine import processes
 
 PIECE = 64  # images that a reader reads at once, at most
-AHEAD = 2  # pieces that each reader is told of
+AHEAD = 2  # pieces queued per reader
 MOST_READERS = 16
 SHARED = "/dev/shm"  # where readers put images
 PR_SET_PDEATHSIG = 1
@@ -101,8 +101,8 @@ def _batches(
 def _next(parts: Iterator[Any]) -> Any:
     try:
         part = next(parts, None)
-    except RuntimeError as error:  # torch's, of a reader that has died
-        why = str(error).partition(". ")[0]
+    except (RuntimeError, OSError, EOFError) as error:  # a reader has died, perhaps while it handed images over
+        why = str(error).partition(". ")[0] or type(error).__name__
         raise GranularityError(
             f"a process that reads images has ended ({why}); what is saved is kept. If memory is short, set "
             "GRANULARITY_READERS to fewer processes"
