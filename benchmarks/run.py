@@ -34,6 +34,7 @@ WORKS = {  # name: what is compared, when it runs, the seconds it may take
     "workflow": ("planning the papers' experiments beside bare Snakemake", LONG, 900),
     "store": ("the store's share of a run's CPU time", LONG, 1800),
     "one_more": ("one label space more beside the whole run", LONG, 1800),
+    "stability": ("the verdicts of the default run with ten base seeds: seeds=10,table=FILE.csv", LONG, 7200),
     "default_run": ("CPU time of a finished run beside another commit's: ours=FOLDER,peer=FOLDER", COMPARED, 60),
 }
 MEASURED, PAGE = ROOT / "benchmarks" / "measured.jsonl", ROOT / "docs" / "performance.md"

@@ -53,6 +53,7 @@ class Leaf(typing.NamedTuple):
 
 # What an entry of a list must have beside the key that is tried.
 REQUIRED = {("networks", 0): {"name": "n"}, ("transfers", 0): {"name": "t"}, ("transfers", 0, "data"): {"samples": {}}}
+REQUIRED[("conditions", 0, "primary", 0)] = {"arm": "target"}
 
 
 def leaves(model=cfg.Config, path=()):
@@ -147,6 +148,11 @@ def test_the_file_that_holds_the_mistake_is_named(tmp_path):
 ONE, LARGE = [{"train_size": 300}], {"batch_size": 51}
 
 
+def declared(**fields) -> dict:
+    primary = [{"arm": "manual-digit", **fields}]
+    return {"conditions": [{"train_size": 300, "spaces": ["manual-digit"], "primary": primary}]}
+
+
 def one_network(**keys):
     return {"networks": [{"name": "n", **keys}]}
 
@@ -165,6 +171,13 @@ CONTRADICTIONS = [
     ("conditions: a train_size is given twice", {"conditions": [{"train_size": 300}, {"train_size": 300}]}),
     ("conditions: train_size 901", {"conditions": [{"train_size": 901}]}),
     ("conditions.0.spaces: there is no label space", {"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]}),
+    ("conditions.0.primary.0.arm: there is no label space 'kmeans-7'", declared(arm="kmeans-7")),
+    ("conditions.0.primary.0.against: there is no label space 'random-10'", declared(against="random-10")),
+    ("smallest: it gives the number of backbones together with spread", declared(smallest=0.5)),
+    (
+        "primary.0.smallest: finding 0.5 points takes 44 backbones per label space, not 8",
+        declared(smallest=0.5, spread=1),
+    ),
     ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}}),
     ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}}),
     ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}, "finetune": {"batch_size": 200}}),

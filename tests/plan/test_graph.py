@@ -19,6 +19,7 @@ SMALL = {
         "random": [10],
         "random_instance": False,
         "random_superclass": [],
+        "regrouped": [],
         "kmeans": [10],
         "kmeans_superclass": [],
         "rebalanced": {"thresholds": []},
@@ -189,12 +190,32 @@ def test_an_option_that_is_added_changes_no_id():
     over = {  # what the default was when these ids were given out
         "seeds": {"pretrain": 2, "finetune": 6},
         "conditions": [{"train_size": 300}, {"train_size": 900, "spaces": ["manual-digit", "random-30", "kmeans-30"]}],
-        "label_spaces": {"random": [10, 30, 100], "random_superclass": [10], "rebalanced": {"thresholds": [12, 4]}},
+        "label_spaces": {
+            "random": [10, 30, 100],
+            "random_superclass": [10],
+            "regrouped": [],
+            "kmeans_superclass": [3, 10, 30],
+            "rebalanced": {"thresholds": [12, 4]},
+        },
     }
     plan = Plan(files.validate(over))
     runs = sorted(run for stage in ("pretrain", "finetune") for job in plan.jobs(stage) for run in job.options["runs"])
     assert len(runs) == 286
     assert hashlib.sha256(repr(runs).encode()).hexdigest()[:12] == "70ae5c627ecf"
+
+
+def test_a_condition_has_its_own_number_of_backbones():
+    """More of them are more runs of the same ids; all of them are finetuned."""
+    few, more = (
+        planned({"conditions": [{"train_size": 300, "spaces": ["kmeans-10"], "backbones": count}]}) for count in (2, 5)
+    )
+
+    def runs(plan: Plan, stage: str) -> list[str]:
+        return [run for job in plan.jobs(stage) for run in job.options["runs"]]
+
+    for stage in ("pretrain", "finetune", "measure"):
+        assert len(runs(few, stage)) == 4 and len(runs(more, stage)) == 10
+        assert set(runs(few, stage)) < set(runs(more, stage))
 
 
 def test_an_option_that_came_later_is_in_ids_where_it_is_used():

@@ -135,6 +135,20 @@ def test_random_ids_within_a_superclass_lie_in_one_target_class(make, per_superc
         assert len(set(space.labels)) == 9  # all are drawn
 
 
+def test_regrouped_clusters_mix_the_classes_of_a_superclass(make, world):
+    """Each label takes one cluster of each class of its superclass: it can be learnt, and says nothing of the class."""
+    space = make("regrouped", {"clusterings": ["class-2"]})
+    clusters = Artifact.open(world[0] / "class-2").table("assignment.parquet")["cluster"]
+    table = space.train.assign(label=space.labels)
+    assert table.groupby(clusters)["label"].nunique().max() == 1
+    for _, label in table.groupby("label"):
+        (kind,) = label["kind"].unique()
+        assert set(label["species"]) == {name for name, (_, of) in TREE.items() if of == kind}
+    assert table["label"].nunique() == 6 and space.properties["refines_target"]
+    other = make("regrouped", {"clusterings": ["class-2"]}, seed=1, name="other")
+    assert not np.array_equal(other.labels, space.labels)
+
+
 def test_kmeans_in_each_superclass_or_class_refines_it(make):
     space = make("kmeans_superclass", {"clusterings": ["superclass-4"]})
     kinds = space.kinds_of_label()
@@ -330,6 +344,7 @@ CLUSTERED = [
     ("kmeans", {"clusterings": ["whole-6"]}),
     ("kmeans_superclass", {"clusterings": ["superclass-4"]}),
     ("kmeans_class", {"clusterings": ["class-2"]}),
+    ("regrouped", {"clusterings": ["class-2"]}),
     ("rebalanced", {"clusterings": ["superclass-2"], "threshold": 1000}),
     ("rebalanced", {"clusterings": ["superclass-2", "superclass-4"], "classes": 9}),
     ("nested", topdown("superclass-2-3", 2)),

@@ -32,6 +32,7 @@ SMALL = {
     "label_spaces": {
         "random": [4, 10],
         "random_superclass": [2],
+        "regrouped": [],
         "kmeans": [4],
         "kmeans_superclass": [2, 3],
         "rebalanced": {"clusters": [2, 3], "thresholds": [12, 4]},
@@ -171,6 +172,24 @@ def test_the_headline_follows_the_arms(monkeypatch, tmp_path, effects, noise, ve
     assert best["control"] in sentence and words.interval(best["control_low"], best["control_high"]) in sentence
 
 
+@pytest.mark.parametrize(("effect", "verdict"), [(-3.0, "yes"), (3.0, "no"), (-0.3, "open")])
+def test_what_was_declared_is_the_answer_whatever_else_is_found(monkeypatch, tmp_path, effect, verdict):
+    """Intervals are corrected for the two that were declared, and for none of the others; these are exploratory."""
+    primary = [{"arm": "manual-digit"}, {"arm": "manual-digit", "against": "random-10"}]
+    over = {"conditions": [VERDICTS["conditions"][0] | {"primary": primary, "backbones": 5}]}
+    _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": effect, "kmeans": -6.0}, noise=0.9)
+    rows = comparisons(output).query("question == 'primary'")
+    backbones = pd.read_parquet(output / "tables/backbones.parquet").query("transfer == 'target'")
+    errors = backbones.set_index(["space", "pretrain_seed"])["error"].unstack(0)
+    answer, sentence = headline_of(output)
+    for row, against in zip(rows.itertuples(), ("target", "random-10"), strict=True):
+        differences = errors["manual-digit"] - errors[against]
+        reach = stats.t.ppf(1 - 0.05 / 4, 4) * differences.sem()
+        assert row.pairs == 5 and row.low == pytest.approx(differences.mean() - reach)
+        assert words.interval(row.low, row.high) in sentence and f"those pretrained on {against}" in sentence
+    assert answer == verdict and "declared before the run" in sentence and "kmeans-4" not in sentence
+
+
 def test_labels_by_chance_are_no_answer(monkeypatch, tmp_path):
     """Random IDs that are better than the baseline say yes to nothing; what means something is no better than they."""
     effects = {"manual": -3.0, "random": -3.0, "kmeans": 0.0}
@@ -257,7 +276,7 @@ def test_meaning_is_told_by_pairs_that_hold_the_target_alike(monkeypatch, tmp_pa
     """Clusters over the whole set are better than chance, those within the target's classes are not: only so far."""
     over = {"conditions": [{"train_size": 120}], "seeds": {"pretrain": 6, "finetune": 1}}
     spaces = {"manual": ["digit"], "random": [4, 10], "random_instance": False, "random_superclass": [2], "kmeans": [4]}
-    over |= {"label_spaces": spaces | {"kmeans_superclass": [2], "rebalanced": {"thresholds": []}}}
+    over |= {"label_spaces": spaces | {"regrouped": [], "kmeans_superclass": [2], "rebalanced": {"thresholds": []}}}
     effects = {"manual": -0.1, "random": 5.0, "random_superclass": 0.0, "kmeans": 0.0, "kmeans_superclass": 0.0}
     _, output = make(monkeypatch, tmp_path, over, effects=effects)
     section = " ".join(section_of(output, "questions").split())

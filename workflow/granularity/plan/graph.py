@@ -36,6 +36,7 @@ class Condition:
     seed: int  # the base seed, which the split follows
     encoder: Any = None  # the sections that make its embedding and clusters
     spaces: tuple[Space, ...] = ()  # its label spaces; none where it is only transferred to
+    backbones: int = 0  # per label space
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
@@ -143,8 +144,12 @@ class Plan:
             self._pretrainings[network.name, condition.name] = found
         return found
 
+    def backbones(self, network: Network, condition: Condition) -> list[Run]:
+        """The pretrainings that are finetuned and measured: not the extra seeds of the one-pass baseline."""
+        return [run for run in self.pretrainings(network, condition) if run.pretrain_seed < condition.backbones]
+
     def finetunings(self, transfer: Transfer, network: Network, condition: Condition) -> list[Run]:
-        parents = self.pretrainings(network, condition)
+        parents = self.backbones(network, condition)
         return trainings.finetunings(self.config, transfer, parents, self.data_of(transfer, condition))
 
     def data_of(self, transfer: Transfer, condition: Condition) -> Condition:
@@ -209,7 +214,9 @@ class Plan:
         found = []
         for one in config.conditions:
             chosen = made if one.spaces is None else tuple(s for s in made if s.name in {made[0].name, *one.spaces})
-            found.append(Condition(f"train-{one.train_size}", config.samples, one.train_size, seed, encoder, chosen))
+            images = f"train-{one.train_size}", config.samples, one.train_size
+            backbones = one.backbones or config.seeds.pretrain
+            found.append(Condition(*images, seed, encoder, chosen, backbones))
         others = {one.data.name: one.data for one in self.transfers if one.data is not None}
         return found + [Condition(name, data.samples, data.train_size, seed) for name, data in others.items()]
 

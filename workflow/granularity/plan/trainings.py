@@ -151,8 +151,8 @@ def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable
                 "processes": config.jobs.processes,
             }
         )
-        one_pass = config.seeds.pretrain * config.seeds.finetune
-        for seed in range(one_pass if space.name == TARGET else config.seeds.pretrain):
+        one_pass = condition.backbones * config.seeds.finetune
+        for seed in range(one_pass if space.name == TARGET else condition.backbones):
             runs.append(Run(space.name, seed, None, _digest({**alike, "seeds": [config.seeds.base, seed]})))
     return runs
 
@@ -165,13 +165,11 @@ def initial(network: Network) -> dict[str, str]:
 
 
 def finetunings(config: Any, transfer: Transfer, parents: Iterable[Run], data: Any) -> list[Run]:
-    """Every finetuning: each seed on each of the first `seeds.pretrain` backbones per label space."""
+    """Every finetuning: each seed on each of some backbones."""
     runs, alike = [], _plain({"recipe": transfer.recipe, "data": data.identity})
     if transfer.from_epoch is not None:
         alike["epoch"] = transfer.from_epoch
     for parent in parents:
-        if parent.pretrain_seed >= config.seeds.pretrain:
-            continue
         for seed in range(config.seeds.finetune):
             run_id = _digest({**alike, "parent": parent.id, "seed": seed})
             runs.append(Run(parent.space, parent.pretrain_seed, seed, run_id))

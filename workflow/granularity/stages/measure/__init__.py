@@ -22,9 +22,7 @@ def _plan(plan: Any) -> Iterator[Job]:
         for condition in plan.conditions:
             asked = ("embedding" in measure.of) if measure.of else plan.embeds(condition)
             for network in plan.networks if condition.spaces else ():
-                # The extra seeds of the target are there for the one-pass baseline alone.
-                seeds = plan.config.seeds.pretrain
-                runs = [run for run in plan.pretrainings(network, condition) if run.pretrain_seed < seeds]
+                runs = plan.backbones(network, condition)
                 for unit, held in plan.units("measure", runs, network, condition).items():
                     of = [one for one in measure.of or ["backbones"] if one != "embedding"]
                     if asked:  # it is the same whatever the network: the first job measures it

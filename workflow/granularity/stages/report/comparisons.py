@@ -1,11 +1,11 @@
-"""What is compared with what, and what follows: arms with their baseline, with labels by chance, fine with coarse.
+"""What is compared with what, and what follows: what was declared, arms with their baseline, fine with coarse.
 
 Intervals are Student's over backbones, paired by pretraining seed; those of a question hold together over the whole
 report (Bonferroni). A verdict of better or worse is an interval without zero.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +13,14 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from granularity.claims.primary import Primary
 from granularity.claims.statistics import LEVEL, holm, interval, p_value, paired
 from granularity.stages.report import series
 from granularity.stages.report.conditions import BASELINE, ConditionResults, ShownSpace
 
 ONE_PASS = "target (one pass)"
 QUESTIONS = {
+    "primary": "the comparisons that the configuration declared beforehand",
     "finer": "label spaces with a meaning, against the retraining baseline",
     "chance": "labels by chance, and a single pass, against the retraining baseline",
     "control": "label spaces with a meaning, against labels by chance of the same G",
@@ -170,8 +172,10 @@ def panels(conditions: list[ConditionResults]) -> list[Panel]:
 # ---------------------------------------------------------------- comparisons
 
 
-def compare(panels: list[Panel]) -> pd.DataFrame:
+def compare(panels: list[Panel], declared: Mapping[str, Sequence[Primary]]) -> pd.DataFrame:
     """One row per comparison, differences in percentage points of error; below zero is better.
+
+    `declared`: the primary comparisons of each condition, which are of its first network and transfer.
 
     Columns: `question`, a key of `QUESTIONS`; `label`, `network`, `transfer` and `space`, what is compared; `other`,
     with what (of `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key of `HOLDS` beside a
@@ -180,7 +184,9 @@ def compare(panels: list[Panel]) -> pd.DataFrame:
     standard `error`; `low`, `high`, corrected for the `comparisons` of its question; `standing`, a key of `STANDINGS`.
     """
     columns = ["question", "label", "network", "transfer", "space", "other", "holds", "repeats"]
-    table = _with_intervals([row for panel in panels for row in _of_panel(panel)], columns)
+    first = {panel.condition.name: panel for panel in reversed(panels)}
+    rows = [row for name, asked in declared.items() if name in first for row in _declared(first[name], asked)]
+    table = _with_intervals([*rows, *(row for panel in panels for row in _of_panel(panel))], columns)
     return table.assign(standing=[standing(*row) for row in zip(table["low"], table["high"], strict=True)])
 
 
@@ -191,6 +197,14 @@ def _with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFr
     table["comparisons"] = table["question"].map(table[counts].groupby("question").size()).fillna(0).astype(int)
     ends = [interval(*row) for row in table[DIFFERENCE].itertuples(index=False)]
     return table.join(pd.DataFrame(ends, columns=["low", "high"], index=table.index, dtype=float))
+
+
+def _declared(panel: Panel, asked: Sequence[Primary]) -> Iterator[dict[str, Any]]:
+    own, named = panel.errors.loc[panel.network], {"question": "primary", "label": panel.label}
+    named |= {"network": panel.network, "transfer": panel.transfer}
+    for one in asked:
+        difference = paired(own.loc[one.arm], own.loc[one.against])
+        yield {**named, "space": one.arm, "other": one.against, **difference._asdict()}
 
 
 def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:

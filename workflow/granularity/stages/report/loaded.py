@@ -14,6 +14,7 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
+from granularity.claims.primary import Primary
 from granularity.claims.statistics import interval, paired
 from granularity.stages.report import comparisons, conditions
 from granularity.stages.report.comparisons import ONE_PASS, STANDINGS, Panel
@@ -34,7 +35,7 @@ class Loaded:
         name, configuration: of the configuration, and the whole of it; `options` is its section `report`.
         conditions: those with trainings; another data set that is only transferred to is not among them.
         comparisons, between: see :mod:`granularity.stages.report.comparisons`.
-        results, probe, measures, properties: see the functions of these names.
+        results, backbones, probe, measures, properties: see the functions of these names.
         cost: of each stage, see :func:`granularity.store.artifact.by_stage`.
         studies, worlds: verdicts on claims about images and about simulated worlds, by study.
         artifacts: everything read, by role.
@@ -63,8 +64,12 @@ class Loaded:
         self.artifacts |= {f"verdicts/{name}": artifact for name, artifact in self.studies.items()}
         self.artifacts |= {f"theory/{name}": artifact for name, artifact in self.worlds.items()}
         panels = comparisons.panels(self.conditions)
-        self.comparisons, self.between = comparisons.compare(panels), comparisons.between(panels)
-        self.results = results(panels, self.comparisons)
+        declared = {
+            f"train-{one['train_size']}": [Primary.model_validate(primary) for primary in one.get("primary", ())]
+            for one in self.configuration.get("conditions", ())
+        }
+        self.comparisons, self.between = comparisons.compare(panels, declared), comparisons.between(panels)
+        self.results, self.backbones = results(panels, self.comparisons), backbones(self.conditions)
         self.probe, self.measures = probe(self.conditions), measures(self.conditions)
         self.properties = properties(self.conditions)
         self.cost = pd.DataFrame(by_stage(self.artifacts.values()))
@@ -108,6 +113,20 @@ def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
     table = table.merge(control, on=keys, how="left", validate="one_to_one")
     table["standing"] = table["standing"].astype("str").fillna("untested").mask(table["role"] == "baseline", "baseline")
     return table.assign(verdict=table["standing"].map(STANDINGS))
+
+
+def backbones(conditions: list[ConditionResults]) -> pd.DataFrame:
+    """One row per backbone: what every number of the page on errors can be made from again.
+
+    `condition`, `transfer` (null: the pretrained network itself, on its own data), `network`, `space`, `pretrain_seed`,
+    and `error`, validation error on the target in percent, the mean over its finetunings.
+    """
+    keys, frames = ["condition", "transfer", "network", "space", "pretrain_seed"], []
+    for condition in conditions:
+        for runs in (condition.pretrain.assign(transfer=None), condition.finetune):
+            table = runs.assign(condition=condition.name).dropna(subset="val_error")
+            frames.append(table.groupby(keys, sort=False, dropna=False)["val_error"].mean().rename("error"))
+    return pd.concat(frames).reset_index()
 
 
 def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:

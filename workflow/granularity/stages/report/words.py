@@ -79,10 +79,16 @@ def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
 def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
     """The answer, and what the sentences that go with it take.
 
+    Where comparisons were declared beforehand: `primary`, their rows; the first of them gives the `answer`. Else:
     `answer`, a key of `ANSWERS`; `best`, the arm's row of `results`, with `names`, its own and those of label spaces
     that part the images alike; `control`, its control's row or None; `averages`, see :func:`meaning`, of its baseline;
     `elsewhere`, other baselines, or how many, and their answer. Without an arm or an interval only `answer` and `why`.
     """
+    if declared := compared[compared["question"] == "primary"].to_dict("records"):
+        baseline = results.set_index(["label", "network", "space"])["baseline_mean"]
+        first = pd.DataFrame(declared[:1])
+        mean = baseline.loc[tuple(first[["label", "network", "space"]].iloc[0])]
+        return {"why": "", "answer": answer(first.assign(baseline_mean=mean)), "primary": declared}
     arms, every = finer(results), cases(results)
     found = answer(arms)
     told = [case for case in every if "space" in case]

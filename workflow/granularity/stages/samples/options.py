@@ -10,7 +10,8 @@ from pydantic import Field, create_model, model_validator
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.section import ONCE, Count, Rank, Section, Share, name_in
+from granularity.base.section import ONCE, Count, Few, Rank, Section, Share, name_in
+from granularity.claims.primary import Primary
 from granularity.data import listing
 from granularity.data.columns import RESERVED
 from granularity.stages.samples.sources import FILES
@@ -110,6 +111,12 @@ class Condition(_Size):
         None,
         description="Only these label spaces, by name (null: all of them). The retraining baseline is always there.",
     )
+    primary: list[Primary] = Field(
+        [],
+        description="The comparisons that the report's answer rests on, declared before the run; all others are "
+        "exploratory. Each: {arm, against, smallest, spread}.",
+    )
+    backbones: Few | None = Field(None, description="Independent backbones per label space (null: seeds.pretrain).")
 
 
 def samples_section() -> type[Samples]:

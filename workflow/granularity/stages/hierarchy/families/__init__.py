@@ -21,7 +21,7 @@ and, where they apply,
 - `more_files(training, **params) -> dict[str, DataFrame]`: further tables of its artifact, `more_NAME.parquet`;
 - `checks(space, samples) -> Iterator[Check]`: what must hold of a finished artifact, for `granularity spaces`;
 - `series(params) -> str`, where it is drawn as several series: `WORDS` and `STYLE` then have an entry per series;
-- `MEANINGLESS = True`, where its labels are drawn by chance, and say nothing of an image beyond its target class:
+- `MEANINGLESS = True`, where its labels are drawn by chance, and say nothing of an image's classes beyond its target:
   the report holds label spaces with a meaning against these.
 
 A file with several families names them in `SEVERAL = {name: family}`, each an object with these attributes.
@@ -32,6 +32,6 @@ functions.
 # How families are listed, planned and drawn; those not named here come behind, in alphabetical order.
 IDS = ("random", "random_instance", "random_superclass")
 CLUSTERS = ("kmeans", "kmeans_superclass", "kmeans_class")
-ORDER = ("manual", "wordnet", *IDS, *CLUSTERS, "rebalanced", "nested", "relabelled")
+ORDER = ("manual", "wordnet", *IDS, "regrouped", *CLUSTERS, "rebalanced", "nested", "relabelled")
 # The file of a family that is one of several in it.
 FILES = dict.fromkeys(IDS, "random") | dict.fromkeys(CLUSTERS, "kmeans")

@@ -63,7 +63,7 @@ def _family(scope: str, default: list[int], what: str, words: str, *style: str) 
 
 ALL = (
     _family("whole", [10, 30, 90], "over the whole set: numbers of clusters.", ", whole set", "#9a5fd0", "v"),
-    _family("superclass", [3, 10, 30], "in each superclass: clusters in each.", " per superclass", "#14935a", "^"),
+    _family("superclass", [3, 30], "in each superclass: clusters in each.", " per superclass", "#14935a", "^"),
     _family("class", [], "in each class of the finest rank: clusters in each.", " per class", "#5c9a1e", "<"),
 )
 SEVERAL = {family.name: family for family in ALL}

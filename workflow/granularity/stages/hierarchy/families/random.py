@@ -18,7 +18,7 @@ from granularity.store.artifact import Artifact
 
 
 class Random:
-    OPTION = (list[Count], Field([10, 30, 90], description="Random IDs over the whole set: numbers of classes G."))
+    OPTION = (list[Count], Field([10, 90], description="Random IDs over the whole set: numbers of classes G."))
     WORDS = "random IDs"
     STYLE = ("#e07b00", "s")
     MEANINGLESS = True
@@ -53,7 +53,7 @@ class RandomInstance:
 
 
 class RandomSuperclass:
-    OPTION = (list[Count], Field([3, 10, 30], description="Random IDs within each superclass: IDs per superclass."))
+    OPTION = (list[Count], Field([3, 30], description="Random IDs within each superclass: IDs per superclass."))
     WORDS = "random IDs per superclass"
     STYLE = ("#a8742a", "D")
     MEANINGLESS = True

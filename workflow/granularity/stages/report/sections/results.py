@@ -23,4 +23,5 @@ def build(loaded: Loaded) -> Part | None:
         "repeated": bool(table["repeats"].notna().any()),
         "asked": table.index.isin(words.finer(table).index).tolist(),
     }
-    return Part({"results": table, "comparisons": loaded.comparisons}, values=values)
+    tables = {"results": table, "comparisons": loaded.comparisons, "backbones": loaded.backbones}
+    return Part(tables, values=values)

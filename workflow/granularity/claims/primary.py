@@ -1,0 +1,39 @@
+"""Primary comparisons: declared before a run, corrected among themselves, and what the report's answer rests on."""
+
+import math
+from statistics import NormalDist
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from granularity.base.section import Section
+
+POWER, LEVEL = 0.9, 0.95
+Points = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Primary(Section):
+    """One comparison of a condition, of the first network and transfer."""
+
+    arm: str = Field(description="A label space.")
+    against: str = Field("target", description="The label space that it is compared with.")
+    smallest: Points | None = Field(None, description="The smallest difference to be found, in points of error.")
+    spread: Points | None = Field(
+        None, description="Standard deviation of that difference between backbones, in points, from a pilot run."
+    )
+
+    @model_validator(mode="after")
+    def _reckonable(self):
+        if (self.smallest is None) != (self.spread is None):
+            raise ValueError("smallest: it gives the number of backbones together with spread; write both or neither")
+        return self
+
+    def backbones(self, comparisons: int) -> int | None:
+        """How many find `smallest` with a power of 90 %, in a paired t-test at 5 % corrected for the comparisons.
+
+        By the normal approximation with Guenther's correction (1981); None where the comparison says nothing of it.
+        """
+        if self.smallest is None or self.spread is None:
+            return None
+        level = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / comparisons)
+        return math.ceil(((level + NormalDist().inv_cdf(POWER)) * self.spread / self.smallest) ** 2 + level**2 / 2)

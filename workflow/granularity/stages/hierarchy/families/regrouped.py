@@ -1,0 +1,58 @@
+"""Clusters of classes, regrouped by chance: labels that can be learnt, and say next to nothing of the finest rank.
+
+A control beside random IDs, whose labels nothing in an image tells. Each class of the finest rank is cut into C
+clusters; each of the C labels of a superclass takes one cluster of each of its classes, drawn by chance. So a label
+lies in one superclass, is as fine as random IDs per superclass are, and holds every class of its superclass.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from granularity.base.section import Count
+from granularity.base.seeds import seed_of
+from granularity.stages.hierarchy.checks import Check, in_one_target_class
+from granularity.stages.hierarchy.labels import Frame, Labels, Training, of_clusters
+from granularity.stages.hierarchy.space import Space, fewer_than_images
+from granularity.store.artifact import Artifact
+
+OPTION = (
+    list[Count],
+    Field(
+        [3],
+        description="A learnable control: clusters of each class of the finest rank, regrouped by chance into as many "
+        "labels per superclass.",
+    ),
+)
+WORDS, STYLE, MEANINGLESS = "regrouped clusters", ("#c2569b", "P"), True
+
+
+def spaces(option: list[int], samples: Any) -> Iterator[Space]:
+    for each in option:
+        yield Space(f"regrouped-{each}", "regrouped", {"clusterings": [f"class-{each}"]})
+
+
+def check(option: list[int], config: Any) -> Iterator[str]:
+    return fewer_than_images("regrouped", option, config)
+
+
+def elsewhere(training: Training, images: Frame, clusterings: list[str]) -> Labels | None:
+    """A class of fewer than C clusters is in some labels only; an image elsewhere is of its nearest cluster's."""
+    (name,) = clusterings
+    each, one = int(name.removeprefix("class-")), training.clusterings[name]
+    targets, names = training.coded(training.target)
+    classes, known = training.coded(training.finest)
+    superclass = dict(zip(known[classes], targets, strict=True))
+    label = np.empty(len(one.clusters), dtype=np.int32)
+    for of, clusters in one.groups().items():
+        drawn = np.random.default_rng(seed_of(training.seed, "regrouped", each, of)).permutation(each)
+        label[clusters] = superclass[of] * each + drawn[: len(clusters)]
+    called = [f"{target}, regrouped {i}" for target in names for i in range(each)]
+    return of_clusters(training.clusters(name, images), label, called)
+
+
+def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
+    """L5; a label that no cluster was drawn for may be empty."""
+    yield in_one_target_class(space, empty_allowed=True)
