@@ -37,7 +37,7 @@ PRIMARY = {"arm": "manual-digit", "smallest": 0.45, "spread": 0.6}
 CONDITIONS = (
     {
         "train_size": 900,
-        "backbones": 28,
+        "backbones": 32,
         "spaces": ["manual-digit", "regrouped-3"],
         "primary": [PRIMARY, {**PRIMARY, "against": "regrouped-3"}],
     },
