@@ -14,6 +14,7 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.claims import claim, statistics
 from granularity.claims.claim import Claim
+from granularity.claims.primary import Primary
 from granularity.config.options import Config
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
@@ -175,7 +176,8 @@ def test_the_headline_follows_the_arms(monkeypatch, tmp_path, effects, noise, ve
 @pytest.mark.parametrize(("effect", "verdict"), [(-3.0, "yes"), (3.0, "no"), (-0.3, "open")])
 def test_what_was_declared_is_the_answer_whatever_else_is_found(monkeypatch, tmp_path, effect, verdict):
     """Intervals are corrected for the two that were declared, and for none of the others; these are exploratory."""
-    primary = [{"arm": "manual-digit"}, {"arm": "manual-digit", "against": "random-10"}]
+    power = {"smallest": 1.0, "spread": 0.4}  # percentage points
+    primary = [{"arm": "manual-digit"}, {"arm": "manual-digit", "against": "random-10"} | power]
     over = {"conditions": [VERDICTS["conditions"][0] | {"primary": primary, "backbones": 5}]}
     _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": effect, "kmeans": -6.0}, noise=0.9)
     rows = comparisons(output).query("question == 'primary'")
@@ -188,6 +190,8 @@ def test_what_was_declared_is_the_answer_whatever_else_is_found(monkeypatch, tmp
         assert row.pairs == 5 and row.low == pytest.approx(differences.mean() - reach)
         assert words.interval(row.low, row.high) in sentence and f"those pretrained on {against}" in sentence
     assert answer == verdict and "declared before the run" in sentence and "kmeans-4" not in sentence
+    needed = Primary(**primary[1]).backbones(2)
+    assert f"To find 1.00 points, at a spread of 0.40 between backbones in a pilot run, takes {needed} backbones" in sentence
 
 
 def test_labels_by_chance_are_no_answer(monkeypatch, tmp_path):

@@ -180,14 +180,16 @@ def compare(panels: list[Panel], declared: Mapping[str, Sequence[Primary]]) -> p
     Columns: `question`, a key of `QUESTIONS`; `label`, `network`, `transfer` and `space`, what is compared; `other`,
     with what (of `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key of `HOLDS` beside a
     control; `repeats`, a label space whose comparison this is once more, as both sides part the images alike: it counts
-    in no average and no correction; `difference`, the mean over `pairs` of backbones of one pretraining seed, with its
+    in no average and no correction; `smallest`, `spread` and `planned`, the backbones that they ask for, of a primary
+    comparison (:class:`.Primary`); `difference`, the mean over `pairs` of backbones of one pretraining seed, with its
     standard `error`; `low`, `high`, corrected for the `comparisons` of its question; `standing`, a key of `STANDINGS`.
     """
     columns = ["question", "label", "network", "transfer", "space", "other", "holds", "repeats"]
+    planned = dict.fromkeys(("smallest", "spread", "planned"), float)
     first = {panel.condition.name: panel for panel in reversed(panels)}
     rows = [row for name, asked in declared.items() if name in first for row in _declared(first[name], asked)]
-    table = _with_intervals([*rows, *(row for panel in panels for row in _of_panel(panel))], columns)
-    return table.assign(standing=[standing(*row) for row in zip(table["low"], table["high"], strict=True)])
+    table = _with_intervals([*rows, *(row for panel in panels for row in _of_panel(panel))], [*columns, *planned])
+    return table.astype(planned).assign(standing=[standing(*row) for row in zip(table["low"], table["high"], strict=True)])
 
 
 def _with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
@@ -204,7 +206,8 @@ def _declared(panel: Panel, asked: Sequence[Primary]) -> Iterator[dict[str, Any]
     named |= {"network": panel.network, "transfer": panel.transfer}
     for one in asked:
         difference = paired(own.loc[one.arm], own.loc[one.against])
-        yield {**named, "space": one.arm, "other": one.against, **difference._asdict()}
+        planned = {"smallest": one.smallest, "spread": one.spread, "planned": one.backbones(len(asked))}
+        yield {**named, "space": one.arm, "other": one.against, **planned, **difference._asdict()}
 
 
 def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.claims.primary import POWER
 from granularity.claims.statistics import LEVEL
 from granularity.stages.report import series, template, words
 from granularity.stages.report.comparisons import ANSWERS, HOLDS, STANDINGS
@@ -62,7 +63,8 @@ def environment(folder: Path) -> jinja2.Environment:
     pages.filters |= {name: getattr(words, name) for name in ("listing", "count", "signed", "share", "points")}
     pages.filters |= {"num": words.number, "name": lambda value: value if isinstance(value, str) else "–"}
     pages.globals |= {"series": lambda one: series.describe(one).words, "interval": words.interval}
-    pages.globals |= {"level": round(100 * LEVEL), "standings": STANDINGS, "answers": ANSWERS, "holds": HOLDS}
+    pages.globals |= {"level": round(100 * LEVEL), "power": round(100 * POWER), "holds": HOLDS}
+    pages.globals |= {"standings": STANDINGS, "answers": ANSWERS}
     return pages
 
 
