@@ -149,6 +149,18 @@ def test_regrouped_clusters_mix_the_classes_of_a_superclass(make, world):
     assert not np.array_equal(other.labels, space.labels)
 
 
+def test_a_share_of_labels_is_redrawn_within_the_superclass(make):
+    """Labels keep their superclass and their sizes; of a class of n images in a superclass of N, n / N come back."""
+    fine = make("manual", {"rank": "species"})
+    sizes = fine.train.groupby(["kind", "species"], observed=True).size()
+    for percent in (25, 100):
+        space = make("redrawn", {"percent": percent}, name=f"redrawn-{percent}")
+        assert space.properties["refines_target"] and np.array_equal(np.bincount(space.labels), np.bincount(fine.labels))
+        back = (sizes**2 / sizes.groupby("kind").transform("sum")).sum() / sizes.sum()
+        expected = percent / 100 * (1 - back)
+        assert np.mean(space.labels != fine.labels) == pytest.approx(expected, abs=0.1), percent
+
+
 def test_kmeans_in_each_superclass_or_class_refines_it(make):
     space = make("kmeans_superclass", {"clusterings": ["superclass-4"]})
     kinds = space.kinds_of_label()

@@ -32,6 +32,6 @@ functions.
 # How families are listed, planned and drawn; those not named here come behind, in alphabetical order.
 IDS = ("random", "random_instance", "random_superclass")
 CLUSTERS = ("kmeans", "kmeans_superclass", "kmeans_class")
-ORDER = ("manual", "wordnet", *IDS, "regrouped", *CLUSTERS, "rebalanced", "nested", "relabelled")
+ORDER = ("manual", "wordnet", *IDS, "redrawn", "regrouped", *CLUSTERS, "rebalanced", "nested", "relabelled")
 # The file of a family that is one of several in it.
 FILES = dict.fromkeys(IDS, "random") | dict.fromkeys(CLUSTERS, "kmeans")

@@ -1,0 +1,46 @@
+"""The finest rank with a share of its labels redrawn: from what a label means to a label by chance, at one G.
+
+A share of the images, drawn by chance, exchange their labels within each superclass. So a label stays in one superclass
+and keeps its size; at 100 % it says nothing of the image beyond its superclass, as random IDs per superclass.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from granularity.base.seeds import seed_of
+from granularity.stages.hierarchy.checks import Check, in_one_target_class
+from granularity.stages.hierarchy.labels import Labels, Training
+from granularity.stages.hierarchy.space import Space
+from granularity.store.artifact import Artifact
+
+OPTION = (
+    list[Annotated[int, Field(ge=1, le=100)]],
+    Field([], description="The finest rank, so many percent of the images having exchanged labels in their superclass."),
+)
+WORDS, STYLE = "finest rank, a share redrawn", ("#546e7a", "s")
+
+
+def spaces(option: list[int], samples: Any) -> Iterator[Space]:
+    for percent in option:
+        yield Space(f"redrawn-{percent}", "redrawn", {"percent": percent})
+
+
+def labels(training: Training, percent: int) -> Labels:
+    """The images of a smaller share are among those of a larger one."""
+    label, names = training.coded(training.finest)
+    superclass, _ = training.coded(training.target)
+    rng = np.random.default_rng(seed_of(training.seed, "redrawn"))
+    order = rng.permutation(len(training))
+    chosen = order[: round(len(training) * percent / 100)]
+    for one in np.unique(superclass):
+        images = chosen[superclass[chosen] == one]
+        label[images] = label[rng.permutation(images)]
+    return Labels(label, list(names))
+
+
+def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
+    """L5."""
+    yield in_one_target_class(space, empty_allowed=True)
