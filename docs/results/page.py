@@ -1,11 +1,12 @@
 """Every number of docs/results.md that is not of an earlier run, from the tables beside this script.
 
-    python docs/results/numbers.py            # prints the page's tables
-    python docs/results/numbers.py --write    # and puts them into the page
+    python docs/results/page.py            # prints the page's tables
+    python docs/results/page.py --write    # and puts them into the page
 
-`NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml`: validation error in percent, one row
-per backbone. `digits_stability.csv` is of `benchmarks/stability.py`. The unit of replication is the backbone; two arms are
-compared over pairs of one pretraining seed.
+`NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml` (`digits`: the default run): validation
+error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm.
+`digits_stability.csv` is of `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over
+pairs of one pretraining seed, or of one base seed.
 """
 
 import re
@@ -22,9 +23,16 @@ PAGE, PREDICTIONS = HERE.parent / "results.md", HERE.parents[1] / "config" / "pr
 BASELINE, ONCE = "target", "once"
 
 
+def backbones(name: str) -> pd.DataFrame:
+    seeds = {file.stem: pd.read_csv(file) for file in sorted((HERE / name).glob("*.csv"))}
+    if seeds:
+        return pd.concat([one.assign(pretrain_seed=int(seed)) for seed, one in seeds.items()])
+    return pd.read_csv(HERE / f"{name}.csv")
+
+
 def arms(name: str, condition: str) -> pd.DataFrame:
-    """Errors after finetuning, a row per pretraining seed and a column per arm; `once`: the target in one pass."""
-    table = pd.read_csv(HERE / f"{name}.csv").query("condition == @condition")
+    """Errors after finetuning, a row per pair and a column per arm; `once`: the target in one pass."""
+    table = backbones(name).query("condition == @condition")
     once = (table["space"] == BASELINE) & table["transfer"].isna()
     if table["network"].str.startswith(ONCE).any():  # a network of its own, with the budget of both stages
         once &= table["network"].str.startswith(ONCE)
@@ -34,14 +42,14 @@ def arms(name: str, condition: str) -> pd.DataFrame:
     )
 
 
-def compared(errors: pd.DataFrame, pairs: dict[str, tuple[str, str]]) -> pd.DataFrame:
+def compared(pairs: dict[str, tuple[pd.Series, pd.Series]]) -> pd.DataFrame:
     """Each pair's difference in points, its interval at 95 % corrected for their number (Bonferroni), and its p."""
     found = {}
     for name, (arm, against) in pairs.items():
-        difference = paired(errors[arm], errors[against])
+        difference = paired(arm, against)
         low, high = interval(*difference, len(pairs))
-        found[name] = {"arm": arm, "against": against, "difference": difference.difference, "low": low, "high": high}
-        found[name] |= {"pairs": difference.pairs, "p": p_value(*difference)}
+        found[name] = {"arm": arm.name, "against": against.name, "difference": difference.difference}
+        found[name] |= {"low": low, "high": high, "pairs": difference.pairs, "p": p_value(*difference)}
     return pd.DataFrame.from_dict(found, orient="index")
 
 
@@ -65,7 +73,7 @@ def means(errors: pd.DataFrame) -> str:
 
 def digits() -> str:
     errors = arms("digits", "train-900")
-    found = compared(errors, {"0": ("manual-digit", BASELINE), "1": ("manual-digit", "regrouped-3")})
+    found = compared({against: (errors["manual-digit"], errors[against]) for against in (BASELINE, "regrouped-3")})
     rows = [[row["arm"], row["against"], shown(row), str(int(row["pairs"]))] for _, row in found.iterrows()]
     return means(errors) + "\n\n" + lines(["arm", "against", "difference", "backbones"], rows)
 
@@ -81,18 +89,44 @@ def stability() -> str:
     return lines(["arm", "against", "mean over base seeds", "least to greatest", "significantly lower"], rows)
 
 
-def predicted(name: str, condition: str) -> str:
-    """Predictions beside what came out: inside the predicted range, or below or above it."""
-    said = yaml.safe_load((PREDICTIONS / f"{name}.yaml").read_text())["predictions"]
-    found = compared(arms(name, condition), {key: (one["arm"], one["against"]) for key, one in said.items()})
+def predictions(name: str) -> dict[str, dict]:
+    return yaml.safe_load((PREDICTIONS / f"{name}.yaml").read_text(encoding="utf-8"))["predictions"]
+
+
+def scored(row: pd.Series, said: dict) -> list[str]:
+    """A prediction, the difference that came out, and whether it lies inside, below or above the predicted range."""
+    low, high = said["low"], said["high"]
+    came = "below" if row["difference"] < low else "above" if row["difference"] > high else "inside"
+    p = "< 0.001" if row["holm"] < 0.001 else f"{row['holm']:.3f}"
+    return [f"{signed(low)} to {signed(high)}", shown(row), p, came]
+
+
+SCORED = ["predicted", "came out", "Holm's p", "it lies"]
+
+
+def predicted(name: str) -> str:
+    said, errors = predictions(name), arms(name, "train-10000")
+    found = compared({key: (errors[one["arm"]], errors[one["against"]]) for key, one in said.items()})
     found["holm"] = holm(found["p"])
+    rows = [[row["arm"], row["against"], *scored(row, said[key])] for key, row in found.iterrows()]
+    return lines(["arm", "against", *SCORED], rows)
+
+
+def hardness() -> str:
+    """Errors of the class and of the target by hardness of the image, and where the gain lies."""
+    table = pd.read_csv(HERE / "cifar10_hardness.csv").set_index(["hardness", "space", "pretrain_seed"])
+    errors, said = 100 * table["wrong"] / table["images"], predictions("cifar10_hardness")
+    arms = {key: [errors[key][one].rename(one) for one in ("manual-class", BASELINE)] for key in said}
+    found = compared({key: tuple(pair) for key, pair in arms.items()})
+    found["holm"] = holm(found["p"])
+    total = table["wrong"].unstack("space").groupby("hardness").sum()
+    gained = total[BASELINE] - total["manual-class"]
+    images = table["images"].groupby("hardness").first()
     rows = []
     for key, row in found.iterrows():
-        low, high = said[key]["low"], said[key]["high"]
-        came = "below" if row["difference"] < low else "above" if row["difference"] > high else "inside"
-        p = "< 0.001" if row["holm"] < 0.001 else f"{row['holm']:.3f}"
-        rows.append([row["arm"], row["against"], f"{signed(low)} to {signed(high)}", shown(row), p, came])
-    return lines(["arm", "against", "predicted", "came out", "Holm's p", "it lies"], rows)
+        shares = [f"{images[key]:,}", f"{arms[key][1].mean():.1f}", f"{100 * gained[key] / gained.sum():.0f} %"]
+        rows.append([key, *shares, *scored(row, said[key])])
+    return lines(["wrong", "images", "error, target", "share of the gain", *SCORED], rows)
 
 
 def tuning() -> str:
@@ -114,7 +148,9 @@ BLOCKS = {
     "stability": stability,
     "tuning": tuning,
     "budget means": lambda: means(arms("cifar10_budget", "train-10000")),
-    "budget": lambda: predicted("cifar10_budget", "train-10000"),
+    "budget": lambda: predicted("cifar10_budget"),
+    "meaning": lambda: predicted("cifar10_meaning"),
+    "hardness": hardness,
 }
 
 

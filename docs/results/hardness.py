@@ -1,0 +1,44 @@
+"""Errors by hardness of the image, one row per backbone: `python docs/results/hardness.py > docs/results/cifar10_hardness.csv`
+
+Needs `results/` of `config/experiments/cifar10_budget.yaml` and of `cifar10_meaning.yaml` with base seeds 0 to 5. Hardness
+is independent of the backbones that are compared: how many of the networks of the other runs are wrong on the image.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from granularity.store.artifact import Artifact
+
+ARMS, JUDGES, SEEDS = ("target", "manual-class"), ("target", "redrawn-100"), range(6)
+BINS = {"0 of 12": (0, 0), "1 to 4 of 12": (1, 4), "5 to 8 of 12": (5, 8), "9 to 12 of 12": (9, 12)}
+
+
+def wrong(name: str, spaces: tuple[str, ...]) -> Iterator[tuple[str, int, pd.Series]]:
+    """Label space, pretraining seed, and whether the finetuned network is wrong: bool, by `sample_id`."""
+    samples = Artifact.open(Path("results") / name / "train-10000/samples").table("samples.parquet")
+    truth = samples.set_index("sample_id")["kind"].astype(str)
+    for space in spaces:
+        for folder in sorted(Path("results", name).glob(f"train-10000/finetune/*/*/{space}")):
+            made = Artifact.open(folder)
+            said, names = made.table("predictions.parquet").set_index("sample_id"), made.table("classes.parquet")["name"]
+            for run in made.table("runs.parquet").itertuples():
+                words = names.to_numpy()[said[run.run_id]]
+                yield space, run.pretrain_seed, pd.Series(words != truth[said.index], said.index)
+
+
+def main() -> None:
+    judged = [one for seed in SEEDS for *_, one in wrong(f"cifar10-meaning-{seed}", JUDGES)]
+    hardness = pd.concat(judged, axis=1).sum(axis=1)
+    print("space,pretrain_seed,hardness,images,wrong")
+    for space, seed, one in wrong("cifar10-budget", ARMS):
+        for name, (low, high) in BINS.items():
+            inside = one[hardness.reindex(one.index).between(low, high)]
+            print(f"{space},{seed},{name},{len(inside)},{np.sum(inside)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
