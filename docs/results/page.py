@@ -2,6 +2,7 @@
 
     python docs/results/page.py            # prints the page's tables
     python docs/results/page.py --write    # and puts them into the page
+    python docs/results/page.py --papers results/papers.csv    # keeps what was tested of it, for `snakemake papers`
 
 `NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml` (`digits`: the default run): validation
 error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm.
@@ -166,6 +167,10 @@ def page() -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(page(), encoding="utf-8")
+    elif sys.argv[1:2] == ["--papers"]:
+        rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)
+        tested = rows["measured"].ne("").groupby([rows["results"], rows["study"]]).transform("any")
+        rows[tested].to_csv(HERE / "papers.csv", index=False, lineterminator="\n")
     else:
         for name, block in BLOCKS.items():
             print(f"{name}\n{block()}\n")

@@ -103,3 +103,11 @@ def test_the_table_of_speeds_is_made_from_the_rows(monkeypatch):
     text = run.PAGE.read_text(encoding="utf-8")
     assert run.page(text, rows) == text
     sys.modules.pop("run")
+
+
+def test_the_page_of_results_is_made_from_the_tables_beside_it(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs/results"))
+    import page
+
+    assert page.page() == page.PAGE.read_text(encoding="utf-8")
+    sys.modules.pop("page")

@@ -66,6 +66,7 @@ def made(tmp_path_factory, tiny_results):
     (folder / "docs").symlink_to(ROOT / "docs")
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
+        monkeypatch.setattr(claims, "COMMITTED", Path("none.csv"))
         judge("mine", "granularity_t5")
         with tiny_chain.tiny_world():
             part = worlds.train(WORLD, Path("results/theory") / WORLD / "0")
@@ -98,6 +99,18 @@ def test_every_claim_is_there_once_for_each_experiment(made):
     (v7,) = (row for row in untested if row["results"] == "inat2021-resnet34" and row["id"] == "V7")
     assert v7["published"] == "8.762" and v7["command"].endswith("config/experiments/inat2021_resnet34.yaml")
     assert "there is no folder 'data/inat2021'" in v7["missing"] and float(v7["gpu_hours"]) > 9000
+
+
+def test_what_is_committed_stands_where_nothing_was_run(made, tmp_path, monkeypatch):
+    """The rows of a page, given back to a page over no results, are there again, and said to be committed."""
+    rows = [row for row in table(made[0], "papers.csv") if row["results"] == "mine" or row["study"] == WORLD]
+    pd.DataFrame(rows).to_csv(tmp_path / "committed.csv", index=False)
+    monkeypatch.setattr(claims, "COMMITTED", tmp_path / "committed.csv")
+    monkeypatch.chdir(made[0].parent)
+    _, counts = page.write(tmp_path)
+    again = [row for row in table(tmp_path, "papers.csv") if row["results"] == "mine" or row["study"] == WORLD]
+    assert sorted(again, key=str) == sorted(rows, key=str) and counts["holds"]
+    assert (tmp_path / "papers.html").read_text().count("the project's own run, as committed") == 2
 
 
 JUDGED = {

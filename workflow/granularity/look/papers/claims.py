@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from granularity.claims import preregistered
 from granularity.claims.claim import CHANGED, FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, ORDER, REPORTED
 from granularity.look.inspection import is_current
@@ -13,6 +15,7 @@ from granularity.stages.report.sections.claims import checks_of
 from granularity.store.artifact import Artifact
 from granularity.store.place import STAMP
 
+COMMITTED = Path("docs/results/papers.csv")  # rows of `papers.csv` that were tested
 THEORY = "theory"
 BOTH = "holds and fails"  # of one claim, in several experiments
 BEYOND = ("not in the paper", "crossing")
@@ -55,7 +58,8 @@ class Group:
 
     `paper`: empty where they are none's; `results`: its folder's name, `theory` for worlds; `tested`: whether there are
     verdicts, `current`: of the code that is here; `cost`: None where it is not known; `command`: what makes the
-    verdicts; `missing` inputs; `data`: the images that it was judged on, in words, or the size of a world.
+    verdicts; `missing` inputs; `data`: the images that it was judged on, in words, or the size of a world; `committed`:
+    whether it is of the project's own runs, whose numbers are committed, as these results hold none.
     """
 
     paper: str
@@ -68,6 +72,7 @@ class Group:
     command: str
     missing: tuple[str, ...] = ()
     data: str = ""
+    committed: bool = False
 
     @property
     def finding(self) -> bool:
@@ -102,6 +107,8 @@ def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[
             with noted(wrong):
                 group = _tested(folder, files)
                 found[group.results, group.study] = group
+    with noted(wrong):
+        found = {(one.results, one.study): one for one in _committed(files)} | found
     for one in (one for one in experiments if files[one.name] is one):
         for name, rows in one.studies.items():
             if (one.name, name) not in found:
@@ -116,8 +123,7 @@ def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[
 def _tested(folder: Path, files: Mapping[str, Experiment]) -> Group:
     artifact, root = Artifact.open(folder, "verdicts"), folder.parent.parent
     study, results = artifact.facts["study"], root.name
-    command = f"snakemake verdicts{files[results].options}" if results in files else UNKNOWN_FILE
-    command = f"snakemake theory_{study}" if results == THEORY else command
+    command = _command(study, results, files)
     data = [f"size “{artifact.facts['size']}”"] if "size" in artifact.facts else []
     for one in (one for one in artifact.lineage().values() if one.kind == "samples"):
         target, train = one.facts["target"], f"{one.summary['images']['train']:,} training images"
@@ -127,6 +133,25 @@ def _tested(folder: Path, files: Mapping[str, Experiment]) -> Group:
     claims, words = _claims(checks_of(artifact), summary), "; ".join(dict.fromkeys(data))
     cost = measured(root / study, folder) if results == THEORY else measured(root)
     return Group(paper_of(study), study, results, True, is_current(artifact), claims, cost, command, (), words)
+
+
+def _committed(files: Mapping[str, Experiment]) -> Iterator[Group]:
+    if not COMMITTED.is_file():
+        return
+    table = pd.read_csv(COMMITTED, keep_default_na=False, dtype=str)
+    for (results, study), part in table.groupby(["results", "study"], sort=False):
+        rows = part.to_dict("records")
+        summary = {kind: {row["id"]: row["verdict"] for row in rows} for kind in ("claim", "identity")}
+        claims = _claims([row | {"verdict": row["of_quantity"]} for row in rows], summary)
+        cost, data = Cost(*(float(rows[0][key] or 0) for key in ("cpu_hours", "gpu_hours")), "measured"), rows[0]["data"]
+        command = _command(study, results, files)
+        yield Group(rows[0]["paper"], study, results, True, True, claims, cost, command, (), data, committed=True)
+
+
+def _command(study: str, results: str, files: Mapping[str, Experiment]) -> str:
+    if results == THEORY:
+        return f"snakemake theory_{study}"
+    return f"snakemake verdicts{files[results].options}" if results in files else UNKNOWN_FILE
 
 
 def _untested(results: str, name: str, rows: Rows, cost: Cost, command: str, missing: tuple[str, ...] = ()) -> Group:
