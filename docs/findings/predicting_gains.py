@@ -14,7 +14,7 @@ import pandas as pd
 
 GROUP = ["data", "configuration", "condition", "network", "transfer"]
 PROPERTIES = ["G", "nmi_finest", "evenness", "refinement", "target_information", "finest_information", "compactness"]
-PROPERTIES += ["signal", "weakest", "random"]
+PROPERTIES += ["signal", "weakest", "random", "by_chance"]
 FEWEST = 4  # label spaces in a group that is ranked
 
 
@@ -38,5 +38,6 @@ def left_out(within: pd.DataFrame) -> pd.Series:
 
 
 if __name__ == "__main__":
-    within = correlations(pd.read_csv(Path(__file__).parents[2] / "config" / "evidence.csv"))
+    evidence = pd.read_csv(Path(__file__).parents[2] / "config" / "evidence.csv")
+    within = correlations(evidence.assign(by_chance=evidence["meaningless"].astype(float)))
     print(within.round(2).to_string(), left_out(within).round(2).to_string(), sep="\n\n")

@@ -31,6 +31,7 @@ SMALL = {
     "label_spaces": {
         "random": [4],
         "random_superclass": [],
+        "regrouped": [],
         "kmeans": [4],
         "kmeans_superclass": [2],
         "rebalanced": {"clusters": [2, 3], "thresholds": [4]},

@@ -17,7 +17,7 @@ from granularity.stages import STAGES
 from granularity.store import code
 
 PACKAGE = Path(code.__file__).parents[1]
-DRAWN = ("kmeans", "manual", "random", "rebalanced")
+DRAWN = ("kmeans", "manual", "random", "rebalanced", "regrouped")
 SECTIONS = tuple(extensions.code("section", name) for name in extensions.names("section"))
 # One job of every stage, by what makes its result: the stage, and what its options chose by name.
 CODE = {

@@ -89,8 +89,9 @@ def others(folder: Path, chain: list[Step]) -> list[Path]:
 def swapped_between(folder: Path, rng: random.Random, chain: list[Step]) -> Path:
     """A file of the same name, of another artifact; or else any other file of the chain."""
     file = rng.choice(files_of(folder))
-    theirs = [one for other in others(folder, chain) for one in files_of(other)]
-    alike = [one for one in theirs if one.name == file.name and one.read_bytes() != file.read_bytes()]
+    theirs = (one for other in others(folder, chain) for one in files_of(other))
+    theirs = [one for one in theirs if one.read_bytes() != file.read_bytes()]
+    alike = [one for one in theirs if one.name == file.name]
     shutil.copyfile(rng.choice(alike or theirs), file)
     return file
 

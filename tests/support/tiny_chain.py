@@ -28,8 +28,8 @@ TINY = {
     "seeds": {"pretrain": 1, "finetune": 2},
     "samples": {"validation": 30},
     "encoder": {"model": str(Path(__file__).parents[2] / "config/encoders/digits-tiny.json")},
-    "label_spaces": {"random": [5], "random_instance": False, "random_superclass": [], "kmeans": [6]}
-    | {"kmeans_superclass": [], "rebalanced": {"clusters": [2, 3], "thresholds": [3]}},
+    "label_spaces": {"random": [5], "random_instance": False, "random_superclass": [], "regrouped": []}
+    | {"kmeans": [6], "kmeans_superclass": [], "rebalanced": {"clusters": [2, 3], "thresholds": [3]}},
     "model": {"args": {"layers": [1, 1, 0, 0], "channels": [8, 8, 8, 8], "stem_width": 4, "stem_type": "deep"}},
     "pretrain": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
     "finetune": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},

@@ -14,7 +14,7 @@ CONFIG = {
     "conditions": [{"train_size": 200}],
     "label_spaces": {"random": [5, 7], "random_instance": False, "random_superclass": [], "kmeans": []},
 }
-CONFIG["label_spaces"] |= {"kmeans_superclass": [], "rebalanced": {"thresholds": []}}
+CONFIG["label_spaces"] |= {"regrouped": [], "kmeans_superclass": [], "rebalanced": {"thresholds": []}}
 SPACES = "results/small/train-200/hierarchy"
 GIVEN = ("--configfile", "small.yaml")
 FILES = ("-f", "config/config.yaml", "-f", "small.yaml")
