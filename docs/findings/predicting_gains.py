@@ -20,6 +20,7 @@ FEWEST = 4  # label spaces in a group that is ranked
 
 def correlations(evidence: pd.DataFrame) -> pd.DataFrame:
     """Rank correlations with the gain, mean over groups: a row per data set, a column per property; unknown is 0."""
+    evidence = evidence.assign(by_chance=evidence["meaningless"].astype(float))
     large = evidence.groupby(GROUP)["space"].transform("size") >= FEWEST
     found = evidence[large & evidence["gain"].notna()].groupby(GROUP)[[*PROPERTIES, "gain"]].apply(_of_group)
     return found.groupby("data").mean()
@@ -39,5 +40,5 @@ def left_out(within: pd.DataFrame) -> pd.Series:
 
 if __name__ == "__main__":
     evidence = pd.read_csv(Path(__file__).parents[2] / "config" / "evidence.csv")
-    within = correlations(evidence.assign(by_chance=evidence["meaningless"].astype(float)))
+    within = correlations(evidence)
     print(within.round(2).to_string(), left_out(within).round(2).to_string(), sep="\n\n")
