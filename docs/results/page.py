@@ -27,7 +27,7 @@ BASELINE, ONCE = "target", "once"
 def backbones(name: str) -> pd.DataFrame:
     seeds = {file.stem: pd.read_csv(file) for file in sorted((HERE / name).glob("*.csv"))}
     if seeds:
-        return pd.concat([one.assign(pretrain_seed=int(seed)) for seed, one in seeds.items()])
+        return pd.concat([one.assign(pretrain_seed=int(seed)) for seed, one in seeds.items()], ignore_index=True)
     return pd.read_csv(HERE / f"{name}.csv")
 
 
