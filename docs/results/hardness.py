@@ -1,7 +1,9 @@
-"""Errors by hardness of the image, one row per backbone: `python docs/results/hardness.py > docs/results/cifar10_hardness.csv`
+"""Errors by hardness of the image, one row per backbone:
 
-Needs `results/` of `config/experiments/cifar10_budget.yaml` and of `cifar10_meaning.yaml` with base seeds 0 to 5. Hardness
-is independent of the backbones that are compared: how many of the networks of the other runs are wrong on the image.
+    python docs/results/hardness.py > docs/results/cifar10_hardness.csv
+
+Needs `results/` of `config/experiments/cifar10_budget.yaml` and of `cifar10_meaning.yaml` with base seeds 0 to 5.
+Hardness is independent of the backbones that are compared: how many of the networks of the other runs are wrong on the image.
 """
 
 import sys
@@ -24,7 +26,8 @@ def wrong(name: str, spaces: tuple[str, ...]) -> Iterator[tuple[str, int, pd.Ser
     for space in spaces:
         for folder in sorted(Path("results", name).glob(f"train-10000/finetune/*/*/{space}")):
             made = Artifact.open(folder)
-            said, names = made.table("predictions.parquet").set_index("sample_id"), made.table("classes.parquet")["name"]
+            said = made.table("predictions.parquet").set_index("sample_id")
+            names = made.table("classes.parquet")["name"]
             for run in made.table("runs.parquet").itertuples():
                 words = names.to_numpy()[said[run.run_id]]
                 yield space, run.pretrain_seed, pd.Series(words != truth[said.index], said.index)

@@ -1,19 +1,21 @@
 """Every number of docs/results.md that is not of an earlier run, from the tables beside this script.
 
     python docs/results/page.py            # prints the page's tables
-    python docs/results/page.py --write    # and puts them into the page
+    python docs/results/page.py --write    # and puts them into the page, and draws docs/images/photographs.svg
     python docs/results/page.py --papers results/papers.csv    # keeps what was tested of it, for `snakemake papers`
 
-`NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml` (`digits`: the default run): validation
-error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm.
-`digits_stability.csv` is of `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over
-pairs of one pretraining seed, or of one base seed.
+`NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml` (`digits`: the default run):
+validation error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm.
+`cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
+`benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
+seed, or of one base seed.
 """
 
 import re
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import yaml
 
@@ -22,6 +24,8 @@ from granularity.claims.statistics import holm, interval, p_value, paired
 HERE = Path(__file__).parent
 PAGE, PREDICTIONS = HERE.parent / "results.md", HERE.parents[1] / "config" / "preregistrations"
 BASELINE, ONCE = "target", "once"
+EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
+BINS = ("0 of 12", "1 to 4 of 12", "5 to 8 of 12", "9 to 12 of 12")
 
 
 def backbones(name: str) -> pd.DataFrame:
@@ -72,9 +76,24 @@ def means(errors: pd.DataFrame) -> str:
     return lines(["pretrained on", "error", "backbones"], rows)
 
 
-def digits() -> str:
+def learnt() -> str:
+    """Loss on the pretraining labels at the end of pretraining, and the error after finetuning, per arm."""
+    loss = pd.read_csv(HERE / "cifar10_meaning_loss.csv").groupby("space", sort=False)["train_loss"]
+    errors = arms("cifar10_meaning", "train-10000")
+    rows = [
+        [arm, f"{one.mean():.2f} ({one.std():.2f})", f"{errors[arm].mean():.2f} ({errors[arm].std():.2f})"]
+        for arm, one in loss
+    ]
+    return lines(["pretrained on", "training loss of pretraining (nats)", "error"], rows)
+
+
+def primary() -> pd.DataFrame:
     errors = arms("digits", "train-900")
-    found = compared({against: (errors["manual-digit"], errors[against]) for against in (BASELINE, "regrouped-3")})
+    return compared({against: (errors["manual-digit"], errors[against]) for against in (BASELINE, "regrouped-3")})
+
+
+def digits() -> str:
+    errors, found = arms("digits", "train-900"), primary()
     rows = [[row["arm"], row["against"], shown(row), str(int(row["pairs"]))] for _, row in found.iterrows()]
     return means(errors) + "\n\n" + lines(["arm", "against", "difference", "backbones"], rows)
 
@@ -105,29 +124,62 @@ def scored(row: pd.Series, said: dict) -> list[str]:
 SCORED = ["predicted", "came out", "Holm's p", "it lies"]
 
 
-def predicted(name: str) -> str:
+def differences(name: str) -> pd.DataFrame:
+    """The comparisons that were predicted of an experiment on CIFAR-10, with Holm's p."""
     said, errors = predictions(name), arms(name, "train-10000")
     found = compared({key: (errors[one["arm"]], errors[one["against"]]) for key, one in said.items()})
-    found["holm"] = holm(found["p"])
+    return found.assign(holm=holm(found["p"]))
+
+
+def predicted(name: str) -> str:
+    said, found = predictions(name), differences(name)
     rows = [[row["arm"], row["against"], *scored(row, said[key])] for key, row in found.iterrows()]
     return lines(["arm", "against", *SCORED], rows)
 
 
-def hardness() -> str:
-    """Errors of the class and of the target by hardness of the image, and where the gain lies."""
+def by_hardness() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Images and errors in number per backbone; errors of the class minus the target's, per hardness of the image."""
     table = pd.read_csv(HERE / "cifar10_hardness.csv").set_index(["hardness", "space", "pretrain_seed"])
-    errors, said = 100 * table["wrong"] / table["images"], predictions("cifar10_hardness")
-    arms = {key: [errors[key][one].rename(one) for one in ("manual-class", BASELINE)] for key in said}
-    found = compared({key: tuple(pair) for key, pair in arms.items()})
-    found["holm"] = holm(found["p"])
+    errors = 100 * table["wrong"] / table["images"]
+    pairs = {key: tuple(errors[key][one].rename(one) for one in ("manual-class", BASELINE)) for key in BINS}
+    found = compared(pairs)
+    return table, found.assign(target=[pairs[key][1].mean() for key in BINS], holm=holm(found["p"]))
+
+
+def hardness() -> str:
+    table, found = by_hardness()
+    said = predictions("cifar10_hardness")
     total = table["wrong"].unstack("space").groupby("hardness").sum()
     gained = total[BASELINE] - total["manual-class"]
     images = table["images"].groupby("hardness").first()
     rows = []
     for key, row in found.iterrows():
-        shares = [f"{images[key]:,}", f"{arms[key][1].mean():.1f}", f"{100 * gained[key] / gained.sum():.0f} %"]
+        shares = [
+            f"{images[key]:,}",
+            f"{row['target']:.1f}",
+            f"{100 * gained[key] / gained.sum():.0f} %".replace("-", "−"),
+        ]
         rows.append([key, *shares, *scored(row, said[key])])
     return lines(["wrong", "images", "error, target", "share of the gain", *SCORED], rows)
+
+
+def together() -> str:
+    """How many of each table's comparisons remain significant when corrected for all, earlier runs included."""
+    asked = {"digits": primary(), "equal budgets": differences("cifar10_budget")}
+    asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
+    number = EARLIER + sum(len(found) for found in asked.values())
+    rows = []
+    for name, found in asked.items():
+        kept = found[found["p"] * number < 0.05]
+        rest = found[(found["p"] * number >= 0.05) & ((found["low"] > 0) | (found["high"] < 0))]
+        rows.append(
+            [
+                name,
+                f"{len(kept)} of {len(found)}",
+                ", ".join(f"{key} (p {row['p'] * number:.2f})" for key, row in rest.iterrows()),
+            ]
+        )
+    return lines([f"corrected for all {number}", "significant", "significant only within its table"], rows)
 
 
 def tuning() -> str:
@@ -135,7 +187,9 @@ def tuning() -> str:
     table = pd.read_csv(HERE / "cifar10_budget_tuning.csv")
     once = table["network"].str.startswith(ONCE)
     table = table[once | table["transfer"].notna()]
-    table = table.assign(arm=table["space"].mask(once, ONCE), rate=table["network"].str.extract(r"lr-(.*)", expand=False))
+    table = table.assign(
+        arm=table["space"].mask(once, ONCE), rate=table["network"].str.extract(r"lr-(.*)", expand=False)
+    )
     grid = table.pivot_table(index="arm", columns="rate", values="error", sort=False)
     rows = [
         [arm, *(f"**{error:.2f}**" if error == row.min() else f"{error:.2f}" for error in row)]
@@ -150,9 +204,30 @@ BLOCKS = {
     "tuning": tuning,
     "budget means": lambda: means(arms("cifar10_budget", "train-10000")),
     "budget": lambda: predicted("cifar10_budget"),
+    "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
     "hardness": hardness,
+    "together": together,
 }
+
+
+def drawing() -> None:
+    """docs/images/photographs.svg: each arm's difference from the target, and the class's by hardness of the image."""
+    panels = {
+        "24 epochs in all, 8 backbones": differences("cifar10_budget"),
+        "labels redrawn, 6 draws": differences("cifar10_meaning"),
+        "the class, by hardness of image": by_hardness()[1],
+    }
+    plt.rcParams.update({"svg.hashsalt": "photographs", "font.size": 9})
+    figure, axes = plt.subplots(1, len(panels), figsize=(11, 2.6), layout="constrained")
+    for axis, (title, found) in zip(axes, panels.items(), strict=True):
+        found = found[found["against"] == BASELINE].iloc[::-1]
+        names = found["arm"] if found["arm"].nunique() > 1 else found.index.to_series()
+        around = [found["difference"] - found["low"], found["high"] - found["difference"]]
+        axis.axvline(0, color="grey", linewidth=0.8)
+        axis.errorbar(found["difference"], names, xerr=around, fmt="o", color="C0", capsize=3)
+        axis.set(title=title, xlabel="error minus the target's (points)")
+    figure.savefig(PAGE.parent / "images/photographs.svg", metadata={"Date": None, "Creator": None})
 
 
 def page() -> str:
@@ -167,6 +242,7 @@ def page() -> str:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(page(), encoding="utf-8")
+        drawing()
     elif sys.argv[1:2] == ["--papers"]:
         rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)
         tested = rows["measured"].ne("").groupby([rows["results"], rows["study"]]).transform("any")
