@@ -3,7 +3,7 @@
     python docs/results/hardness.py > docs/results/cifar10_hardness.csv
 
 Needs `results/` of `config/experiments/cifar10_budget.yaml` and of `cifar10_meaning.yaml` with base seeds 0 to 5.
-Hardness is independent of the backbones that are compared: how many of the networks of the other runs are wrong on the image.
+Hardness is independent of the backbones that are compared: how many networks of the other runs are wrong on the image.
 """
 
 import sys

@@ -155,7 +155,8 @@ def test_a_share_of_labels_is_redrawn_within_the_superclass(make):
     sizes = fine.train.groupby(["kind", "species"], observed=True).size()
     for percent in (25, 100):
         space = make("redrawn", {"percent": percent}, name=f"redrawn-{percent}")
-        assert space.properties["refines_target"] and np.array_equal(np.bincount(space.labels), np.bincount(fine.labels))
+        assert space.properties["refines_target"]
+        assert np.array_equal(np.bincount(space.labels), np.bincount(fine.labels))
         back = (sizes**2 / sizes.groupby("kind").transform("sum")).sum() / sizes.sum()
         expected = percent / 100 * (1 - back)
         assert np.mean(space.labels != fine.labels) == pytest.approx(expected, abs=0.1), percent

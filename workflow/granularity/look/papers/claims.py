@@ -143,7 +143,8 @@ def _committed(files: Mapping[str, Experiment]) -> Iterator[Group]:
         rows = part.to_dict("records")
         summary = {kind: {row["id"]: row["verdict"] for row in rows} for kind in ("claim", "identity")}
         claims = _claims([row | {"verdict": row["of_quantity"]} for row in rows], summary)
-        cost, data = Cost(*(float(rows[0][key] or 0) for key in ("cpu_hours", "gpu_hours")), "measured"), rows[0]["data"]
+        cost = Cost(*(float(rows[0][key] or 0) for key in ("cpu_hours", "gpu_hours")), "measured")
+        data = rows[0]["data"]
         command = _command(study, results, files)
         yield Group(rows[0]["paper"], study, results, True, True, claims, cost, command, (), data, committed=True)
 

@@ -189,7 +189,8 @@ def compare(panels: list[Panel], declared: Mapping[str, Sequence[Primary]]) -> p
     first = {panel.condition.name: panel for panel in reversed(panels)}
     rows = [row for name, asked in declared.items() if name in first for row in _declared(first[name], asked)]
     table = _with_intervals([*rows, *(row for panel in panels for row in _of_panel(panel))], [*columns, *planned])
-    return table.astype(planned).assign(standing=[standing(*row) for row in zip(table["low"], table["high"], strict=True)])
+    verdicts = [standing(*row) for row in zip(table["low"], table["high"], strict=True)]
+    return table.astype(planned).assign(standing=verdicts)
 
 
 def _with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:

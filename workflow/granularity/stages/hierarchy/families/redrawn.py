@@ -18,7 +18,7 @@ from granularity.store.artifact import Artifact
 
 OPTION = (
     list[Annotated[int, Field(ge=1, le=100)]],
-    Field([], description="The finest rank, so many percent of the images having exchanged labels in their superclass."),
+    Field([], description="The finest rank, with so many percent of the labels exchanged in their superclass."),
 )
 WORDS, STYLE = "finest rank, a share redrawn", ("#546e7a", "s")
 
