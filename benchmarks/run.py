@@ -21,7 +21,7 @@ from pathlib import Path
 
 from common import ROOT
 
-USUAL, LONG, COMPARED = "make bench", "minutes", "two finished runs"
+USUAL, LONG = "make bench", "minutes"
 WORKS = {  # name: what is compared, when it runs, the seconds it may take
     "train_step": ("a training step beside timm's, small networks in one job beside a job each", USUAL, 300),
     "loader": ("JPEG to batch beside DataLoader and torchvision", USUAL, 120),
@@ -35,7 +35,6 @@ WORKS = {  # name: what is compared, when it runs, the seconds it may take
     "store": ("the store's share of a run's CPU time", LONG, 1800),
     "one_more": ("one label space more beside the whole run", LONG, 1800),
     "stability": ("the verdicts of the default run with ten base seeds: seeds=10,table=FILE.csv", LONG, 7200),
-    "default_run": ("CPU time of a finished run beside another commit's: ours=FOLDER,peer=FOLDER", COMPARED, 60),
 }
 MEASURED, PAGE = ROOT / "benchmarks" / "measured.jsonl", ROOT / "docs" / "performance.md"
 MARKS = "<!-- rows -->\n", "<!-- end of rows -->\n"
