@@ -1,0 +1,101 @@
+"""Cluster-and-Linear-Probe: whether clusters of the features within coarse classes are the fine classes.
+
+Source: Yang, Steinhardt and Hu 2023, section 4.3. The first of `ranks` gives the coarse classes, the last the fine
+ones. Within each coarse class the training images' features are embedded in the plane (t-SNE) and clustered (k-means)
+into as many clusters as it has fine classes; a linear probe of the features learns the clusters. Errors in percent, of
+the fine classes that its answers stand for:
+
+- `error`: with the assignment of clusters to fine classes that is best on the split itself, as the paper has it;
+- `error_in_coarse`: with the best one that keeps coarse classes;
+- `error_of_majority`: a cluster stands for the fine class of most of its training images;
+- `error_of_labels`: of a linear probe that learns the fine classes themselves.
+
+Of the split `train`: `purity`, the percentage of training images in their cluster's majority class, and `purity_null`,
+the same with fine labels shuffled within each coarse class.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from granularity.base.errors import GranularityError
+from granularity.base.section import Section
+from granularity.base.seeds import seed_of
+
+
+class Options(Section):
+    l2: list[Annotated[float, Field(gt=0)]] = Field(
+        [1e-4, 1e-2, 1.0], min_length=1, description="L2 penalties of the linear probes, as those of `probe`."
+    )
+    perplexity: Annotated[float, Field(ge=1)] = Field(30, description="Perplexity of t-SNE.")
+
+
+def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float]]:
+    import torch
+
+    from granularity.stages.measure.measures.probe import linear_probes
+
+    coarse, fine = (view.labels("train", rank) for rank in (view.ranks[0], view.ranks[-1]))
+    pairs, classes = len(np.unique(np.stack([coarse, fine]), axis=1).T), len(np.unique(fine))
+    if pairs > classes or classes == len(np.unique(coarse)):
+        raise GranularityError(
+            f"ranks: cluster_probe looks for the classes of the last rank, '{view.ranks[-1]}', within those of the "
+            f"first, '{view.ranks[0]}', but they do not divide these; name a coarser and a finer rank"
+        )
+    train, tests = view.features("train"), [view.features(split) for split in view.splits]
+    found = clusters(train.numpy(), coarse, fine, options.perplexity, seed_of(seed, "cluster_probe"))
+    counts, fine_classes = [int(found.max()) + 1, int(fine.max()) + 1], int(fine.max()) + 1
+    targets = [torch.from_numpy(found), torch.from_numpy(fine)]
+    probes = linear_probes(train, targets, tests, counts, options.l2, seed_of(seed, "probe"), view.data.device)
+    table = confusion(found, fine, counts[0], fine_classes)
+    shuffled = fine.copy()
+    rng = np.random.default_rng(seed_of(seed, "cluster_probe", "null"))
+    for one in np.unique(coarse):
+        images = np.flatnonzero(coarse == one)
+        shuffled[images] = fine[rng.permutation(images)]
+    yield "train", "purity", 100 * table.max(1).sum() / len(fine)
+    yield "train", "purity_null", 100 * confusion(found, shuffled, counts[0], fine_classes).max(1).sum() / len(fine)
+    first = np.unique(found, return_index=True)[1]
+    within = coarse[first][:, None] == coarse[np.unique(fine, return_index=True)[1]][None, :]
+    for i, split in enumerate(view.splits):
+        truth = view.labels(split, view.ranks[-1])
+        said, known = (probe[0][i].numpy() for probe in probes)
+        of_split = confusion(said[truth >= 0], truth[truth >= 0], counts[0], fine_classes)
+        maps = {"error": assigned(of_split), "error_in_coarse": assigned(of_split, within)}
+        maps["error_of_majority"] = table.argmax(1)
+        for key, stands_for in maps.items():
+            yield split, key, 100 * float(np.mean(stands_for[said] != truth))
+        yield split, "error_of_labels", 100 * float(np.mean(known != truth))
+
+
+def clusters(features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
+    """Clusters of features [N, D] in each coarse class, as many as it has fine ones, numbered in turn: int64 [N]."""
+    from sklearn.cluster import KMeans
+    from sklearn.manifold import TSNE
+
+    found, count = np.empty(len(features), dtype=np.int64), 0
+    for one in np.unique(coarse):
+        images = np.flatnonzero(coarse == one)
+        parts = len(np.unique(fine[images]))
+        own = np.zeros(len(images), dtype=np.int64)
+        if parts > 1:
+            plane = TSNE(perplexity=min(perplexity, (len(images) - 1) / 3), random_state=seed % 2**32, n_jobs=1)
+            own = KMeans(parts, n_init=10, random_state=seed % 2**32).fit_predict(plane.fit_transform(features[images]))
+        found[images] = count + own
+        count += parts
+    return found
+
+
+def confusion(found: np.ndarray, truth: np.ndarray, clusters: int, classes: int) -> np.ndarray:
+    """How many images of each class [N] are in each cluster [N]: int64 [clusters, classes]."""
+    return np.bincount(found * classes + truth, minlength=clusters * classes).reshape(clusters, classes)
+
+
+def assigned(table: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+    """The class of each cluster in the one-to-one assignment, where `allowed`, of most images: [clusters]."""
+    from scipy.optimize import linear_sum_assignment
+
+    cost = -table if allowed is None else np.where(allowed, -table, table.sum() + 1)
+    return linear_sum_assignment(cost)[1]

@@ -1,0 +1,145 @@
+"""Collapse of features: how far images of one class lie from each other, beside how far classes do, per human rank.
+
+Of a split, with float64 means mu and covariances S (divisor n) of the C classes of a rank, in features of D dimensions:
+
+- `RANK/nc1`: (1/C) Tr(S_W pinv(S_B)); `RANK/nc2`: the distance of the means' normalised Gram matrix from a simplex's
+  (Frobenius). Papyan, Han and Donoho 2020; Yang, Steinhardt and Hu 2023, section 3. Where C - 1 > D, `nc2` cannot fall
+  below sqrt(2 - 2 sqrt(D / (C - 1))).
+- `RANK/cdnv`: class-distance normalised variance, the mean of (tr S_i + tr S_j) / (2 |mu_i - mu_j|^2) over pairs
+  (Galanti, Gyorgy and Hutter 2021).
+- `RANK/nearest_mean`: the error in percent of the nearest class mean of the training split.
+- `RANK/distances`: an array [C, C], the mean squared distance between the images of two classes, D_ij = tr S_i + tr S_j
+  + |mu_i - mu_j|^2, an image's from itself included (Yang et al., section 4.1).
+- `COARSE/FINE/r1`, `r2`, `r3`, for each two ranks of which the finer divides classes of the coarser: d_in, d_sup and
+  d_far the means of D_ii, of D_ij within a coarse class, and of D_ij of different ones, d_sup / d_in (the paper's mean
+  squared distance ratio), d_sup / d_far and d_in / d_far. `r1_null`: the largest r1 of 20 shufflings of the fine labels
+  within coarse classes; r1 is at least 1 for any labels.
+- `effective_rank`: the exponential of the entropy of the covariance's eigenvalues (Roy and Vetterli 2007).
+
+A rank with fewer than two classes in the split has no row.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from granularity.base.section import Section
+from granularity.base.seeds import seed_of
+
+SHUFFLES = 20  # of the fine labels, for `r1_null`
+
+Options = Section
+
+
+def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, object]]:
+    train = view.features("train").numpy().astype(np.float64)
+    for split in view.splits:
+        features = view.features(split).numpy().astype(np.float64)
+        yield split, "effective_rank", effective_rank(features)
+        labels = {rank: view.labels(split, rank) for rank in view.ranks}
+        for rank, label in labels.items():
+            if len(np.unique(label[label >= 0])) < 2:
+                continue
+            means, within = moments(features, label)
+            yield split, f"{rank}/nc1", nc1(means, pooled(features, label, means))
+            yield split, f"{rank}/nc2", nc2(means)
+            yield split, f"{rank}/cdnv", cdnv(means, within)
+            yield split, f"{rank}/distances", distances(means, within)
+            known = view.labels("train", rank)
+            centres, _ = moments(train, known)
+            nearest = np.unique(known)[closest(features, centres)]
+            yield split, f"{rank}/nearest_mean", 100 * float(np.mean(nearest != label))
+            for coarse in view.ranks[: view.ranks.index(rank)]:
+                known = label >= 0
+                parts = features[known], label[known], labels[coarse][known]
+                if (found := ratios(*parts, seed_of(seed, "collapse", coarse, rank))) is not None:
+                    yield from ((split, f"{coarse}/{rank}/{key}", value) for key, value in found.items())
+
+
+def moments(features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means [C, D] and traces of the covariances [C] of the classes in `labels` [N], in order; below 0 is no class."""
+    classes = np.unique(labels[labels >= 0])
+    parts = [features[labels == one] for one in classes]
+    means = np.stack([part.mean(0) for part in parts])
+    within = np.array([np.square(part - mean).sum(1).mean() for part, mean in zip(parts, means, strict=True)])
+    return means, within
+
+
+def pooled(features: np.ndarray, labels: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """The mean of the classes' covariances, S_W [D, D]."""
+    found = np.zeros((features.shape[1],) * 2)
+    for one, mean in zip(np.unique(labels[labels >= 0]), means, strict=True):
+        centred = features[labels == one] - mean
+        found += centred.T @ centred / len(centred)
+    return found / len(means)
+
+
+def nc1(means: np.ndarray, within: np.ndarray) -> float:
+    """(1/C) Tr(S_W pinv(S_B)), by the singular vectors of the centred means [C, D]; infinite where all are equal."""
+    _, sizes, directions = np.linalg.svd(means - means.mean(0), full_matrices=False)
+    kept = sizes > sizes[0] * 1e-10
+    if not sizes[0]:
+        return float("inf")
+    return float(sum(v @ within @ v / s**2 for s, v in zip(sizes[kept], directions[kept], strict=True)))
+
+
+def nc2(means: np.ndarray) -> float:
+    """How far the Gram matrix of the centred means [C, D], of norm 1, is from a simplex's."""
+    centred, count = means - means.mean(0), len(means)
+    gram = centred @ centred.T
+    simplex = (np.eye(count) - 1 / count) / np.sqrt(count - 1)
+    return float(np.linalg.norm(gram / np.linalg.norm(gram) - simplex))
+
+
+def between(means: np.ndarray) -> np.ndarray:
+    """Squared distances of the means [C, D]: [C, C]."""
+    return np.stack([np.square(means - mean).sum(1) for mean in means])
+
+
+def distances(means: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """D [C, C] from means [C, D] and traces [C]: exact, the distance of an image from itself included."""
+    return within[:, None] + within[None, :] + between(means)
+
+
+def cdnv(means: np.ndarray, within: np.ndarray) -> float:
+    upper = np.triu_indices(len(means), 1)
+    return float(np.mean((within[:, None] + within[None, :])[upper] / (2 * between(means)[upper])))
+
+
+def closest(features: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """The nearest centre [C, D] of each row of features [N, D]: [N]."""
+    return np.argmin(np.square(centres).sum(1) - 2 * features @ centres.T, axis=1)
+
+
+def ratios(features: np.ndarray, fine: np.ndarray, coarse: np.ndarray, seed: int) -> dict[str, float] | None:
+    """r1, r2, r3 and r1_null of a rank in a coarser one; None where it is not nested in it, or no class is divided."""
+    classes, first = np.unique(fine, return_index=True)
+    above = coarse[first]
+    if not np.array_equal(above[np.searchsorted(classes, fine)], coarse):
+        return None
+    same = above[:, None] == above[None, :]
+    siblings, far = same & ~np.eye(len(classes), dtype=bool), ~same
+    if not siblings.any() or not far.any():
+        return None
+
+    def averages(labels: np.ndarray) -> tuple[float, float, float]:
+        means, within = moments(features, labels)
+        found = distances(means, within)
+        return float(np.diag(found).mean()), float(found[siblings].mean()), float(found[far].mean())
+
+    inside, sibling, other = averages(fine)
+    rng, null = np.random.default_rng(seed), []
+    for _ in range(SHUFFLES):
+        shuffled = fine.copy()
+        for one in np.unique(coarse):
+            images = np.flatnonzero(coarse == one)
+            shuffled[images] = fine[rng.permutation(images)]
+        own, near, _ = averages(shuffled)
+        null.append(near / own)
+    return {"r1": sibling / inside, "r2": sibling / other, "r3": inside / other, "r1_null": max(null)}
+
+
+def effective_rank(features: np.ndarray) -> float:
+    shares = np.linalg.eigvalsh(np.cov(features, rowvar=False)).clip(0)
+    shares = shares[shares > 0] / shares.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))
