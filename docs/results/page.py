@@ -1,4 +1,4 @@
-"""Every number of docs/results.md that is not of an earlier run, from the tables beside this script.
+"""Every number of docs/results.md and docs/neighbours.md that is not of an earlier run, from the tables here.
 
     python docs/results/page.py            # prints the page's tables
     python docs/results/page.py --write    # and puts them into the page, and draws docs/images/photographs.svg
@@ -6,7 +6,8 @@
 
 `NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml` (`digits`: the default run):
 validation error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm.
-`cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
+`cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
+measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
 `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
 seed, or of one base seed.
 """
@@ -22,7 +23,7 @@ import yaml
 from granularity.claims.statistics import holm, interval, p_value, paired
 
 HERE = Path(__file__).parent
-PAGE, PREDICTIONS = HERE.parent / "results.md", HERE.parents[1] / "config" / "preregistrations"
+PAGES, PREDICTIONS = ("results.md", "neighbours.md"), HERE.parents[1] / "config" / "preregistrations"
 BASELINE, ONCE = "target", "once"
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
 BINS = ("0 of 12", "1 to 4 of 12", "5 to 8 of 12", "9 to 12 of 12")
@@ -198,6 +199,32 @@ def tuning() -> str:
     return lines(["pretrained on", *(f"rate {rate}" for rate in grid)], rows)
 
 
+def collapse() -> str:
+    """The claims about collapse: what was predicted of each, what came out, and its verdict by its own band."""
+    found, rows = pd.read_csv(HERE / "cifar10_collapse.csv").set_index("id"), []
+    for id, said in predictions("cifar10_collapse").items():
+        row = found.loc[id]
+        quantity = row["quantity"].partition(": ")[2]
+        came = "below" if row["measured"] < said["low"] else "above" if row["measured"] > said["high"] else "inside"
+        measured = f"{row['measured']:.2f} ({row['minimum']:.2f} to {row['maximum']:.2f})"
+        rows.append([id, quantity, f"{said['low']} to {said['high']}", measured, came, row["band"], row["verdict"]])
+    return lines(["claim", "quantity", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
+
+
+def epochs() -> str:
+    """Measures of the training images by epoch, mean over backbones, of networks on the pairs and on the classes."""
+    table = pd.read_csv(HERE / "cifar10_collapse_measures.csv").query("split == 'train' and measure == 'collapse'")
+    shown = {"pair/nc1": "NC1 of pairs", "pair/class/r1": "R1 of classes in pairs", "pair/class/r2": "R2"}
+    shown |= {"class/nearest_mean": "error of the nearest class mean (%)"}
+    grid = table.pivot_table(index=["space", "key"], columns="epoch", values="value", sort=False)
+    rows = [
+        [{"target": "pairs"}.get(space, "classes"), name, *(f"{value:.2f}" for value in grid.loc[space, key])]
+        for space in grid.index.unique("space")
+        for key, name in shown.items()
+    ]
+    return lines(["trained on", "measure", *(f"epoch {epoch}" for epoch in grid)], rows)
+
+
 BLOCKS = {
     "digits": digits,
     "stability": stability,
@@ -208,6 +235,8 @@ BLOCKS = {
     "meaning": lambda: predicted("cifar10_meaning"),
     "hardness": hardness,
     "together": together,
+    "collapse": collapse,
+    "collapse epochs": epochs,
 }
 
 
@@ -227,21 +256,24 @@ def drawing() -> None:
         axis.axvline(0, color="grey", linewidth=0.8)
         axis.errorbar(found["difference"], names, xerr=around, fmt="o", color="C0", capsize=3)
         axis.set(title=title, xlabel="error minus the target's (points)")
-    figure.savefig(PAGE.parent / "images/photographs.svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(HERE.parent / "images/photographs.svg", metadata={"Date": None, "Creator": None})
 
 
-def page() -> str:
-    """docs/results.md with every block between `<!-- NAME -->` and `<!-- end -->` made again."""
+def page(name: str = PAGES[0]) -> str:
+    """A page of docs/ with every block between `<!-- NAME -->` and `<!-- end -->` made again."""
 
     def made(found: re.Match[str]) -> str:
         return f"<!-- {found[1]} -->\n{BLOCKS[found[1]]()}\n<!-- end -->"
 
-    return re.sub(r"<!-- ([a-z ]+) -->\n.*?<!-- end -->", made, PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.sub(
+        r"<!-- ([a-z ]+) -->\n.*?<!-- end -->", made, (HERE.parent / name).read_text(encoding="utf-8"), flags=re.DOTALL
+    )
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(page(), encoding="utf-8")
+        for name in PAGES:
+            (HERE.parent / name).write_text(page(name), encoding="utf-8")
         drawing()
     elif sys.argv[1:2] == ["--papers"]:
         rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)
