@@ -1,4 +1,4 @@
-"""Every number of docs/results.md and docs/neighbours.md that is not of an earlier run, from the tables here.
+"""Every number of docs/results.md, neighbours.md and atlas.md that is not of an earlier run, from the tables here.
 
     python docs/results/page.py            # prints the page's tables
     python docs/results/page.py --write    # and puts them into the page, and draws docs/images/photographs.svg
@@ -17,13 +17,14 @@ import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import yaml
 
 from granularity.claims.statistics import holm, interval, p_value, paired
 
 HERE = Path(__file__).parent
-PAGES, PREDICTIONS = ("results.md", "neighbours.md"), HERE.parents[1] / "config" / "preregistrations"
+PAGES, PREDICTIONS = ("results.md", "neighbours.md", "atlas.md"), HERE.parents[1] / "config" / "preregistrations"
 BASELINE, ONCE = "target", "once"
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
 BINS = ("0 of 12", "1 to 4 of 12", "5 to 8 of 12", "9 to 12 of 12")
@@ -225,6 +226,66 @@ def epochs() -> str:
     return lines(["trained on", "measure", *(f"epoch {epoch}" for epoch in grid)], rows)
 
 
+ATLAS = {  # rows, and what they are
+    "class/linear": "linear probe of the class, error (%)",
+    "group/linear": "of the group",
+    "kind/linear": "of the kind, the target",
+    "class/knn": "kNN probe of the class, error (%)",
+    "class/nearest_mean": "nearest mean of the class, error (%)",
+    "class/cdnv": "variance over distance (CDNV) of classes",
+    "kind/cdnv": "CDNV of kinds",
+    "kind/class/r1": "R1, classes within kinds",
+    "class/nc1": "NC1 of classes",
+    "kind/nc1": "NC1 of kinds",
+    "effective_rank": "effective rank",
+}
+COLUMNS = ["target", "random-superclass-5", "regrouped-5", "kmeans-superclass-5", "manual-class", ONCE]
+
+
+def measured() -> dict[str, pd.DataFrame]:
+    """Of each measure of the atlas a row per backbone and a column per label space."""
+    table = pd.read_csv(HERE / "cifar10_atlas.csv").query("split == 'val'")
+    space = table["space"].mask(table["network"] == ONCE, ONCE).mask(table["epoch"] == 0, "untrained")
+    table = table.assign(space=space).dropna(subset="epoch")  # of the encoder
+    table = table.drop_duplicates(["key", "space", "pretrain_seed"])  # untrained ones are the same whatever the labels
+    return {
+        key: part.pivot(index="pretrain_seed", columns="space", values="value") for key, part in table.groupby("key")
+    }
+
+
+def from_target(table: pd.DataFrame, key: str, arm: str) -> tuple[pd.Series, pd.Series]:
+    """An arm and the target on the scale on which they are compared: errors as they are, else logarithms."""
+    errors = key.endswith(("linear", "knn", "nearest_mean"))
+    values = table if errors else np.log(table)
+    return values[arm], values[BASELINE]
+
+
+def atlas() -> str:
+    tables = measured()
+    pairs = {(key, arm): from_target(tables[key], key, arm) for key in ATLAS for arm in COLUMNS[1:]}
+    finetuned = arms("cifar10_budget", "train-10000")
+    pairs |= {("error", arm): (finetuned[arm], finetuned[BASELINE]) for arm in COLUMNS[1:]}
+    found, rows = compared(pairs), []
+    for key, name in (ATLAS | {"error": "error after finetuning (%)"}).items():
+        table = finetuned if key == "error" else tables[key]
+        row = [name]
+        for arm in ["untrained", *COLUMNS]:
+            differs = (key, arm) in pairs and found.loc[(key, arm), "low"] * found.loc[(key, arm), "high"] > 0
+            text = f"{table[arm].mean():.2f}" if arm in table else ""
+            row.append(f"**{text}**" if differs else text)
+        rows.append(row)
+    return lines(["measure", "untrained", *COLUMNS], rows)
+
+
+def atlas_predicted() -> str:
+    said, tables = predictions("cifar10_atlas"), measured()
+    pairs = {(key, arm): from_target(tables[key], key, arm) for key, of in said.items() for arm in of}
+    found = compared(pairs)
+    found["holm"] = holm(found["p"])
+    rows = [[key, arm, *scored(found.loc[(key, arm)], said[key][arm])] for key, arm in pairs]
+    return lines(["measure", "arm", *SCORED], rows)
+
+
 BLOCKS = {
     "digits": digits,
     "stability": stability,
@@ -237,6 +298,8 @@ BLOCKS = {
     "together": together,
     "collapse": collapse,
     "collapse epochs": epochs,
+    "atlas": atlas,
+    "atlas predicted": atlas_predicted,
 }
 
 
