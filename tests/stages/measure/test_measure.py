@@ -179,7 +179,7 @@ def test_what_is_no_value_is_refused(found, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "prob"}, "there is no measure 'prob'; there are probe, accuracy, features"),
+        ({"name": "prob"}, "there is no measure 'prob'; there are probe, accuracy, collapse"),
         ({"options": {"l2": [0]}}, "options.l2.0: Input should be greater than 0"),
         ({"options": {"l3": [1]}}, "options.l3: Extra inputs are not permitted"),
         ({"splits": ["val", "val"]}, "splits: one is given twice"),
