@@ -1,6 +1,6 @@
 """All that was measured of the networks of one condition, a row per number:
 
-    python docs/results/measured.py results/NAME/CONDITION > docs/results/TABLE.csv
+python docs/results/measured.py results/NAME/CONDITION > docs/results/TABLE.csv
 """
 
 import sys

@@ -27,7 +27,6 @@ HERE = Path(__file__).parent
 PAGES, PREDICTIONS = ("results.md", "neighbours.md", "atlas.md"), HERE.parents[1] / "config" / "preregistrations"
 BASELINE, ONCE = "target", "once"
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
-BINS = ("0 of 12", "1 to 4 of 12", "5 to 8 of 12", "9 to 12 of 12")
 
 
 def backbones(name: str) -> pd.DataFrame:
@@ -142,10 +141,10 @@ def predicted(name: str) -> str:
 def by_hardness() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Images and errors in number per backbone; errors of the class minus the target's, per hardness of the image."""
     table = pd.read_csv(HERE / "cifar10_hardness.csv").set_index(["hardness", "space", "pretrain_seed"])
-    errors = 100 * table["wrong"] / table["images"]
-    pairs = {key: tuple(errors[key][one].rename(one) for one in ("manual-class", BASELINE)) for key in BINS}
+    errors, bins = 100 * table["wrong"] / table["images"], list(predictions("cifar10_hardness"))
+    pairs = {key: tuple(errors[key][one].rename(one) for one in ("manual-class", BASELINE)) for key in bins}
     found = compared(pairs)
-    return table, found.assign(target=[pairs[key][1].mean() for key in BINS], holm=holm(found["p"]))
+    return table, found.assign(target=[pairs[key][1].mean() for key in bins], holm=holm(found["p"]))
 
 
 def hardness() -> str:

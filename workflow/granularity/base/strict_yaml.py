@@ -13,6 +13,7 @@ import yaml
 
 from granularity.base.errors import GranularityError
 from granularity.base.regular import MissingError, read_text
+from granularity.base.strict_json import repeated, unique
 
 DEEPEST = 100  # levels
 
@@ -20,11 +21,11 @@ DEEPEST = 100  # levels
 class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor):
         node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.composer.ComposerError(None, None, f"the key '{key.value}' is there twice", key.start_mark)
-            seen.add(key.value if isinstance(key, yaml.ScalarNode) else key)
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if len(set(keys)) < len(keys):
+            twice = repeated(keys)
+            again = [key for key, _ in node.value if key.value == twice][1]
+            raise yaml.composer.ComposerError(None, None, f"the key '{twice}' is there twice", again.start_mark)
         return node
 
     def construct_object(self, node, deep=False):
@@ -50,7 +51,7 @@ def parse(text: str, where: str) -> Any:
     Raises GranularityError: neither YAML nor JSON, several documents, a key twice, or a tag for an object of Python's.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError:
         pass
     except (ValueError, RecursionError) as error:

@@ -35,6 +35,8 @@ class Options(Section):
 def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float]]:
     import torch
 
+    from granularity.learning.training.evaluation import percent_wrong
+    from granularity.stages.measure.measures.collapse import shuffled
     from granularity.stages.measure.measures.probe import linear_probes
 
     coarse, fine = (view.labels("train", rank) for rank in (view.ranks[0], view.ranks[-1]))
@@ -46,28 +48,24 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
         )
     train, tests = view.features("train"), [view.features(split) for split in view.splits]
     found = clusters(train.numpy(), coarse, fine, options.perplexity, seed_of(seed, "cluster_probe"))
-    counts, fine_classes = [int(found.max()) + 1, int(fine.max()) + 1], int(fine.max()) + 1
+    counts = int(found.max()) + 1, classes
     targets = [torch.from_numpy(found), torch.from_numpy(fine)]
     probes = linear_probes(train, targets, tests, counts, options.l2, seed_of(seed, "probe"), view.data.device)
-    table = confusion(found, fine, counts[0], fine_classes)
-    shuffled = fine.copy()
-    rng = np.random.default_rng(seed_of(seed, "cluster_probe", "null"))
-    for one in np.unique(coarse):
-        images = np.flatnonzero(coarse == one)
-        shuffled[images] = fine[rng.permutation(images)]
+    null = shuffled(fine, coarse, np.random.default_rng(seed_of(seed, "cluster_probe", "null")))
+    table = confusion(found, fine, *counts)
     yield "train", "purity", 100 * table.max(1).sum() / len(fine)
-    yield "train", "purity_null", 100 * confusion(found, shuffled, counts[0], fine_classes).max(1).sum() / len(fine)
+    yield "train", "purity_null", 100 * confusion(found, null, *counts).max(1).sum() / len(fine)
     first = np.unique(found, return_index=True)[1]
     within = coarse[first][:, None] == coarse[np.unique(fine, return_index=True)[1]][None, :]
     for i, split in enumerate(view.splits):
         truth = view.labels(split, view.ranks[-1])
         said, known = (probe[0][i].numpy() for probe in probes)
-        of_split = confusion(said[truth >= 0], truth[truth >= 0], counts[0], fine_classes)
+        of_split = confusion(said[truth >= 0], truth[truth >= 0], *counts)
         maps = {"error": assigned(of_split), "error_in_coarse": assigned(of_split, within)}
         maps["error_of_majority"] = table.argmax(1)
         for key, stands_for in maps.items():
-            yield split, key, 100 * float(np.mean(stands_for[said] != truth))
-        yield split, "error_of_labels", 100 * float(np.mean(known != truth))
+            yield split, key, percent_wrong(stands_for[said], truth)
+        yield split, "error_of_labels", percent_wrong(known, truth)
 
 
 def clusters(features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplexity: float, seed: int) -> np.ndarray:

@@ -32,7 +32,12 @@ Options = Section
 
 
 def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, object]]:
+    from granularity.learning.training.evaluation import percent_wrong
+
     train = view.features("train").numpy().astype(np.float64)
+    centres = {
+        rank: moments(train, view.labels("train", rank))[0] for rank in view.ranks
+    }  # in the order of the classes
     for split in view.splits:
         features = view.features(split).numpy().astype(np.float64)
         yield split, "effective_rank", effective_rank(features)
@@ -45,10 +50,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
             yield split, f"{rank}/nc2", nc2(means)
             yield split, f"{rank}/cdnv", cdnv(means, within)
             yield split, f"{rank}/distances", distances(means, within)
-            known = view.labels("train", rank)
-            centres, _ = moments(train, known)
-            nearest = np.unique(known)[closest(features, centres)]
-            yield split, f"{rank}/nearest_mean", 100 * float(np.mean(nearest != label))
+            yield split, f"{rank}/nearest_mean", percent_wrong(closest(features, centres[rank]), label)
             for coarse in view.ranks[: view.ranks.index(rank)]:
                 known = label >= 0
                 parts = features[known], label[known], labels[coarse][known]
@@ -130,13 +132,18 @@ def ratios(features: np.ndarray, fine: np.ndarray, coarse: np.ndarray, seed: int
     inside, sibling, other = averages(fine)
     rng, null = np.random.default_rng(seed), []
     for _ in range(SHUFFLES):
-        shuffled = fine.copy()
-        for one in np.unique(coarse):
-            images = np.flatnonzero(coarse == one)
-            shuffled[images] = fine[rng.permutation(images)]
-        own, near, _ = averages(shuffled)
+        own, near, _ = averages(shuffled(fine, coarse, rng))
         null.append(near / own)
     return {"r1": sibling / inside, "r2": sibling / other, "r3": inside / other, "r1_null": max(null)}
+
+
+def shuffled(fine: np.ndarray, coarse: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Fine labels [N] that images of one coarse class have exchanged."""
+    found = fine.copy()
+    for one in np.unique(coarse):
+        images = np.flatnonzero(coarse == one)
+        found[images] = fine[rng.permutation(images)]
+    return found
 
 
 def effective_rank(features: np.ndarray) -> float:

@@ -7,7 +7,7 @@ objectnet_to_imagenet_1k.json (label -> names of ImageNet classes, joined by `; 
 names, one per line) and pytorch_to_imagenet_2012_id.json (place in alphabetical order -> line, from 0). The red border
 of its images, 2 pixels wide, that its publisher asks to crop, is not cropped here.
 
-Source: readme.txt of ILSVRC2012_devkit_t12; torchvision/datasets/imagenet.py; tiny-imagenet-200.zip; issue 6 of
+Source: readme.txt of ILSVRC2012_devkit_t12; torchvision/datasets/imagenet.py; tiny-imagenet-200.zip;
 github.com/modestyachts/ImageNetV2; README of ObjectNet 1.0, and src/datasets/objectnet.py of
 github.com/mlfoundations/wise-ft.
 """
