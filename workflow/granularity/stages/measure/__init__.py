@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from granularity.base.errors import GranularityError
 from granularity.base.stage import Job, Needs, Stage
 from granularity.data.listing import contents
 from granularity.learning.cost import features, readers, resident_bytes
@@ -19,7 +20,13 @@ FEATURE_BYTES = 10  # of memory, measured, of each feature of an image
 
 def _plan(plan: Any) -> Iterator[Job]:
     for measure in plan.config.measures:
+        least = getattr(measure.module(), "LEAST_RANKS", 1)
         for condition in plan.conditions:
+            if len(ranks := measure.ranks or condition.samples.ranks) < least:
+                raise GranularityError(
+                    f"measures: '{measure.name}' needs {least} ranks, a coarser and a finer one, and has only {ranks}; "
+                    "name them under its `ranks` or under `samples.ranks`"
+                )
             asked = ("embedding" in measure.of) if measure.of else plan.embeds(condition)
             for network in plan.networks if condition.spaces else ():
                 runs = plan.backbones(network, condition)

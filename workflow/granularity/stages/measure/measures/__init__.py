@@ -7,6 +7,7 @@ A file of the user's own says `EXTENDS = "measure"`, and the configuration names
   :class:`granularity.stages.measure.view.View`, `seed` the base seed. It gives triples (split, key, value), one by one
   or as a table of these columns. A value is a number, a row of `values.parquet`; or a NumPy array, which becomes
   `arrays/NETWORK/SPLIT/KEY.npy`. A key has parts where it is about one of several things: `digit/linear`;
+- `LEAST_RANKS`, where it needs several ranks: how many, which planning asks for;
 - `files(options)`, where options name the user's files: their paths. A change to one makes the result again.
 
 A configuration imports every file here: so import torch, pandas and the like in the functions that need them. Options

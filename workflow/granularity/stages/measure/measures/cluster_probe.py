@@ -24,6 +24,8 @@ from granularity.base.errors import GranularityError
 from granularity.base.section import Section
 from granularity.base.seeds import seed_of
 
+LEAST_RANKS = 2
+
 
 class Options(Section):
     l2: list[Annotated[float, Field(gt=0)]] = Field(
