@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,8 +12,16 @@ pytestmark = pytest.mark.workflow
 
 SMALL = {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5}
 ELSEWHERE = {"samples": {"validation": 1500}, "train_size": 100}
-STUDIES = ["granularity_t2", "granularity_t3", "granularity_t5", "granularity_t6", "granularity_t7", "granularity_t9"]
-STUDIES.append("granularity_one_pass")
+STUDIES = [
+    "neural_collapse_images",
+    "granularity_t2",
+    "granularity_t3",
+    "granularity_t5",
+    "granularity_t6",
+    "granularity_t7",
+    "granularity_t9",
+]
+STUDIES += ["granularity_one_pass"]
 CONFIG = {
     "name": "lists",
     "conditions": [{"train_size": 60}],
@@ -47,6 +56,8 @@ CONFIG = {
             "of": ["checkpoints", "untrained", "finetuned"],
             "splits": ["train", "val"],
         },
+        {"name": "collapse", "of": ["checkpoints", "backbones"], "splits": ["train", "val"]},
+        {"name": "cluster_probe", "of": ["backbones"]},
     ],
     "studies": STUDIES,
     "seeds": {"pretrain": 1, "finetune": 2},
@@ -90,6 +101,16 @@ def test_epochs_are_kept_and_measured_and_so_is_the_untrained_network(finished):
     assert {0, 1} <= set(values["epoch"]) and set(values["split"]) == {"train", "val"}
     runs = table(finished, f"{CHAIN}/measure/scores/plain/all/runs.parquet")
     assert "same" in set(runs["transfer"].dropna())
+
+
+def test_collapse_and_clusters_are_measured_of_each_epoch_that_was_kept(finished):
+    values = table(finished, f"{CHAIN}/measure/collapse/plain/all/values.parquet")
+    found = values[values["key"] == "loops/digit/r1"]
+    assert set(found["epoch"]) == {1, 2} and (found["value"] >= 1).all()
+    (file,) = finished.path(f"{CHAIN}/measure/collapse/plain/all/arrays").glob("target-*@2/train/digit/distances.npy")
+    assert np.load(file).shape == (10, 10)
+    values = table(finished, f"{CHAIN}/measure/cluster_probe/plain/all/values.parquet")
+    assert {"purity", "error", "error_of_labels"} <= set(values["key"])
 
 
 def test_a_transfer_is_scored_on_the_other_data(finished):
