@@ -125,17 +125,49 @@ def scored(row: pd.Series, said: dict) -> list[str]:
 SCORED = ["predicted", "came out", "Holm's p", "it lies"]
 
 
-def differences(name: str) -> pd.DataFrame:
+def differences(name: str, images: int = 10000) -> pd.DataFrame:
     """The comparisons that were predicted of an experiment on CIFAR-10, with Holm's p."""
-    said, errors = predictions(name), arms(name, "train-10000")
+    said, errors = predictions(name), arms(name, f"train-{images}")
     found = compared({key: (errors[one["arm"]], errors[one["against"]]) for key, one in said.items()})
     return found.assign(holm=holm(found["p"]))
 
 
-def predicted(name: str) -> str:
-    said, found = predictions(name), differences(name)
+def predicted(name: str, images: int = 10000) -> str:
+    said, found = predictions(name), differences(name, images)
     rows = [[row["arm"], row["against"], *scored(row, said[key])] for key, row in found.iterrows()]
     return lines(["arm", "against", *SCORED], rows)
+
+
+def gains(images: int, steps: int) -> tuple[pd.Series, pd.Series]:
+    """Errors of the class and of the target at so many images and steps per stage, over base seeds."""
+    known = (images, steps) == (10000, 1200)  # with the same seeds
+    errors = arms("cifar10_meaning" if known else f"cifar10_steps/{images}-{steps}", f"train-{images}")
+    return errors["manual-class"], errors[BASELINE]
+
+
+def by_steps() -> pd.DataFrame:
+    """The class's gain per cell of images and steps, and the differences of gains that were predicted."""
+    pairs = {}
+    for key, said in predictions("cifar10_steps").items():
+        if "cell" in said:
+            cells = (gains(*said[cell]) for cell in ("cell", "than"))
+            pairs[key] = tuple((arm - target).rename(BASELINE) for arm, target in cells)
+        else:
+            pairs[key] = gains(said["images"], said["steps"])
+    found = compared(pairs)
+    targets = [
+        float("nan") if "cell" in said else pairs[key][1].mean() for key, said in predictions("cifar10_steps").items()
+    ]
+    return found.assign(holm=holm(found["p"]), target=targets)
+
+
+def steps() -> str:
+    said, found = predictions("cifar10_steps"), by_steps()
+    rows = [
+        [key, "" if np.isnan(row["target"]) else f"{row['target']:.2f}", *scored(row, said[key])]
+        for key, row in found.iterrows()
+    ]
+    return lines(["class against target", "error, target", *SCORED], rows)
 
 
 def by_hardness() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -168,6 +200,8 @@ def together() -> str:
     """How many of each table's comparisons remain significant when corrected for all, earlier runs included."""
     asked = {"digits": primary(), "equal budgets": differences("cifar10_budget")}
     asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
+    asked |= {"images and steps": by_steps(), "four times as long": differences("cifar10_long")}
+    asked |= {"too fine": differences("cifar10_tree", 5000), "plain network": differences("cifar10_plain")}
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []
     for name, found in asked.items():
@@ -294,6 +328,12 @@ BLOCKS = {
     "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
     "hardness": hardness,
+    "steps": steps,
+    "long means": lambda: means(arms("cifar10_long", "train-10000")),
+    "long": lambda: predicted("cifar10_long"),
+    "plain": lambda: predicted("cifar10_plain"),
+    "tree means": lambda: means(arms("cifar10_tree", "train-5000")),
+    "tree": lambda: predicted("cifar10_tree", 5000),
     "together": together,
     "collapse": collapse,
     "collapse epochs": epochs,
