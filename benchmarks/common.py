@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import granularity  # noqa: F401  (says which loops libraries take)
+
+# isort: split
 import numpy as np
 
 ROOT = Path(__file__).parents[1]

@@ -6,6 +6,9 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
+import granularity  # noqa: F401  (first, as a command does: it says which loops libraries take)
+
+# isort: split
 import numpy as np
 import pandas as pd
 import pytest

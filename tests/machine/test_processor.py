@@ -1,7 +1,13 @@
 """The part of the processor that decides bytes, from files as kernels write them."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+from granularity.base import kernels
 from granularity.machine import device
 
 AVX2 = "fpu sse sse2 sse4_2 avx avx2 fma bmi2"
@@ -20,7 +26,7 @@ ARM = "processor\t: 0\nBogoMIPS\t: 2100.00\nFeatures\t: fp asimd {}\nCPU impleme
 
 @pytest.fixture(autouse=True)
 def no_caps(monkeypatch):
-    for name in device.VARIABLES.split():
+    for name in device.VARIABLES:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -39,3 +45,25 @@ def test_arm_has_the_part(tmp_path):
         file.write_text(ARM.format(features, part))
         widest = {"0xd4f": "sve2", "0xd40": "sve", "0xd0c": "asimd"}[part]
         assert device.instruction_set(file) == f"ARM 0x41 {part} {widest}"
+
+
+def test_pinned_loops_are_one_processor_whoever_made_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    for vendor in ("GenuineIntel", "AuthenticAMD"):
+        file = tmp_path / vendor
+        file.write_text(f"vendor_id\t: {vendor}\nflags\t\t: {AVX512} f16c\n\n")
+        kernels.pin(file)
+        assert device.instruction_set(file) == "x86-64-v3"
+    monkeypatch.setenv("MKL_CBWR", "AUTO")  # the user's own choice stays, and is another processor's
+    kernels.pin(file)
+    assert device.instruction_set(file).startswith("AuthenticAMD avx512 ")
+    assert "MKL_CBWR=AUTO" in device.instruction_set(file)
+
+
+def test_pinned_loops_give_the_bytes_seen_on_other_processors():
+    """Of each kind of operation that trainings, clusterings and probes are made of; see tests/portable.py."""
+    script = Path(__file__).parents[1] / "portable.py"
+    env = {name: value for name, value in os.environ.items() if name not in device.VARIABLES}
+    found = subprocess.run([sys.executable, script], env=env, capture_output=True, text=True, check=True).stdout
+    seen = script.with_suffix(".txt").read_text().splitlines()
+    assert found.splitlines() == [line for line in seen if not line.startswith("#")]

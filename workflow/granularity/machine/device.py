@@ -8,6 +8,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from granularity.base import kernels
 from granularity.base.errors import GranularityError
 from granularity.base.section import Device
 from granularity.machine import leases
@@ -89,10 +90,8 @@ def faiss_gpus(device: Device) -> int:
 
 # ---------------------------------------------------------------- the processor
 
-# Libraries choose their loops by what the processor can, and other loops add in another order. docs/artifacts.md has
-# what was measured of it.
+# docs/artifacts.md has what was measured of it.
 
-CPUINFO = Path("/proc/cpuinfo")
 # The widest first; each is what a library asks for before it uses other loops. OpenBLAS has loops for avx512_bf16 that
 # it uses for ordinary numbers too.
 _AVX2 = frozenset({"avx2", "fma"})
@@ -108,19 +107,21 @@ LEVELS = {
     "asimd": frozenset({"asimd"}),
 }
 # Variables that make a library use other loops than the processor's.
-VARIABLES = "ATEN_CPU_CAPABILITY DNNL_DEFAULT_FPMATH_MODE DNNL_MAX_CPU_ISA FAISS_SIMD_LEVEL GLIBC_TUNABLES MKL_CBWR "
-VARIABLES += "MKL_ENABLE_INSTRUCTIONS NPY_DISABLE_CPU_FEATURES ONEDNN_DEFAULT_FPMATH_MODE ONEDNN_MAX_CPU_ISA "
-VARIABLES += "OPENBLAS_CORETYPE"
+VARIABLES = {*kernels.PINNED, "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "GLIBC_TUNABLES"}
+VARIABLES |= {"MKL_ENABLE_INSTRUCTIONS", "ONEDNN_DEFAULT_FPMATH_MODE"}
 
 
-def instruction_set(cpuinfo: Path = CPUINFO) -> str:
-    """The processor as far as it decides bytes: its vendor, the widest instructions, and the variables that cap them.
+def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
+    """The processor as far as it decides bytes: `x86-64-v3` where loops are pinned (:mod:`granularity.base.kernels`).
 
-    On ARM the part too, as OpenBLAS has loops for each. Such as `GenuineIntel avx512_bf16`, `ARM 0x41 0xd40 sve` or
-    `AuthenticAMD avx2 MKL_CBWR=AVX2`. Takes less than a millisecond.
+    Else its vendor, the widest instructions, and the variables that cap them; on ARM the part too, as OpenBLAS has
+    loops for each. Such as `GenuineIntel avx512_bf16 MKL_CBWR=AUTO` or `ARM 0x41 0xd40 sve`. Takes less than a
+    millisecond.
     """
-    about = _first_processor(cpuinfo)
-    flags = frozenset((about.get("flags") or about.get("Features") or "").split())
+    about, flags = _first_processor(cpuinfo), kernels.flags(cpuinfo)
+    found = {name: value for name in sorted(VARIABLES) if (value := os.environ.get(name))}
+    if flags >= kernels.NEEDED and found == kernels.PINNED:
+        return "x86-64-v3"
     level = next((name for name, needed in LEVELS.items() if needed <= flags), "none")
     if "vendor_id" in about:
         processor = about["vendor_id"]
@@ -128,8 +129,7 @@ def instruction_set(cpuinfo: Path = CPUINFO) -> str:
         processor = f"ARM {about['CPU implementer']} {about.get('CPU part', '')}".rstrip()
     else:
         processor, level = platform.machine(), platform.processor() or "unknown"
-    caps = [f"{name}={value}" for name in VARIABLES.split() if (value := os.environ.get(name))]
-    return " ".join([processor, level, *caps])
+    return " ".join([processor, level, *(f"{name}={value}" for name, value in found.items())])
 
 
 def _first_processor(cpuinfo: Path) -> dict[str, str]:

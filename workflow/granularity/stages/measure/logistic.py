@@ -49,7 +49,7 @@ class Axes:
         total = sum(part.sum(0) for part in chunks(features, device))
         mean = total / len(features)
         squares = sum((part := chunk - mean).T @ part for chunk in chunks(features, device)) / len(features)
-        std = squares.diagonal().sqrt()
+        std = squares.diagonal().rsqrt().reciprocal()  # MKL's sqrt differs between processors
         scale = torch.where(std > 1e-8, std, torch.ones_like(std))
         variance, axes = torch.linalg.eigh((squares / scale / scale[:, None]).cpu())
         varies = variance > variance[-1] * len(variance) * torch.finfo(torch.float64).eps
@@ -112,7 +112,7 @@ def fit(
     # scores of all classes alike is then not left alone.)
     penalty = torch.tensor([[one.l2] for one in problems]).to(variance) * torch.ones_like(variance)
     penalty[:, -1] = 0
-    units = (variance / torch.tensor([sizes]).T.to(variance) + penalty).sqrt()
+    units = (variance / torch.tensor([sizes]).T.to(variance) + penalty).rsqrt().reciprocal()
     of_each = units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
     found *= of_each
     least = shares.clamp(min=1 / len(rows)).split(sizes)
