@@ -66,7 +66,7 @@ class Stack(nn.Module):
 
 def fits(network: nn.Module, images: torch.Tensor, size: int, recipe: Recipe) -> bool:
     """Whether stacks of a network give its outputs for a batch, float32 [B, C, H, W], and gradients that depend on
-    neither size nor place in one. Not so with dropout, layers of other kinds, or numbers of channels other than 8, 16,
+    neither (even) size nor place in one. Not so with dropout, layers of other kinds, or numbers of channels other than 8, 16,
     ...
     """
     network = copy.deepcopy(network)
@@ -75,7 +75,7 @@ def fits(network: nn.Module, images: torch.Tensor, size: int, recipe: Recipe) ->
     try:
         alone = copy.deepcopy(network).train()(images)
         outputs, gradients = _tried(network, images, 2, 0)
-        others = [_tried(network, images, many, place)[1] for many in {3, size} for place in {0, many - 1}]
+        others = [_tried(network, images, many, place)[1] for many in {4, size + size % 2} for place in {0, many - 1}]
     except (RuntimeError, ValueError, TypeError, AttributeError, KeyError):
         return False
     if alone.shape != outputs.shape or (alone - outputs).abs().max() > SAME * alone.abs().max().clamp_min(1):
@@ -111,12 +111,13 @@ def train_together(
 ) -> list[list[dict[str, Any]]]:
     """Train networks side by side, each as :func:`.trainings.train` would; returns their histories.
 
-    A lone network is trained beside a copy of itself: its last bits must not depend on how many share a job.
+    An odd number of networks is trained beside a copy of the first: last bits must not depend on how many share a job,
+    and oneDNN takes other loops for one group, and for three of one channel.
     """
-    if len(networks) == 1:
+    if len(networks) % 2:
         copies = [*networks, copy.deepcopy(networks[0])]
-        both = ([*one, *one] for one in (data, objectives))
-        return train_together(copies, *both, recipe, [*seeds, *seeds], checkpoint, after_epoch)[:1]
+        both = ([*one, one[0]] for one in (data, objectives))
+        return train_together(copies, *both, recipe, [*seeds, seeds[0]], checkpoint, after_epoch)[:-1]
     for network in networks if not recipe.dropout else ():
         remove_dropout(network)
     stacked = Stack(networks).to(data[0].device)
