@@ -1,6 +1,13 @@
 # The configuration, checked once, and what follows from it. Rules ask RULES, and hold no logic of their own.
 from snakemake.exceptions import WorkflowError
 
+try:
+    import granularity
+except ModuleNotFoundError:
+    raise WorkflowError(
+        "the package granularity is not installed; run `make install`, or `pip install -e .` in the workflow's folder"
+    ) from None
+
 from granularity.base.errors import GranularityError
 from granularity.config.files import validate
 from granularity.plan import driver
@@ -9,7 +16,9 @@ from granularity.plan.rules import Rules
 from granularity.stages import STAGES
 
 try:
-    CONFIG = validate(config, (*workflow.configfiles, *workflow.overwrite_configfiles))
+    CONFIG = validate(
+        config, (*workflow.configfiles, *workflow.overwrite_configfiles), dict(workflow.config_settings.config)
+    )
     PLAN = Plan(CONFIG)
     RULES = Rules(PLAN, driver.prepare(workflow, PLAN))
 except GranularityError as error:
