@@ -2,22 +2,22 @@
 from snakemake.exceptions import WorkflowError
 
 try:
-    import granularity
-except ModuleNotFoundError:
+    from granularity.base.errors import GranularityError
+    from granularity.config.files import validate
+    from granularity.plan import driver
+    from granularity.plan.graph import Plan
+    from granularity.plan.rules import Rules
+    from granularity.stages import STAGES
+except ModuleNotFoundError as error:
     raise WorkflowError(
-        "the package granularity is not installed; run `make install`, or `pip install -e .` in the workflow's folder"
+        f"{error.name} is not installed; run `make install`, or `pip install -e .` in the workflow's own folder"
     ) from None
-
-from granularity.base.errors import GranularityError
-from granularity.config.files import validate
-from granularity.plan import driver
-from granularity.plan.graph import Plan
-from granularity.plan.rules import Rules
-from granularity.stages import STAGES
 
 try:
     CONFIG = validate(
-        config, (*workflow.configfiles, *workflow.overwrite_configfiles), dict(workflow.config_settings.config)
+        config,
+        (*workflow.configfiles, *workflow.overwrite_configfiles),
+        dict(workflow.config_settings.config),
     )
     PLAN = Plan(CONFIG)
     RULES = Rules(PLAN, driver.prepare(workflow, PLAN))

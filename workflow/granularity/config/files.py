@@ -56,9 +56,15 @@ def refuse(complaints: Iterable[str], found: Found) -> None:
 
 
 def setter(key: str, found: Found) -> str:
-    """The last of the files that sets a key, or `default`."""
-    named = [file for file, says in found if _depth(place(key), says) == len(place(key))]
-    return "default" if not named or _is_default(named[-1]) else named[-1]
+    """The last of the files that sets a key, or `default`, also where the default file says what it came with."""
+    path = place(key)
+    named = [(file, says) for file, says in found if _depth(path, says) == len(path)]
+    if not named:
+        return "default"
+    file, says = named[-1]
+    came = strict_yaml.parse(default_yaml(), "")
+    as_it_came = _depth(path, came) == len(path) and _at(path, came) == _at(path, says)
+    return "default" if as_it_came and DEFAULT.is_file() and DEFAULT.samefile(file) else file
 
 
 def in_order(files: Sequence[str | Path]) -> list[Path]:
@@ -67,10 +73,6 @@ def in_order(files: Sequence[str | Path]) -> list[Path]:
     if not named or (DEFAULT.is_file() and not any(file.is_file() and file.samefile(DEFAULT) for file in named)):
         return [DEFAULT, *named]
     return named
-
-
-def _is_default(file: str) -> bool:
-    return DEFAULT.is_file() and Path(file).is_file() and DEFAULT.samefile(file)
 
 
 def _merged(found: Found) -> dict:
@@ -158,6 +160,10 @@ def _file_with(path: Sequence, found: Found) -> str:
         if (level := _depth(path, node)) >= depth:
             best, depth = f"{file}: ", level
     return best
+
+
+def _at(path: Sequence, node: Any) -> Any:
+    return functools.reduce(lambda found, part: found[part], path, node)
 
 
 def _depth(path: Sequence, node: Any) -> int:
