@@ -6,6 +6,7 @@ is imported before a stage runs.
 """
 
 import json
+import math
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from granularity.base.progress import say
 from granularity.cli import of_stages
 from granularity.config import files as config_files
 from granularity.plan.graph import Plan
+from granularity.stages import STAGES
 from granularity.store.lock import LostError
 
 app = typer.Typer(
@@ -96,9 +98,10 @@ def gc(
     from granularity.look import inspection
     from granularity.store import place
 
-    found = place.needless(path, days)
+    every = place.needless(path, -math.inf)
+    found, younger = ([one for one in every if (one.days >= days) is old] for old in (True, False))
     rows = [{"path": str(one.path), "bytes": one.size, "why": one.why} for one in found]
-    _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, delete))
+    _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, younger, delete))
     if delete:
         place.delete(found)
 
@@ -298,6 +301,15 @@ def told(run: Callable[[], object]) -> None:
         lines = ["out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do"]
     else:
         return
-    for line in lines:
+    for line in map(_with_command, lines):
         say(f"error: {line}")
     sys.exit(1)
+
+
+def _with_command(line: str) -> str:
+    """A message that ends in "make the samples again", or "make it again", with the command that does."""
+    words = re.search(r"make (?:the )?(\w+) again$", line)
+    path = line.partition(":")[0].split("/")
+    stage = next((one for one in (words[1], *path) if one in STAGES), None) if words else None
+    snakemake = os.environ.get("GRANULARITY_COMMAND", "snakemake --configfile FILE")
+    return f"{line}: {snakemake} -R make_{stage}" if stage else line

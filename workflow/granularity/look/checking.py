@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.files import Found, setter
-from granularity.learning.options import Augment, Model, Recipe
+from granularity.learning.options import Augment, Recipe
 from granularity.learning.runs import Run
 from granularity.look.inspection import is_current
 from granularity.look.text import WIDTH, seconds, tables_of
@@ -47,9 +47,6 @@ def check(plan: Plan) -> Checked:
         found += [(where, what) for what in (*_of_optimiser(recipe), *_of_policy(recipe.augment, plan.config.pixels))]
     for network in plan.networks:
         found += _of_objective(network)
-    for network in (one for one in plan.networks if one.name in flops):
-        heads = [(one.where, one.recipe) for one in plan.transfers if network in plan.networks_of(one)]
-        found += _of_heads(network.model, [(network.where, network.recipe), *heads], plan)
     if any(map(plan.embeds, plan.conditions)):
         found += [("encoder", what) for what in _of_encoder(plan.config.encoder)]
     # What an entry has from a section is the section's mistake.
@@ -82,7 +79,7 @@ def _built(network: Network, plan: Plan) -> float | str:
         what = "name: cannot be built"
         try:
             with torch.device(device), torch.no_grad():
-                made = build(model, channels, 2, seed=0).eval()
+                made = build(model, channels, 2, 0, network.recipe.head_bias).eval()
                 what = f"name: this network cannot take images of {side} px"
                 with FlopCounterMode(display=False) as counter:
                     made(torch.zeros(1, channels, side, side))
@@ -140,26 +137,6 @@ def _of_objective(network: Network) -> Iterator[Complaint]:
         yield network.where, f"loss: {_line(error).partition(': ')[2]}"
     except Exception:  # it looks at its labels, which are still to be made
         return
-
-
-def _of_heads(model: Model, recipes: list[tuple[str, Recipe]], plan: Plan) -> Iterator[Complaint]:
-    """What recipes ask of the head of a network that can be built."""
-    import torch
-
-    from granularity.learning.networks.network import build, head_of, new_head
-
-    asked = [(where, one) for where, one in recipes if one.head_bias is not None or one.freeze_backbone]
-    if not asked:
-        return
-    with torch.device("meta"):
-        network = build(model, len(plan.config.pixels.mode), 2, seed=0)
-        for where, recipe in asked:
-            try:
-                new_head(network, 2, 0, recipe.head_bias)
-                head_of(network)
-            except GranularityError as error:
-                key = "freeze_backbone" if recipe.head_bias is None else "head_bias"
-                yield where, f"{key}: {_line(error).partition(': ')[2]}"
 
 
 def _of_encoder(encoder: Any) -> Iterator[str]:

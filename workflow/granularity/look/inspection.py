@@ -23,7 +23,7 @@ NONE = "there are no artifacts at or below this folder"
 def describe(path: Path) -> str:
     """Describe an artifact to a person; a folder of artifacts in one line per artifact."""
     if not _is_artifact(path):
-        line = "{0.digest:.12}  {1:>8}  {0.manifest[cost][wall_seconds]:8.1f} s  {0.kind:9}  {0.path}"
+        line = "{0.digest:.12}  {1:>7}  {0.manifest[cost][wall_seconds]:6.1f} s  {0.kind}  {0.path}"
         return "\n".join(fitted(line.format(one, size_text(one.size)) for one in _below(path)))
     artifact = Artifact.peek(path)
     manifest = artifact.manifest
@@ -108,12 +108,13 @@ def describe_verification(result: dict[str, Any]) -> str:
     return "\n".join([*result["problems"], *other, last])
 
 
-def describe_leftovers(found: list[Found], delete: bool) -> str:
-    """A line per folder that could go or went, the largest first, and the sum."""
+def describe_leftovers(found: list[Found], younger: list[Found], delete: bool) -> str:
+    """A line per folder that could go or went, the largest first, the sum, and what is too young."""
     lines = [f"{size_text(one.size):>8}  {one.path}  {one.why}" for one in found]
     total = size_text(sum(one.size for one in found))
     done = f"{len(found)} deleted, {total} freed" if delete else f"{len(found)} could go, {total}: add --delete"
-    return "\n".join([*lines, done if found else "nothing can go"])
+    later = f"{len(younger)} younger, {size_text(sum(one.size for one in younger))}: listed by --older-than 0"
+    return "\n".join([*lines, done if found else "nothing can go", *([later] if younger else [])])
 
 
 def is_current(artifact: Artifact) -> bool:

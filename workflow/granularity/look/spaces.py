@@ -63,7 +63,7 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
         if Artifact.peek(folder).kind == "hierarchy":
             made.setdefault(folder.parents[1], []).append(Artifact.open(folder, "hierarchy"))
     if not made:
-        raise GranularityError(f"{root}: holds no label spaces; make them with: snakemake hierarchy")
+        raise GranularityError(f"{root}: holds no label spaces; make them with: snakemake hierarchy --configfile FILE")
     order = {family: place for place, family in enumerate(extensions.names("family"))}
     backbone, width = forward_flops(config.model, config.pixels)
     found = []

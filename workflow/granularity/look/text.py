@@ -42,7 +42,7 @@ def table_of(rows: list[list[str]], texts: int = 1000) -> list[str]:
 
 
 def tables_of(rows: list[list[str]], texts: int, at: int = 1000) -> list[str]:
-    """As :func:`table_of`; columns that do not fit follow below, beside the texts once more: those from `at` at least."""
+    """As :func:`table_of`; columns that do not fit follow below, beside the texts: all from `at` on, at least."""
     for count in (len(rows[0]), *range(min(at, len(rows[0]) - 1), texts, -1)):
         lines = table_of([row[:count] for row in rows], texts)
         if max(map(len, lines)) <= WIDTH:
