@@ -102,7 +102,7 @@ def test_flops_of_a_known_network():
 def test_the_text_is_a_table_with_its_legend(found):
     text = comparison.describe([found])
     lines = text.splitlines()
-    assert "80 training images, target kind, finest rank species" in lines[0]
+    assert "80 training images, target kind, finest rank species" in text.replace("\n    ", " ")
     for heading in ("label space", "G", "median", "starved", "refines", "NMI target", "head weights", "cost"):
         assert heading in lines[2]
     assert "labels/image" not in text  # every image has one
