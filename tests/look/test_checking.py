@@ -63,7 +63,7 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
         text = check(folder, tiny_chain.TINY)
         more = check(folder, {**tiny_chain.TINY, "seeds": {"pretrain": 2, "finetune": 2}})
     for line in (
-        f"train-60: 6 label spaces; conditions.0 ({folder / 'mine.yaml'})",
+        f"train-60: 5 label spaces; conditions.0 ({folder / 'mine.yaml'})",
         "  target: samples.target (default)",
         f"  random-5: label_spaces.random ({folder / 'mine.yaml'})",
     ):
