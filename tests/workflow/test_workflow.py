@@ -144,8 +144,8 @@ def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(smoke
 
 
 def test_for_another_folder_it_finds_what_comes_with_it(smoke, tmp_path):
-    config = str(smoke.path("config/config.yaml"))
-    output = smoke.snakemake("-n", "-p", "--directory", str(tmp_path), "embed", "--configfile", config)
+    config = [str(smoke.path(file)) for file in ("config/config.yaml", SMOKE[-1])]
+    output = smoke.snakemake("-n", "-p", "--directory", str(tmp_path), "embed", "--configfile", *config)
     assert planned(output) == {"make_samples": 1, "make_encoder": 1, "make_embed": 1, "embed": 1}
     assert '"model":"config/encoders/digits-tiny.json"' in output, "ids do not depend on where the workflow lies"
 
