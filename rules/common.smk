@@ -1,15 +1,24 @@
 # The configuration, checked once, and what follows from it. Rules ask RULES, and hold no logic of their own.
 from snakemake.exceptions import WorkflowError
 
-from granularity.base.errors import GranularityError
-from granularity.config.files import validate
-from granularity.plan import driver
-from granularity.plan.graph import Plan
-from granularity.plan.rules import Rules
-from granularity.stages import STAGES
+try:
+    from granularity.base.errors import GranularityError
+    from granularity.config.files import validate
+    from granularity.plan import driver
+    from granularity.plan.graph import Plan
+    from granularity.plan.rules import Rules
+    from granularity.stages import STAGES
+except ModuleNotFoundError as error:
+    raise WorkflowError(
+        f"{error.name} is not installed; run `make install`, or `pip install -e .` in the workflow's own folder"
+    ) from None
 
 try:
-    CONFIG = validate(config, (*workflow.configfiles, *workflow.overwrite_configfiles))
+    CONFIG = validate(
+        config,
+        (*workflow.configfiles, *workflow.overwrite_configfiles),
+        dict(workflow.config_settings.config),
+    )
     PLAN = Plan(CONFIG)
     RULES = Rules(PLAN, driver.prepare(workflow, PLAN))
 except GranularityError as error:

@@ -1,5 +1,6 @@
 """The configuration: closed, explained, and generated files that do not drift."""
 
+import functools
 import shutil
 import tomllib
 from pathlib import Path
@@ -11,6 +12,7 @@ from granularity.config import files
 from granularity.config import options as cfg
 from granularity.learning.runs import Run
 from granularity.plan.graph import Plan
+from granularity.plan.trainings import deep
 
 ROOT = Path(__file__).parents[2]
 
@@ -97,6 +99,49 @@ def test_an_id_digests_the_encoder_and_the_clusters_of_clustered_spaces_alone():
         changed = {space for (space, seed), one in before.items() if after[space, seed] != one}
         clustered = {space for space, _ in before if space.startswith(("kmeans", "rebalanced", "regrouped"))}
         assert changed == clustered
+
+
+OTHER = {"model": {"name": "convnext_atto"}}
+
+
+@pytest.mark.parametrize(
+    ("written", "args", "stem"),
+    [
+        ([OTHER], None, "timm"),
+        ([{"model": {"args": {"stem_width": 8}}}, OTHER], None, "timm"),
+        ([OTHER, {"model": {"args": {"patch_size": 2}}}], {"patch_size": 2}, "timm"),
+        ([{"model": {"name": "resnet34", "stem": "small"}}], None, "small"),
+        ([{"model": {"name": "resnet18"}}], cfg.Config().model.args, "small"),
+        ([{"model": {"args": {"stem_width": 8}}}], {**cfg.Config().model.args, "stem_width": 8}, "small"),
+        ([OTHER, {"model": {"name": "resnet18"}}], cfg.Config().model.args, "small"),
+    ],
+)
+def test_another_architecture_begins_with_its_own_arguments(written, args, stem, tmp_path):
+    """Whether the files are merged here or, plainly, by Snakemake, whose --config is the last of them."""
+    own = [tmp_path / f"{number}.yaml" for number in range(len(written))]
+    for file, says in zip(own, written, strict=True):
+        file.write_text(yaml.safe_dump(says))
+    everything = [files.DEFAULT, *own]
+    plainly = functools.reduce(deep, (says for _, says in files.read(*everything)))
+    found = [files.load(*everything), files.validate(plainly, everything)]
+    found.append(files.validate(plainly, everything[:-1], written[-1]))
+    if written == [OTHER]:
+        found.append(files.validate(OTHER))  # as of a module, without the default file
+    assert {(str(one.model.args), one.model.stem) for one in found} == {(str(args), stem)}
+
+
+def test_what_comes_with_the_workflow_is_found_from_any_folder_and_ids_are_the_same(tmp_path, monkeypatch):
+    samples = {"source": "torchvision", "root": str(tmp_path), "taxonomy": "config/taxonomies/mnist.csv"}
+
+    def planned():
+        given = {"samples": samples, "encoder": {"model": "config/encoders/digits-tiny.json"}}
+        plan = Plan(files.validate({**given, "extensions": ["config/experiments/plain_cnn.py"]}))
+        jobs = [job for stage in ("samples", "encoder", "pretrain") for job in plan.jobs(stage)]
+        return {Path(file).resolve() for job in jobs for file in job.files}, [job.options for job in jobs]
+
+    here = planned()
+    monkeypatch.chdir(tmp_path)
+    assert planned() == here and here[0] == {ROOT / samples["taxonomy"], ROOT / "config/encoders/digits-tiny.json"}
 
 
 def test_an_id_does_not_depend_on_names_or_neighbours():

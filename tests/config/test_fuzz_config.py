@@ -181,6 +181,8 @@ CONTRADICTIONS = [
     ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}}),
     ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}}),
     ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}, "finetune": {"batch_size": 200}}),
+    ("pretrain.warmup_epochs: 2.4 are more than epochs = 2; lower", {"pretrain": {"epochs": 2}}),
+    ('pretrain.augment.policy = "RandomErasin"', {"pretrain": {"augment": {"policy": "RandomErasin"}}}),
     ("pretrain.final_lr: 1.0 is more", {"pretrain": {"final_lr": 1.0}}),
     ("finetune.nesterov: is for", {"finetune": {"nesterov": True, "optimizer": "adam"}}),
     ("pretrain.augment.crop: 40 px", {"pretrain": {"augment": {"crop": 40}}}),

@@ -1,6 +1,7 @@
 """Reading the images of a sample table: upright, in one mode, and every fault named."""
 
 import io
+import json
 import re
 import struct
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from granularity import cli
 from granularity.base.errors import GranularityError
 from granularity.data.decoding import decode
 from granularity.data.images import Images
@@ -102,3 +104,21 @@ def test_a_changed_or_missing_file_is_named(tmp_path, change, words):
     with pytest.raises(GranularityError, match=rf"{re.escape(str(file))}: {words}"):
         tasks.run("pixels", tmp_path / "pixels", {"size": 2, "mode": "RGB"}, samples=samples)
     assert not (tmp_path / "pixels").exists()
+
+
+def test_an_image_repaired_in_place_is_told_with_the_command_that_takes_it_in(tmp_path, monkeypatch, capsys):
+    for number in range(6):
+        (tmp_path / f"images/{'ab'[number % 2]}").mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 9), 40 * number).save(tmp_path / f"images/{'ab'[number % 2]}/{number}.png")
+    options = {"source": "folder", "root": str(tmp_path / "images"), "ranks": ["kind"], "target": "kind"}
+    options = json.dumps({**options, "validation": 2, "train_size": 4})
+    made = str(tmp_path / "results/mine/samples")
+    cli.app(["samples", "--options", options, "--output", made], standalone_mode=False)
+    Image.new("L", (9, 9), 255).save(tmp_path / "images/a/0.png")
+    monkeypatch.setenv("GRANULARITY_COMMAND", "snakemake --configfile mine.yaml")
+    words = ["pixels", "--samples", made, "--output", str(tmp_path / "results/mine/pixels")]
+    with pytest.raises(SystemExit):
+        cli.told(lambda: cli.app(words, standalone_mode=False))
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "0.png: has changed since" in line
+    assert line.endswith("make the samples again: snakemake --configfile mine.yaml -R make_samples")

@@ -231,7 +231,7 @@ def test_the_end_of_a_log_says_whether_a_job_failed(config, log, state, shown):
     assert (job.state, list(job.detail)) == (state, shown)
     if state == "failed":
         lines = [f"  {job.folder}", *(f"      {line}" for line in shown), f"      {file}"]
-        assert status.describe([job]).splitlines()[-len(lines) :] == lines
+        assert " ".join(status.describe([job]).split()).endswith(" ".join(" ".join(lines).split()))
 
 
 # ---------------------------------------------------------------- writers
@@ -280,8 +280,7 @@ def test_a_running_stage_and_a_killed_one(config, writer):
     job = job_at(config, CHAIN / "pretrain/resnet18/kmeans")
     assert (job.state, job.detail) == ("running", ("pretraining: 3 of 6 runs, 50 %, about 10 s left",))
     assert (job.claim["pid"], job.claim["host"]) == (writer.pid, lock.host())
-    line = next(line for line in status.describe([job]).splitlines() if str(job.folder) in line)
-    assert f"{lock.host()}, process {writer.pid}, since 20" in line
+    assert f"{job.folder} {lock.host()}, process {writer.pid}, since 20" in " ".join(status.describe([job]).split())
     assert tree() == before
 
     writer.kill()  # not yet waited for: a zombie is dead too, once the kernel has taken back its lock
@@ -315,7 +314,7 @@ def test_a_writer_on_another_node_lives_while_it_touches_its_claim(config):
     leave_claim(folder, time.time() - 20, host="node17", pid=1, job="4711")
     job = job_at(config, folder)
     assert job.state == "running"
-    assert "node17, process 1, Slurm job 4711, since" in status.describe([job])
+    assert "node17, process 1, Slurm job 4711, since" in " ".join(status.describe([job]).split())
     leave_claim(folder, time.time() - 90, host="node17", pid=1)
     assert job_at(config, folder).state == "interrupted"
 
@@ -362,9 +361,11 @@ def test_gpus_appear_where_one_was_used(finished, monkeypatch):
     assert (rows["pretrain"]["gpu_seconds"], rows["pretrain"]["gpu_peak_memory_mb"]) == (7200.0, 41_000.0)
     assert rows["cluster"]["gpu_seconds"] > 0 and rows["cluster"]["gpu_peak_memory_mb"] is None
     assert (rows["samples"]["gpu_seconds"], rows["samples"]["gpu_peak_memory_mb"]) == (0, None)
-    header, *lines = status.describe(look(finished)).splitlines()
-    assert header.endswith("GPU  GPU memory")
-    assert next(line for line in lines if " pretrain " in line).endswith("2.0 h     41.0 GB")
+    text = status.describe(look(finished))
+    states, costs = text.split("\n\n")[:2]
+    assert states.splitlines()[0].endswith("waiting") and costs.splitlines()[0].endswith("GPU  GPU memory")
+    assert next(line for line in costs.splitlines() if " pretrain " in line).endswith("2.0 h     41.0 GB")
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_gpu_memory_is_that_of_torch_and_torch_is_not_imported_for_it(monkeypatch):
@@ -395,3 +396,25 @@ def test_the_command(finished):
     failed = run("--json", "-f", "small.yaml")
     assert failed.exit_code == 1
     assert json.loads(failed.stdout)["total"]["failed"] == 1
+
+
+def test_a_configuration_that_was_never_run_is_one_line_and_the_default_comes_first(finished):
+    def run(*options):
+        return CliRunner().invoke(cli.app, ["status", *options]).stdout
+
+    never = "was never run here; there are results of small (granularity status -f FILE"
+    assert run().startswith(f"digits {never}")  # the workflow's own default: there is none in this folder
+    Path("config").mkdir()
+    Path("config/config.yaml").write_text("name: mine\n")
+    assert run().startswith(f"mine {never}")
+    Path("config/config.yaml").write_text(json.dumps(SMALL))
+    Path("more.yaml").write_text("report: {title: Another}")
+    for files in ((), ("-f", "more.yaml"), ("-f", "./config/config.yaml", "-f", "more.yaml")):
+        assert run(*files).splitlines()[0].split()[:3] == ["stage", "jobs", "done"]
+        assert json.loads(run("--json", *files))["root"] == "results/small"
+
+
+def test_a_configuration_lies_in_that_of_a_workflow_that_has_this_one_as_a_module(finished):
+    Path("outer.yaml").write_text(json.dumps({"samples": "table.tsv", "granularity": SMALL}))
+    found = CliRunner().invoke(cli.app, ["status", "--json", "-f", "outer.yaml"])
+    assert json.loads(found.stdout)["total"]["waiting"] == 0

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from granularity.base.errors import GranularityError
+from granularity.base.shipped import located
 
 ROOMS = {
     "source": "granularity.stages.samples.sources",
@@ -35,7 +36,7 @@ def load(files: Iterable[str | Path]) -> None:
     """Make files of the user's own known; those of an earlier call are forgotten."""
     for known in _own.values():
         known.clear()
-    for file in map(Path, files):
+    for file in (Path(located(str(file))) for file in files):
         module = _import(file)
         room = getattr(module, "EXTENDS", None)
         if room not in ROOMS:

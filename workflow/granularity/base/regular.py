@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from granularity.base.errors import GranularityError
+from granularity.base.shipped import located
 
 LARGEST_TEXT = 64 << 20  # bytes: a list with a line for each of a million images
 
@@ -31,8 +32,12 @@ def check_regular(path: str | Path) -> os.stat_result:
 
 
 def open_regular(path: str | Path) -> BinaryIO:
-    """Open a regular file for reading bytes."""
-    check_regular(path)
+    """Open a regular file for reading bytes; one that comes with the workflow, where there is none of its name here."""
+    try:
+        check_regular(path)
+    except MissingError:
+        if (path := located(missing := str(path))) == missing:
+            raise
     try:
         return open(path, "rb")
     except OSError as error:

@@ -6,6 +6,7 @@ is imported before a stage runs.
 """
 
 import json
+import math
 import os
 import re
 import sys
@@ -21,6 +22,7 @@ from granularity.base.progress import say
 from granularity.cli import of_stages
 from granularity.config import files as config_files
 from granularity.plan.graph import Plan
+from granularity.stages import STAGES
 from granularity.store.lock import LostError
 
 app = typer.Typer(
@@ -34,9 +36,9 @@ app = typer.Typer(
 of_stages.add_all(app)
 
 LOOK, STORE = "Looking at results", "Keeping results"
-Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
+OF_FILES = "Configuration files, after config/config.yaml, which need not be named; later ones win."
+Files = Annotated[list[Path], typer.Option("--file", "-f", help=OF_FILES, default_factory=list, show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="For a program.")]
-DEFAULT_FILES = [Path("config/config.yaml")]
 
 
 @app.command(rich_help_panel=LOOK)
@@ -96,15 +98,16 @@ def gc(
     from granularity.look import inspection
     from granularity.store import place
 
-    found = place.needless(path, days)
+    every = place.needless(path, -math.inf)
+    found, younger = ([one for one in every if (one.days >= days) is old] for old in (True, False))
     rows = [{"path": str(one.path), "bytes": one.size, "why": one.why} for one in found]
-    _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, delete))
+    _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, younger, delete))
     if delete:
         place.delete(found)
 
 
 @app.command(rich_help_panel=STORE)
-def adopt(files: Files = DEFAULT_FILES) -> None:
+def adopt(files: Files) -> None:
     """Accept results of other code or other versions of packages, where making the cheapest again gives the same.
 
     For each change the cheapest of the results that it concerns is made again and compared. Where it is equal, all of
@@ -114,12 +117,12 @@ def adopt(files: Files = DEFAULT_FILES) -> None:
     """
     from granularity.plan import adoption
 
-    if refused := adoption.run(Plan(config_files.load(*files))):
+    if refused := adoption.run(_plan(files)):
         raise GranularityError(*refused)
 
 
 @app.command(rich_help_panel=LOOK)
-def status(files: Files = DEFAULT_FILES, as_json: AsJson = False) -> None:
+def status(files: Files, as_json: AsJson = False) -> None:
     """Show how far a configuration is: jobs done, running, failed and waiting, and what each stage cost.
 
     Reads manifests, claims and logs and writes nothing, so it may be asked while jobs run. Done means that a whole
@@ -131,8 +134,11 @@ def status(files: Files = DEFAULT_FILES, as_json: AsJson = False) -> None:
     """
     from granularity.look import status as found
 
-    plan = Plan(config_files.load(*files))
+    plan = _plan(files)
     jobs = found.look(plan)
+    if not (files or as_json) and (never := found.never_run(plan)):
+        print(never)
+        return
     print(found.as_json(plan, jobs) if as_json else found.describe(jobs))
     _fail_if(any(job.state == "failed" for job in jobs))
 
@@ -140,7 +146,7 @@ def status(files: Files = DEFAULT_FILES, as_json: AsJson = False) -> None:
 @app.command(rich_help_panel=LOOK)
 def spaces(
     path: Annotated[Path, typer.Argument(help="A folder of results, such as results/digits.")],
-    files: Files = DEFAULT_FILES,
+    files: Files,
     as_json: AsJson = False,
 ) -> None:
     """Compare label spaces before training on them: size, balance, agreement with the human labels, cost.
@@ -149,7 +155,7 @@ def spaces(
     """
     from granularity.look import spaces as comparison
 
-    found = comparison.compare(path, config_files.load(*files))
+    found = comparison.compare(path, config_files.load(*config_files.in_order(files)))
     _show(json.dumps(found, indent=2) if as_json else comparison.describe(found))
     _fail_if(any(check["verdict"] == "FAILS" for condition in found for check in condition["checks"]))
 
@@ -221,20 +227,28 @@ def config_schema() -> None:
 
 
 @config_app.command("check")
-def config_check(files: Files = DEFAULT_FILES) -> None:
-    """Check configuration files, and say what they ask for."""
-    config = config_files.load(*files)
-    plan = Plan(config)
-    for condition in plan.conditions:
-        jobs = [job for stage in ("pretrain", "finetune") for job in plan.jobs(stage, condition=condition.name)]
-        trainings = sum(len(job.options["runs"]) for job in jobs)
-        print(f"{config.name}, {condition.name}: {len(condition.spaces)} label spaces, {trainings} trainings")
+def config_check(files: Files) -> None:
+    """Check configuration files, and say what they ask for.
+
+    Each network is built, on a device without memory, each optimiser with its arguments, each policy of augmentation:
+    what a dry run of Snakemake, which imports no torch, leaves to the first job.
+    """
+    plan, found = _plan(files), config_files.read(*config_files.in_order(files))
+    from granularity.look import checking
+
+    checked = checking.check(plan)
+    config_files.refuse(checked.complaints, found)
+    _show(checking.describe(plan, found, checked.flops))
 
 
 @config_app.command("report")
-def config_report(files: Files = DEFAULT_FILES) -> None:
+def config_report(files: Files) -> None:
     """Print where the report lies."""
-    print(Plan(config_files.load(*files)).page)
+    print(_plan(files).page)
+
+
+def _plan(files: list[Path]) -> Plan:
+    return Plan(config_files.load(*config_files.in_order(files)))
 
 
 def _fail_if(failed: object) -> None:
@@ -287,6 +301,15 @@ def told(run: Callable[[], object]) -> None:
         lines = ["out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do"]
     else:
         return
-    for line in lines:
+    for line in map(_with_command, lines):
         say(f"error: {line}")
     sys.exit(1)
+
+
+def _with_command(line: str) -> str:
+    """A message that ends in "make the samples again", or "make it again", with the command that does."""
+    words = re.search(r"make (?:the )?(\w+) again$", line)
+    path = line.partition(":")[0].split("/")
+    stage = next((one for one in (words[1], *path) if one in STAGES), None) if words else None
+    snakemake = os.environ.get("GRANULARITY_COMMAND", "snakemake --configfile FILE")
+    return f"{line}: {snakemake} -R make_{stage}" if stage else line

@@ -14,19 +14,26 @@ from pydantic import ValidationError
 from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.base.section import Section, dotted, explained, place, split_key
+from granularity.base.shipped import located
 from granularity.config import options
 from granularity.config.options import Config
+from granularity.learning.options import ARCHITECTURE, OF_OTHERS
 from granularity.plan.trainings import deep, transfers
 
 Found = list[tuple[str, dict]]  # the files, of which later ones win, and what each says
+DEFAULT = Path("config/config.yaml")
+MODULE = "granularity"  # the section of the configuration of another workflow that is one of this workflow
 
 
-def validate(values: dict, files: tuple[str | Path, ...] = ()) -> Config:
+def validate(values: dict, files: Iterable[str | Path] = (), given: dict | None = None) -> Config:
     """Check a merged configuration mapping; GranularityError: a line per mistake, with file, key, value and remedy.
 
-    `files` are those it was merged from, in order. Snakemake has read them less strictly: they are read again here.
+    `files` are those it was merged from, in order, `given` what the command line says besides. Snakemake has read them
+    less strictly: they are read again here.
     """
-    return _validate(values, [(str(file), _read(file)) for file in files])
+    found = [*read(*files), *([("--config", given)] if given else [])]
+    plainly = functools.reduce(deep, (says for _, says in found), {})
+    return _validate(_merged(found) if plainly == values else values, found)  # a module's are as its user has them
 
 
 def load(*files: str | Path, overrides: dict | None = None, inputs: bool = True) -> Config:
@@ -34,9 +41,49 @@ def load(*files: str | Path, overrides: dict | None = None, inputs: bool = True)
 
     `inputs`: whether the folders and files that it names must be there.
     """
-    found = [(str(file), _read(file)) for file in files]
-    merged = functools.reduce(deep, [*(values for _, values in found), overrides or {}], {})
-    return _validate(merged, found, inputs)
+    found = read(*files)
+    return _validate(_merged([*found, ("", overrides or {})]), found, inputs)
+
+
+def read(*files: str | Path) -> Found:
+    """What each of some files says."""
+    return [(str(file), _read(file)) for file in files]
+
+
+def refuse(complaints: Iterable[str], found: Found) -> None:
+    """Raise a GranularityError if there are complaints, each "key: what": a line for each, with the file in front."""
+    _refuse(((place(where), what) for where, what in map(split_key, complaints)), found)
+
+
+def setter(key: str, found: Found) -> str:
+    """The last of the files that sets a key, or `default`, also where the default file says what it came with."""
+    path = place(key)
+    named = [(file, says) for file, says in found if _depth(path, says) == len(path)]
+    if not named:
+        return "default"
+    file, says = named[-1]
+    came = strict_yaml.parse(default_yaml(), "")
+    as_it_came = _depth(path, came) == len(path) and _at(path, came) == _at(path, says)
+    return "default" if as_it_came and DEFAULT.is_file() and DEFAULT.samefile(file) else file
+
+
+def in_order(files: Sequence[str | Path]) -> list[Path]:
+    """Files of a command line, after the default in the working directory, with which Snakemake begins as well."""
+    named = [Path(file) for file in files]
+    if not named or (DEFAULT.is_file() and not any(file.is_file() and file.samefile(DEFAULT) for file in named)):
+        return [DEFAULT, *named]
+    return named
+
+
+def _merged(found: Found) -> dict:
+    """Later files win, key by key. What is said of one architecture is not inherited by another."""
+    merged: dict = {}
+    for _, says in found:
+        before, now = (one.get("model") if isinstance(one.get("model"), dict) else {} for one in (merged, says))
+        if now.get("name", name := before.get("name", ARCHITECTURE)) != name:
+            merged = {**merged, "model": {key: value for key, value in before.items() if key not in OF_OTHERS}}
+        merged = deep(merged, says)
+    return merged
 
 
 def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
@@ -59,7 +106,7 @@ def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
         complaints += options.complaints(config)
     except (ValueError, GranularityError) as error:  # of a network or a transfer, or of names of label spaces
         complaints += error.args
-    _refuse(((place(where), what) for where, what in map(split_key, complaints)), found)
+    refuse(complaints, found)
     _refuse(_missing_paths(config) if inputs else (), found)
     return config
 
@@ -90,7 +137,7 @@ def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
         wanted.append(("encoder.model", model.removeprefix("local-dir:"), "folder"))
     for where, path, kind in wanted:
         is_there = os.path.isdir if kind == "folder" else os.path.isfile  # Path's own raise for names that are too long
-        if path is not None and not is_there(path):
+        if path is not None and not is_there(located(str(path))):
             yield place(where), f"there is no {kind} '{path}'"
 
 
@@ -102,21 +149,31 @@ def _read(file: str | Path) -> dict:
         raise GranularityError(f"{file}: must be a mapping of keys to values, not a {type(values).__name__}")
     if "__use_yte__" in values:
         raise GranularityError(f"{file}: __use_yte__: templates run code, and a configuration is data; write it out")
-    return values
+    own = values.get(MODULE)  # of a workflow that has this one as a module
+    return own if isinstance(own, dict) else values
 
 
 def _file_with(path: Sequence, found: Found) -> str:
     """The last of the files that sets the key, or the deepest parent of it."""
-    best, depth = "", 0
+    best, depth = "", 1
     for file, node in found:
-        for level, part in enumerate(path, start=1):
-            try:
-                node = node[part]
-            except (KeyError, IndexError, TypeError):
-                break
-            if level >= depth:
-                best, depth = f"{file}: ", level
+        if (level := _depth(path, node)) >= depth:
+            best, depth = f"{file}: ", level
     return best
+
+
+def _at(path: Sequence, node: Any) -> Any:
+    return functools.reduce(lambda found, part: found[part], path, node)
+
+
+def _depth(path: Sequence, node: Any) -> int:
+    """How many of the keys of a path there are."""
+    for level, part in enumerate(path):
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return level
+    return len(path)
 
 
 # ---------------------------------------------------------------- config/config.yaml and config/schema.json

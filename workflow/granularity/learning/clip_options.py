@@ -2,11 +2,13 @@
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
 from granularity.base.section import Count, Precision, Section
+from granularity.base.shipped import given, located
+from granularity.data.listing import contents
 
 
 class Captions(Section):
@@ -36,7 +38,7 @@ class Captions(Section):
 class Encoder(Section):
     later: ClassVar[frozenset[str]] = frozenset({"precision", "images"})
 
-    model: str = Field(
+    model: Annotated[str, AfterValidator(located), PlainSerializer(given)] = Field(
         "config/encoders/digits-tiny.json",
         description="An open_clip architecture (ViT-L-14), a hub model (hf-hub:ORG/NAME or hf-hub:ORG/NAME@REVISION), "
         "a folder (local-dir:PATH), or an open_clip model configuration file (*.json).",
@@ -81,3 +83,8 @@ def files(encoder: Encoder) -> list[str]:
         found = (str(file) for file in folder.iterdir() if file.is_file())
         return sorted(file for file in found if not {"{", "}"} & set(file))  # Snakemake would take it for a wildcard
     return [name for name in (encoder.model, encoder.pretrained) if name is not None and os.path.isfile(name)]
+
+
+def outside(encoder: Encoder) -> dict[str, str]:
+    """Digests of :func:`files`, by their paths as the configuration has them."""
+    return {given(name): digest for name in files(encoder) for digest in contents([name]).values()}

@@ -33,15 +33,30 @@ def _is_nothing(value: Any) -> bool:
 RunNames = Annotated[list[str], AfterValidator(_names_of_runs)]
 
 
+ARCHITECTURE = "resnet18"
+OF_OTHERS = {"args": None, "stem": "timm"}  # what another architecture begins with
+
+
 class Model(Section):
-    name: str = Field("resnet18", description="Any timm architecture, or a network of your own (named in extensions).")
+    name: str = Field(
+        ARCHITECTURE, description="Any timm architecture, or a network of your own (named in extensions)."
+    )
     args: dict[str, JsonValue] | None = Field(
         {"layers": [1, 1, 1, 0], "channels": [8, 16, 32, 32], "stem_type": "deep", "stem_width": 4},
-        description="Keyword arguments for timm.create_model. Your keys are merged over these: null for none of them.",
+        description="Keyword arguments for timm.create_model. Your keys are merged over these, which are for this "
+        "architecture alone: null for none of them.",
     )
     stem: Literal["timm", "small"] = Field(
-        "small", description="`small`: a 3x3 stride-1 first convolution, no max-pooling: for images of 32 px or less."
+        "small",
+        description="`small`: a 3x3 stride-1 first convolution, no max-pooling: for images of 32 px or less. Any "
+        "architecture but this one begins with its own: timm.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_another(cls, values: Any) -> Any:
+        other = isinstance(values, dict) and values.get("name", ARCHITECTURE) != ARCHITECTURE
+        return {**OF_OTHERS, **values} if other else values
 
     @model_validator(mode="after")
     def _from_scratch(self):
@@ -153,6 +168,8 @@ class Recipe(Section):
     def _consistent(self):
         if self.final_lr > self.lr:
             raise ValueError(f"final_lr: {self.final_lr} is more than the peak, lr = {self.lr}")
+        if self.warmup_epochs > self.epochs:
+            raise ValueError(f"warmup_epochs: {self.warmup_epochs:g} are more than epochs = {self.epochs}; lower it")
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise ValueError("nesterov: is for optimizer: sgd with momentum")
         if self.micro_batch is not None and self.batch_size % self.micro_batch:

@@ -1,6 +1,7 @@
 """Looking at artifacts: what `granularity inspect`, `granularity verify` and `granularity gc` print."""
 
 import contextlib
+import itertools
 import json
 import os
 import shlex
@@ -9,7 +10,7 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.look.text import megabytes, seconds, size_text
+from granularity.look.text import WIDTH, fitted, megabytes, seconds, size_text
 from granularity.store import place
 from granularity.store.artifact import PARTS, Artifact
 from granularity.store.code import code_digest, packages
@@ -22,8 +23,8 @@ NONE = "there are no artifacts at or below this folder"
 def describe(path: Path) -> str:
     """Describe an artifact to a person; a folder of artifacts in one line per artifact."""
     if not _is_artifact(path):
-        line = "{0.path}  {0.kind}  {0.digest:.12}  {1}  {0.manifest[cost][wall_seconds]:.1f} s"
-        return "\n".join(line.format(one, size_text(one.size)) for one in _below(path))
+        line = "{0.digest:.12}  {1:>7}  {0.manifest[cost][wall_seconds]:6.1f} s  {0.kind}  {0.path}"
+        return "\n".join(fitted(line.format(one, size_text(one.size)) for one in _below(path)))
     artifact = Artifact.peek(path)
     manifest = artifact.manifest
     cost, code = manifest["cost"], manifest["code"]
@@ -41,13 +42,22 @@ def describe(path: Path) -> str:
         about[key] = ", ".join(f"{name} {value}" for name, value in manifest[key].items()) or "any"
     if found := manifest.get("adopted"):  # a result of other code, on this evidence
         about["adopted"] = f"by {found['by']}, {found['at']}: {found['evidence']['key']} was made again and is equal"
-    about["command"] = shlex.join(manifest["command"])
-    lines = [f"{artifact.path}", *(f"  {key:8}  {value}" for key, value in about.items())]
-    lines += ["files", *(f"  {name}  {_file_line(entry)}" for name, entry in manifest["files"].items())]
+    head = [f"{artifact.path}", *(f"  {key:8}  {value}" for key, value in about.items()), "  command"]
+    head = [*fitted(head), *(f"    {words}" for words in _command(manifest["command"]))]
+    lines = ["files", *(f"  {name}  {_file_line(entry)}" for name, entry in manifest["files"].items())]
     lines += ["parameters", *_tree(artifact.params, "  ")]
     lines += ["summary", *_tree(artifact.summary, "  ")] if artifact.summary else []
     lines += ["lineage", *_lineage(artifact, "  ")]
-    return "\n".join([*lines, *(line for name in manifest["files"] for line in _preview(artifact, name))])
+    lines += [line for name in manifest["files"] for line in _preview(artifact, name)]
+    return "\n".join([*head, *fitted(lines)])
+
+
+def _command(words: list[str]) -> list[str]:
+    """A command as lines for a shell, one for each option."""
+    first = next((place for place, word in enumerate(words) if word.startswith("--")), len(words))
+    starts = [0, *(place for place in range(first, len(words)) if words[place].startswith("--")), len(words)]
+    parts = [shlex.join(words[start:end]) for start, end in itertools.pairwise(starts)]
+    return [f"{part} \\" for part in parts[:-1]] + parts[-1:]
 
 
 def as_json(path: Path) -> str:
@@ -98,12 +108,13 @@ def describe_verification(result: dict[str, Any]) -> str:
     return "\n".join([*result["problems"], *other, last])
 
 
-def describe_leftovers(found: list[Found], delete: bool) -> str:
-    """A line per folder that could go or went, the largest first, and the sum."""
+def describe_leftovers(found: list[Found], younger: list[Found], delete: bool) -> str:
+    """A line per folder that could go or went, the largest first, the sum, and what is too young."""
     lines = [f"{size_text(one.size):>8}  {one.path}  {one.why}" for one in found]
     total = size_text(sum(one.size for one in found))
     done = f"{len(found)} deleted, {total} freed" if delete else f"{len(found)} could go, {total}: add --delete"
-    return "\n".join([*lines, done if found else "nothing can go"])
+    later = f"{len(younger)} younger, {size_text(sum(one.size for one in younger))}: listed by --older-than 0"
+    return "\n".join([*lines, done if found else "nothing can go", *([later] if younger else [])])
 
 
 def is_current(artifact: Artifact) -> bool:
@@ -173,12 +184,12 @@ def _preview(artifact: Artifact, name: str) -> list[str]:
         import pandas as pd
 
         frame = artifact.table(name)
-        with pd.option_context("display.width", 160, "display.max_columns", 12, "display.max_colwidth", 28):
+        with pd.option_context("display.max_columns", 12, "display.max_colwidth", 28):
             head = frame.head(PREVIEW_ROWS)
-            return [f"{name}, first {len(head)} of {len(frame)} rows", head.to_string()]
+            return [f"{name}, first {len(head)} of {len(frame)} rows", *head.to_string(line_width=WIDTH).split("\n")]
     if name.endswith(".npy"):
         values = artifact.array(name).reshape(-1)[:8].tolist()
         return [f"{name}, first values", f"  {', '.join(f'{value:.4g}' for value in values)}, ..."]
     if name.endswith(".json") and entry["bytes"] < 4000:
-        return [name, json.dumps(artifact.json(name), indent=2, ensure_ascii=False)]
+        return [name, *json.dumps(artifact.json(name), indent=2, ensure_ascii=False).split("\n")]
     return []

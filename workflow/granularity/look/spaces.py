@@ -16,7 +16,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import read_text
 from granularity.config.options import Config
 from granularity.data.wordnet import WordNet
-from granularity.look.text import table_of
+from granularity.look.text import fitted, tables_of
 from granularity.stages.hierarchy.checks import Check, published
 from granularity.stages.hierarchy.checks import compare as check
 from granularity.store import place
@@ -63,7 +63,7 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
         if Artifact.peek(folder).kind == "hierarchy":
             made.setdefault(folder.parents[1], []).append(Artifact.open(folder, "hierarchy"))
     if not made:
-        raise GranularityError(f"{root}: holds no label spaces; make them with: snakemake hierarchy")
+        raise GranularityError(f"{root}: holds no label spaces; make them with: snakemake hierarchy --configfile FILE")
     order = {family: place for place, family in enumerate(extensions.names("family"))}
     backbone, width = forward_flops(config.model, config.pixels)
     found = []
@@ -106,7 +106,7 @@ def describe(found: list[dict[str, Any]]) -> str:
             ["" if row[key] is None else form.format(row[key]) for key, (_, form) in shown.items()] for row in rows
         ]
         head = f"{condition['condition']}: {condition['images']:,} training images, target {condition['target']}"
-        lines = table_of([[heading for heading, _ in shown.values()], *cells], 1)
+        lines = tables_of([[heading for heading, _ in shown.values()], *cells], 1)
         parts.append("\n".join([f"{head}, finest rank {condition['finest']}", "", *lines]))
         for name, sweep in condition["sweeps"].items():
             steps = ", ".join(f"from {step['threshold_from']}: G = {step['granularity']}" for step in sweep)
@@ -114,7 +114,7 @@ def describe(found: list[dict[str, Any]]) -> str:
         if condition["checks"]:
             line = "  {id} {verdict:5s} {what}: {found} (expected {expected})"
             parts.append("\n".join(["Checks", *(line.format(**one) for one in condition["checks"])]))
-    return "\n\n".join([*parts, LEGEND])
+    return "\n".join(fitted("\n\n".join([*parts, LEGEND]).split("\n")))
 
 
 # ---------------------------------------------------------------- checks

@@ -14,7 +14,7 @@ from typing import Any
 
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job as PlannedJob
-from granularity.look.text import megabytes, seconds, table_of
+from granularity.look.text import fitted, megabytes, seconds, tables_of
 from granularity.plan.fresh import OTHER_INPUTS, OTHER_VERSION, Results
 from granularity.plan.graph import Plan, beside
 from granularity.stages import STAGES
@@ -59,6 +59,16 @@ class Job:
     @property
     def wildcards(self) -> dict[str, str]:
         return dict(self.planned.values)
+
+
+def never_run(plan: Plan) -> str | None:
+    """A line for a configuration that nothing was ever made of, and what has results instead; None for another."""
+    root = Path(plan.root)
+    if root.exists():
+        return None
+    others = sorted(one.name for one in root.parent.glob("[!.]*/") if one.is_dir())
+    there = f"there are results of {', '.join(others)}" if others else "nor are there other results"
+    return f"{plan.config.name} was never run here; {there} (granularity status -f FILE shows another configuration)"
 
 
 def look(plan: Plan) -> list[Job]:
@@ -163,7 +173,7 @@ def describe(jobs: list[Job]) -> str:
         group = condition or stage
         rows.append([group if group != last else "", stage, *_cells(of_stage, states, columns)])
         last = group
-    lines = table_of([*rows, ["all", "", *_cells(jobs, states, columns)]], 2)
+    lines = tables_of([*rows, ["all", "", *_cells(jobs, states, columns)]], 2, at=3 + len(states))
     for state in ("running", "failed", "interrupted"):
         found = [job for job in jobs if job.state == state]
         lines += ["", state] if found else []
@@ -173,7 +183,7 @@ def describe(jobs: list[Job]) -> str:
     if total["outdated"]:
         reasons = [job.detail[0] for job in jobs if job.state == "outdated"]
         lines += ["", "outdated", *(f"  {reasons.count(why)} {why}" for why in dict.fromkeys(reasons))]
-    return "\n".join(lines)
+    return "\n".join(fitted(lines))
 
 
 def _stages(jobs: list[Job]) -> dict[tuple[str | None, str], list[Job]]:

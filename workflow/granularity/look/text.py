@@ -1,10 +1,13 @@
 """Sizes, times and tables as the commands print them, and what `granularity published` prints."""
 
 import itertools
+import textwrap
+from collections.abc import Iterable
 
 from granularity.base.errors import GranularityError
 from granularity.claims import published
 
+WIDTH = 80  # columns of a terminal
 SHOWN = ("table", "figure", "arm", "x", "metric", "mean", "std", "n", "note")  # under a line for each setting
 
 
@@ -36,6 +39,27 @@ def table_of(rows: list[list[str]], texts: int = 1000) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.ljust if place < texts else str.rjust for place in range(len(widths))]
     return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
+
+
+def tables_of(rows: list[list[str]], texts: int, at: int = 1000) -> list[str]:
+    """As :func:`table_of`; columns that do not fit follow below, beside the texts: all from `at` on, at least."""
+    for count in (len(rows[0]), *range(min(at, len(rows[0]) - 1), texts, -1)):
+        lines = table_of([row[:count] for row in rows], texts)
+        if max(map(len, lines)) <= WIDTH:
+            break
+    rest = [[*row[:texts], *row[count:]] for row in rows] if count < len(rows[0]) else []
+    return [*lines, *(["", *tables_of(rest, texts)] if rest else [])]
+
+
+def fitted(lines: Iterable[str]) -> list[str]:
+    """The lines, those that are too wide broken at spaces; words that are longer stay whole."""
+    found = []
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())] + "    "
+        whole = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
+        broken = textwrap.wrap(line, WIDTH, subsequent_indent=indent, **whole) if len(line) > WIDTH else [line]
+        found += broken
+    return found
 
 
 def published_numbers(paper: str | None, table: str = "") -> str:

@@ -123,8 +123,10 @@ def adopt(one: Outdated, proof: Artifact) -> None:
 
 def run(plan: Plan) -> list[str]:
     """Adopt what can be adopted of a configuration's results; returns what was refused, one line each."""
-    refused = []
-    for change, same in changes(plan).items():
+    refused, found = [], changes(plan)
+    if not found:
+        say(f"{plan.root}: nothing to adopt; no result there is of other code or other versions of packages")
+    for change, same in found.items():
         stage, _, before, now, versions = change
         what = ", ".join([*([f"code {before} -> {now}"] if before != now else []), *versions])
         cheapest = same[0]

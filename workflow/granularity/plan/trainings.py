@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from granularity.base.section import Section, dotted, explained
-from granularity.learning.options import Init, Model, Objective, Recipe, check_keep
+from granularity.learning.options import OF_OTHERS, Init, Model, Objective, Recipe, check_keep
 from granularity.learning.runs import Run
 from granularity.stages.hierarchy.space import TARGET, Space
 from granularity.store.artifact import canonical_json
@@ -65,7 +65,7 @@ def networks(config: Any) -> list[Network]:
     for i, entry in enumerate(config.networks):
         base = config.model
         if entry.model.get("name", base.name) != base.name:
-            base = base.model_copy(update={"args": None})  # they are of another architecture
+            base = base.model_copy(update=OF_OTHERS)
         model = merged(base, entry.model, f"networks.{i}.model")
         for suffix, where, recipe in _recipes(config, entry, f"networks.{i}", "pretrain"):
             try:

@@ -53,7 +53,7 @@ def parse(text: bytes, file: Path) -> dict[str, Any]:
     Raises a GranularityError where it is not byte for byte as :func:`as_text` writes it, or lists a file beyond the
     artifact; an OtherVersionError where it is sound, but of another version.
     """
-    corrupt = f"{file}: corrupt (%s); make the artifact again"
+    corrupt = f"{file}: corrupt (%s); delete the stamp that names it, and snakemake makes it again"
     try:
         found = strict_json.parse_json(text, str(file))
     except GranularityError:

@@ -282,6 +282,7 @@ class Found(NamedTuple):
     path: Path
     size: int
     why: str
+    days: float  # since anything was written there
 
 
 def needless(root: Path, days: float) -> list[Found]:
@@ -297,10 +298,11 @@ def needless(root: Path, days: float) -> list[Found]:
     found = []
     for path, why in _without_need(root, store, live):
         parts = [one.lstat() for one in (path, *(() if path.is_symlink() else path.rglob("*")))]
-        if max(one.st_mtime for one in parts) <= time.time() - days * DAY:
+        age = (time.time() - max(one.st_mtime for one in parts)) / DAY
+        if age >= days:
             # Files that another result has, too, do not count: deleting them frees nothing.
             size = sum(one.st_size for one in parts if one.st_nlink == 1 and not stat.S_ISDIR(one.st_mode))
-            found.append(Found(path, size, why))
+            found.append(Found(path, size, why, age))
     return sorted(found, key=lambda one: -one.size)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
-from granularity.data.listing import contents
-from granularity.learning.clip_options import Encoder, files
+from granularity.learning.clip_options import Encoder, files, outside
 
 # An encoder of the size of ViT-L/14: its memory (measured with batches of 64: 3,800 MB halfway through the first, and
 # 1,600 with ViT-B/32); milliseconds per image on a CPU; bytes of an image in the three batches that are held.
@@ -43,5 +42,5 @@ STAGE = Stage(
     message="Embedding the images of {wildcards.condition}",
     inputs={"samples": "samples", "encoder": "encoder?", "pixels": "pixels?"},
     shared=True,
-    outside=lambda options: contents(files(options)),
+    outside=outside,
 )

@@ -6,8 +6,7 @@ from typing import Any
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job, Needs, Stage
 from granularity.base.strict_json import read_json
-from granularity.data.listing import contents
-from granularity.learning.clip_options import Encoder, files
+from granularity.learning.clip_options import Encoder, files, outside
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -46,5 +45,5 @@ STAGE = Stage(
     message="Training the CLIP encoder of {wildcards.condition} on captions",
     inputs={"samples": "samples"},
     seeded=True,
-    outside=lambda options: contents(files(options)),
+    outside=outside,
 )

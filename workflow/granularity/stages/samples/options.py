@@ -11,6 +11,7 @@ from pydantic import Field, create_model, model_validator
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import ONCE, Count, Few, Rank, Section, Share, name_in
+from granularity.base.shipped import given, located
 from granularity.claims.primary import Primary
 from granularity.data import listing
 from granularity.data.columns import RESERVED
@@ -169,7 +170,8 @@ def files(samples: Samples) -> list[str]:
     """
     found = [samples.taxonomy, samples.wordnet and samples.wordnet / "data.noun"]
     found += getattr(module(samples), "files", lambda _: ())(samples)
-    return [str(file) for file in dict.fromkeys(found) if file is not None and os.path.isfile(file)]
+    named = [located(str(file)) for file in dict.fromkeys(found) if file is not None]
+    return [file for file in named if os.path.isfile(file)]
 
 
 def folders(samples: Samples) -> list[str]:
@@ -182,7 +184,7 @@ def outside(samples: Samples) -> dict[str, str]:
     """Digests of all that a sample table is made from: size and time of files below folders, and files of labels."""
     root = [] if samples.root is None else [str(samples.root)]
     walked = {folder: listing.stats(Path(folder)) for folder in dict.fromkeys([*root, *folders(samples)])}
-    return walked | listing.contents(files(samples))
+    return walked | {given(file): digest for file in files(samples) for digest in listing.contents([file]).values()}
 
 
 def expected_images(samples: Samples) -> int | None:

@@ -1,0 +1,72 @@
+"""`granularity config check`: what fails without data is one line each; else what would be made, and from where."""
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from granularity import cli
+from granularity.base.errors import GranularityError
+from support import tiny_chain
+
+
+def check(folder: Path, values: dict) -> str:
+    file = folder / "mine.yaml"
+    file.write_text(json.dumps(values))
+    return CliRunner().invoke(cli.app, ["config", "check", "-f", str(file)], catch_exceptions=False).stdout
+
+
+def network(**keys) -> dict:
+    return {"networks": [{"name": "fine"}, {"name": "n", **keys}]}
+
+
+LARGE = {"recipe": {"optimizer": "lion", "optimizer_args": {"beta": [0.9]}}}
+POLICY = {"policy": "RandAugment", "policy_args": {"magnitude": 50}}
+MISTAKES = [
+    ("model.name: there is no network 'tinynets'; did you mean tinynet_", {"model": {"name": "tinynets"}}),
+    ("model.args: ResNet.__init__() got an unexpected keyword argument 'layrs'", {"model": {"args": {"layrs": [1]}}}),
+    ("networks.1.model.stem: convnext_atto is no ResNet", network(model={"name": "convnext_atto", "stem": "small"})),
+    (
+        "networks.1.model.name: this network cannot take images of 8 px",
+        network(model={"name": "deit_tiny_patch16_224"}),
+    ),
+    (
+        "pretrain.optimizer: adamx: there is no such optimiser; did you mean adamax",
+        {"pretrain": {"optimizer": "adamx"}},
+    ),
+    ("networks.1.recipe.optimizer_args: Lion.__init__() got an unexpected keyword argument 'beta'", network(**LARGE)),
+    ("finetune.augment.policy_args: index 50 is out of bounds", {"finetune": {"augment": POLICY}}),
+    ("networks.1.recipe.loss: is for labels", network(objective="distil", recipe={"loss": "softmax"})),
+    ("encoder.model: open_clip knows no such architecture", {"encoder": {"model": "ViT-B-33", "pretrained": "openai"}}),
+    ("encoder.pretrained: 'opanai' is no file, and no", {"encoder": {"model": "ViT-B-32", "pretrained": "opanai"}}),
+]
+
+
+@pytest.mark.parametrize(("words", "values"), MISTAKES, ids=[words[:40] for words, _ in MISTAKES])
+def test_what_would_fail_in_a_job_is_one_line(words, values, tmp_path):
+    with pytest.raises(GranularityError) as caught:
+        check(tmp_path, values)
+    (line,) = caught.value.args
+    assert line.startswith(f"{tmp_path / 'mine.yaml'}: {words}")
+
+
+def rows(text: str) -> list[list[str]]:
+    """Condition, trainings, in all, there, to make."""
+    return [[" ".join(words[1:-5]), *words[-5:]] for words in map(str.split, text.splitlines()) if "resnet18" in words]
+
+
+def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there(tiny_results):
+    folder, _ = tiny_results
+    with contextlib.chdir(folder):
+        text = check(folder, tiny_chain.TINY)
+        more = check(folder, {**tiny_chain.TINY, "seeds": {"pretrain": 2, "finetune": 2}})
+    for line in (
+        f"train-60: 5 label spaces; conditions.0 ({folder / 'mine.yaml'})",
+        "  target: samples.target (default)",
+        f"  random-5: label_spaces.random ({folder / 'mine.yaml'})",
+    ):
+        assert line in text.replace("\n    ", " ").splitlines(), text
+    assert all(there == count and missing == "0" for _, count, there, missing, *_ in rows(text)), text
+    assert "about" in more and all(len(line) <= 80 or str(folder) in line for line in more.splitlines())

@@ -1,0 +1,243 @@
+"""`granularity config check`: what would fail in a job for all that needs no data, and what would be made.
+
+Unlike planning, it imports torch: it builds each network, on torch's meta device, and each optimiser; alters an image
+by each policy; and asks each objective whether it takes the recipe.
+"""
+
+import difflib
+import importlib
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.config.files import Found, setter
+from granularity.learning.options import Augment, Recipe
+from granularity.learning.runs import Run
+from granularity.look.inspection import is_current
+from granularity.look.text import WIDTH, seconds, tables_of
+from granularity.plan.graph import Condition, Plan
+from granularity.plan.trainings import Network
+from granularity.stages.hierarchy.space import TARGET
+from granularity.store import place
+from granularity.store.artifact import RUN, Artifact
+
+DRAWS = 30  # images that a policy alters: each draws other operations
+BACKWARD = 3  # a step takes as many operations as so many forward passes
+Complaint = tuple[str, str]  # the key of a section, and what is wrong with one of the section's keys, "key: what"
+
+
+class Checked(NamedTuple):
+    """What is wrong, "key: what" each; and the operations of an image's forward pass, by the network's name."""
+
+    complaints: list[str]
+    flops: dict[str, float]
+
+
+def check(plan: Plan) -> Checked:
+    """Try all of a configuration that needs no data."""
+    built = {network.name: _built(network, plan) for network in plan.networks}
+    flops = {name: one for name, one in built.items() if isinstance(one, float)}
+    found = [(_model_key(plan, one), built[one.name]) for one in plan.networks if one.name not in flops]
+    recipes = [(one.where, one.recipe) for one in plan.networks] + [(one.where, one.recipe) for one in plan.transfers]
+    for where, recipe in recipes:
+        found += [(where, what) for what in (*_of_optimiser(recipe), *_of_policy(recipe.augment, plan.config.pixels))]
+    for network in plan.networks:
+        found += _of_objective(network)
+    if any(map(plan.embeds, plan.conditions)):
+        found += [("encoder", what) for what in _of_encoder(plan.config.encoder)]
+    # What an entry has from a section is the section's mistake.
+    common = {what for where, what in found if where in ("model", "pretrain")}
+    lines = [f"{where}.{what}" for where, what in found if where in ("model", "pretrain") or what not in common]
+    return Checked(list(dict.fromkeys(lines)), flops)
+
+
+def _model_key(plan: Plan, network: Network) -> str:
+    own = [i for i, entry in enumerate(plan.config.networks) if entry.name == network.entry and entry.model]
+    return f"networks.{own[0]}.model" if own else "model"
+
+
+def _built(network: Network, plan: Plan) -> float | str:
+    """The operations of a forward pass of one image; or what is wrong with the section `model`."""
+    import timm
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from granularity.learning.networks.network import build
+
+    model, name = network.model, network.model.name
+    own = extensions.names("network")
+    if name not in own and not timm.is_model(name):
+        close = difflib.get_close_matches(name, [*timm.list_models(), *own], n=5, cutoff=0.5)
+        meant = f"did you mean {', '.join(close)}?" if close else "timm.list_models() has them all"
+        return f"name: there is no network '{name}'; {meant}"
+    side, channels = network.recipe.augment.crop or plan.config.pixels.size, len(plan.config.pixels.mode)
+    for device in ("meta", "cpu"):  # some draw numbers that they look at, which the meta device has none of
+        what = "name: cannot be built"
+        try:
+            with torch.device(device), torch.no_grad():
+                made = build(model, channels, 2, 0, network.recipe.head_bias).eval()
+                what = f"name: this network cannot take images of {side} px"
+                with FlopCounterMode(display=False) as counter:
+                    made(torch.zeros(1, channels, side, side))
+            return float(counter.get_total_flops())
+        except Exception as error:  # whatever a network runs into
+            failed = _line(error)
+    if failed.startswith("model.stem"):
+        return f"stem: {failed.partition(': ')[2]}"
+    said = failed.removeprefix(f"model.name = {name}, model.args = {model.args}: ")
+    return f"{what} ({said})" if said == failed else f"{'args' if model.args else 'name'}: {said} ({name})"
+
+
+def _of_optimiser(recipe: Recipe) -> Iterator[str]:
+    import torch
+
+    from granularity.learning.training.loop import optimiser
+
+    weights = torch.nn.Parameter(torch.zeros(2, 2))
+    weights.grad = torch.zeros(2, 2)
+    key = "optimizer_args" if recipe.optimizer_args else "optimizer"
+    try:
+        optimiser([weights], recipe).step()
+    except GranularityError as error:
+        key, _, said = _line(error).partition(": ")  # optimizer = NAME, or optimizer = NAME, optimizer_args = {...}
+        if ", optimizer_args = " in key:
+            yield f"optimizer_args: {_line(error.__cause__ or error)}"
+        else:
+            yield f"optimizer: {recipe.optimizer}: {said}"
+    except Exception as error:
+        yield f"{key}: {recipe.optimizer} cannot take a step ({_line(error)})"
+
+
+def _of_policy(augment: Augment, pixels: Any) -> Iterator[str]:
+    from PIL import Image
+
+    from granularity.learning.data.augment import training_view
+
+    if augment.policy is None:
+        return
+    image = Image.new(pixels.mode, (pixels.size, pixels.size))
+    try:
+        for step in range(DRAWS):
+            training_view(image, augment, pixels.size, 0, step, 0)
+    except Exception as error:
+        yield f"augment.{'policy_args' if augment.policy_args else 'policy'}: {_line(error.__cause__ or error)}"
+
+
+def _of_objective(network: Network) -> Iterator[Complaint]:
+    from granularity.learning.training.objectives import chosen
+
+    module, options = chosen(network.objective)
+    try:
+        module.describe(None, network.recipe, options)
+    except GranularityError as error:
+        yield network.where, f"loss: {_line(error).partition(': ')[2]}"
+    except Exception:  # it looks at its labels, which are still to be made
+        return
+
+
+def _of_encoder(encoder: Any) -> Iterator[str]:
+    clip = importlib.import_module("granularity.learning.networks.clip")
+    try:
+        name = clip.architecture(encoder.model)
+    except GranularityError as error:
+        yield f"model: {_line(error).removeprefix(f'encoder.model = {encoder.model}: ')}"
+        return
+    tag = encoder.pretrained
+    if tag not in (None, "captions") and not Path(tag).is_file():
+        known = clip.open_clip.list_pretrained_tags_by_model(name)
+        if tag.partition("@")[0] not in known:
+            yield f"pretrained: '{tag}' is no file, and no weights of {name}; there are {', '.join(known) or 'none'}"
+
+
+def _line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+# ---------------------------------------------------------------- the plan
+
+
+def describe(plan: Plan, found: Found, flops: dict[str, float]) -> str:
+    """The label spaces and where each comes from; the trainings to make, those that are there, and their cost."""
+    lines = [f"{plan.config.name}: {plan.root}"]
+    for i, condition in enumerate(one for one in plan.conditions if one.spaces):
+        key = "conditions" if setter(f"conditions.{i}", found) == "default" else f"conditions.{i}"
+        lines += ["", f"{condition.name}: {len(condition.spaces)} label spaces; {key} ({setter(key, found)})"]
+        named = defaultdict(list)
+        for space in condition.spaces:
+            key = "samples.target" if space.name == TARGET else f"label_spaces.{space.family}"
+            named[f"{key} ({setter(key, found)})"].append(space.name)
+        for origin, names in named.items():
+            lines += textwrap.wrap(f"{', '.join(names)}: {origin}", WIDTH, **HANGING)
+    rows = [["", "trainings", "in all", "there", "to make", "operations", "time"], *_trainings(plan, flops)]
+    lines += ["", *tables_of(rows, 2), "", *textwrap.wrap(LEGEND, WIDTH)]
+    return "\n".join(lines)
+
+
+HANGING = {"initial_indent": "  ", "subsequent_indent": "    ", "break_on_hyphens": False, "break_long_words": False}
+LEGEND = (
+    "there: kept in the store, made by the present code. operations: of those to make, in floating point, forward and "
+    "backward. time: of those to make, one after another, as those that are there took (-: nothing tells)."
+)
+
+
+def _trainings(plan: Plan, flops: dict[str, float]) -> Iterator[list[str]]:
+    kept = _kept(place.store_of(Path(plan.root)))
+    for condition in (one for one in plan.conditions if one.spaces):
+        for network in plan.networks:
+            runs = plan.pretrainings(network, condition)
+            yield _row(condition.name, network.name, runs, network.recipe, condition, flops.get(network.name), kept)
+        for transfer in plan.transfers:
+            data = plan.data_of(transfer, condition)
+            for network in plan.networks_of(transfer):
+                runs = plan.finetunings(transfer, network, condition)
+                of = f"{network.name} > {transfer.name}"
+                yield _row(condition.name, of, runs, transfer.recipe, data, flops.get(network.name), kept)
+
+
+def _row(
+    condition: str,
+    name: str,
+    runs: list[Run],
+    recipe: Recipe,
+    data: Condition,
+    flops: float | None,
+    kept: dict[str, float],
+) -> list[str]:
+    there = [kept[run.id] for run in runs if run.id in kept]
+    missing = len(runs) - len(there)
+    work = None if flops is None or data.images is None else BACKWARD * flops * data.images * recipe.epochs * missing
+    time = f"about {seconds(missing * sum(there) / len(there))}" if there and missing else "-"
+    return [
+        condition,
+        name,
+        str(len(runs)),
+        str(len(there)),
+        str(missing),
+        f"{work:.1e}".replace("+", "") if work else "-",
+        time,
+    ]
+
+
+def _kept(store: Path) -> dict[str, float]:
+    """The trainings in a store that the present code has made, by their ids, with the seconds that each one took.
+
+    Those that were trained side by side began at one moment, and share the time.
+    """
+    made: dict[tuple, dict[str, float]] = defaultdict(dict)
+    ended = set()
+    for folder in place.within(store / RUN):
+        try:
+            run = Artifact.peek(folder)
+        except GranularityError:
+            continue
+        if is_current(run):
+            options, cost = run.manifest["options"], run.manifest["cost"]
+            made[cost["started"], options["stage"]][options["run"]] = cost["wall_seconds"]
+            ended |= {options["run"]} if options["epoch"] == options["recipe"]["epochs"] else set()
+    return {
+        run: max(together.values()) / len(together) for together in made.values() for run in together if run in ended
+    }
