@@ -77,9 +77,8 @@ def build(loaded):
 '''
 # The other kinds are the examples of docs/development.md.
 PAGE = (ROOT / "docs/development.md").read_text(encoding="utf-8")
-EXAMPLES = {
-    name: PAGE[PAGE.index(f"# {name}.py\n") :].split("```")[0] for name in ("remainder", "perceptron", "length")
-}
+NAMES = ("remainder", "brightness", "perceptron", "length")
+EXAMPLES = {name: PAGE[PAGE.index(f"# {name}.py\n") :].split("```")[0] for name in NAMES}
 FILES = {"shapes": SOURCE, "smoothed": OBJECTIVE, **EXAMPLES, "time_spent": SECTION}
 CONFIG = {
     "name": "own",
@@ -94,6 +93,7 @@ CONFIG = {
     "conditions": [{"train_size": 100}],
     "label_spaces": {
         "remainder": [3],
+        "brightness": [4],
         "random": [],
         "random_instance": False,
         "random_superclass": [],
@@ -151,6 +151,7 @@ def test_what_they_bring_is_an_option_like_any_other(own):
     [
         ("shapes", {"make_samples"}),
         ("remainder", {"make_hierarchy"}),
+        ("brightness", {"make_hierarchy"}),
         ("smoothed", {"make_pretrain"}),
         ("perceptron", {"make_pretrain", "make_finetune", "make_measure"}),
         ("length", {"make_measure"}),
@@ -186,5 +187,17 @@ def test_a_file_that_is_none_is_one_line_before_anything_runs(own, text, words):
 
 
 def test_its_results_say_which_files_made_them(own):
-    code = Artifact.peek(own.path("results/own/train-100/hierarchy/remainder-3")).manifest["code"]
-    assert code["modules"] == ["granularity.stages.hierarchy.stage", "mine/remainder.py"]
+    made = Artifact.peek(own.path("results/own/train-100/hierarchy/remainder-3")).manifest
+    assert made["code"]["modules"] == ["granularity.stages.hierarchy.stage", "mine/remainder.py"]
+
+
+def test_a_family_is_given_the_images_where_it_asks_for_them(own):
+    inputs = {}
+    for space in ("remainder-3", "brightness-4"):
+        made = Artifact.open(own.path(f"results/own/train-100/hierarchy/{space}"))
+        inputs[space] = set(made.manifest["inputs"])
+    assert inputs == {"remainder-3": {"samples"}, "brightness-4": {"samples", "pixels"}}
+    frame = Artifact.open(own.path("results/own/train-100/samples")).table("samples.parquet", ["sample_id", "sort"])
+    label = made.table("labels.parquet").merge(frame).groupby("sort", observed=True)["label"].mean()
+    assert label["small bar"] < label["small square"] < label["large square"]
+    assert made.json("properties.json")["class_size"] == {"min": 25, "median": 25.0, "max": 25}
