@@ -36,6 +36,8 @@ of_stages.add_all(app)
 LOOK, STORE = "Looking at results", "Keeping results"
 Files = Annotated[list[Path], typer.Option("--file", "-f", help="Configuration files; later ones win.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For a program.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="A table as CSV.")]
+Rows = Annotated[int | None, typer.Option(help="Rows of a table that are shown.", min=0, show_default=False)]
 DEFAULT_FILES = [Path("config/config.yaml")]
 
 
@@ -60,13 +62,45 @@ def simulate(
 
 @app.command(rich_help_panel=LOOK)
 def inspect(
-    path: Annotated[Path, typer.Argument(help="An artifact's folder or manifest, or a folder of artifacts.")],
+    what: Annotated[str, typer.Argument(help="An artifact, a file of one, a folder of them, or a run's id or name.")],
+    rows: Rows = None,
+    as_csv: AsCsv = False,
+    as_json: AsJson = False,
+    results: Annotated[Path, typer.Option(help="Where runs are looked for.")] = Path("results"),
+) -> None:
+    """Show one thing, verified: an artifact, one of its files, or a run.
+
+    Of an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images. Of a run: its
+    pretraining or its finetunings, their errors and costs, what was measured of them, and where they lie.
+    """
+    from granularity.look import items, text
+
+    width = text.terminal_width()
+    found = items.inspect(what, results, rows, width, _form(as_csv, as_json))
+    _show(found if as_csv or as_json else text.fitted(found, width))
+
+
+@app.command(rich_help_panel=LOOK)
+def compare(
+    a: Annotated[str, typer.Argument(help="A label space, or a finetuned run by its id or name.")],
+    b: Annotated[str, typer.Argument(help="Another one.")],
+    path: Annotated[Path, typer.Argument(help="Where they are, such as results/digits/train-900.")] = Path("results"),
+    rows: Rows = None,
+    as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images."""
-    from granularity.look import inspection
+    """Compare two finetuned arms, or runs, image by image: which images does B get right that A gets wrong?
 
-    _show(inspection.as_json(path) if as_json else inspection.describe(path))
+    Runs are paired by their seeds; numbers are means over backbones. --csv has a row per validation image.
+    """
+    from granularity.look import predictions, text
+
+    width, form = text.terminal_width(), _form(as_csv, as_json)
+    found = predictions.compare(a, b, path)
+    if form != "text":
+        _show((predictions.as_rows if as_csv else predictions.as_json)(found, rows))
+    else:
+        _show(text.fitted(predictions.as_text(found, rows, width), width))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -235,6 +269,12 @@ def config_check(files: Files = DEFAULT_FILES) -> None:
 def config_report(files: Files = DEFAULT_FILES) -> None:
     """Print where the report lies."""
     print(Plan(config_files.load(*files)).page)
+
+
+def _form(as_csv: bool, as_json: bool) -> str:
+    if as_csv and as_json:
+        raise GranularityError("--csv, --json: choose one")
+    return "csv" if as_csv else "json" if as_json else "text"
 
 
 def _fail_if(failed: object) -> None:

@@ -9,19 +9,19 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.look.text import megabytes, seconds, size_text
+from granularity.look.text import frame_text, megabytes, seconds, size_text
 from granularity.store import place
 from granularity.store.artifact import PARTS, Artifact
 from granularity.store.code import code_digest, packages
 from granularity.store.place import Found
 
-PREVIEW_ROWS = 5
+PREVIEW_ROWS, FEW = 5, 30  # rows of a table that are shown; a table of so few is shown whole
 NONE = "there are no artifacts at or below this folder"
 
 
-def describe(path: Path) -> str:
+def describe(path: Path, rows: int | None = None, width: int | None = None) -> str:
     """Describe an artifact to a person; a folder of artifacts in one line per artifact."""
-    if not _is_artifact(path):
+    if not is_artifact(path):
         line = "{0.path}  {0.kind}  {0.digest:.12}  {1}  {0.manifest[cost][wall_seconds]:.1f} s"
         return "\n".join(line.format(one, size_text(one.size)) for one in _below(path))
     artifact = Artifact.peek(path)
@@ -43,16 +43,16 @@ def describe(path: Path) -> str:
         about["adopted"] = f"by {found['by']}, {found['at']}: {found['evidence']['key']} was made again and is equal"
     about["command"] = shlex.join(manifest["command"])
     lines = [f"{artifact.path}", *(f"  {key:8}  {value}" for key, value in about.items())]
-    lines += ["files", *(f"  {name}  {_file_line(entry)}" for name, entry in manifest["files"].items())]
+    lines += ["files", *(f"  {name}  {file_line(entry)}" for name, entry in manifest["files"].items())]
     lines += ["parameters", *_tree(artifact.params, "  ")]
     lines += ["summary", *_tree(artifact.summary, "  ")] if artifact.summary else []
     lines += ["lineage", *_lineage(artifact, "  ")]
-    return "\n".join([*lines, *(line for name in manifest["files"] for line in _preview(artifact, name))])
+    return "\n".join([*lines, *(line for name in manifest["files"] for line in _preview(artifact, name, rows, width))])
 
 
 def as_json(path: Path) -> str:
     """Describe an artifact to a program: its manifest, problems and lineage; a folder as a list of these."""
-    found = _as_dict(Artifact.peek(path)) if _is_artifact(path) else list(map(_as_dict, _below(path)))
+    found = _as_dict(Artifact.peek(path)) if is_artifact(path) else list(map(_as_dict, _below(path)))
     return json.dumps(found, indent=2)
 
 
@@ -119,7 +119,7 @@ def is_current(artifact: Artifact) -> bool:
     return False
 
 
-def _is_artifact(path: Path) -> bool:
+def is_artifact(path: Path) -> bool:
     return (place.folder_of(path) / place.MANIFEST).exists()
 
 
@@ -135,7 +135,7 @@ def _as_dict(artifact: Artifact) -> dict[str, Any]:
     return {**own, "lineage": lineage, **artifact.manifest}
 
 
-def _file_line(entry: dict[str, Any]) -> str:
+def file_line(entry: dict[str, Any]) -> str:
     columns = ", ".join(f"{name} {kind}" for name, kind in entry.get("columns", {}).items())
     kinds = {"shape": "{dtype} {shape}", "rows": "{rows} rows: {names}"}
     kinds |= {"parameters": "{tensors} tensors, {parameters:,} numbers"}
@@ -167,15 +167,12 @@ def _lineage(artifact: Artifact, indent: str) -> list[str]:
     return lines
 
 
-def _preview(artifact: Artifact, name: str) -> list[str]:
+def _preview(artifact: Artifact, name: str, rows: int | None, width: int | None) -> list[str]:
     entry = artifact.manifest["files"][name]
     if name.endswith(".parquet") and "rows" in entry:
-        import pandas as pd
-
         frame = artifact.table(name)
-        with pd.option_context("display.width", 160, "display.max_columns", 12, "display.max_colwidth", 28):
-            head = frame.head(PREVIEW_ROWS)
-            return [f"{name}, first {len(head)} of {len(frame)} rows", head.to_string()]
+        head = frame.head((len(frame) if len(frame) <= FEW else PREVIEW_ROWS) if rows is None else rows)
+        return [f"{name}, first {len(head)} of {len(frame)} rows", *([frame_text(head, width)] if len(head) else [])]
     if name.endswith(".npy"):
         values = artifact.array(name).reshape(-1)[:8].tolist()
         return [f"{name}, first values", f"  {', '.join(f'{value:.4g}' for value in values)}, ..."]

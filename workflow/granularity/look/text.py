@@ -1,9 +1,18 @@
 """Sizes, times and tables as the commands print them, and what `granularity published` prints."""
 
-import itertools
+from __future__ import annotations
 
-from granularity.base.errors import GranularityError
+import itertools
+import shutil
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+from granularity.base.errors import GranularityError, printable
 from granularity.claims import published
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN = ("table", "figure", "arm", "x", "metric", "mean", "std", "n", "note")  # under a line for each setting
 
@@ -36,6 +45,32 @@ def table_of(rows: list[list[str]], texts: int = 1000) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.ljust if place < texts else str.rjust for place in range(len(widths))]
     return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
+
+
+def terminal_width() -> int | None:
+    """The width of the terminal that is printed to; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def fitted(text: str, width: int | None) -> str:
+    """Text whose lines are no wider than a terminal, if there is one: longer ones go on below, indented."""
+    if width is None:
+        return text
+    lines = []
+    for line in map(printable, text.split("\n")):
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        lines += textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
+
+
+def frame_text(frame: pd.DataFrame, width: int | None, index: bool = True) -> str:
+    """Rows of a table, with their numbers or without, no wider than a terminal; long texts lose their ends."""
+    frame = frame.rename(columns=lambda name: textwrap.shorten(printable(str(name)), 28, placeholder="..."))
+    return frame.to_string(line_width=width or 160, max_colwidth=28, index=index)
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    return frame.to_csv(index=False).removesuffix("\n")
 
 
 def published_numbers(paper: str | None, table: str = "") -> str:
