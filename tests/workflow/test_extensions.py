@@ -65,6 +65,17 @@ def make(source, data, recipe, options):
     made.loss = loss
     return made
 '''
+AUGMENTATION = '''"""Negatives, of a share of the images."""
+import random
+
+from PIL import ImageOps
+
+EXTENDS = "augmentation"
+
+
+def alter(image, options, seed):
+    return ImageOps.invert(image) if random.Random(seed).random() < options.policy_args["share"] else image
+'''
 SECTION = '''"""Seconds of each stage."""
 from granularity.stages.report.sections import Part
 
@@ -79,7 +90,7 @@ def build(loaded):
 PAGE = (ROOT / "docs/development.md").read_text(encoding="utf-8")
 NAMES = ("remainder", "brightness", "perceptron", "length")
 EXAMPLES = {name: PAGE[PAGE.index(f"# {name}.py\n") :].split("```")[0] for name in NAMES}
-FILES = {"shapes": SOURCE, "smoothed": OBJECTIVE, **EXAMPLES, "time_spent": SECTION}
+FILES = {"shapes": SOURCE, "smoothed": OBJECTIVE, "negative": AUGMENTATION, **EXAMPLES, "time_spent": SECTION}
 CONFIG = {
     "name": "own",
     "extensions": [f"mine/{name}.py" for name in FILES],
@@ -102,7 +113,14 @@ CONFIG = {
         "rebalanced": {"thresholds": []},
     },
     "pretrain": {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5, "lr": 0.05},
-    "finetune": {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5, "lr": 0.05, "optimizer": "lion"},
+    "finetune": {
+        "augment": {"policy": "negative", "policy_args": {"share": 0.5}},
+        "batch_size": 20,
+        "epochs": 2,
+        "warmup_epochs": 0.5,
+        "lr": 0.05,
+        "optimizer": "lion",
+    },
     "networks": [
         {
             "name": "mlp",
@@ -154,6 +172,7 @@ def test_what_they_bring_is_an_option_like_any_other(own):
         ("brightness", {"make_hierarchy"}),
         ("smoothed", {"make_pretrain"}),
         ("perceptron", {"make_pretrain", "make_finetune", "make_measure"}),
+        ("negative", {"make_finetune"}),
         ("length", {"make_measure"}),
         ("time_spent", {"make_report"}),
     ],
