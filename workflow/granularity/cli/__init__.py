@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -75,9 +76,8 @@ def inspect(
     """
     from granularity.look import items, text
 
-    width = text.terminal_width()
-    found = items.inspect(what, results, rows, width, _form(as_csv, as_json))
-    _show(found if as_csv or as_json else text.fitted(found, width))
+    form = _form(as_csv, as_json)
+    _show(items.inspect(what, results, rows, text.width_for(form), form), text.width_for(form))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -95,12 +95,8 @@ def compare(
     """
     from granularity.look import predictions, text
 
-    width, form = text.terminal_width(), _form(as_csv, as_json)
-    found = predictions.compare(a, b, path)
-    if form != "text":
-        _show((predictions.as_rows if as_csv else predictions.as_json)(found, rows))
-    else:
-        _show(text.fitted(predictions.as_text(found, rows, width), width))
+    form, found = _form(as_csv, as_json), predictions.compare(a, b, path)
+    _show(predictions.described(found, rows, text.width_for(form), form), text.width_for(form))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -282,9 +278,11 @@ def _fail_if(failed: object) -> None:
         raise typer.Exit(1)
 
 
-def _show(text: str) -> None:
+def _show(text: str, width: int | None = None) -> None:
     """Print text whose names and values come from files: without codes that a terminal would obey."""
-    print("\n".join(map(printable, text.split("\n"))))
+    for line in map(printable, text.split("\n")):
+        more = " " * (len(line) - len(line.lstrip()) + 4)  # what is longer than a line goes on below, indented
+        print(line if width is None else textwrap.fill(line, width, subsequent_indent=more, break_on_hyphens=False))
 
 
 def main() -> None:

@@ -47,20 +47,9 @@ def table_of(rows: list[list[str]], texts: int = 1000) -> list[str]:
     return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
 
 
-def terminal_width() -> int | None:
-    """The width of the terminal that is printed to; None where it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-
-
-def fitted(text: str, width: int | None) -> str:
-    """Text whose lines are no wider than a terminal, if there is one: longer ones go on below, indented."""
-    if width is None:
-        return text
-    lines = []
-    for line in map(printable, text.split("\n")):
-        indent = " " * (len(line) - len(line.lstrip()) + 4)
-        lines += textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
-    return "\n".join(lines)
+def width_for(form: str) -> int | None:
+    """The width of the terminal that text is printed to; None where it is none, or what is printed is for a program."""
+    return shutil.get_terminal_size().columns if form == "text" and sys.stdout.isatty() else None
 
 
 def frame_text(frame: pd.DataFrame, width: int | None, index: bool = True) -> str:
