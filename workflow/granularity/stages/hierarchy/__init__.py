@@ -21,6 +21,7 @@ def _plan(plan: Any) -> Iterator[Job]:
                 {**where, "space": space.name},
                 {"space": space.name, "family": space.family, "params": space.params},
                 inputs,
+                slower=20.0 if needs(space) else 1.0,  # as to decode images
             )
 
 
