@@ -312,9 +312,7 @@ def test_a_policy_alters_each_image_by_seed_step_and_place(name, mode):
         found |= {(i, training_view(image, options, 12, 0, *divmod(i, 3)).tobytes()) for i in range(9)}
         assert torch.equal(torch.get_rng_state(), drawn)
     assert len(found) == 9 and len({view for _, view in found}) > 4
-    with pytest.raises(
-        pydantic.ValidationError, match="'AugMix', 'AutoAugment', 'RandAugment' or 'TrivialAugmentWide'"
-    ):
+    with pytest.raises(pydantic.ValidationError, match="'AugMix', 'AutoAugment', 'RandAugment', 'TrivialAugmentWide'"):
         Augment(policy="RandAugmentation")
     with pytest.raises(GranularityError, match=rf"augment.policy = {name}, policy_args = .*colour"):
         training_view(image, Augment(policy=name, policy_args={"colour": 1}), 12, 0, 0, 0)

@@ -65,6 +65,17 @@ def make(source, data, recipe, options):
     made.loss = loss
     return made
 '''
+AUGMENTATION = '''"""Negatives, of a share of the images."""
+import random
+
+from PIL import ImageOps
+
+EXTENDS = "augmentation"
+
+
+def alter(image, options, seed):
+    return ImageOps.invert(image) if random.Random(seed).random() < options.policy_args["share"] else image
+'''
 SECTION = '''"""Seconds of each stage."""
 from granularity.stages.report.sections import Part
 
@@ -77,10 +88,9 @@ def build(loaded):
 '''
 # The other kinds are the examples of docs/development.md.
 PAGE = (ROOT / "docs/development.md").read_text(encoding="utf-8")
-EXAMPLES = {
-    name: PAGE[PAGE.index(f"# {name}.py\n") :].split("```")[0] for name in ("remainder", "perceptron", "length")
-}
-FILES = {"shapes": SOURCE, "smoothed": OBJECTIVE, **EXAMPLES, "time_spent": SECTION}
+NAMES = ("remainder", "brightness", "perceptron", "length")
+EXAMPLES = {name: PAGE[PAGE.index(f"# {name}.py\n") :].split("```")[0] for name in NAMES}
+FILES = {"shapes": SOURCE, "smoothed": OBJECTIVE, "negative": AUGMENTATION, **EXAMPLES, "time_spent": SECTION}
 CONFIG = {
     "name": "own",
     "extensions": [f"mine/{name}.py" for name in FILES],
@@ -94,6 +104,7 @@ CONFIG = {
     "conditions": [{"train_size": 100}],
     "label_spaces": {
         "remainder": [3],
+        "brightness": [4],
         "random": [],
         "random_instance": False,
         "random_superclass": [],
@@ -102,7 +113,14 @@ CONFIG = {
         "rebalanced": {"thresholds": []},
     },
     "pretrain": {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5, "lr": 0.05},
-    "finetune": {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5, "lr": 0.05, "optimizer": "lion"},
+    "finetune": {
+        "augment": {"policy": "negative", "policy_args": {"share": 0.5}},
+        "batch_size": 20,
+        "epochs": 2,
+        "warmup_epochs": 0.5,
+        "lr": 0.05,
+        "optimizer": "lion",
+    },
     "networks": [
         {
             "name": "mlp",
@@ -151,8 +169,10 @@ def test_what_they_bring_is_an_option_like_any_other(own):
     [
         ("shapes", {"make_samples"}),
         ("remainder", {"make_hierarchy"}),
+        ("brightness", {"make_hierarchy"}),
         ("smoothed", {"make_pretrain"}),
         ("perceptron", {"make_pretrain", "make_finetune", "make_measure"}),
+        ("negative", {"make_finetune"}),
         ("length", {"make_measure"}),
         ("time_spent", {"make_report"}),
     ],
@@ -186,5 +206,17 @@ def test_a_file_that_is_none_is_one_line_before_anything_runs(own, text, words):
 
 
 def test_its_results_say_which_files_made_them(own):
-    code = Artifact.peek(own.path("results/own/train-100/hierarchy/remainder-3")).manifest["code"]
-    assert code["modules"] == ["granularity.stages.hierarchy.stage", "mine/remainder.py"]
+    made = Artifact.peek(own.path("results/own/train-100/hierarchy/remainder-3")).manifest
+    assert made["code"]["modules"] == ["granularity.stages.hierarchy.stage", "mine/remainder.py"]
+
+
+def test_a_family_is_given_the_images_where_it_asks_for_them(own):
+    inputs = {}
+    for space in ("remainder-3", "brightness-4"):
+        made = Artifact.open(own.path(f"results/own/train-100/hierarchy/{space}"))
+        inputs[space] = set(made.manifest["inputs"])
+    assert inputs == {"remainder-3": {"samples"}, "brightness-4": {"samples", "pixels"}}
+    frame = Artifact.open(own.path("results/own/train-100/samples")).table("samples.parquet", ["sample_id", "sort"])
+    label = made.table("labels.parquet").merge(frame).groupby("sort", observed=True)["label"].mean()
+    assert label["small bar"] < label["small square"] < label["large square"]
+    assert made.json("properties.json")["class_size"] == {"min": 25, "median": 25.0, "max": 25}

@@ -356,25 +356,27 @@ def test_the_montage_shows_the_images_of_the_cluster(made):
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(output.parents[2])
         conditions = load(plan).conditions
-        condition, space, clustering = clusters.choose(conditions)
-        samples = condition.samples.table("samples.parquet")
-        rows = clusters.rows(condition, clustering, count=3)
-    assert space.name == "kmeans-superclass-2"
-    sizes = [row.size for row in rows]
-    assert len(rows) == 3 and sizes == sorted(sizes, reverse=True)
+        samples = {condition.name: condition.samples.table("samples.parquet") for condition in conditions}
+        made = [(one.name, each.manifest["options"]["clustering"]) for one in conditions for each in one.of("cluster")]
+        rows, others = (clusters.rows(conditions, 2 * len(made), seed) for seed in (0, 1))
+    assert {(row.condition or conditions[0].name, row.clustering) for row in rows} == set(made)
+    assert [row.cluster for row in rows] != [row.cluster for row in others]
     for row in rows:
-        members = samples.iloc[row.members]
-        assert (members["split"] == "train").all() and set(members["loops"]) == {row.superclass}
-        assert sum(row.composition.values()) == pytest.approx(1)
+        members = samples[row.condition or conditions[0].name].iloc[row.members]
+        assert len(set(row.members)) == len(members) == min(row.size, clusters.ACROSS)
+        assert (members["split"] == "train").all()
+        assert row.superclass is None or set(members["loops"]) == {row.superclass}
         shares = members["digit"].value_counts(normalize=True)
-        assert row.composition == shares[shares > 0].to_dict()
+        assert sum(row.composition.values()) == pytest.approx(1)
+        for name, share in row.composition.items():  # in proportion: to within an image
+            assert abs(shares[name] - share) * len(members) < 1
 
 
 @pytest.mark.parametrize("channels, side", [(1, 8), (3, 200)])
 def test_montage_of_grey_and_colour_of_any_size(channels, side):
     pixels = np.random.default_rng(0).integers(0, 256, (4, side, side, channels)).astype(np.uint8)
-    row = clusters.Row(0, 4, "$a", np.arange(4), {"<b>": 0.5, "c": 0.2, "d": 0.2, "e": 0.1})
-    svg = clusters.montage([row], pixels)
+    composition = {"<b>": 0.5, "c": 0.2, "d": 0.2, "e": 0.1}
+    svg = clusters.montage([clusters.Row("", "whole-3", 0, 4, "$a", np.arange(4), composition, pixels)])
     assert "&lt;b&gt;: 50%" in svg and "1 more: 10%" in svg and "$a" in svg
     assert len(svg) < 150_000
 

@@ -1,4 +1,4 @@
-"""What is found by name: sources, families, objectives, networks, optimisers, measures, worlds, studies, sections.
+"""What is found by name, such as sources, families, objectives, networks, optimisers and measures.
 
 Each is one file: in its folder of the package, whose docstring says what it must hold, or one of the user's own that
 the configuration names under `extensions` and that says with `EXTENDS = "family"` (one of :data:`ROOMS`) what it is.
@@ -24,6 +24,7 @@ ROOMS = {
     "objective": "granularity.learning.training.objectives",
     "network": "granularity.learning.networks.architectures",
     "optimiser": "granularity.learning.training.optimisers",
+    "augmentation": "granularity.learning.data.augmentations",
     "measure": "granularity.stages.measure.measures",
     "world": "granularity.stages.theory.worlds",
     "study": "granularity.stages.verdicts.studies",

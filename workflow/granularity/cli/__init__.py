@@ -10,6 +10,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -39,6 +40,8 @@ LOOK, STORE = "Looking at results", "Keeping results"
 OF_FILES = "Configuration files, after config/config.yaml, which need not be named; later ones win."
 Files = Annotated[list[Path], typer.Option("--file", "-f", help=OF_FILES, default_factory=list, show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="For a program.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="A table as CSV.")]
+Rows = Annotated[int | None, typer.Option(help="Rows of a table that are shown.", min=0, show_default=False)]
 
 
 @app.command(rich_help_panel=LOOK)
@@ -62,13 +65,40 @@ def simulate(
 
 @app.command(rich_help_panel=LOOK)
 def inspect(
-    path: Annotated[Path, typer.Argument(help="An artifact's folder or manifest, or a folder of artifacts.")],
+    what: Annotated[str, typer.Argument(help="An artifact, a file of one, a folder of them, or a run's id or name.")],
+    rows: Rows = None,
+    as_csv: AsCsv = False,
+    as_json: AsJson = False,
+    results: Annotated[Path, typer.Option(help="Where runs are looked for.")] = Path("results"),
+) -> None:
+    """Show one thing, verified: an artifact, one of its files, or a run.
+
+    Of an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images. Of a run: its
+    pretraining or its finetunings, their errors and costs, what was measured of them, and where they lie.
+    """
+    from granularity.look import items, text
+
+    form = _form(as_csv, as_json)
+    _show(items.inspect(what, results, rows, text.width_for(form), form), text.width_for(form))
+
+
+@app.command(rich_help_panel=LOOK)
+def compare(
+    a: Annotated[str, typer.Argument(help="A label space, or a finetuned run by its id or name.")],
+    b: Annotated[str, typer.Argument(help="Another one.")],
+    path: Annotated[Path, typer.Argument(help="Where they are, such as results/digits/train-900.")] = Path("results"),
+    rows: Rows = None,
+    as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images."""
-    from granularity.look import inspection
+    """Compare two finetuned arms, or runs, image by image: which images does B get right that A gets wrong?
 
-    _show(inspection.as_json(path) if as_json else inspection.describe(path))
+    Runs are paired by their seeds; numbers are means over backbones. --csv has a row per validation image.
+    """
+    from granularity.look import predictions, text
+
+    form, found = _form(as_csv, as_json), predictions.compare(a, b, path)
+    _show(predictions.described(found, rows, text.width_for(form), form), text.width_for(form))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -251,14 +281,22 @@ def _plan(files: list[Path]) -> Plan:
     return Plan(config_files.load(*config_files.in_order(files)))
 
 
+def _form(as_csv: bool, as_json: bool) -> str:
+    if as_csv and as_json:
+        raise GranularityError("--csv, --json: choose one")
+    return "csv" if as_csv else "json" if as_json else "text"
+
+
 def _fail_if(failed: object) -> None:
     if failed:
         raise typer.Exit(1)
 
 
-def _show(text: str) -> None:
+def _show(text: str, width: int | None = None) -> None:
     """Print text whose names and values come from files: without codes that a terminal would obey."""
-    print("\n".join(map(printable, text.split("\n"))))
+    for line in map(printable, text.split("\n")):
+        more = " " * (len(line) - len(line.lstrip()) + 4)  # what is longer than a line goes on below, indented
+        print(line if width is None else textwrap.fill(line, width, subsequent_indent=more, break_on_hyphens=False))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.section import Count, Few, Name, Natural, Precision, Section, once
+from granularity.base.section import Count, Few, Name, Natural, Precision, Section, name_in, once
 from granularity.learning.runs import Run
 from granularity.store import place
 
@@ -83,8 +83,10 @@ class Augment(Section):
         description="The random crop takes a share of the image's area between these two, such as [0.08, 1], of a "
         "width over height between 3/4 and 4/3, and is resized to `crop` (null: it is cut out as it is).",
     )
-    policy: Literal["AugMix", "AutoAugment", "RandAugment", "TrivialAugmentWide"] | None = Field(
-        None, description="What is done to each crop besides, by torchvision.transforms.v2.", exclude_if=_is_nothing
+    policy: name_in("augmentation") | None = Field(
+        None,
+        description="What is done to each crop besides: by torchvision.transforms.v2, or by a file of your own.",
+        exclude_if=_is_nothing,
     )
     policy_args: dict[str, JsonValue] = Field(
         {}, description="Keyword arguments of the policy, such as {magnitude: 5}.", exclude_if=_is_nothing
@@ -307,3 +309,8 @@ def own_network(name: str) -> list[tuple[str, str]]:
 def optimiser_file(recipe: Recipe) -> str:
     """The extension that makes a recipe's optimiser: a file of that name, or timm's factory."""
     return recipe.optimizer if recipe.optimizer in extensions.names("optimiser") else "timm"
+
+
+def augmentation(recipe: Recipe) -> list[tuple[str, str]]:
+    """What a recipe does to crops besides, as an extension that is chosen."""
+    return [] if recipe.augment.policy is None else [("augmentation", recipe.augment.policy)]

@@ -10,19 +10,19 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.look.text import WIDTH, fitted, megabytes, seconds, size_text
+from granularity.look.text import fitted, frame_text, megabytes, seconds, size_text
 from granularity.store import place
 from granularity.store.artifact import PARTS, Artifact
 from granularity.store.code import code_digest, packages
 from granularity.store.place import Found
 
-PREVIEW_ROWS = 5
+PREVIEW_ROWS, FEW = 5, 30  # rows of a table that are shown; a table of so few is shown whole
 NONE = "there are no artifacts at or below this folder"
 
 
-def describe(path: Path) -> str:
+def describe(path: Path, rows: int | None = None, width: int | None = None) -> str:
     """Describe an artifact to a person; a folder of artifacts in one line per artifact."""
-    if not _is_artifact(path):
+    if not is_artifact(path):
         line = "{0.digest:.12}  {1:>7}  {0.manifest[cost][wall_seconds]:6.1f} s  {0.kind}  {0.path}"
         return "\n".join(fitted(line.format(one, size_text(one.size)) for one in _below(path)))
     artifact = Artifact.peek(path)
@@ -44,12 +44,12 @@ def describe(path: Path) -> str:
         about["adopted"] = f"by {found['by']}, {found['at']}: {found['evidence']['key']} was made again and is equal"
     head = [f"{artifact.path}", *(f"  {key:8}  {value}" for key, value in about.items()), "  command"]
     head = [*fitted(head), *(f"    {words}" for words in _command(manifest["command"]))]
-    lines = ["files", *(f"  {name}  {_file_line(entry)}" for name, entry in manifest["files"].items())]
+    lines = ["files", *(f"  {name}  {file_line(entry)}" for name, entry in manifest["files"].items())]
     lines += ["parameters", *_tree(artifact.params, "  ")]
     lines += ["summary", *_tree(artifact.summary, "  ")] if artifact.summary else []
     lines += ["lineage", *_lineage(artifact, "  ")]
-    lines += [line for name in manifest["files"] for line in _preview(artifact, name)]
-    return "\n".join([*head, *fitted(lines)])
+    previews = [line for name in manifest["files"] for line in _preview(artifact, name, rows, width)]
+    return "\n".join([*head, *fitted(lines), *previews])
 
 
 def _command(words: list[str]) -> list[str]:
@@ -62,7 +62,7 @@ def _command(words: list[str]) -> list[str]:
 
 def as_json(path: Path) -> str:
     """Describe an artifact to a program: its manifest, problems and lineage; a folder as a list of these."""
-    found = _as_dict(Artifact.peek(path)) if _is_artifact(path) else list(map(_as_dict, _below(path)))
+    found = _as_dict(Artifact.peek(path)) if is_artifact(path) else list(map(_as_dict, _below(path)))
     return json.dumps(found, indent=2)
 
 
@@ -130,7 +130,7 @@ def is_current(artifact: Artifact) -> bool:
     return False
 
 
-def _is_artifact(path: Path) -> bool:
+def is_artifact(path: Path) -> bool:
     return (place.folder_of(path) / place.MANIFEST).exists()
 
 
@@ -146,7 +146,7 @@ def _as_dict(artifact: Artifact) -> dict[str, Any]:
     return {**own, "lineage": lineage, **artifact.manifest}
 
 
-def _file_line(entry: dict[str, Any]) -> str:
+def file_line(entry: dict[str, Any]) -> str:
     columns = ", ".join(f"{name} {kind}" for name, kind in entry.get("columns", {}).items())
     kinds = {"shape": "{dtype} {shape}", "rows": "{rows} rows: {names}"}
     kinds |= {"parameters": "{tensors} tensors, {parameters:,} numbers"}
@@ -178,15 +178,12 @@ def _lineage(artifact: Artifact, indent: str) -> list[str]:
     return lines
 
 
-def _preview(artifact: Artifact, name: str) -> list[str]:
+def _preview(artifact: Artifact, name: str, rows: int | None, width: int | None) -> list[str]:
     entry = artifact.manifest["files"][name]
     if name.endswith(".parquet") and "rows" in entry:
-        import pandas as pd
-
         frame = artifact.table(name)
-        with pd.option_context("display.max_columns", 12, "display.max_colwidth", 28):
-            head = frame.head(PREVIEW_ROWS)
-            return [f"{name}, first {len(head)} of {len(frame)} rows", *head.to_string(line_width=WIDTH).split("\n")]
+        head = frame.head((len(frame) if len(frame) <= FEW else PREVIEW_ROWS) if rows is None else rows)
+        return [f"{name}, first {len(head)} of {len(frame)} rows", *([frame_text(head, width)] if len(head) else [])]
     if name.endswith(".npy"):
         values = artifact.array(name).reshape(-1)[:8].tolist()
         return [f"{name}, first values", f"  {', '.join(f'{value:.4g}' for value in values)}, ..."]

@@ -1,11 +1,19 @@
 """Sizes, times and tables as the commands print them, and what `granularity published` prints."""
 
+from __future__ import annotations
+
 import itertools
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from granularity.base.errors import GranularityError
+from granularity.base.errors import GranularityError, printable
 from granularity.claims import published
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDTH = 80  # columns of a terminal
 SHOWN = ("table", "figure", "arm", "x", "metric", "mean", "std", "n", "note")  # under a line for each setting
@@ -60,6 +68,21 @@ def fitted(lines: Iterable[str]) -> list[str]:
         broken = textwrap.wrap(line, WIDTH, subsequent_indent=indent, **whole) if len(line) > WIDTH else [line]
         found += broken
     return found
+
+
+def width_for(form: str) -> int | None:
+    """The width of the terminal that text is printed to; None where it is none, or what is printed is for a program."""
+    return shutil.get_terminal_size().columns if form == "text" and sys.stdout.isatty() else None
+
+
+def frame_text(frame: pd.DataFrame, width: int | None, index: bool = True) -> str:
+    """Rows of a table, with their numbers or without, no wider than a terminal; long texts lose their ends."""
+    frame = frame.rename(columns=lambda name: textwrap.shorten(printable(str(name)), 28, placeholder="..."))
+    return frame.to_string(line_width=width or 160, max_colwidth=28, index=index)
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    return frame.to_csv(index=False).removesuffix("\n")
 
 
 def published_numbers(paper: str | None, table: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
@@ -122,6 +123,7 @@ def test_the_report_draws_it_as_it_says_and_without_it_all_the_same(own):
     [
         ("def labels(", "def label(", "letters.py: a family of label spaces needs labels"),
         ('f"letters-{letters}"', '"random-10"', "label_spaces.letters: 'random-10' is the name of one of random"),
+        ('EXTENDS = "family"', 'EXTENDS, NEEDS = "family", ("embed",)', "all that a family may need is"),
         ('"letters", {"letters"', '"manual", {"letters"', "letters-1 is of family 'manual'"),
     ],
 )
@@ -145,6 +147,29 @@ def test_a_name_that_would_fail_later_is_refused_first(own, tmp_path, name):
     (line,) = str(error).splitlines()
     assert f"label_spaces.letters: {repr(name)[:70]}" in line
     assert line.endswith(f"does not end in .stamp, and is no longer than {LONGEST} bytes")
+
+
+def test_the_images_are_opened_when_they_are_used(own, made, tmp_path, make_array):
+    """They are read in the rows of the sample table; without NEEDS, and without them, it is said what is missing."""
+    samples, values = made[1].path, np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1)
+    given = {"samples": samples, "pixels": make_array(tmp_path / "pixels", "pixels", samples, values)}
+    looks = "    from granularity.data.shards import pictures\n    images = pictures(training.pixels)\n"
+    looks += "    light = [images[row].item() for row in training.rows(training.frame)]\n"
+    looks += "    return Labels(training.frame.index.to_numpy().astype('int32'), light)\n"
+    text = FAMILY.replace("    import numpy as np\n", looks)
+    options = {"space": "letters-1", "family": "letters", "params": {"letters": 1}}
+
+    def run(text, **inputs):
+        own.write_text(text)
+        extensions.load([own])
+        return tasks.run("hierarchy", tmp_path / "space", options, **inputs)
+
+    with pytest.raises(GranularityError, match=r"must say so: NEEDS = \(\"pixels\",\)"):
+        run(text, **given)
+    text = text.replace('EXTENDS = "family"', 'EXTENDS, NEEDS = "family", ("pixels",)')
+    with pytest.raises(GranularityError, match="--pixels is missing"):
+        run(text, samples=samples)
+    assert run(text, **given).table("classes.parquet")["name"].tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("stem", ["{wild}", "_x", "x.stamp"])

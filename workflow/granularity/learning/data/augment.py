@@ -4,7 +4,6 @@ Whole batches of squares are cropped on the device; images of any shape, crops t
 alters, one by one in main memory.
 """
 
-import importlib
 import math
 from collections.abc import Sequence
 
@@ -13,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from granularity.base.errors import GranularityError
+from granularity.base import extensions
 from granularity.base.seeds import seed_of
 from granularity.learning.options import Augment
 
@@ -67,26 +66,14 @@ def training_view(image: Image.Image, options: Augment, side: int, seed: int, st
         image = image.crop((left, top, left + crop, top + crop))
     if options.flip and rng.random() < 0.5:
         image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return _array(image if options.policy is None else _altered(image, options, int(rng.integers(2**32))))
+    if options.policy is not None:
+        image = extensions.find("augmentation", options.policy).alter(image, options, int(rng.integers(2**32)))
+    return _array(image)
 
 
 def evaluation_view(image: Image.Image, options: Augment, side: int) -> np.ndarray:
     """The centre of an image: uint8 [crop, crop, C], or of the image's short side where that is less."""
     return _array(_centre(image, min(options.crop or side, side)))
-
-
-def _altered(image: Image.Image, options: Augment, seed: int) -> Image.Image:
-    """An image after its policy, which draws from torch's generator; others draw from that as if it had not."""
-    # By its name, or torchvision would be in the keys of all trainings; torch is, whose version decides torchvision's.
-    v2, given = importlib.import_module("torchvision.transforms.v2"), dict(options.policy_args)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        try:
-            if "policy" in given:
-                given["policy"] = v2.AutoAugmentPolicy(given["policy"])
-            return getattr(v2, options.policy)(**given)(image)
-        except Exception as error:  # whatever torchvision does with arguments that it does not take
-            raise GranularityError(f"augment.policy = {options.policy}, policy_args = {given}: {error}") from error
 
 
 def _box(width: int, height: int, scale: Sequence[float], rng: np.random.Generator) -> tuple[int, int, int, int]:

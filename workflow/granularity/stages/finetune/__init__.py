@@ -5,7 +5,7 @@ from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
 from granularity.learning.cost import of_training
-from granularity.learning.options import Finetune, optimiser_file, own_network
+from granularity.learning.options import Finetune, augmentation, optimiser_file, own_network
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -44,5 +44,9 @@ STAGE = Stage(
     message="Finetuning {wildcards.unit} of {wildcards.condition} ({wildcards.network}, {wildcards.transfer})",
     inputs={"samples": "samples", "pixels": "pixels", "pretrain": "pretrain*"},
     seeded=True,
-    chosen=lambda options: [("optimiser", optimiser_file(options.recipe)), *own_network(options.architecture)],
+    chosen=lambda options: [
+        ("optimiser", optimiser_file(options.recipe)),
+        *augmentation(options.recipe),
+        *own_network(options.architecture),
+    ],
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
-from granularity.stages.hierarchy.space import LabelSpace, clusterings
+from granularity.stages.hierarchy.space import LabelSpace, clusterings, makers, needs
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -15,11 +15,13 @@ def _plan(plan: Any) -> Iterator[Job]:
             if names := clusterings([space]):
                 inputs["cluster"] = tuple(plan.job("cluster", {**where, "clustering": name}) for name in names)
                 inputs["embed"] = tuple(plan.jobs("embed", **where))  # by which other images find their cluster
+            inputs |= {role: tuple(plan.jobs(role, **where)) for role in needs(space)}
             yield Job(
                 "hierarchy",
                 {**where, "space": space.name},
                 {"space": space.name, "family": space.family, "params": space.params},
                 inputs,
+                slower=20.0 if needs(space) else 1.0,  # as to decode images
             )
 
 
@@ -33,8 +35,8 @@ STAGE = Stage(
     plan=_plan,
     needs=Needs(1000, 2, 15, 1.0),
     message="Label space {wildcards.space} of {wildcards.condition}",
-    inputs={"samples": "samples", "cluster": "cluster*", "embed": "embed?"},
+    inputs={"samples": "samples", "cluster": "cluster*", "embed": "embed?", "pixels": "pixels?"},
     seeded=True,
-    chosen=lambda options: [("family", options.family)],
+    chosen=lambda options: [("family", name) for name in makers(options)],
     shared=True,
 )

@@ -1,13 +1,15 @@
 """Training images, which families of label spaces work on, and labels, which they give."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from granularity.base.errors import GranularityError
 from granularity.data.wordnet import WordNet
+from granularity.store.artifact import Artifact
 
 Frame = Any  # a pandas.DataFrame: pandas is slow to import
 CHUNK = 256  # images whose distances to all centroids are held at a time
@@ -104,10 +106,23 @@ class Training:
     order: list[str] = field(default_factory=list)  # the classes of the finest rank, in the publisher's order
     clusterings: dict[str, Clustering] = field(default_factory=dict)  # by name
     graph: WordNet | None = None  # above the images' synsets, if the sample table has it
+    at: np.ndarray | None = None  # int64 [N], the rows of these images in the sample table
+    open_pixels: Callable[[], Artifact] | None = None  # None: the family does not say that it needs them
 
     @property
     def finest(self) -> str:
         return self.frame.columns[-1]
+
+    @cached_property
+    def pixels(self) -> Artifact:
+        """The images, of all splits, as the stage `pixels` has kept them."""
+        if self.open_pixels is None:
+            raise GranularityError('a family that looks at images must say so: NEEDS = ("pixels",)')
+        return self.open_pixels()
+
+    def rows(self, images: Frame) -> np.ndarray:
+        """Where the training images, or the others, are in the sample table, and so in the pixels."""
+        return self.at if images is self.frame else images.index.to_numpy()
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -130,3 +145,10 @@ class Training:
         import pandas as pd
 
         return pd.Index(self.order).get_indexer(images[self.finest].astype("str")).astype(np.int32)
+
+
+def labels_of(family: Any, training: Training, params: Mapping[str, Any]) -> Labels:
+    """The labels of the training images, by a family."""
+    if hasattr(family, "labels"):
+        return family.labels(training, **params)
+    return family.elsewhere(training, training.frame, **params)

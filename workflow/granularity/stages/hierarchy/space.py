@@ -1,7 +1,8 @@
 """Label spaces as families name and define them; the options of stage `hierarchy`, and the section `label_spaces`."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError, create_model, field_validator
@@ -12,6 +13,7 @@ from granularity.base.section import WORD, Section, once
 from granularity.store.place import folder_of
 
 TARGET = "target"  # the retraining baseline: the same two stages, both on the target labels
+NEEDS = ("pixels",)  # what a family may ask for
 LONGEST = 200  # bytes; file systems take 255, and runs and their files add up to 55 to a name
 ALLOWED = (
     "a name has letters, digits, '_', '.' and '-', begins with a letter or a digit, is not manifest.json, does not "
@@ -46,7 +48,32 @@ def spaces(wanted: Any, samples: Any) -> list[Space]:
             if hasattr(module, "series") and (series := module.series(space.params)) not in module.WORDS:
                 raise GranularityError(f"label_spaces.{family}: {space.name} is of a series '{series}' without WORDS")
             found[space.name] = space
-    return list(found.values())
+    return [_resolved(space, found) for space in found.values()]
+
+
+def _resolved(space: Space, found: Mapping[str, Space]) -> Space:
+    """A label space that is made from another, with that one's definition instead of its name."""
+    if not isinstance(name := space.params.get("of"), str):
+        return space
+    known = [one.name for one in found.values() if "of" not in one.params]
+    if name not in known:
+        what = f"of '{name}': is no label space that it can be made from; there are {', '.join(known)}"
+        raise GranularityError(f"label_spaces.{space.family}: {space.name}: {what}")
+    params = found[name].params
+    more = {key: params[key] for key in ("clusterings",) if key in params}
+    return replace(space, params={**space.params, "of": {"family": found[name].family, "params": params}, **more})
+
+
+def makers(space: Any) -> list[str]:
+    """The families whose code makes a label space: its own, and that of the one it is made from."""
+    of = space.params.get("of")
+    return [space.family, *([of["family"]] if isinstance(of, dict) else [])]
+
+
+def needs(space: Any) -> list[str]:
+    """What its families look at beside the sample table and clusters: stages."""
+    asked = [getattr(extensions.find("family", name), "NEEDS", ()) for name in makers(space)]
+    return list(dict.fromkeys(itertools.chain(*asked)))
 
 
 def clusterings(spaces: Iterable[Space]) -> list[str]:
@@ -103,4 +130,6 @@ def label_spaces_section() -> type[Section]:
         labels = "elsewhere" if hasattr(family, "elsewhere") else "labels"
         if lacking := [needed for needed in ("OPTION", "spaces", labels) if not hasattr(family, needed)]:
             raise GranularityError(f"{file}: a family of label spaces needs {', '.join(lacking)}")
+        if getattr(family, "NEEDS", NEEDS) != NEEDS:
+            raise GranularityError(f"{file}: NEEDS = {family.NEEDS}: all that a family may need is {NEEDS}")
     return create_model("LabelSpaces", __base__=_Families, **{name: one.OPTION for name, one in found.items()})

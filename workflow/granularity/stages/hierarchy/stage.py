@@ -10,8 +10,9 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.data.wordnet import WordNet
-from granularity.stages.hierarchy.labels import Clustering, Labels, Training
+from granularity.stages.hierarchy.labels import Clustering, Labels, Training, labels_of
 from granularity.stages.hierarchy.properties import class_table, properties
+from granularity.stages.hierarchy.space import needs
 from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 
@@ -36,14 +37,15 @@ def run(task: Task) -> None:
     embedding = None if task.path("embed") is None else task.open("embed")
     inputs = {"samples": samples, **clusters, **({} if embedding is None else {"embed": embedding})}
     training, others = _images(samples, task.seed)
+    if needs(task.options):
+        if task.path("pixels") is None:
+            raise GranularityError(f"{name}: its family looks at images: --pixels is missing")
+        inputs["pixels"], training.open_pixels = Artifact.peek(task.path("pixels")), lambda: task.open("pixels")
     training.clusterings = {key: _clustering(one, training.frame) for key, one in clusters.items()}
     resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
     facts = tuple(key for key in resolved if key != "seed")  # where it decides nothing, another seed is no other space
     with task.create(inputs, resolved, facts) as out:
-        if hasattr(family, "labels"):
-            labels = family.labels(training, **params)
-        else:
-            labels = family.elsewhere(training, training.frame, **params)
+        labels = labels_of(family, training, params)
         ranks = {rank: training.coded(rank) for rank in samples.facts["ranks"]}
         classes = class_table(labels, ranks[training.target])
         measured = properties(labels, classes, ranks)
@@ -80,6 +82,7 @@ def _images(samples: Artifact, seed: int) -> tuple[Training, pd.DataFrame]:
         seed,
         order=samples.table("taxonomy.parquet", [ranks[-1]])[ranks[-1]].drop_duplicates().tolist(),
         graph=WordNet.from_frame(samples.table("wordnet.parquet")) if samples.facts["wordnet"] else None,
+        at=np.flatnonzero(frame["split"] == "train"),
     )
     return training, frame.loc[frame["split"] != "train", ["sample_id", "split", *ranks]]
 

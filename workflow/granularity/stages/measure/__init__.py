@@ -61,7 +61,8 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
     weights = width * max(min(WEIGHTS // width, sum(classes) * penalties), *classes) if penalties else 0
     asked = {"name": measure.name, "measure": measure.file, "of": of, "splits": measure.splits, "ranks": measure.ranks}
     asked |= {"options": options, "architecture": network.model.name, "precision": network.recipe.precision}
-    asked |= {"augment": network.recipe.augment.model_dump(mode="json"), "runs": [run.name for run in held]}
+    seen = network.recipe.augment.model_dump(mode="json", exclude={"policy", "policy_args"})  # only by trainings
+    asked |= {"augment": seen, "runs": [run.name for run in held]}
     return Job(
         "measure",
         {**own, "measure": measure.name, "unit": unit},

@@ -7,7 +7,7 @@ from granularity.base import extensions
 from granularity.base.stage import Job, Needs, Stage
 from granularity.data.listing import contents
 from granularity.learning.cost import of_training
-from granularity.learning.options import Pretrain, optimiser_file, own_network
+from granularity.learning.options import Pretrain, augmentation, optimiser_file, own_network
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -55,6 +55,7 @@ STAGE = Stage(
     chosen=lambda options: [
         ("objective", options.objective.name),
         ("optimiser", optimiser_file(options.recipe)),
+        *augmentation(options.recipe),
         *own_network(options.model.name),
     ],
 )

@@ -5,12 +5,15 @@ or a user's own with `EXTENDS = "family"` in it, holds
 
 - `OPTION`: the type and the pydantic `Field` (default, description) of its key;
 - `spaces(option, samples) -> Iterator[Space]`: the label spaces that an option asks for, `samples` being the section of
-  the configuration; `params["clusterings"]` of a space names the clusterings it is read from;
+  the configuration; `params["clusterings"]` of a space names the clusterings it is read from, `params["of"]` another
+  label space that it is made from: `labels` takes `of={"family": ..., "params": ...}` of that one, and its clusterings;
 - `labels(training, **params) -> Labels`: the labels of the training images; where they follow the same rule as those of
   other images, `elsewhere` alone, which is then given `training.frame` too;
 
 and, where they apply,
 
+- `NEEDS = ("pixels",)`, where it looks at images: `training.pixels` is then the artifact of stage `pixels`, opened when
+  first used. :func:`granularity.data.shards.pictures` reads it; some images lie at `training.rows(images)`;
 - `WORDS`, what the report calls it (else its name), and `STYLE`, the colour (#rrggbb) and the marker of matplotlib that
   it is drawn with (else those of :mod:`granularity.stages.report.series`);
 - `check(option, config) -> Iterator[str]`: what is wrong with an option beside the rest of the configuration, each
@@ -32,6 +35,6 @@ functions.
 # How families are listed, planned and drawn; those not named here come behind, in alphabetical order.
 IDS = ("random", "random_instance", "random_superclass")
 CLUSTERS = ("kmeans", "kmeans_superclass", "kmeans_class")
-ORDER = ("manual", "wordnet", *IDS, "redrawn", "regrouped", *CLUSTERS, "rebalanced", "nested", "relabelled")
+ORDER = ("manual", "wordnet", *IDS, "redrawn", "regrouped", *CLUSTERS, "rebalanced", "nested", "relabelled", "file")
 # The file of a family that is one of several in it.
 FILES = dict.fromkeys(IDS, "random") | dict.fromkeys(CLUSTERS, "kmeans")

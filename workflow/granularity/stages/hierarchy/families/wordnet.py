@@ -17,7 +17,7 @@ from granularity.stages.hierarchy.labels import Frame, Labels, Training
 from granularity.stages.hierarchy.space import Space
 from granularity.store.artifact import Artifact
 
-NEEDS = "label_spaces.wordnet: needs samples.wordnet, and 'synset' in samples.ranks"
+LACKS = "label_spaces.wordnet: needs samples.wordnet, and 'synset' in samples.ranks"
 OPTION = (
     list[Annotated[int, Field(ge=0, le=100)]],
     Field(
@@ -38,7 +38,7 @@ def spaces(option: list[int], samples: Any) -> Iterator[Space]:
 
 def check(option: list[int], config: Any) -> Iterator[str]:
     if option and (config.samples.wordnet is None or "synset" not in config.samples.ranks):
-        yield NEEDS
+        yield LACKS
 
 
 def elsewhere(training: Training, images: Frame, level: int) -> Labels:
@@ -75,7 +75,7 @@ def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
 def _above(training: Training, frame: Frame, level: int) -> tuple[np.ndarray, list[frozenset[str]]]:
     """For every image the number of its category of synsets, and for every category those `level` steps above."""
     if training.graph is None or "synset" not in frame:
-        raise GranularityError(NEEDS)
+        raise GranularityError(LACKS)
     own = frame["synset"].array.remove_unused_categories()
     levels = [[training.graph.level(one, level) for one in str(name).split(SEPARATOR)] for name in own.categories]
     return own.codes, [frozenset().union(*one) for one in levels]

@@ -8,29 +8,28 @@ import pandas as pd
 from matplotlib.figure import Figure
 from PIL import Image
 
+from granularity.base.seeds import seed_of
 from granularity.data.shards import Shards, pictures
 from granularity.stages.report import drawing, series
-from granularity.stages.report.conditions import ConditionResults, ShownSpace
+from granularity.stages.report.conditions import ConditionResults
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.sections import Part
-from granularity.store.artifact import Artifact
 
 HEADING = "Clusters and encoder"
 ACROSS = 12  # images per row
 TILE = 64  # px at most: enough for the eye, small enough for the page
-FIRST = {"kmeans_superclass": 0, "kmeans": 1}  # families whose clusters are shown before those of others
 
 
 def build(loaded: Loaded) -> Part | None:
     conditions, drawn, values = loaded.conditions, {}, {"encoder": encoder_of(loaded.conditions)}
-    values["clustered"] = any(condition.of("cluster") for condition in conditions)
+    made = [one for condition in conditions for one in condition.of("cluster")]
+    values["clustered"] = bool(made)
     losses = {one.label: each.table("history.parquet") for one in conditions for each in one.of("encoder")}
-    chosen = choose(conditions)
-    if chosen is not None and loaded.options.montage_clusters > 0 and chosen[0].of("pixels"):
-        condition, space, clustering = chosen
-        found = rows(condition, clustering, loaded.options.montage_clusters)
-        drawn["montage"] = montage(found, pictures(*condition.of("pixels")))
-        values |= {"of": f"{space.name} ({condition.label})", "rank": condition.ranks[-1]}
+    seed = loaded.configuration.get("seeds", {}).get("base", 0)
+    if found := rows(conditions, loaded.options.montage_clusters, seed):
+        drawn["montage"] = montage(found)
+        shown = {(row.condition, row.clustering) for row in found}
+        values |= {"shown": len(shown), "clusterings": len(made), "rank": conditions[0].ranks[-1]}
     if losses:
         drawn["encoder_loss"] = encoder_loss(losses)
     return Part(figures=drawn, values=values) if values["encoder"] or drawn else None
@@ -68,69 +67,73 @@ def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
 
 
 class Row(NamedTuple):
-    """One cluster: `members` are rows of the sample table, `composition` the share of each class of a rank."""
+    """One cluster: some of its images, rows of `pixels`; `composition` is the share of each class of a rank."""
 
+    condition: str  # empty where all rows are of one
+    clustering: str
     cluster: int
     size: int
     superclass: str | None
     members: np.ndarray
     composition: dict[str, float]
+    pixels: np.ndarray | Shards
 
 
-def choose(conditions: list[ConditionResults]) -> tuple[ConditionResults, ShownSpace, Artifact] | None:
-    """The label space to show, with its clustering: of those that are read from one, so that each class is a cluster.
-
-    It is the first of a k-means per superclass, else over the whole set, else of any clustering.
+def rows(conditions: list[ConditionResults], count: int, seed: int) -> list[Row]:
+    """Up to `count` clusters, as many of each clustering as of another, the largest first; what is shown is drawn by
+    the seed: clusters in proportion to their sizes, images in proportion to the classes of the finest rank.
     """
+    every = [(one, made) for one in conditions if one.of("pixels") for made in one.of("cluster")]
+    chosen = [i * len(every) // count for i in range(count)] if every else []
+    several = len({every[i][0].name for i in chosen}) > 1
     found = []
-    for condition in conditions:
-        made = {one.manifest["options"]["clustering"]: one for one in condition.of("cluster")}
-        for space in condition.spaces:
-            clusterings = [made.get(name) for name in space.params.get("clusterings", ())]
-            if len(clusterings) == 1 and clusterings[0] is not None:
-                found.append((condition, space, clusterings[0]))
-    return min(found, key=lambda one: FIRST.get(one[1].family, len(FIRST)), default=None)
-
-
-def rows(condition: ConditionResults, clustering: Artifact, count: int) -> list[Row]:
-    """Up to `count` clusters, spread evenly over the order of their sizes: large, middling and small ones."""
-    finest = condition.ranks[-1]
-    samples = condition.samples.table("samples.parquet", ["sample_id", finest])
-    clusters = clustering.table("clusters.parquet")
-    clusters = clusters[clusters["size"] > 0].sort_values(["size", "cluster"], ascending=[False, True])
-    picked = np.unique(np.linspace(0, len(clusters) - 1, min(count, len(clusters))).round().astype(int))
-    at = pd.Series(np.arange(len(samples)), index=samples["sample_id"])
-    assignment = clustering.table("assignment.parquet")
-    found = []
-    for item in clusters.iloc[picked].itertuples():
-        members = at[assignment.loc[assignment["cluster"] == item.cluster, "sample_id"]].to_numpy()
-        shares = samples[finest].iloc[members].value_counts(normalize=True)
-        shares = shares[shares > 0]  # a category has a count of zero where no image of it is in the cluster
-        superclass = None if pd.isna(item.superclass) else str(item.superclass)
-        found.append(Row(int(item.cluster), int(item.size), superclass, members, shares.to_dict()))
+    for i in dict.fromkeys(chosen):
+        condition, clustering = every[i]
+        name, finest = clustering.manifest["options"]["clustering"], condition.ranks[-1]
+        rng = np.random.default_rng(seed_of(seed, "montage", condition.name, name))
+        samples = condition.samples.table("samples.parquet", ["sample_id", finest])
+        at = pd.Series(np.arange(len(samples)), index=samples["sample_id"])
+        clusters = clustering.table("clusters.parquet").query("size > 0").reset_index(drop=True)
+        share = clusters["size"] / clusters["size"].sum()
+        picked = rng.choice(len(clusters), min(chosen.count(i), len(clusters)), replace=False, p=share)
+        assignment = clustering.table("assignment.parquet")
+        for item in clusters.iloc[picked].sort_values(["size", "cluster"], ascending=[False, True]).itertuples():
+            members = at[assignment.loc[assignment["cluster"] == item.cluster, "sample_id"]].to_numpy()
+            classes = samples[finest].iloc[members].astype("str")
+            shares = classes.value_counts(normalize=True)
+            shown = members[_drawn(shares.index.get_indexer(classes), rng)]
+            superclass = None if pd.isna(item.superclass) else str(item.superclass)
+            known = condition.name if several else "", name, int(item.cluster), int(item.size), superclass
+            found.append(Row(*known, shown, shares.to_dict(), pictures(*condition.of("pixels"))))
     return found
 
 
-@mpl.rc_context(drawing.RC)
-def montage(found: list[Row], pixels: np.ndarray | Shards) -> str:
-    """The rows as an SVG: what the cluster is, its first images in the order of the sample table, what it holds.
+def _drawn(classes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Which images to show of some: every so many of them from a random one on, in random order within classes."""
+    order = rng.permutation(len(classes))
+    order = order[np.argsort(classes[order], kind="stable")]
+    step = max(1.0, len(order) / ACROSS)
+    return order[((np.arange(min(len(order), ACROSS)) + rng.random()) * step).astype(int)]
 
-    `pixels`: the image of each row of the sample table, uint8 [H, W, C].
-    """
+
+@mpl.rc_context(drawing.RC)
+def montage(found: list[Row]) -> str:
+    """The rows as an SVG: what the cluster is, images of it, and what it holds."""
     left, tile, right, height = 1.75, 0.32, 2.3, 0.40
     width, full = left + ACROSS * tile + right, height * len(found) + 0.3
     figure = Figure(figsize=(width, full))
     columns = [x / width for x in (0.05, left, left + ACROSS * tile + 0.12)]
-    for x, text in zip(columns, ("Cluster", f"Its first {ACROSS} images", "Composition"), strict=True):
+    for x, text in zip(columns, ("Cluster", "Some of its images", "Composition"), strict=True):
         figure.text(x, 1 - 0.13 / full, text, va="center", fontweight="bold", fontsize=8)
     for i, row in enumerate(found):
         middle = 1 - (0.3 + height * (i + 0.5)) / full
-        shown = row.members[:ACROSS]
-        axis = figure.add_axes((columns[1], middle - tile / 2 / full, len(shown) * tile / width, tile / full))
-        axis.imshow(_strip(pixels, shown), cmap="gray", vmin=0, vmax=255, aspect="auto")
+        axis = figure.add_axes((columns[1], middle - tile / 2 / full, len(row.members) * tile / width, tile / full))
+        axis.imshow(_strip(row.pixels, row.members), cmap="gray", vmin=0, vmax=255, aspect="auto")
         axis.set_axis_off()
-        name = f"{row.cluster}" + ("" if row.superclass is None else f", in {drawing.shorten(row.superclass, 16)}")
+        name = f"{drawing.shorten(row.clustering, 16)}: {row.cluster}"
         size = f"{row.size:,} image{'' if row.size == 1 else 's'}"
+        size += "" if row.superclass is None else f" in {drawing.shorten(row.superclass, 16)}"
+        name = f"{row.condition}/{name}" if row.condition else name
         for x, text in ((columns[0], f"{name}\n{size}"), (columns[2], _composition(row))):
             figure.text(x, middle, text, va="center", fontsize=8, parse_math=False, linespacing=1.15)
     return drawing.svg(figure, "montage", "Images of some clusters, one row per cluster")

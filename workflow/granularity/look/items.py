@@ -1,0 +1,143 @@
+"""Looking at one thing: an artifact, a file of one, or a run by its id or name (`granularity inspect`)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from granularity.base.errors import GranularityError
+from granularity.base.strict_json import read_safetensors_header
+from granularity.learning.runs import Run
+from granularity.look import inspection
+from granularity.look.text import as_csv, frame_text, megabytes, seconds
+from granularity.store import place
+from granularity.store.artifact import Artifact, readable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOLD = ("network", "transfer", "granularity", "train_loss", "val_error")  # of a run
+WIDEST = 8  # columns of an array that are shown
+
+
+def inspect(what: str, results: Path, rows: int | None, width: int | None, form: str = "text") -> str:
+    """Describe something to a person, or as `json` or `csv`; a GranularityError where there is no such thing."""
+    path = Path(what)
+    if inspection.is_artifact(path) or path.is_dir():
+        if form == "csv":
+            raise GranularityError(f"{path}: --csv is for one table: name one of its files, such as {path}/x.parquet")
+        return inspection.as_json(path) if form == "json" else inspection.describe(path, rows, width)
+    if (folder := next(filter(inspection.is_artifact, path.parents), None)) is not None:
+        return _file(Artifact.open(folder), path.relative_to(folder).as_posix(), rows, width, form)
+    if path.exists():
+        raise GranularityError(f"{path}: is no file of an artifact (there is no {place.MANIFEST} beside it or above)")
+    return _run(what, results, rows, width, form)
+
+
+def _file(artifact: Artifact, name: str, rows: int | None, width: int | None, form: str) -> str:
+    path, files = artifact.path / name, artifact.manifest["files"]
+    if name not in files:
+        raise GranularityError(f"{path}: is no file of {artifact.path}; it has {', '.join(files)}")
+    table = _table(artifact, name)
+    if form == "csv":
+        if table is None:
+            raise GranularityError(f"{path}: is no table, and cannot be shown as one (--csv)")
+        return as_csv(table.head(rows))
+    value = artifact.json(name) if name.endswith(".json") else None
+    if form == "json":
+        held = {"value": value} if table is None else {"rows": json.loads(table.head(rows).to_json(orient="records"))}
+        return json.dumps({"file": str(path), "kind": artifact.kind, **files[name], **held}, indent=2)
+    lines = [str(path), f"  of        {artifact.kind} {artifact.digest[:12]}, verified"]
+    lines.append(f"  holds     {inspection.file_line(files[name])}")
+    if table is None:
+        return "\n".join([*lines, *([] if value is None else [json.dumps(value, indent=2, ensure_ascii=False)])])
+    if name.endswith(".npy") and table.shape[1] > WIDEST:
+        lines.append(f"  shown     the first {WIDEST} of {table.shape[1]} numbers of each row")
+    shown = table.head(inspection.FEW if rows is None else rows)
+    lines += [frame_text(shown.iloc[:, :WIDEST] if name.endswith(".npy") else shown, width)] if len(shown) else []
+    return "\n".join([*lines, f"{len(shown)} of {len(table)} rows" + "; --rows N for more" * (len(shown) < len(table))])
+
+
+def _table(artifact: Artifact, name: str) -> pd.DataFrame | None:
+    """A file as a table; None where it is none."""
+    import pandas as pd
+
+    if name.endswith(".parquet"):
+        return artifact.table(name)
+    if name.endswith(".csv"):
+        with readable(artifact.path / name, "a CSV table"):
+            return pd.read_csv(artifact.folder / name, dtype="str", keep_default_na=False)
+    if name.endswith(".npy"):
+        values = artifact.array(name)
+        return pd.DataFrame(values.reshape(len(values) if values.ndim else 1, -1), copy=False)
+    if name.endswith(".safetensors"):
+        head = read_safetensors_header(artifact.folder / name)
+        tensors = [(key, one["dtype"], one["shape"]) for key, one in head.items() if key != "__metadata__"]
+        return pd.DataFrame(tensors, columns=["tensor", "dtype", "shape"])
+    return None
+
+
+# ---------------------------------------------------------------- runs
+
+
+def trained(root: Path, *kinds: str) -> Iterator[tuple[Artifact, list[Run]]]:
+    """Results of some stages at or below a folder, and the runs that each was asked for; unreadable ones left out."""
+    for name in place.find(root):
+        with contextlib.suppress(GranularityError):
+            artifact = Artifact.peek(name)
+            if artifact.kind in kinds:
+                yield artifact, [Run.parse(run) for run in artifact.manifest["options"]["runs"]]
+
+
+def _run(what: str, root: Path, rows: int | None, width: int | None, form: str) -> str:
+    import pandas as pd
+
+    held = list(trained(root, "pretrain", "finetune", "measure")) if root.exists() else []
+    names = {run.id: run.name for one, runs in held for run in runs}
+    asked = next((Run.parse(name) for pair in names.items() if what in pair for name in pair[1:]), None)
+    if asked is None:
+        raise GranularityError(f"{what}: there is no such file or folder, and no such run in {root} (--results)")
+    seeds = asked.space, asked.pretrain_seed
+    alike = [one for one, runs in held if seeds in {(run.space, run.pretrain_seed) for run in runs}]
+    tables = [(one, Artifact.open(one.path).table("runs.parquet")) for one in alike if one.kind != "measure"]
+    parents = [table.loc[table["run_id"] == asked.id, "parent"] for _, table in tables if "parent" in table]
+    backbones = {asked.id}.union(*parents)
+    trainings = []
+    for one, table in sorted(tables, key=lambda pair: pair[0].kind != "pretrain"):
+        of_it = table["run_id"].isin(backbones if one.kind == "pretrain" else [asked.id])
+        of_it |= table["parent"].eq(asked.id) if "parent" in table else False
+        trainings += [_training(one, row, names) for row in table[of_it].to_dict("records")]
+    values = [Artifact.open(one.path).table("values.parquet") for one in alike if one.kind == "measure"]
+    ids = {one["run_id"] for one in trainings}
+    measured = [table for table in (table[table["run"].isin(ids)] for table in values) if len(table)]
+    if form == "csv":
+        return as_csv(pd.DataFrame(trainings))
+    if form == "json":
+        found = [row for table in measured for row in json.loads(table.to_json(orient="records"))]
+        return json.dumps({"run": asked.name, "trainings": trainings, "measured": found}, indent=2)
+    lines = [line for one in trainings for line in _told(one)]
+    for table in measured:
+        shown = table.head(inspection.FEW if rows is None else rows)
+        lines += [f"measured, {len(shown)} of {len(table)} numbers", frame_text(shown, width, index=False)]
+    return "\n".join(lines)
+
+
+def _training(artifact: Artifact, row: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """What a row of `runs.parquet` says, with its artifact, and the cost of the run alone."""
+    entry, cost = artifact.manifest["inputs"].get(f"run {row['run_id']}"), {}
+    with contextlib.suppress(GranularityError):
+        cost = Artifact.peek(artifact.folder / entry["path"]).manifest["cost"] if entry else {}
+    known = {key: None if value != value else value for key, value in row.items()}
+    known |= {key: cost.get(key) for key in ("wall_seconds", "cpu_seconds", "peak_memory_mb")}
+    return {"kind": artifact.kind, "name": names[row["run_id"]], **known, "artifact": str(artifact.path)}
+
+
+def _told(one: dict[str, Any]) -> list[str]:
+    """What is said of a training."""
+    about = {"in": f"{one['artifact']}, verified"} | {key: one[key] for key in TOLD if one.get(key) is not None}
+    about["cost"] = f"{seconds(one['wall_seconds'])} wall, {megabytes(one['peak_memory_mb'])} peak"
+    texts = {key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in about.items()}
+    return [f"{one['kind']}  {one['name']}", *(f"  {key:12}  {text}" for key, text in texts.items())]

@@ -1,0 +1,139 @@
+"""Two finetuned arms or runs, image by image: which images one of them gets right alone (`granularity compare`)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from granularity.base.errors import GranularityError
+from granularity.learning.runs import Run
+from granularity.look.items import trained
+from granularity.look.text import as_csv, frame_text, table_of
+from granularity.store.artifact import Artifact
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+CASES = ("both_right", "only_a_right", "only_b_right", "both_wrong")
+SHOWN = 10  # images of each kind
+
+
+def compare(a: str, b: str, root: Path) -> dict[str, Any]:
+    """Compare two arms: each a label space, or a run of a finetuning by its id or name.
+
+    Returns `a`, `b`, `folders`, `images`, `backbones`, `errors` (percent), the mean number of images in each of
+    :data:`CASES`, and `table`, a row per validation image: `sample_id`, `file`, `class`, the most frequent predictions
+    `a_says` and `b_says`, and the number of backbones in each case. Runs are paired by their seeds; those of one
+    backbone count as one together. A GranularityError: there is nothing to compare.
+    """
+    import pandas as pd
+
+    arms = [_arms(asked, root) for asked in (a, b)]
+    every = list(itertools.product(*arms))
+    places = [(one, other) for one, other in every if one == other] or every
+    if len(places) > 1:
+        folders = ", ".join(dict.fromkeys(str(place) for pair in places for place in pair))
+        raise GranularityError(f"{root}: has them in several folders; name one of {folders}")
+    first, second = (arm[place] for arm, place in zip(arms, places[0], strict=True))
+    others = {(run.pretrain_seed, run.finetune_seed): run for run in second}
+    pairs = [(run, others.get((run.pretrain_seed, run.finetune_seed))) for run in first]
+    if {a, b}.isdisjoint(run.space for run in (*first, *second)):  # two runs, whatever their seeds
+        pairs = [(*first, *second)]
+    if not (pairs := [pair for pair in pairs if pair[1] is not None]):
+        raise GranularityError(f"{a}, {b}: have no runs of the same seeds, and cannot be paired")
+    table, names, one = _predicted(first, [pair[0] for pair in pairs])
+    images, classes, two = _predicted(second, [pair[1] for pair in pairs])
+    if not table.equals(images) or names != classes:
+        raise GranularityError(f"{a}, {b}: were validated on different images, or against other classes")
+    own = pd.Index(names).get_indexer(table["class"])[:, None]
+    seeds = pd.Series([pair[0].pretrain_seed for pair in pairs])
+    weight = (1 / seeds.map(seeds.value_counts())).to_numpy()
+    a_right, b_right, backbones = one == own, two == own, int(seeds.nunique())
+    cases = (a_right & b_right, a_right & ~b_right, ~a_right & b_right, ~(a_right | b_right))
+    table = table.assign(a_says=_most_frequent(one, names), b_says=_most_frequent(two, names))
+    table = table.assign(**{name: (case @ weight).round(6) for name, case in zip(CASES, cases, strict=True)})
+    found = {name: float(table[name].sum() / backbones) for name in CASES}
+    wrong = {"a": found["only_b_right"] + found["both_wrong"], "b": found["only_a_right"] + found["both_wrong"]}
+    errors = {name: 100 * count / len(table) for name, count in wrong.items()}
+    about = {"a": a, "b": b, "folders": list(map(str, places[0])), "images": len(table), "backbones": backbones}
+    return about | {"errors": errors, **found, "table": table}
+
+
+def described(found: dict[str, Any], rows: int | None, width: int | None, form: str) -> str:
+    """The four numbers, and the images that most backbones get right with one arm and wrong with the other; as `csv`,
+    a row per image, those first that B alone gets right.
+    """
+    a, b, table = found["a"], found["b"], found["table"]
+    alone = {name: table[table[name] > 0].sort_values(name, ascending=False, kind="stable") for name in CASES[2:0:-1]}
+    if form == "csv":
+        return as_csv(table.sort_values([*alone], ascending=[False, True], kind="stable").head(rows))
+    if form == "json":
+        lists = {name: json.loads(one.head(rows).to_json(orient="records")) for name, one in alone.items()}
+        return json.dumps({**{key: found[key] for key in found if key != "table"}, "most": lists}, indent=2)
+    right, wrong = ([f"{found[name]:.1f}" for name in names] for names in (CASES[:2], CASES[2:]))
+    lines = [f"A = {a}, B = {b}, in {' and '.join(dict.fromkeys(found['folders']))}"]
+    lines += [f"{found['images']} validation images, mean over {found['backbones']} paired backbones", ""]
+    lines += table_of([["", "B right", "B wrong"], ["A right", *right], ["A wrong", *wrong]], 1)
+    lines += ["", f"error: A {found['errors']['a']:.2f} %, B {found['errors']['b']:.2f} %"]
+    for name, one in alone.items():
+        shown = one.head(SHOWN if rows is None else rows)
+        good, bad = (f"B ({b})", f"A ({a})") if name == CASES[2] else (f"A ({a})", f"B ({b})")
+        words = f"right with {good}, wrong with {bad}"
+        lines += ["", f"{words}: {len(shown)} of {len(one)} images, by backbones of {found['backbones']}"]
+        shown = shown.drop(columns=[other for other in CASES if other != name]).rename(columns={name: "backbones"})
+        lines += [frame_text(shown, width, index=False)] if len(shown) else []
+    return "\n".join(lines)
+
+
+def _arms(asked: str, root: Path) -> dict[Path, dict[Run, Artifact]]:
+    """Finetunings of a label space, or the one of a name or an id, by the folder of their transfer and network."""
+    found: dict[Path, dict[Run, Artifact]] = {}
+    spaces: set[str] = set()
+    for artifact, runs in trained(root, "finetune"):
+        spaces |= {run.space for run in runs}
+        for run in (run for run in runs if asked in (run.space, run.id, run.name)):
+            found.setdefault(artifact.path.parent, {})[run] = artifact
+    if not spaces:
+        raise GranularityError(f"{root}: holds no finetuned runs; make them with: snakemake finetune")
+    if not found:
+        known = ", ".join(sorted(spaces))
+        raise GranularityError(f"{root}: has no finetuned run or label space '{asked}'; its label spaces are {known}")
+    return found
+
+
+def _predicted(arm: dict[Run, Artifact], runs: list[Run]) -> tuple[pd.DataFrame, list[str], np.ndarray]:
+    """The images that runs were validated on (`sample_id`, `file` where one is known, `class`), the names of the
+    classes, and what each run predicts, int [images, runs].
+    """
+    import numpy as np
+
+    opened = {path: Artifact.open(path, "finetune") for path in dict.fromkeys(arm[run].path for run in runs)}
+    tables = {path: one.table("predictions.parquet") for path, one in opened.items()}
+    predicted = []
+    for run in runs:
+        if run.id not in tables[arm[run].path]:
+            raise GranularityError(f"{arm[run].path}: predictions.parquet lacks {run.name}; make it again")
+        predicted.append(tables[arm[run].path][run.id].to_numpy())
+    one = opened[arm[runs[0]].path]
+    own, names = tables[one.path][["sample_id"]], one.table("classes.parquet", ["label", "name"]).sort_values("label")
+    if (source := one.lineage().get("samples")) is None:
+        raise GranularityError(f"{one.path}: the sample table that it was made from is gone; run snakemake again")
+    table, target = Artifact.open(source.folder, "samples").table("samples.parquet"), one.params["target"]
+    table = own.merge(table, on="sample_id", how="left", validate="one_to_one")
+    if table[target].isna().any() or any(not other["sample_id"].equals(own["sample_id"]) for other in tables.values()):
+        raise GranularityError(f"{one.path}: predictions.parquet is of other images than {source.path}; make it again")
+    if "row" in table:
+        numbered = table["file"].astype("str") + ", row " + table["row"].astype("Int64").astype("str")
+        table["file"] = numbered.where(table["row"].notna(), table["file"])
+    table = table[[name for name in ("sample_id", "file", target) if name in table]].astype("str")
+    return table.rename(columns={target: "class"}), names["name"].tolist(), np.stack(predicted, axis=1)
+
+
+def _most_frequent(predicted: np.ndarray, names: list[str]) -> list[str]:
+    import numpy as np
+
+    counts = np.stack([(predicted == label).sum(axis=1) for label in range(len(names))])
+    return [names[label] for label in counts.argmax(axis=0)]

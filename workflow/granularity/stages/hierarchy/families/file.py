@@ -1,0 +1,106 @@
+"""Labels from a file: those of another label space corrected by hand, or all of them."""
+
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from granularity.base import extensions
+from granularity.base.errors import GranularityError
+from granularity.base.regular import read_regular
+from granularity.base.section import Section
+from granularity.stages.hierarchy.labels import Frame, Labels, Training, labels_of
+from granularity.stages.hierarchy.space import Space
+from granularity.store.artifact import readable
+
+LARGEST = 2**30  # bytes
+COLUMNS = ["sample_id", "label"]
+
+
+class LabelFile(Section):
+    path: Path = Field(description="A CSV or Parquet table with the columns sample_id and label.")
+    of: str | None = Field(None, description="The label space that it corrects (null: it has all training images).")
+    name: str | None = Field(None, description="Of the label space (null: file- and the name of the file).")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_path(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str | Path) else value
+
+
+OPTION = (
+    list[LabelFile],
+    Field([], description="Labels from files: a path, or {path: labels.csv, of: the label space corrected, name}."),
+)
+WORDS, STYLE = "labels from a file", ("#37474f", "h")
+
+
+def spaces(option: list[LabelFile], samples: Any) -> Iterator[Space]:
+    for one in option:
+        params = {"path": str(one.path), "sha256": hashlib.sha256(_read(one.path)).hexdigest()}
+        yield Space(one.name or f"file-{one.path.stem}", "file", params | ({"of": one.of} if one.of else {}))
+
+
+def labels(
+    training: Training, path: str, sha256: str, of: dict[str, Any] | None = None, clusterings: Sequence[str] = ()
+) -> Labels:
+    """The labels of the file; where it corrects another label space, that one's for the other images.
+
+    A label is the name of a class, one of the other label space or a new one. Classes without an image are left out.
+    """
+    import pandas as pd
+
+    data = _read(path)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise GranularityError(f"{path}: has changed since the run was planned; run snakemake again")
+    table = _table(Path(path), data)
+    own = pd.Index(training.frame["sample_id"])
+    row = own.get_indexer(table["sample_id"])
+    _refuse(path, "images given twice", table.loc[table["sample_id"].duplicated(), "sample_id"])
+    _refuse(path, "images not of the training split", table.loc[row < 0, "sample_id"])
+    _refuse(path, "images without a label", table.loc[table["label"] == "", "sample_id"])
+    names, codes = np.unique(table["label"].to_numpy(dtype=str), return_inverse=True)
+    if of is None:
+        what = "training images are missing (say `of` where the file corrects another label space)"
+        _refuse(path, what, own.delete(row))
+        base, known = np.empty(len(own), dtype=np.int64), []
+    else:
+        made = labels_of(extensions.find("family", of["family"]), training, of["params"])
+        if made.offsets is not None:
+            raise GranularityError(f"{path}: corrects labels of which an image has several; it can give only one")
+        base, known = made.values.astype(np.int64), list(map(str, made.names))
+    every = [*known, *(name for name in names.tolist() if name not in set(known))]
+    number = {name: i for i, name in reversed(list(enumerate(every)))}
+    base[row] = np.array([number[name] for name in names.tolist()], dtype=np.int64)[codes]
+    kept, values = np.unique(base, return_inverse=True)
+    return Labels(values.astype(np.int32), [every[i] for i in kept], notes={"from_file": len(table)})
+
+
+def _read(path: str | Path) -> bytes:
+    try:
+        return read_regular(path, LARGEST)
+    except GranularityError as error:
+        raise GranularityError(f"label_spaces.file: {error}") from None
+
+
+def _table(file: Path, data: bytes) -> Frame:
+    """The two columns as text."""
+    import pandas as pd
+    import pyarrow.parquet as pq
+
+    with readable(file, "a CSV or Parquet table with the columns sample_id and label"):
+        if file.suffix == ".parquet":
+            found = pq.ParquetFile(io.BytesIO(data)).read(columns=COLUMNS).to_pandas()[COLUMNS]
+            missing = found.isna()
+            return found.astype("str").mask(missing, "")
+        found = pd.read_csv(io.BytesIO(data), usecols=COLUMNS, dtype="str", keep_default_na=False, encoding="utf-8-sig")
+        return found.fillna("")
+
+
+def _refuse(path: str, what: str, ids: Iterable[str]) -> None:
+    if found := list(dict.fromkeys(ids)):
+        raise GranularityError(f"{path}: {what}: {len(found)}, such as {', '.join(map(repr, found[:3]))}")
