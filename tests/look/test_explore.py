@@ -284,6 +284,8 @@ def test_the_folder_holds_nothing_of_others(made, tmp_path):
         explore(root, "--to", str(to))
     with pytest.raises(GranularityError, match="holds no results"):
         explore(to)
+    with pytest.raises(GranularityError, match="is not the folder of one configuration"):
+        explore(root.parent)
     assert made[0].is_dir()  # below results, where none of these sees it
     assert inspection.verify(root.parent)["problems"] == place.needless(root.parent, 0) == []
     assert len(inspection.describe(root).splitlines()) == 6

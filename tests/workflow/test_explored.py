@@ -11,8 +11,8 @@ pytestmark = pytest.mark.workflow
 
 def test_the_pages_are_in_snakemakes_own_report(tiny):
     words = tiny_chain.configure(tiny)
-    tiny.snakemake(*words, "explore")
-    tiny.snakemake(*words, "explore", "--report", "pages.zip")
+    tiny.snakemake("explore", *words)
+    tiny.snakemake("explore", "--report", "pages.zip", *words)
     pages = tiny.path("results/tiny/shown/explore")
     made = {path.relative_to(pages).as_posix(): path for path in pages.rglob("*.*") if path.is_file()}
     with zipfile.ZipFile(tiny.path("pages.zip")) as archive:

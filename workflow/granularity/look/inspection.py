@@ -19,8 +19,11 @@ PREVIEW_ROWS = 5
 NONE = "there are no artifacts at or below this folder"
 
 
-def describe(path: Path) -> str:
-    """Describe an artifact to a person; a folder of artifacts in one line per artifact."""
+def describe(path: Path, closely: bool = True) -> str:
+    """Describe an artifact to a person; a folder of artifacts in one line per artifact.
+
+    `closely`: hash shards too, and show the first rows of tables.
+    """
     if not _is_artifact(path):
         line = "{0.path}  {0.kind}  {0.digest:.12}  {1}  {0.manifest[cost][wall_seconds]:.1f} s"
         return "\n".join(line.format(one, size_text(one.size)) for one in _below(path))
@@ -32,7 +35,7 @@ def describe(path: Path) -> str:
         "lies in": os.path.relpath(artifact.folder),
         "kind": artifact.kind,
         "digest": artifact.digest,
-        "state": "; ".join(artifact.corrupt()) or "verified",
+        "state": "; ".join(artifact.corrupt(records=closely)) or "verified",
         "code": f"{' '.join(code['modules'])} {code['digest']}{made_now}",
         "made": f"{cost['started']}, {seconds(cost['wall_seconds'])} wall, {seconds(cost['cpu_seconds'])} CPU, "
         f"{megabytes(cost['peak_memory_mb'])} peak",
@@ -47,7 +50,8 @@ def describe(path: Path) -> str:
     lines += ["parameters", *_tree(artifact.params, "  ")]
     lines += ["summary", *_tree(artifact.summary, "  ")] if artifact.summary else []
     lines += ["lineage", *_lineage(artifact, "  ")]
-    return "\n".join([*lines, *(line for name in manifest["files"] for line in _preview(artifact, name))])
+    shown = manifest["files"] if closely else ()
+    return "\n".join([*lines, *(line for name in shown for line in _preview(artifact, name))])
 
 
 def as_json(path: Path) -> str:

@@ -32,7 +32,7 @@ class Result(NamedTuple):
     @property
     def about(self) -> str:
         """Its manifest and its lineage, for people."""
-        return inspection.describe(self.artifact.path)
+        return inspection.describe(self.artifact.path, closely=False)
 
     @property
     def command(self) -> str:
@@ -44,8 +44,11 @@ def read(root: Path) -> list[Result]:
     names = sorted({*place.find(root), *place.find_lost(root)})
     if not names:
         raise GranularityError(f"{root}: holds no results; name that of a configuration, such as results/digits")
+    found = [_result(root, name) for name in names]
+    if any(one.kind == "samples" and one.name.count("/") != 1 for one in found):
+        raise GranularityError(f"{root}: is not the folder of one configuration, such as results/digits")
     order = {kind: number for number, kind in enumerate(STAGES)}
-    return sorted((_result(root, name) for name in names), key=lambda one: order.get(one.kind, len(order)))
+    return sorted(found, key=lambda one: order.get(one.kind, len(order)))
 
 
 def _result(root: Path, name: Path) -> Result:

@@ -142,9 +142,11 @@ def pca(features: np.ndarray) -> tuple[np.ndarray, float]:
 def tsne(features: np.ndarray) -> np.ndarray:
     """t-SNE of the images: neighbours stay together, distances between groups mean little."""
     from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
 
-    perplexity = min(30, (len(features) - 1) / 3)
-    return TSNE(2, perplexity=perplexity, init="pca", random_state=0, n_jobs=1).fit_transform(features)
+    model = TSNE(2, perplexity=min(30, (len(features) - 1) / 3), init="pca", random_state=0)
+    with threadpool_limits(1):  # its result follows the number of threads, which wait for one another
+        return model.fit_transform(features)
 
 
 # ---------------------------------------------------------------- clusters
