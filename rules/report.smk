@@ -37,3 +37,26 @@ rule show_report:
         "(made=$(dirname {params.page})/ && mkdir -p {output.figures} {output.tables} && cp {params.page} {output.page}"
         " && find $made -name '*.svg' -exec cp -t {output.figures} {{}} +"
         " && find $made -name '*.csv' -exec cp -t {output.tables} {{}} +) > {log} 2>&1"
+
+
+# Pages to look through the results, on request: `snakemake explore`, and `--report` with it. It is `granularity explore`
+# into a folder that is Snakemake's own; the command by itself writes to `explore/` and touches nothing of others.
+rule explore:
+    input:
+        RULES.everything(),
+    output:
+        report(
+            directory(f"{RULES.plan.root}/shown/explore"),
+            htmlindex="index.html",
+            caption="../report/captions/explore.rst",
+            category="Page",
+        ),
+    log:
+        f"{RULES.plan.root}/shown/explore.log",
+    localrule: True
+    conda:
+        ENV
+    message:
+        "Pages to look through the results: {output}/index.html"
+    shell:
+        "granularity explore $(dirname $(dirname {output})) --to {output} 2>&1 | tee {log}"

@@ -217,6 +217,23 @@ def papers(path: Annotated[Path, typer.Argument(help="The folder of all results.
 
 
 @app.command(rich_help_panel=LOOK)
+def explore(
+    results: Annotated[Path, typer.Argument(help="The results of one configuration, such as results/digits.")],
+    to: Annotated[Path | None, typer.Option(help="Folder for the pages.", show_default="RESULTS/explore")] = None,
+    images: Annotated[int, typer.Option(help="Images of a condition, at most; more are drawn from.", min=1)] = 20_000,
+) -> None:
+    """Write a folder of pages to look through results: runs, a map of the images, clusters, comparisons, trainings.
+
+    They open in any browser, also from a mail or a memory stick, and ask for nothing outside. A result that is missing,
+    corrupt or of another version is named, here and there, and not used.
+    """
+    from granularity.look.explore import page
+
+    index, lost = page.write(results, to, images)
+    _show("\n".join([*lost, str(index)]))
+
+
+@app.command(rich_help_panel=LOOK)
 def wordnet(
     synsets: Annotated[
         Path | None, typer.Argument(help="A list of synsets, one per line. Left out: the 21,843 of ImageNet-21k.")

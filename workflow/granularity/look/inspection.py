@@ -20,8 +20,11 @@ PREVIEW_ROWS, FEW = 5, 30  # rows of a table that are shown; a table of so few i
 NONE = "there are no artifacts at or below this folder"
 
 
-def describe(path: Path, rows: int | None = None, width: int | None = None) -> str:
-    """Describe an artifact to a person; a folder of artifacts in one line per artifact."""
+def describe(path: Path, rows: int | None = None, width: int | None = None, closely: bool = True) -> str:
+    """Describe an artifact to a person; a folder of artifacts in one line per artifact.
+
+    `closely`: hash shards too, and show the first rows of tables.
+    """
     if not is_artifact(path):
         line = "{0.digest:.12}  {1:>7}  {0.manifest[cost][wall_seconds]:6.1f} s  {0.kind}  {0.path}"
         return "\n".join(fitted(line.format(one, size_text(one.size)) for one in _below(path)))
@@ -33,7 +36,7 @@ def describe(path: Path, rows: int | None = None, width: int | None = None) -> s
         "lies in": os.path.relpath(artifact.folder),
         "kind": artifact.kind,
         "digest": artifact.digest,
-        "state": "; ".join(artifact.corrupt()) or "verified",
+        "state": "; ".join(artifact.corrupt(records=closely)) or "verified",
         "code": f"{' '.join(code['modules'])} {code['digest']}{made_now}",
         "made": f"{cost['started']}, {seconds(cost['wall_seconds'])} wall, {seconds(cost['cpu_seconds'])} CPU, "
         f"{megabytes(cost['peak_memory_mb'])} peak",
@@ -48,7 +51,8 @@ def describe(path: Path, rows: int | None = None, width: int | None = None) -> s
     lines += ["parameters", *_tree(artifact.params, "  ")]
     lines += ["summary", *_tree(artifact.summary, "  ")] if artifact.summary else []
     lines += ["lineage", *_lineage(artifact, "  ")]
-    previews = [line for name in manifest["files"] for line in _preview(artifact, name, rows, width)]
+    shown = manifest["files"] if closely else ()
+    previews = [line for name in shown for line in _preview(artifact, name, rows, width)]
     return "\n".join([*head, *fitted(lines), *previews])
 
 

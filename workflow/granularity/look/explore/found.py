@@ -1,0 +1,65 @@
+"""What lies in the folder of one configuration's results: each artifact, verified, or what is wrong with it."""
+
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from granularity.base.errors import GranularityError
+from granularity.look import inspection
+from granularity.stages import STAGES
+from granularity.store import place
+from granularity.store.artifact import Artifact, OtherVersionError
+
+SOUND, OTHER_CODE, CORRUPT = "sound", "sound, of other code", "corrupt"
+MISSING, OTHER_VERSION = "missing", "of another version"
+
+
+class Result(NamedTuple):
+    """A name of a result: its path below the folder, its kind, one of the states above and why, and what lies there."""
+
+    name: str
+    kind: str
+    state: str
+    why: str
+    artifact: Artifact | None  # None where it must not be used
+
+    @property
+    def condition(self) -> str:
+        """The condition that it is of; empty of none."""
+        of_one = self.kind in STAGES and "{condition}" in STAGES[self.kind].place
+        return self.name.partition("/")[0] if of_one else ""
+
+    @property
+    def about(self) -> str:
+        """Its manifest and its lineage, for people."""
+        return inspection.describe(self.artifact.path, closely=False)
+
+    @property
+    def command(self) -> str:
+        return shlex.join(self.artifact.manifest["command"])
+
+
+def read(root: Path) -> list[Result]:
+    """Every result whose name lies below a folder, in the order of the stages; a GranularityError if there is none."""
+    names = sorted({*place.find(root), *place.find_lost(root)})
+    if not names:
+        raise GranularityError(f"{root}: holds no results; name that of a configuration, such as results/digits")
+    found = [_result(root, name) for name in names]
+    if any(one.kind == "samples" and one.name.count("/") != 1 for one in found):
+        raise GranularityError(f"{root}: is not the folder of one configuration, such as results/digits")
+    order = {kind: number for number, kind in enumerate(STAGES)}
+    return sorted(found, key=lambda one: order.get(one.kind, len(order)))
+
+
+def _result(root: Path, name: Path) -> Result:
+    stamp = place.stamp_of(name)
+    kind = stamp.read_text(errors="replace").partition(" ")[0] if stamp.is_file() else "unknown"
+    artifact, short = None, name.relative_to(root).as_posix()
+    try:
+        artifact, why = Artifact.open(name), ""
+        state = SOUND if inspection.is_current(artifact) else OTHER_CODE
+    except OtherVersionError as error:
+        state, why = OTHER_VERSION, str(error)
+    except GranularityError as error:
+        state, why = CORRUPT if (name / place.MANIFEST).exists() else MISSING, str(error)
+    return Result(short, artifact.kind if artifact else kind, state, why, artifact)

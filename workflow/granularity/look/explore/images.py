@@ -1,0 +1,181 @@
+"""The images of one condition: places on the map, what they are called, what networks predict, sheets of tiles."""
+
+import io
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from granularity.base.seeds import seed_of
+from granularity.data.shards import pictures
+from granularity.store.artifact import Artifact
+
+SHEET = 4096  # pixels a side of a sheet, at most
+BYTES = 2**28  # of the images on all sheets of a condition
+NEIGHBOURS = 5000  # images up to which t-SNE takes less than a minute
+PIXELS = 32  # a side, of images whose pixels take the place of an embedding
+NONE = -1  # the code of an image without a label
+
+
+class Column(NamedTuple):
+    """What images are called by one labelling: a code for each image, -1 for none, and the names of the codes.
+
+    `group`: rank, label space, clustering, prediction or hardness.
+    """
+
+    group: str
+    name: str
+    names: list[str]
+    codes: np.ndarray
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "codes": self.codes.tolist()}
+
+
+class Images:
+    """Images drawn from a condition: `ids`, `rows` (of its sample table), how many there are in `all`."""
+
+    def __init__(self, samples: Artifact, pixels: Artifact | None, most: int):
+        self.samples, self.target = samples, samples.facts["target"]
+        self.frame = samples.table("samples.parquet", ["sample_id", "split", *samples.facts["ranks"]])
+        self.all, self.pictures = len(self.frame), None
+        if pixels is not None:
+            self.pictures = pictures(pixels)
+            most = min(most, max(1, BYTES // self.pictures[0].nbytes))
+        self.rows = np.arange(self.all)
+        if self.all > most:
+            drawn = np.random.default_rng(seed_of(0, "explore")).choice(self.all, most, replace=False)
+            self.rows = np.sort(drawn)
+        self.frame = self.frame.iloc[self.rows].reset_index(drop=True)
+        self.ids = self.frame["sample_id"].astype(str)
+
+    def align(self, values: pd.Series) -> np.ndarray:
+        """Values by `sample_id` as codes of the images drawn."""
+        return values.reindex(self.ids).fillna(NONE).to_numpy(np.int64)
+
+    def ranks(self) -> Iterator[Column]:
+        for rank in self.samples.facts["ranks"]:
+            codes, names = pd.factorize(self.frame[rank].astype("str"), sort=True)
+            yield Column("rank", rank, [*map(str, names)], codes)
+
+    def space(self, space: Artifact) -> Column:
+        """A label space; images with several labels have all their names as one."""
+        files = [name for name in ("labels.parquet", "labels_elsewhere.parquet") if name in space.manifest["files"]]
+        labels = pd.concat([space.table(name, ["sample_id", "label"]) for name in files])
+        labels = labels[labels["sample_id"].isin(self.ids)].drop_duplicates("sample_id").set_index("sample_id")["label"]
+        names = [*map(str, space.table("classes.parquet")["name"])]
+        if labels.map(np.ndim).any():
+            labels = labels.map(lambda several: " + ".join(names[one] for one in several))
+            codes, found = pd.factorize(labels, sort=True)
+            labels, names = pd.Series(codes, labels.index), [*found]
+        return Column("label space", space.manifest["options"]["space"], names, self.align(labels))
+
+    def predictions(self, jobs: list[Artifact]) -> Iterator[Column]:
+        """What most networks of each arm predict (of equals the first class), and how many of all are wrong."""
+        runs, votes, names = [], {}, []
+        for job in (one for one in jobs if not one.manifest["options"].get("other_data")):
+            runs.append(job.table("runs.parquet", ["run_id", "transfer", "network", "space"]))
+            table = job.table("predictions.parquet").set_index("sample_id")
+            names = [*map(str, job.table("classes.parquet")["name"])]
+            votes |= {run: self.align(table[run]) for run in runs[-1]["run_id"]}
+        if not runs:
+            return
+        table = pd.concat(runs, ignore_index=True)
+        several = [column for column in ("transfer", "network") if table[column].nunique() > 1]
+        for arm, own in table.groupby(["space", *several], sort=False):
+            cast = np.stack([votes[run] for run in own["run_id"]])
+            counts = np.stack([(cast == code).sum(0) for code in range(len(names))])
+            yield Column("prediction", ", ".join(arm), names, np.where((cast == NONE).all(0), NONE, counts.argmax(0)))
+        truth = pd.Categorical(self.frame[self.target].astype("str"), categories=names).codes
+        every = np.stack([*votes.values()])
+        wrong = np.where((every == NONE).any(0), NONE, (every != truth).sum(0))
+        words = [f"wrong: {n} of {len(every)} networks" for n in range(len(every) + 1)]
+        yield Column("hardness", f"wrong networks, of {len(every)}", words, wrong)
+
+    # ------------------------------------------------------------ where they lie
+
+    def features(self, embedding: Artifact | None = None) -> np.ndarray | None:
+        """The embedding of the images, or else their pixels; None where there is neither."""
+        if embedding is not None:
+            return np.asarray(embedding.array("embedding.npy")[self.rows], np.float32)
+        if self.pictures is None:
+            return None
+        return np.stack([_few(self.pictures[row]) for row in self.rows])
+
+    def sheets(self) -> tuple[dict[str, int] | None, list[bytes]]:
+        """The images as PNG sheets, row by row, and how to find one: `side`, `across` a sheet, on `each` sheet."""
+        if self.pictures is None:
+            return None, []
+        side = self.pictures[self.rows[0]].shape[0]
+        across = min(SHEET // side, int(np.ceil(np.sqrt(len(self.rows)))))
+        found = []
+        for begin in range(0, len(self.rows), across**2):
+            tiles = np.stack([self.pictures[row] for row in self.rows[begin : begin + across**2]])
+            high = -(-len(tiles) // across)
+            sheet = np.zeros((high * across, *tiles.shape[1:]), np.uint8)
+            sheet[: len(tiles)] = tiles
+            sheet = sheet.reshape(high, across, side, side, -1).swapaxes(1, 2).reshape(high * side, across * side, -1)
+            stream = io.BytesIO()
+            Image.fromarray(sheet.squeeze(2) if sheet.shape[2] == 1 else sheet).save(stream, "png")
+            found.append(stream.getvalue())
+        return {"side": side, "across": across, "each": across**2}, found
+
+
+def _few(image: np.ndarray) -> np.ndarray:
+    step = -(-image.shape[0] // PIXELS)
+    return image[::step, ::step].astype(np.float32).reshape(-1) / 255
+
+
+def pca(features: np.ndarray) -> tuple[np.ndarray, float]:
+    """The first two principal components, each with its largest loading positive, and the share of variance in them."""
+    centred = features - features.mean(0)
+    if centred.shape[1] < 2:
+        centred = np.pad(centred, ((0, 0), (0, 2 - centred.shape[1])))
+    values, vectors = np.linalg.eigh(centred.T.astype(np.float64) @ centred)
+    first = vectors[:, -2:][:, ::-1]
+    first = first * np.sign(first[np.abs(first).argmax(0), [0, 1]])
+    return centred @ first, float(values[-2:].sum() / max(values.sum(), 1e-12))
+
+
+def tsne(features: np.ndarray) -> np.ndarray:
+    """t-SNE of the images: neighbours stay together, distances between groups mean little."""
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    model = TSNE(2, perplexity=min(30, (len(features) - 1) / 3), init="pca", random_state=0)
+    with threadpool_limits(1):  # its result follows the number of threads, which wait for one another
+        return model.fit_transform(features)
+
+
+# ---------------------------------------------------------------- clusters
+
+SHOWN = 8  # images of a cluster: nearest, farthest, random
+
+
+def clusters(images: Images, features: np.ndarray | None, job: Artifact) -> Iterator[tuple[Column, list[dict]]]:
+    """Each level of a clustering, from above: its column, and for each cluster its size, parent, children and images.
+
+    `nearest`, `farthest` (from the mean of its images) and `random` are places among the images drawn.
+    """
+    table = job.table("clusters.parquet").set_index("cluster")
+    found = job.table("assignment.parquet").set_index("sample_id")["cluster"]
+    levels = sorted((name for name in table if name.startswith("level_")), key=lambda name: int(name[6:]))
+    tree = [table[level] for level in levels] or [table.index.to_series()]
+    for depth, of in enumerate(tree):
+        name = job.manifest["options"]["clustering"] + (f", level {depth + 1}" if len(tree) > 1 else "")
+        codes = images.align(found.map(of))
+        above = dict(zip(of, tree[depth - 1], strict=True)) if depth else {}
+        below = tree[depth + 1].groupby(of).unique() if depth + 1 < len(tree) else {}
+        sizes, rng, described = table["size"].groupby(of).sum(), np.random.default_rng(depth), []
+        for one in range(int(of.max()) + 1):
+            members, order = np.flatnonzero(codes == one), []
+            if features is not None and len(members):
+                vectors = features[members]
+                order = members[np.argsort(((vectors - vectors.mean(0)) ** 2).sum(1), kind="stable")].tolist()
+            some = rng.permutation(members)[:SHOWN].tolist()
+            known = {"size": int(sizes.get(one, 0)), "nearest": order[:SHOWN], "farthest": order[::-1][:SHOWN]}
+            known |= {"random": some, "parent": int(above[one]) if one in above else None}
+            described.append(known | {"children": sorted(map(int, below[one])) if one in below else []})
+        yield Column("clustering", name, [f"cluster {one}" for one in range(len(described))], codes), described

@@ -1,0 +1,166 @@
+"""The pages and what they load, as files; and the folder that takes them, in which nothing of others is touched."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+from granularity.look.explore import found, images, plots
+from granularity.look.explore.found import Result
+from granularity.look.text import megabytes, seconds, size_text
+from granularity.stages.report import stage as report
+from granularity.stages.report.conditions import ShownSpace
+from granularity.store import place
+from granularity.store.artifact import Artifact, by_stage
+
+HERE = Path(__file__).parent
+MARKER, INDEX = ".made-by-granularity-explore.json", "index.html"  # the marker lists what is ours
+VIEWS = {"map": "Map", "cluster": "Clusters", "compare": "Compare", "training": "Training"}
+NOTHING = {"condition": "", "lost": [], "plots": {}, "trees": [], "legend": {}, "shown": None, "note": ""}
+
+
+def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
+    """Write the pages about the results in `root`; returns the first page, and a line for each result that is not used.
+
+    Raises:
+        GranularityError: no results lie there, or the folder for the pages holds something else.
+    """
+    to = root / "explore" if to is None else to
+    before = _made_before(to)
+    results = found.read(root)
+    pages = report.environment(HERE)
+    pages.filters |= {"seconds": seconds, "megabytes": megabytes, "size": size_text}
+    pages.policies["json.dumps_kwargs"] = {}  # unsorted: Bokeh wants what it refers to first
+    conditions = list(dict.fromkeys(one.condition for one in results if one.condition))
+    pages.globals |= {"run": root.resolve().name, "views": VIEWS, "conditions": conditions}
+    template = pages.get_template("page.html.j2")
+
+    def page(view: str, up: str, **given: Any) -> bytes:
+        return template.render(NOTHING | given, view=view, up=up, title=VIEWS.get(view, "Run")).encode()
+
+    files = {"bokeh.min.js": plots.SCRIPT.read_bytes(), "explore.js": (HERE / "explore.js").read_bytes()}
+    files["explore.css"] = b"\n".join((folder / "page.css").read_bytes() for folder in (report.HERE, HERE))
+    for name in conditions:
+        own = [one for one in results if one.condition == name]
+        data, sheets, given = _condition([one.artifact for one in own if one.artifact], most)
+        given |= {"condition": name, "lost": [one for one in own if not one.artifact]}
+        files[f"{name}/data.js"] = b"window.DATA = " + json.dumps(data).encode() + b";\n"
+        files |= {f"{name}/{file}": sheet for file, sheet in zip(data["sheets"], sheets, strict=True)}
+        for view in VIEWS:
+            files[f"{name}/{view}.html"] = page(view, "../", **given | {"plots": given["plots"].get(view, {})})
+    files[INDEX] = page("index", "", results=results, **_stages(results))
+    _put(to, files, before)
+    return to / INDEX, [f"{one.state}: {one.why}" for one in results if not one.artifact]
+
+
+def _stages(results: list[Result]) -> dict[str, Any]:
+    """What the first page says of each stage: the states of its results, their size and cost."""
+    whole = [one.artifact for one in results if one.artifact]
+    cost = {row["stage"]: row for row in by_stage(whole)}
+    stages: dict[str, dict[str, Any]] = {}
+    for one in results:
+        row = stages.setdefault(one.kind, {"states": Counter(), "bytes": 0, "cost": cost.get(one.kind, {})})
+        row["states"][one.state] += 1
+        row["bytes"] += one.artifact.size if one.artifact else 0
+    digest = next((one.digest for one in whole if one.kind == "report"), None)
+    return {"stages": stages, "digest": digest, "gpu": any("gpu_seconds" in row for row in cost.values())}
+
+
+def _condition(whole: list[Artifact], most: int) -> tuple[dict[str, Any], list[bytes], dict[str, Any]]:
+    """What the pages of a condition load (`data.js`), the sheets of its images, and what its pages say."""
+    of: defaultdict[str, list[Artifact]] = defaultdict(list)
+    for one in whole:
+        of[one.kind].append(one)
+    data: dict[str, Any] = {"ids": [], "columns": [], "places": {}, "trees": [], "sheets": []}
+    given, sheets = {"plots": {}}, []
+    given["plots"]["training"], given["legend"] = _trainings(of)
+    if of["samples"]:
+        shown, (data["tiles"], sheets) = _images(of, most)
+        features = shown.features(*of["embed"])
+        columns = [
+            *shown.ranks(),
+            *map(shown.space, of["hierarchy"]),
+            *shown.predictions(of["finetune"]),
+        ]
+        for column, described in (one for job in of["cluster"] for one in images.clusters(shown, features, job)):
+            data["trees"].append({"column": len(columns), "clusters": described})
+            columns.append(column)
+        data |= {"ids": shown.ids.tolist(), "columns": [one.as_json() for one in columns]}
+        data |= {"target": [one.name for one in columns].index(shown.target)}
+        data |= {"sheets": [f"sheet-{number}.png" for number in range(len(sheets))]}
+        given |= {"shown": shown, "trees": data["trees"]}
+        if features is not None and len(features) > 2:
+            places, share = images.pca(features)
+            data["places"]["PCA"] = places.round(5).T.tolist()
+            what = "embedding" if of["embed"] else "pixels"
+            given["note"] = f"The first two principal components of the {what} hold {share:.0%} of the variance."
+            if len(features) <= images.NEIGHBOURS:
+                data["places"]["t-SNE"] = images.tsne(features).round(3).T.tolist()
+            given["plots"]["map"] = {"Images": plots.scatter(len(features))}
+    return data, sheets, given
+
+
+def _images(of: Mapping[str, list[Artifact]], most: int) -> tuple[images.Images, tuple]:
+    """The images and their sheets; without sheets where their pixels are not there, or one is corrupt."""
+    for pixels in (*of["pixels"], None):
+        try:
+            shown = images.Images(of["samples"][0], pixels, most)
+            return shown, shown.sheets()
+        except GranularityError as error:  # an image in a shard; all else was verified
+            if pixels is None:
+                raise
+            say(f"explore: without images: {error}")
+
+
+def _trainings(of: Mapping[str, list[Artifact]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The plots of trainings by their headings, and the colours of series of label spaces by their words."""
+    planned = [one.manifest["options"] for one in of["hierarchy"]]
+    spaces = {one["space"]: ShownSpace(one["space"], one["family"], one["params"]) for one in planned}
+    drawn, legend = {}, {}
+    for kind, words in (("finetune", "Finetuning"), ("pretrain", "Pretraining")):
+        if of[kind]:
+            files = ("runs.parquet", "history.parquet")
+            runs, history = (pd.concat([job.table(file) for job in of[kind]], ignore_index=True) for file in files)
+            runs = plots.styled(runs, spaces)
+            legend |= dict(zip(runs["words"], runs["colour"], strict=True))
+            if kind == "finetune" and runs["granularity"].notna().any():
+                drawn["Error after finetuning against G, a dot per run"] = plots.dots(runs)
+            for loss in (name for name in history if name.endswith(("_loss", "_error"))):
+                drawn[f"{words}: {loss.replace('_', ' ')} by epoch, a line per run"] = plots.curves(runs, history, loss)
+    return drawn, legend
+
+
+# ---------------------------------------------------------------- the folder
+
+
+def _made_before(to: Path) -> set[str]:
+    """The files that an earlier call has left in a folder; a GranularityError where the folder is of somebody else."""
+    if not to.exists() or (to.is_dir() and not any(to.iterdir())):
+        return set()
+    if not (to / MARKER).is_file():
+        raise GranularityError(f"{to}: holds something that `granularity explore` did not make; choose another --to")
+    try:
+        return set(map(str, json.loads((to / MARKER).read_bytes())))
+    except ValueError:
+        raise GranularityError(f"{to / MARKER}: is damaged; delete the folder, or choose another --to") from None
+
+
+def _put(to: Path, files: Mapping[str, bytes], before: set[str]) -> None:
+    """Write the files, each whole or not at all, and delete those of an earlier call that are no longer made."""
+    for name in (name for name in files if name not in before and (to / name).exists()):
+        raise GranularityError(f"{to / name}: was not made by `granularity explore`; move it, or choose another --to")
+    to.mkdir(parents=True, exist_ok=True)
+    place.write_atomically(to / MARKER, json.dumps(sorted(before | files.keys())).encode())
+    for name, data in files.items():
+        (to / name).parent.mkdir(exist_ok=True)
+        place.write_atomically(to / name, data)
+    inside = to.resolve()
+    for old in (to / name for name in before - files.keys()):
+        if old.parent.resolve() in (inside, *inside.glob("*")):  # a marker may say anything
+            old.unlink(missing_ok=True)
+    place.write_atomically(to / MARKER, json.dumps(sorted(files)).encode())
