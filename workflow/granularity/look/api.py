@@ -1,0 +1,127 @@
+"""Results as Python objects: the functions of `import granularity`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from granularity.base.errors import GranularityError
+from granularity.stages import STAGES
+from granularity.store import place
+from granularity.store.artifact import Artifact
+
+if TYPE_CHECKING:
+    import torch
+
+    from granularity.learning.networks.backbones import Backbones
+
+DTYPES = dict.fromkeys(("condition", "stage", "network", "transfer", "run", "parent", "space", "family"), "str")
+DTYPES |= dict.fromkeys(("granularity", "pretrain_seed", "finetune_seed", "epoch"), "Int64")
+DTYPES |= {"split": "str", "measure": "str", "key": "str", "value": "float64"}
+
+
+def open_artifact(path: str | Path, kind: str | None = None) -> Artifact:
+    """A verified artifact, by its folder, manifest or stamp: each file has the SHA-256 that its manifest says.
+
+    `table(file)`, `array(file)`, `tensors(file)` and `json(file)` read its files (docs/artifacts.md lists them);
+    `manifest`, `params`, `summary` and `lineage()` say how it was made. Raises GranularityError: it is missing,
+    corrupt, of another version of this package, or of another stage than `kind`.
+    """
+    return Artifact.open(path, kind)
+
+
+def label_spaces(results: str | Path) -> pd.DataFrame:
+    """The label spaces of a folder of results, a row each.
+
+    Columns: `condition` (its folder, below `results`), `space`, `family` (str), `granularity` (int64, classes),
+    `images` (int64), `path` (str, for :func:`labels`). Raises GranularityError: there is none, or one is corrupt.
+    """
+    rows = []
+    for condition, space in of_kinds(results, "hierarchy"):
+        about = space.json("properties.json", "space", "family", "granularity")
+        row = {"condition": condition} | {key: about[key] for key in ("space", "family", "granularity")}
+        rows.append(row | {"images": space.manifest["files"]["labels.parquet"]["rows"], "path": str(space.path)})
+    return pd.DataFrame(rows)
+
+
+def labels(path: str | Path) -> pd.DataFrame:
+    """The labels of a label space, a row per training image, or per pair where images have several.
+
+    Columns: `sample_id` (str), `label` (int32, 0..G-1), `name` (str, the class's). Raises GranularityError: it is no
+    label space, or corrupt.
+    """
+    space = Artifact.open(path, "hierarchy")
+    table = space.table("labels.parquet", ["sample_id", "label"]).explode("label", ignore_index=True)
+    names = space.table("classes.parquet", ["label", "name"]).set_index("label")["name"]
+    return table.astype({"label": "int32"}).assign(name=table["label"].map(names))
+
+
+def runs(results: str | Path) -> pd.DataFrame:
+    """All numbers of the trainings and measures in a folder of results, a row each.
+
+    Columns: `condition`, `stage` (pretrain, finetune, measure), `network`, `transfer`, `run` (its id), `parent` (the
+    pretraining's id), `space`, `family` (str); `granularity`, `pretrain_seed`, `finetune_seed`, `epoch` (Int64);
+    `split`, `measure`, `key` (str); `value` (float64). Measures of trainings are the columns of their runs.parquet:
+    `train_loss`, `val_error` (percent), and others of an objective. What does not apply is null. Raises
+    GranularityError: there is none, or one is corrupt.
+    """
+    tables = []
+    for condition, one in of_kinds(results, "pretrain", "finetune", "measure"):
+        table = one.table("runs.parquet").rename(columns={"run_id": "run"})
+        if one.kind == "measure":
+            table = one.table("values.parquet").merge(table, on="run", how="left", validate="many_to_one")
+        else:
+            table = table.drop(columns=["backbone", "weights"], errors="ignore")
+            table = table.melt([name for name in table if name in DTYPES], var_name="measure").dropna(subset="value")
+        tables.append(table.assign(condition=condition, stage=one.kind).reindex(columns=[*DTYPES]).astype(DTYPES))
+    return pd.concat(tables, ignore_index=True).drop_duplicates(ignore_index=True)
+
+
+def backbone(run: str, results: str | Path = "results") -> torch.nn.Module:
+    """A trained network with its head, in evaluation mode on the CPU: pretrained, or finetuned and kept.
+
+    `run` is its name or id, RUN@EPOCH for an epoch that was kept; it lies somewhere below `results`. The network takes
+    float32 [N, channels, side, side], normalised, and gives float32 [N, outputs]. Raises GranularityError: there is no
+    such network, several differ, one is corrupt or of a file of your own.
+    """
+    networks, row, epoch = find_network(run, results)
+    return networks.load(row, epoch=epoch)
+
+
+def of_kinds(results: str | Path, *kinds: str) -> Iterator[tuple[str, Artifact]]:
+    """The verified artifacts of some stages below a folder, or a GranularityError; each with its condition's folder."""
+    root, found = Path(results), False
+    for path in place.find(root):
+        kind = Artifact.peek(path).kind
+        if kind in kinds:
+            found, depth = True, STAGES[kind].place.partition("{condition}/")[2].count("/")
+            yield os.path.relpath(path.absolute().parents[depth], root.absolute()), Artifact.open(path)
+    if not found:
+        raise GranularityError(f"{root}: holds no result of {', '.join(kinds)}; make them with: snakemake {kinds[0]}")
+
+
+def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, int | None]:
+    """The networks that have a run, its row among them, and the epoch asked for (None: the end); GranularityError: no
+    result has it, or several that differ do.
+    """
+    from granularity.learning.networks.backbones import Backbones
+
+    name, at, number = run.partition("@")
+    if at and not number.isdecimal():
+        raise GranularityError(f"{run}: must be the name or the id of a run, or RUN@EPOCH")
+    epoch, found = int(number) if at else None, {}
+    for path in place.find(results):
+        for kind, files in (("pretrain", "backbones"), ("finetune", "networks")):
+            if any(f"-{file.stem}".endswith(f"-{name}") for file in (path / files).glob("*.safetensors")):
+                networks = Backbones([path], kind)
+                found[networks.sha256(networks.named(name), epoch)] = path, networks
+    if len(found) != 1:
+        there = ", ".join(str(path) for path, _ in found.values())
+        what = f"has several that differ ({there})" if found else "holds no network; finetuned ones need keep: true"
+        raise GranularityError(f"{results}: {what}: run '{name}'")
+    ((_, networks),) = found.values()
+    return networks, networks.named(name), epoch
