@@ -1,7 +1,7 @@
 """The commands `granularity export ...` (docs/exports.md)."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,7 +15,9 @@ def backbone(
     run: Annotated[str, typer.Argument(help="A run's name or id, or RUN@EPOCH.", show_default=False)],
     to: To,
     results: Annotated[Path, typer.Option(help="A folder that has the run somewhere below.")] = Path("results"),
-    form: Annotated[str, typer.Option("--format", help="timm, or state_dict: weights and how to load them.")] = "timm",
+    form: Annotated[
+        Literal["timm", "state_dict"], typer.Option("--format", help="state_dict: weights, and how to load them.")
+    ] = "timm",
 ) -> None:
     """Write a pretrained network, or a finetuned one that was kept, for `timm.create_model("local-dir:FOLDER")`."""
     from granularity.look.exports.backbone import export
@@ -38,7 +40,7 @@ def labels(
 
 @app.command()
 def history(
-    results: Results, to: To, form: Annotated[str, typer.Option("--format", help="csv, or tensorboard.")] = "csv"
+    results: Results, to: To, form: Annotated[Literal["csv", "tensorboard"], typer.Option("--format")] = "csv"
 ) -> None:
     """Write how trainings went, epoch by epoch."""
     from granularity.look.exports.history import export

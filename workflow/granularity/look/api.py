@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,12 +39,11 @@ def label_spaces(results: str | Path) -> pd.DataFrame:
     Columns: `condition` (its folder, below `results`), `space`, `family` (str), `granularity` (int64, classes),
     `images` (int64), `path` (str, for :func:`labels`). Raises GranularityError: there is none, or one is corrupt.
     """
-    rows = []
+    keys, rows = ("space", "family", "granularity"), []
     for condition, space in of_kinds(results, "hierarchy"):
-        about = space.json("properties.json", "space", "family", "granularity")
-        row = {"condition": condition} | {key: about[key] for key in ("space", "family", "granularity")}
-        rows.append(row | {"images": space.manifest["files"]["labels.parquet"]["rows"], "path": str(space.path)})
-    return pd.DataFrame(rows)
+        about, images = space.json("properties.json", *keys), space.manifest["files"]["labels.parquet"]["rows"]
+        rows.append([condition, *(about[key] for key in keys), images, str(space.path)])
+    return pd.DataFrame(rows, columns=["condition", *keys, "images", "path"])
 
 
 def labels(path: str | Path) -> pd.DataFrame:
@@ -92,16 +90,13 @@ def backbone(run: str, results: str | Path = "results") -> torch.nn.Module:
     return networks.load(row, epoch=epoch)
 
 
-def of_kinds(results: str | Path, *kinds: str) -> Iterator[tuple[str, Artifact]]:
+def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
     """The verified artifacts of some stages below a folder, or a GranularityError; each with its condition's folder."""
-    root, found = Path(results), False
-    for path in place.find(root):
-        kind = Artifact.peek(path).kind
-        if kind in kinds:
-            found, depth = True, STAGES[kind].place.partition("{condition}/")[2].count("/")
-            yield os.path.relpath(path.absolute().parents[depth], root.absolute()), Artifact.open(path)
+    found = [Artifact.open(path) for path in place.find(results) if Artifact.peek(path).kind in kinds]
     if not found:
-        raise GranularityError(f"{root}: holds no result of {', '.join(kinds)}; make them with: snakemake {kinds[0]}")
+        raise GranularityError(f"{results}: holds nothing of {', '.join(kinds)}; make it with: snakemake {kinds[0]}")
+    depth = {kind: STAGES[kind].place.partition("{condition}/")[2].count("/") for kind in kinds}
+    return [(os.path.relpath(one.place.parents[depth[one.kind]], os.path.abspath(results)), one) for one in found]
 
 
 def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, int | None]:

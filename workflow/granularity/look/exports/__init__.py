@@ -21,12 +21,5 @@ def whole(target: Path) -> Iterator[Path]:
         yield temporary
         temporary.rename(target)
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
         temporary.unlink(missing_ok=True)
-
-
-def known(form: str, forms: tuple[str, ...]) -> None:
-    """Raise a GranularityError if a format is none of those that there are."""
-    if form not in forms:
-        raise GranularityError(f"--format {form}: must be one of {', '.join(forms)}")

@@ -13,10 +13,9 @@ from timm.models import save_for_hf
 from granularity.base.errors import GranularityError, printable
 from granularity.learning.options import Model
 from granularity.look.api import find_network
-from granularity.look.exports import known, whole
+from granularity.look.exports import whole
 from granularity.store.artifact import Artifact
 
-WEIGHTS = "model.safetensors"
 OF_OTHERS = ("tag", "license", "origin_url", "paper_ids", "paper_name", "notes", "description")  # of timm's own weights
 CODE = {
     "timm": """\
@@ -53,25 +52,17 @@ tags: [image-classification, timm]
 {code}network.eval()
 ```
 
-Recipe:
-
-```json
-{recipe}
-```
-
-**Licence.** None is given here: who publishes the weights chooses one. They are made from the images above, whose own
-licence may restrict what is made from them.
+**Licence.** None is given here: who publishes the weights chooses one, as far as the licence of the images allows.
 """
 
 
 def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
-    """Write a network into a new folder: `model.safetensors`, `README.md` and, as timm writes it, `config.json`.
+    """Write a network into a new folder: `model.safetensors`, `README.md` and timm's `config.json`, or `labels.json`.
 
     Before the folder gets its name, it is loaded and compared with the network on random images. Raises
     GranularityError: there is no such network; it is of a file of the user's; timm cannot make it; what was written
     gives other outputs; or something is there already.
     """
-    known(form, tuple(CODE))
     networks, row, epoch = find_network(run, results)
     about, (source, file) = networks.about(row, epoch), networks.at(row, epoch)
     model, channels = Model.model_validate(about["model"]), about["channels"]
@@ -87,7 +78,8 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
     data = {"input_size": (channels, side, side), "mean": tuple(about["mean"]), "std": tuple(about["std"])}
     data |= {"interpolation": "bicubic", "crop_pct": side / about["side"], "crop_mode": "center"}
     classes = source.table("classes.parquet")
-    names = classes[classes["space"] == row["space"]] if "space" in classes else classes
+    classes = classes[classes["space"] == row["space"]] if "space" in classes else classes
+    labels = {"label_names": classes.sort_values("label")["name"].tolist()}
     args = {"in_chans": channels, "num_classes": about["outputs"], **(model.args or {})}
     written = timm.create_model(model.name, **args)
     if small:  # as STEM says
@@ -98,20 +90,20 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
         if form == "timm":
             written.load_state_dict(network.state_dict())
             written.pretrained_cfg = {k: v for k, v in written.pretrained_cfg.items() if k not in OF_OTHERS}
-            labels = {"label_names": names.sort_values("label")["name"].tolist()}
             save_for_hf(written, folder, labels, safe_serialization=True, data_config=data)
             written = timm.create_model(f"local-dir:{folder}", pretrained=True)
         else:
-            save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
-            written.load_state_dict(load_file(folder / WEIGHTS))
+            weights = {name: value.contiguous() for name, value in network.state_dict().items()}
+            save_file(weights, folder / "model.safetensors")
+            written.load_state_dict(load_file(folder / "model.safetensors"))
+            (folder / "labels.json").write_text(json.dumps(labels, indent=2), encoding="utf-8")
         images = torch.randn(8, channels, side, side, generator=torch.Generator().manual_seed(0))
         with torch.inference_mode():
             if not torch.allclose(network(images), written.eval()(images), rtol=1e-4, atol=1e-5):
                 what = f"timm {timm.__version__} makes another network of it, with other outputs on random images"
                 raise GranularityError(f"{run}: {what}; nothing was exported")
         code = CODE[form].format(name=model.name, args=args, stem=STEM.format(channels=channels) if small else "")
-        card = _card(source, file, row, about, data, code)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        (folder / "README.md").write_text(_card(source, file, row, about, data, code), encoding="utf-8")
 
 
 def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], data: dict[str, Any], code: str) -> str:
@@ -121,7 +113,7 @@ def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], da
     counts = {} if samples is None else {split: count for split, count in samples.summary["images"].items() if count}
     told = "unknown" if samples is None else f"{samples.params['source']} {samples.params.get('hub') or ''}"
     of = {"pretrained": "its own classes", "finetuned": f"the target's classes ({row.get('transfer')})"}[how]
-    error = f"{errors[row['run_id']]:.2f} %" if errors.notna()[row["run_id"]] else "none, without classes"
+    error = "none" if pd.isna(errors[row["run_id"]]) else f"{errors[row['run_id']]:.2f} %"
     rows = {
         "run": f"{Path(row['file']).stem}, epoch {about['epoch']}",
         "data": f"{told} ({', '.join(f'{count} {split}' for split, count in counts.items())} images)",
@@ -133,11 +125,10 @@ def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], da
         f"{'grey' if about['channels'] == 1 else 'RGB'}, scaled to 0..1, mean {data['mean']}, std {data['std']}",
         "result": f"{source.kind} {source.digest}; SHA-256 of its file {source.manifest['files'][file]['sha256']}",
         "made with": ", ".join(f"{name} {version}" for name, version in source.manifest["packages"].items()),
-        "precision": about["precision"],
+        "recipe": json.dumps(source.params["recipe"]),
     }
     table = "\n".join(f"| {name} | {_escaped(text)} |" for name, text in rows.items())
-    recipe = json.dumps(source.params["recipe"], indent=2)
-    return CARD.format(title=f"{about['model']['name']}, {how}", rows=table, code=code, recipe=recipe)
+    return CARD.format(title=f"{about['model']['name']}, {how}", rows=table, code=code)
 
 
 def _escaped(text: str) -> str:

@@ -6,10 +6,10 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.look.api import of_kinds
-from granularity.look.exports import known, whole
+from granularity.look.exports import whole
 
-PLACE = ["condition", "stage", "network", "transfer", "run"]
-ABOUT = [*PLACE, "space", "pretrain_seed", "finetune_seed"]
+PLACE = ["condition", "stage", "network", "transfer"]
+ABOUT = [*PLACE, "run", "space", "pretrain_seed", "finetune_seed"]
 
 
 def export(results: Path, to: Path, form: str = "csv") -> None:
@@ -18,7 +18,6 @@ def export(results: Path, to: Path, form: str = "csv") -> None:
     Raises GranularityError: there are no trainings, or one is corrupt; something is there already; or there is no
     package tensorboard.
     """
-    known(form, ("csv", "tensorboard"))
     tables = []
     for condition, one in of_kinds(results, "pretrain", "finetune"):
         runs = one.table("runs.parquet").assign(condition=condition, stage=one.kind)
@@ -27,10 +26,7 @@ def export(results: Path, to: Path, form: str = "csv") -> None:
     table = pd.concat(tables, ignore_index=True).astype({"pretrain_seed": "Int64", "finetune_seed": "Int64"})
     with whole(to) as folder:
         folder.mkdir()
-        if form == "csv":
-            table.to_csv(folder / "history.csv", index=False)
-        else:
-            _events(table, folder)
+        table.to_csv(folder / "history.csv", index=False) if form == "csv" else _events(table, folder)
 
 
 def _events(table: pd.DataFrame, folder: Path) -> None:
@@ -38,9 +34,9 @@ def _events(table: pd.DataFrame, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise GranularityError("--format tensorboard: install the package tensorboard, or take --format csv") from None
-    for where, rows in table.groupby(PLACE, sort=False, dropna=False):
-        place = folder.joinpath(*(part for part in where if not pd.isna(part)))
-        with SummaryWriter(str(place.with_name(f"{rows['space'].iloc[0]}-{place.name}"))) as writer:
+    for where, rows in table.groupby([*PLACE, "space", "run"], sort=False, dropna=False):
+        *parts, space, run = (part for part in where if not pd.isna(part))
+        with SummaryWriter(str(folder.joinpath(*parts, f"{space}-{run}"))) as writer:
             for name in table.columns.difference([*ABOUT, "epoch"]):
                 for epoch, value in zip(rows["epoch"], rows[name], strict=True):
                     writer.add_scalar(name, value, epoch)
