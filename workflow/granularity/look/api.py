@@ -24,11 +24,9 @@ DTYPES |= {"split": "str", "measure": "str", "key": "str", "value": "float64"}
 
 
 def open_artifact(path: str | Path, kind: str | None = None) -> Artifact:
-    """A verified artifact, by its folder, manifest or stamp: each file has the SHA-256 that its manifest says.
-
-    `table(file)`, `array(file)`, `tensors(file)` and `json(file)` read its files (docs/artifacts.md lists them);
-    `manifest`, `params`, `summary` and `lineage()` say how it was made. Raises GranularityError: it is missing,
-    corrupt, of another version of this package, or of another stage than `kind`.
+    """A verified artifact, by its folder, manifest or stamp; `table(file)`, `array(file)`, `tensors(file)` and
+    `json(file)` read its files (docs/artifacts.md). Raises GranularityError: it is missing, corrupt, of another version
+    of this package, or of another stage than `kind`.
     """
     return Artifact.open(path, kind)
 
@@ -100,9 +98,7 @@ def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
 
 
 def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, int | None]:
-    """The networks that have a run, its row among them, and the epoch asked for (None: the end); GranularityError: no
-    result has it, or several that differ do.
-    """
+    """The networks of the result that has a run, its row, and the epoch asked for (None: the end)."""
     from granularity.learning.networks.backbones import Backbones
 
     name, at, number = run.partition("@")

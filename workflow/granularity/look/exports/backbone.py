@@ -1,6 +1,7 @@
 """A trained network as a folder that timm loads, from the disk or the Hugging Face hub; or as bare weights."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from granularity.look.api import find_network
 from granularity.look.exports import whole
 from granularity.store.artifact import Artifact
 
+WEIGHTS = "model.safetensors"
 OF_OTHERS = ("tag", "license", "origin_url", "paper_ids", "paper_name", "notes", "description")  # of timm's own weights
 CODE = {
     "timm": """\
@@ -66,8 +68,8 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
     networks, row, epoch = find_network(run, results)
     about, (source, file) = networks.about(row, epoch), networks.at(row, epoch)
     model, channels = Model.model_validate(about["model"]), about["channels"]
-    modules, small = source.manifest["code"]["modules"], model.stem == "small"
-    if any(Path(name).name == f"{model.name}.py" for name in modules) or not timm.is_model(model.name):
+    own, small = f"{model.name}.py", model.stem == "small"
+    if own in [Path(name).name for name in source.manifest["code"]["modules"]] or not timm.is_model(model.name):
         what = f"model.name = {model.name} is a network of a file of your own, and none of timm's"
         raise GranularityError(f"{run}: {what}; take that file along, and {source.path / file}")
     if form == "timm" and small:
@@ -76,7 +78,8 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
     network = networks.load(row, epoch=epoch)
     side = min(about["crop"] or about["side"], about["side"])
     data = {"input_size": (channels, side, side), "mean": tuple(about["mean"]), "std": tuple(about["std"])}
-    data |= {"interpolation": "bicubic", "crop_pct": side / about["side"], "crop_mode": "center"}
+    share = math.nextafter(side / about["side"], side == about["side"])  # timm rounds what it divides by this down
+    data |= {"interpolation": "bicubic", "crop_pct": share, "crop_mode": "center"}
     classes = source.table("classes.parquet")
     classes = classes[classes["space"] == row["space"]] if "space" in classes else classes
     labels = {"label_names": classes.sort_values("label")["name"].tolist()}
@@ -93,9 +96,8 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
             save_for_hf(written, folder, labels, safe_serialization=True, data_config=data)
             written = timm.create_model(f"local-dir:{folder}", pretrained=True)
         else:
-            weights = {name: value.contiguous() for name, value in network.state_dict().items()}
-            save_file(weights, folder / "model.safetensors")
-            written.load_state_dict(load_file(folder / "model.safetensors"))
+            save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
+            written.load_state_dict(load_file(folder / WEIGHTS))
             (folder / "labels.json").write_text(json.dumps(labels, indent=2), encoding="utf-8")
         images = torch.randn(8, channels, side, side, generator=torch.Generator().manual_seed(0))
         with torch.inference_mode():
@@ -107,20 +109,19 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
 
 
 def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], data: dict[str, Any], code: str) -> str:
-    """The model card: data, label space, error, recipe, digest and how to load it."""
+    """The model card."""
     samples, how = source.lineage().get("samples"), "finetuned" if "parent" in row else "pretrained"
     errors = source.table("runs.parquet", ["run_id", "val_error"]).set_index("run_id")["val_error"]
     counts = {} if samples is None else {split: count for split, count in samples.summary["images"].items() if count}
     told = "unknown" if samples is None else f"{samples.params['source']} {samples.params.get('hub') or ''}"
-    of = {"pretrained": "its own classes", "finetuned": f"the target's classes ({row.get('transfer')})"}[how]
+    of = "its own" if how == "pretrained" else f"the target's ({row['transfer']})"
     error = "none" if pd.isna(errors[row["run_id"]]) else f"{errors[row['run_id']]:.2f} %"
     rows = {
         "run": f"{Path(row['file']).stem}, epoch {about['epoch']}",
         "data": f"{told} ({', '.join(f'{count} {split}' for split, count in counts.items())} images)",
-        "label space": f"{row['space']} ({row['family']}), {row['granularity']} classes",
-        "outputs": f"{about['outputs']}, {of}",
-        "error": f"{error}, on validation images, n = {counts.get('val', 'unknown')}, at the end of the training"
-        + (", the parent of the predicted class against the target" if how == "pretrained" else ""),
+        "label space": f"{row['space']} ({row['family']}), {row['granularity']} classes; outputs: {of}",
+        "error": f"{error}, on validation images (n = {counts.get('val', 'unknown')}), at the end of the training; "
+        "of pretrained networks the parent of the predicted class against the target",
         "images": f"short side resized to {about['side']} px (bicubic), centre of {data['input_size'][-1]} px cut out, "
         f"{'grey' if about['channels'] == 1 else 'RGB'}, scaled to 0..1, mean {data['mean']}, std {data['std']}",
         "result": f"{source.kind} {source.digest}; SHA-256 of its file {source.manifest['files'][file]['sha256']}",

@@ -17,7 +17,7 @@ from granularity.look.exports import whole
 from granularity.store.artifact import Artifact
 
 IMAGE, STRUCT = "image", pa.struct({"bytes": pa.binary(), "path": pa.string()})
-CHUNK = 1000  # images that are written at once
+CHUNK = 2000  # images that are written at once
 
 
 def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = False) -> None:
@@ -30,7 +30,7 @@ def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = Fa
     conditions, spaces = zip(*of_kinds(results, "hierarchy"), strict=True)
     found = {space.params["space"]: space for space in spaces}
     if len({*conditions}) > 1:
-        raise GranularityError(f"{results}: has those of {', '.join(sorted({*conditions}))}; name the folder of one")
+        raise GranularityError(f"{results}: has label spaces of {', '.join(sorted({*conditions}))}; name the folder of one")
     if missing := [name for name in names if name not in found]:
         raise GranularityError(f"--space {missing[0]}: {results} has {', '.join(found)}")
     samples = Artifact.open(results / conditions[0] / "samples", "samples")
@@ -41,16 +41,15 @@ def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = Fa
     for name in dict.fromkeys(names or found):
         columns[name], features[name] = _column(found[name], name, samples)
     table = pa.table(columns)
-    schema = table.schema
-    if images:
-        schema, features[IMAGE] = schema.append(pa.field(IMAGE, STRUCT)), {"_type": "Image"}
-    schema = schema.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    pictures, added = (Images(samples), {IMAGE: {"_type": "Image"}}) if images else (None, {})
+    schema = pa.schema([*table.schema, *(pa.field(name, STRUCT) for name in added)])
+    schema = schema.with_metadata({"huggingface": json.dumps({"info": {"features": features | added}})})
     with whole(to) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-        if not images:
-            writer.write_table(table.cast(schema))
-        for start in range(0, len(rows) if images else 0, CHUNK):
-            pictures = _originals(Images(samples), rows[start : start + CHUNK])
-            writer.write_table(table.slice(start, CHUNK).append_column(IMAGE, pictures).cast(schema))
+        for start in range(0, len(rows), CHUNK):
+            part = table.slice(start, CHUNK)
+            if pictures:
+                part = part.append_column(IMAGE, _originals(pictures, rows[start : start + CHUNK]))
+            writer.write_table(part.cast(schema))
 
 
 def _column(space: Artifact, name: str, samples: Artifact) -> tuple[pa.Array, dict]:
@@ -59,8 +58,7 @@ def _column(space: Artifact, name: str, samples: Artifact) -> tuple[pa.Array, di
         raise GranularityError(f"{space.path}: was made from other samples than {samples.path}; run snakemake")
     names = space.table("classes.parquet", ["name"])["name"].tolist()
     if len({*names}) < len(names) or name in (*RESERVED, IMAGE):
-        what = "two of its classes have one name, or its own is that of another column"
-        raise GranularityError(f"{space.path}: {what}; name the others with --space")
+        raise GranularityError(f"{space.path}: it, or two of its classes, would have one name; --space names others")
     labels, kind = space.table("labels.parquet", ["label"])["label"], {"names": names, "_type": "ClassLabel"}
     if labels.dtype != object:
         return pa.array(labels, pa.int64()), kind
