@@ -61,9 +61,8 @@ def runs(results: str | Path) -> pd.DataFrame:
 
     Columns: `condition`, `stage` (pretrain, finetune, measure), `network`, `transfer`, `run` (its id), `parent` (the
     pretraining's id), `space`, `family` (str); `granularity`, `pretrain_seed`, `finetune_seed`, `epoch` (Int64);
-    `split`, `measure`, `key` (str); `value` (float64). Measures of trainings are the columns of their runs.parquet:
-    `train_loss`, `val_error` (percent), and others of an objective. What does not apply is null. Raises
-    GranularityError: there is none, or one is corrupt.
+    `split`, `measure`, `key` (str); `value` (float64). Of trainings, measures are columns of their runs.parquet, such
+    as `val_error` (percent). What does not apply is null. Raises GranularityError: there is none, or one is corrupt.
     """
     tables = []
     for condition, one in of_kinds(results, "pretrain", "finetune", "measure"):
@@ -80,9 +79,8 @@ def runs(results: str | Path) -> pd.DataFrame:
 def backbone(run: str, results: str | Path = "results") -> torch.nn.Module:
     """A trained network with its head, in evaluation mode on the CPU: pretrained, or finetuned and kept.
 
-    `run` is its name or id, RUN@EPOCH for an epoch that was kept; it lies somewhere below `results`. The network takes
-    float32 [N, channels, side, side], normalised, and gives float32 [N, outputs]. Raises GranularityError: there is no
-    such network, several differ, one is corrupt or of a file of your own.
+    `run` is its name or id, or RUN@EPOCH. It takes float32 [N, channels, side, side], normalised, and gives float32 [N,
+    outputs]. Raises GranularityError: there is no such network, several differ, one is corrupt or of your own file.
     """
     networks, row, epoch = find_network(run, results)
     return networks.load(row, epoch=epoch)
@@ -109,10 +107,9 @@ def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, i
         for kind, files in (("pretrain", "backbones"), ("finetune", "networks")):
             if any(f"-{file.stem}".endswith(f"-{name}") for file in (path / files).glob("*.safetensors")):
                 networks = Backbones([path], kind)
-                found[networks.sha256(networks.named(name), epoch)] = path, networks
+                found[networks.sha256(networks.named(name), epoch)] = path
     if len(found) != 1:
-        there = ", ".join(str(path) for path, _ in found.values())
-        what = f"has several that differ ({there})" if found else "holds no network; finetuned ones need keep: true"
-        raise GranularityError(f"{results}: {what}: run '{name}'")
-    ((_, networks),) = found.values()
+        where = ", ".join(map(str, found.values()))
+        what = f"differ between {where}" if found else f"are not in {results}; finetuned ones need keep: true"
+        raise GranularityError(f"{run}: the weights of this run {what}")
     return networks, networks.named(name), epoch

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,16 @@ from granularity.store.artifact import Artifact
 
 WEIGHTS = "model.safetensors"
 OF_OTHERS = ("tag", "license", "origin_url", "paper_ids", "paper_name", "notes", "description")  # of timm's own weights
+MARKUP, ESCAPED = r"([\\`*_\[\]<>|&#!])", r"\\\1"  # of Markdown
 CODE = {
     "timm": """\
 import timm
-
 network = timm.create_model("local-dir:.", pretrained=True)  # this folder; without pretrained: random weights
 transform = timm.data.create_transform(**timm.data.resolve_model_data_config(network))
 """,
     "state_dict": """\
 import timm, torch
 from safetensors.torch import load_file
-
 network = timm.create_model({name!r}, **{args!r})
 {stem}network.load_state_dict(load_file("model.safetensors"))
 """,
@@ -53,7 +53,6 @@ tags: [image-classification, timm]
 ```python
 {code}network.eval()
 ```
-
 **Licence.** None is given here: who publishes the weights chooses one, as far as the licence of the images allows.
 """
 
@@ -61,9 +60,8 @@ tags: [image-classification, timm]
 def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
     """Write a network into a new folder: `model.safetensors`, `README.md` and timm's `config.json`, or `labels.json`.
 
-    Before the folder gets its name, it is loaded and compared with the network on random images. Raises
-    GranularityError: there is no such network; it is of a file of the user's; timm cannot make it; what was written
-    gives other outputs; or something is there already.
+    It is loaded and compared with the network before the folder gets its name. Raises GranularityError: there is no
+    such network; it is none of timm's; what was written gives other outputs; or something is there already.
     """
     networks, row, epoch = find_network(run, results)
     about, (source, file) = networks.about(row, epoch), networks.at(row, epoch)
@@ -112,8 +110,8 @@ def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], da
     """The model card."""
     samples, how = source.lineage().get("samples"), "finetuned" if "parent" in row else "pretrained"
     errors = source.table("runs.parquet", ["run_id", "val_error"]).set_index("run_id")["val_error"]
-    counts = {} if samples is None else {split: count for split, count in samples.summary["images"].items() if count}
-    told = "unknown" if samples is None else f"{samples.params['source']} {samples.params.get('hub') or ''}"
+    counts = {} if samples is None else samples.summary["images"]
+    told = "unknown" if samples is None else samples.params.get("hub") or samples.params["source"]
     of = "its own" if how == "pretrained" else f"the target's ({row['transfer']})"
     error = "none" if pd.isna(errors[row["run_id"]]) else f"{errors[row['run_id']]:.2f} %"
     rows = {
@@ -125,13 +123,7 @@ def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], da
         "images": f"short side resized to {about['side']} px (bicubic), centre of {data['input_size'][-1]} px cut out, "
         f"{'grey' if about['channels'] == 1 else 'RGB'}, scaled to 0..1, mean {data['mean']}, std {data['std']}",
         "result": f"{source.kind} {source.digest}; SHA-256 of its file {source.manifest['files'][file]['sha256']}",
-        "made with": ", ".join(f"{name} {version}" for name, version in source.manifest["packages"].items()),
         "recipe": json.dumps(source.params["recipe"]),
     }
-    table = "\n".join(f"| {name} | {_escaped(text)} |" for name, text in rows.items())
+    table = "\n".join(f"| {name} | {re.sub(MARKUP, ESCAPED, printable(text))} |" for name, text in rows.items())
     return CARD.format(title=f"{about['model']['name']}, {how}", rows=table, code=code)
-
-
-def _escaped(text: str) -> str:
-    """Text for a cell of a table in Markdown, whatever is in it."""
-    return "".join(f"\\{c}" if c in "\\`*_[]<>|&#!" else c for c in printable(text))

@@ -15,8 +15,7 @@ ABOUT = [*PLACE, "run", "space", "pretrain_seed", "finetune_seed"]
 def export(results: Path, to: Path, form: str = "csv") -> None:
     """Write the histories of all trainings into a new folder: `history.csv`, or a folder of event files per run.
 
-    Raises GranularityError: there are no trainings, or one is corrupt; something is there already; or there is no
-    package tensorboard.
+    Raises GranularityError: there are no trainings; one is corrupt; something is there already; tensorboard is not.
     """
     tables = []
     for condition, one in of_kinds(results, "pretrain", "finetune"):

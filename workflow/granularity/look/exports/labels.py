@@ -23,14 +23,14 @@ CHUNK = 2000  # images that are written at once
 def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = False) -> None:
     """Write the label spaces of one condition, or those of some names, into a new file: a row per training image.
 
-    Columns: `sample_id`; with `images`, `image` (the original's bytes); and per label space the number of the class,
-    or a list of them. Raises GranularityError: there is no such label space, or of several conditions; one is corrupt
-    or of other images; two of its classes have one name; an image has changed; or something is there already.
+    Columns: `sample_id`, per label space the number of the class or a list of them, and with `images` `image`. Raises
+    GranularityError: there is no such label space, or of several conditions; one is corrupt or of other images; two of
+    its classes have one name; an image has changed; or something is there already.
     """
     conditions, spaces = zip(*of_kinds(results, "hierarchy"), strict=True)
     found = {space.params["space"]: space for space in spaces}
     if len({*conditions}) > 1:
-        raise GranularityError(f"{results}: has label spaces of {', '.join(sorted({*conditions}))}; name the folder of one")
+        raise GranularityError(f"{results}: has label spaces of {', '.join(sorted({*conditions}))}; name one")
     if missing := [name for name in names if name not in found]:
         raise GranularityError(f"--space {missing[0]}: {results} has {', '.join(found)}")
     samples = Artifact.open(results / conditions[0] / "samples", "samples")
