@@ -20,7 +20,7 @@ import typer
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError, printable
 from granularity.base.progress import say
-from granularity.cli import of_stages
+from granularity.cli import exports, of_stages
 from granularity.config import files as config_files
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
@@ -259,6 +259,7 @@ def wordnet(
 
 config_app = typer.Typer(help="The configuration: its schema, its default, a check.", no_args_is_help=True)
 app.add_typer(config_app, name="config", rich_help_panel=LOOK)
+app.add_typer(exports.app, name="export", rich_help_panel=LOOK)
 
 
 @config_app.command("default")

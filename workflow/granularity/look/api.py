@@ -1,0 +1,115 @@
+"""Results as Python objects: the functions of `import granularity`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from granularity.base.errors import GranularityError
+from granularity.stages import STAGES
+from granularity.store import place
+from granularity.store.artifact import Artifact
+
+if TYPE_CHECKING:
+    import torch
+
+    from granularity.learning.networks.backbones import Backbones
+
+DTYPES = dict.fromkeys(("condition", "stage", "network", "transfer", "run", "parent", "space", "family"), "str")
+DTYPES |= dict.fromkeys(("granularity", "pretrain_seed", "finetune_seed", "epoch"), "Int64")
+DTYPES |= {"split": "str", "measure": "str", "key": "str", "value": "float64"}
+
+
+def open_artifact(path: str | Path, kind: str | None = None) -> Artifact:
+    """A verified artifact, by its folder, manifest or stamp; `table(file)`, `array(file)`, `tensors(file)` and
+    `json(file)` read its files (docs/artifacts.md). Raises GranularityError: it is missing, corrupt, of another version
+    of this package, or of another stage than `kind`.
+    """
+    return Artifact.open(path, kind)
+
+
+def label_spaces(results: str | Path) -> pd.DataFrame:
+    """The label spaces of a folder of results, a row each.
+
+    Columns: `condition` (its folder, below `results`), `space`, `family` (str), `granularity` (int64, classes),
+    `images` (int64), `path` (str, for :func:`labels`). Raises GranularityError: there is none, or one is corrupt.
+    """
+    keys, rows = ("space", "family", "granularity"), []
+    for condition, space in of_kinds(results, "hierarchy"):
+        about, images = space.json("properties.json", *keys), space.manifest["files"]["labels.parquet"]["rows"]
+        rows.append([condition, *(about[key] for key in keys), images, str(space.path)])
+    return pd.DataFrame(rows, columns=["condition", *keys, "images", "path"])
+
+
+def labels(path: str | Path) -> pd.DataFrame:
+    """The labels of a label space, a row per training image, or per pair where images have several.
+
+    Columns: `sample_id` (str), `label` (int32, 0..G-1), `name` (str, the class's). Raises GranularityError: it is no
+    label space, or corrupt.
+    """
+    space = Artifact.open(path, "hierarchy")
+    table = space.table("labels.parquet", ["sample_id", "label"]).explode("label", ignore_index=True)
+    names = space.table("classes.parquet", ["label", "name"]).set_index("label")["name"]
+    return table.astype({"label": "int32"}).assign(name=table["label"].map(names))
+
+
+def runs(results: str | Path) -> pd.DataFrame:
+    """All numbers of the trainings and measures in a folder of results, a row each.
+
+    Columns: `condition`, `stage` (pretrain, finetune, measure), `network`, `transfer`, `run` (its id), `parent` (the
+    pretraining's id), `space`, `family` (str); `granularity`, `pretrain_seed`, `finetune_seed`, `epoch` (Int64);
+    `split`, `measure`, `key` (str); `value` (float64). Of trainings, measures are columns of their runs.parquet, such
+    as `val_error` (percent). What does not apply is null. Raises GranularityError: there is none, or one is corrupt.
+    """
+    tables = []
+    for condition, one in of_kinds(results, "pretrain", "finetune", "measure"):
+        table = one.table("runs.parquet").rename(columns={"run_id": "run"})
+        if one.kind == "measure":
+            table = one.table("values.parquet").merge(table, on="run", how="left", validate="many_to_one")
+        else:
+            table = table.drop(columns=["backbone", "weights"], errors="ignore")
+            table = table.melt([name for name in table if name in DTYPES], var_name="measure").dropna(subset="value")
+        tables.append(table.assign(condition=condition, stage=one.kind).reindex(columns=[*DTYPES]).astype(DTYPES))
+    return pd.concat(tables, ignore_index=True).drop_duplicates(ignore_index=True)
+
+
+def backbone(run: str, results: str | Path = "results") -> torch.nn.Module:
+    """A trained network with its head, in evaluation mode on the CPU: pretrained, or finetuned and kept.
+
+    `run` is its name or id, or RUN@EPOCH. It takes float32 [N, channels, side, side], normalised, and gives float32 [N,
+    outputs]. Raises GranularityError: there is no such network, several differ, one is corrupt or of your own file.
+    """
+    networks, row, epoch = find_network(run, results)
+    return networks.load(row, epoch=epoch)
+
+
+def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
+    """The verified artifacts of some stages below a folder, or a GranularityError; each with its condition's folder."""
+    found = [Artifact.open(path) for path in place.find(results) if Artifact.peek(path).kind in kinds]
+    if not found:
+        raise GranularityError(f"{results}: holds nothing of {', '.join(kinds)}; make it with: snakemake {kinds[0]}")
+    depth = {kind: STAGES[kind].place.partition("{condition}/")[2].count("/") for kind in kinds}
+    return [(os.path.relpath(one.place.parents[depth[one.kind]], os.path.abspath(results)), one) for one in found]
+
+
+def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, int | None]:
+    """The networks of the result that has a run, its row, and the epoch asked for (None: the end)."""
+    from granularity.learning.networks.backbones import Backbones
+
+    name, at, number = run.partition("@")
+    if at and not number.isdecimal():
+        raise GranularityError(f"{run}: must be the name or the id of a run, or RUN@EPOCH")
+    epoch, found = int(number) if at else None, {}
+    for path in place.find(results):
+        for kind, files in (("pretrain", "backbones"), ("finetune", "networks")):
+            if any(f"-{file.stem}".endswith(f"-{name}") for file in (path / files).glob("*.safetensors")):
+                networks = Backbones([path], kind)
+                found[networks.sha256(networks.named(name), epoch)] = path
+    if len(found) != 1:
+        where = ", ".join(map(str, found.values()))
+        what = f"differ between {where}" if found else f"are not in {results}; finetuned ones need keep: true"
+        raise GranularityError(f"{run}: the weights of this run {what}")
+    return networks, networks.named(name), epoch

@@ -1,0 +1,129 @@
+"""A trained network as a folder that timm loads, from the disk or the Hugging Face hub; or as bare weights."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import timm
+import torch
+from safetensors.torch import load_file, save_file
+from timm.models import save_for_hf
+
+from granularity.base.errors import GranularityError, printable
+from granularity.learning.options import Model
+from granularity.look.api import find_network
+from granularity.look.exports import whole
+from granularity.store.artifact import Artifact
+
+WEIGHTS = "model.safetensors"
+OF_OTHERS = ("tag", "license", "origin_url", "paper_ids", "paper_name", "notes", "description")  # of timm's own weights
+MARKUP, ESCAPED = r"([\\`*_\[\]<>|&#!])", r"\\\1"  # of Markdown
+CODE = {
+    "timm": """\
+import timm
+network = timm.create_model("local-dir:.", pretrained=True)  # this folder; without pretrained: random weights
+transform = timm.data.create_transform(**timm.data.resolve_model_data_config(network))
+""",
+    "state_dict": """\
+import timm, torch
+from safetensors.torch import load_file
+network = timm.create_model({name!r}, **{args!r})
+{stem}network.load_state_dict(load_file("model.safetensors"))
+""",
+}
+STEM = """\
+network.conv1 = torch.nn.Conv2d({channels}, network.bn1.num_features, 3, padding=1, bias=False)
+network.maxpool = torch.nn.Identity()
+"""
+CARD = """\
+---
+library_name: timm
+license: unknown
+tags: [image-classification, timm]
+---
+# {title}
+
+| | |
+|---|---|
+{rows}
+
+```python
+{code}network.eval()
+```
+**Licence.** None is given here: who publishes the weights chooses one, as far as the licence of the images allows.
+"""
+
+
+def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
+    """Write a network into a new folder: `model.safetensors`, `README.md` and timm's `config.json`, or `labels.json`.
+
+    It is loaded and compared with the network before the folder gets its name. Raises GranularityError: there is no
+    such network; it is none of timm's; what was written gives other outputs; or something is there already.
+    """
+    networks, row, epoch = find_network(run, results)
+    about, (source, file) = networks.about(row, epoch), networks.at(row, epoch)
+    model, channels = Model.model_validate(about["model"]), about["channels"]
+    own, small = f"{model.name}.py", model.stem == "small"
+    if own in [Path(name).name for name in source.manifest["code"]["modules"]] or not timm.is_model(model.name):
+        what = f"model.name = {model.name} is a network of a file of your own, and none of timm's"
+        raise GranularityError(f"{run}: {what}; take that file along, and {source.path / file}")
+    if form == "timm" and small:
+        what = "model.stem = small: no arguments of timm's make a first convolution of stride 1 without max-pooling"
+        raise GranularityError(f"{run}: {what}; --format state_dict writes weights, and the lines that load them")
+    network = networks.load(row, epoch=epoch)
+    side = min(about["crop"] or about["side"], about["side"])
+    data = {"input_size": (channels, side, side), "mean": tuple(about["mean"]), "std": tuple(about["std"])}
+    share = math.nextafter(side / about["side"], side == about["side"])  # timm rounds what it divides by this down
+    data |= {"interpolation": "bicubic", "crop_pct": share, "crop_mode": "center"}
+    classes = source.table("classes.parquet")
+    classes = classes[classes["space"] == row["space"]] if "space" in classes else classes
+    labels = {"label_names": classes.sort_values("label")["name"].tolist()}
+    args = {"in_chans": channels, "num_classes": about["outputs"], **(model.args or {})}
+    written = timm.create_model(model.name, **args)
+    if small:  # as STEM says
+        written.conv1 = torch.nn.Conv2d(channels, written.bn1.num_features, 3, padding=1, bias=False)
+        written.maxpool = torch.nn.Identity()
+    with whole(to) as folder:
+        folder.mkdir()
+        if form == "timm":
+            written.load_state_dict(network.state_dict())
+            written.pretrained_cfg = {k: v for k, v in written.pretrained_cfg.items() if k not in OF_OTHERS}
+            save_for_hf(written, folder, labels, safe_serialization=True, data_config=data)
+            written = timm.create_model(f"local-dir:{folder}", pretrained=True)
+        else:
+            save_file({name: value.contiguous() for name, value in network.state_dict().items()}, folder / WEIGHTS)
+            written.load_state_dict(load_file(folder / WEIGHTS))
+            (folder / "labels.json").write_text(json.dumps(labels, indent=2), encoding="utf-8")
+        images = torch.randn(8, channels, side, side, generator=torch.Generator().manual_seed(0))
+        with torch.inference_mode():
+            if not torch.allclose(network(images), written.eval()(images), rtol=1e-4, atol=1e-5):
+                what = f"timm {timm.__version__} makes another network of it, with other outputs on random images"
+                raise GranularityError(f"{run}: {what}; nothing was exported")
+        code = CODE[form].format(name=model.name, args=args, stem=STEM.format(channels=channels) if small else "")
+        (folder / "README.md").write_text(_card(source, file, row, about, data, code), encoding="utf-8")
+
+
+def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], data: dict[str, Any], code: str) -> str:
+    """The model card."""
+    samples, how = source.lineage().get("samples"), "finetuned" if "parent" in row else "pretrained"
+    errors = source.table("runs.parquet", ["run_id", "val_error"]).set_index("run_id")["val_error"]
+    counts = {} if samples is None else samples.summary["images"]
+    told = "unknown" if samples is None else samples.params.get("hub") or samples.params["source"]
+    of = "its own" if how == "pretrained" else f"the target's ({row['transfer']})"
+    error = "none" if pd.isna(errors[row["run_id"]]) else f"{errors[row['run_id']]:.2f} %"
+    rows = {
+        "run": f"{Path(row['file']).stem}, epoch {about['epoch']}",
+        "data": f"{told} ({', '.join(f'{count} {split}' for split, count in counts.items())} images)",
+        "label space": f"{row['space']} ({row['family']}), {row['granularity']} classes; outputs: {of}",
+        "error": f"{error}, on validation images (n = {counts.get('val', 'unknown')}), at the end of the training; "
+        "of pretrained networks the parent of the predicted class against the target",
+        "images": f"short side resized to {about['side']} px (bicubic), centre of {data['input_size'][-1]} px cut out, "
+        f"{'grey' if about['channels'] == 1 else 'RGB'}, scaled to 0..1, mean {data['mean']}, std {data['std']}",
+        "result": f"{source.kind} {source.digest}; SHA-256 of its file {source.manifest['files'][file]['sha256']}",
+        "recipe": json.dumps(source.params["recipe"]),
+    }
+    table = "\n".join(f"| {name} | {re.sub(MARKUP, ESCAPED, printable(text))} |" for name, text in rows.items())
+    return CARD.format(title=f"{about['model']['name']}, {how}", rows=table, code=code)

@@ -1,0 +1,76 @@
+"""Label spaces as one Parquet file that the library `datasets` reads, with the names of their classes."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from granularity.base.errors import GranularityError
+from granularity.data.columns import PLACE, RESERVED
+from granularity.data.images import Images
+from granularity.look.api import of_kinds
+from granularity.look.exports import whole
+from granularity.store.artifact import Artifact
+
+IMAGE, STRUCT = "image", pa.struct({"bytes": pa.binary(), "path": pa.string()})
+CHUNK = 2000  # images that are written at once
+
+
+def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = False) -> None:
+    """Write the label spaces of one condition, or those of some names, into a new file: a row per training image.
+
+    Columns: `sample_id`, per label space the number of the class or a list of them, and with `images` `image`. Raises
+    GranularityError: there is no such label space, or of several conditions; one is corrupt or of other images; two of
+    its classes have one name; an image has changed; or something is there already.
+    """
+    conditions, spaces = zip(*of_kinds(results, "hierarchy"), strict=True)
+    found = {space.params["space"]: space for space in spaces}
+    if len({*conditions}) > 1:
+        raise GranularityError(f"{results}: has label spaces of {', '.join(sorted({*conditions}))}; name one")
+    if missing := [name for name in names if name not in found]:
+        raise GranularityError(f"--space {missing[0]}: {results} has {', '.join(found)}")
+    samples = Artifact.open(results / conditions[0] / "samples", "samples")
+    frame = samples.table("samples.parquet", ["sample_id", "split"])
+    rows = (frame["split"] == "train").to_numpy().nonzero()[0]
+    columns = {"sample_id": pa.array(frame["sample_id"].iloc[rows], pa.string())}
+    features: dict[str, dict] = {"sample_id": {"dtype": "string", "_type": "Value"}}
+    for name in dict.fromkeys(names or found):
+        columns[name], features[name] = _column(found[name], name, samples)
+    table = pa.table(columns)
+    pictures, added = (Images(samples), {IMAGE: {"_type": "Image"}}) if images else (None, {})
+    schema = pa.schema([*table.schema, *(pa.field(name, STRUCT) for name in added)])
+    schema = schema.with_metadata({"huggingface": json.dumps({"info": {"features": features | added}})})
+    with whole(to) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for start in range(0, len(rows), CHUNK):
+            part = table.slice(start, CHUNK)
+            if pictures:
+                part = part.append_column(IMAGE, _originals(pictures, rows[start : start + CHUNK]))
+            writer.write_table(part.cast(schema))
+
+
+def _column(space: Artifact, name: str, samples: Artifact) -> tuple[pa.Array, dict]:
+    """The labels of a space, and what `datasets` should know of them."""
+    if space.manifest["inputs"]["samples"]["digest"] != samples.digest:
+        raise GranularityError(f"{space.path}: was made from other samples than {samples.path}; run snakemake")
+    names = space.table("classes.parquet", ["name"])["name"].tolist()
+    if len({*names}) < len(names) or name in (*RESERVED, IMAGE):
+        raise GranularityError(f"{space.path}: it, or two of its classes, would have one name; --space names others")
+    labels, kind = space.table("labels.parquet", ["label"])["label"], {"names": names, "_type": "ClassLabel"}
+    if labels.dtype != object:
+        return pa.array(labels, pa.int64()), kind
+    return pa.array(labels, pa.list_(pa.int64())), {"feature": kind, "_type": "Sequence"}
+
+
+def _originals(images: Images, rows: Iterable[int]) -> pa.Array:
+    """The bytes of some images, compared with their checksums."""
+    found = []
+    for *place, known in images.table.iloc[rows][[*PLACE, "sha256"]].values.tolist():
+        data = images.reader.read(*place)
+        if not pd.isna(known) and hashlib.sha256(data).hexdigest() != known:
+            raise GranularityError(f"{images.reader.name(*place[:3])}: has changed since the sample table was made")
+        found.append({"bytes": data, "path": None})
+    return pa.array(found, STRUCT)
