@@ -103,11 +103,9 @@ def too_few(asked: pd.DataFrame) -> dict[str, Any] | None:
 def _found(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
     declared = compared[compared["question"] == "primary"]
     if len(declared):
-        baseline = results.set_index(["label", "network", "space"])["baseline_mean"]
-        first = declared.iloc[:1]
-        mean = baseline.loc[tuple(first[["label", "network", "space"]].iloc[0])]
-        said = answer(first.assign(baseline_mean=mean))
-        return {"answer": said, "primary": declared.to_dict("records"), "shown": declared}
+        keys, about = ["label", "network", "space"], ["series", "granularity", "baseline_mean"]
+        rows = declared.merge(results[[*keys, *about]], on=keys, how="left")
+        return {"answer": answer(rows.iloc[:1]), "primary": rows.to_dict("records"), "shown": declared}
     arms, every = finer(results), cases(results)
     found = answer(arms)
     told = [case for case in every if "space" in case]

@@ -69,7 +69,7 @@ def draw(results: pd.DataFrame) -> str:
         axis.grid(axis="y")
     axes[-1, 0].set_xlabel("Granularity G: classes in pretraining")
     if (results["role"] == "baseline").any():
-        legend["the same, at its G"] = Line2D([], [], **ring)
+        legend["the baseline, at its G"] = Line2D([], [], **ring)
     description = "Validation error against the number of classes in pretraining, one line per family of label spaces"
     return drawing.svg(figure, "granularity_curve", description, legend)
 
