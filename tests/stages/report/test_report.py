@@ -646,8 +646,8 @@ def test_in_a_browser(made, tmp_path, width):
       out.cut = all("figure svg").flatMap(cut).length;
       out.headline = Math.round(box(all(".headline")[0]).height);
       out.answer = Math.round(box(all("#figure-answer svg")[0]).bottom);
-      const wide = all(".scroll").filter(one => one.scrollWidth > one.clientWidth + 1);
-      out.stops = all(".scroll, figure").filter(one => one.tabIndex === 0 !== wide.includes(one)).length;
+      const wide = all(".scroll, pre").filter(one => one.scrollWidth > one.clientWidth + 1);
+      out.stops = all(".scroll, pre, figure").filter(one => one.tabIndex === 0 !== wide.includes(one)).length;
       out.wide = wide.length;
       const table = all("#results table")[0], shown = () => [...table.tBodies[0].rows].filter(row => !row.hidden);
       const plain = rows => rows.filter(row => row.className !== "condition");

@@ -87,7 +87,8 @@ def log_counts(axis) -> None:
     """Make a logarithmic axis of counts: whole numbers, few enough to be read."""
     axis.set_xscale("log")
     low, high = axis.get_xlim()
-    axis.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 3) if high > 12 * low else (1, 2, 3, 5, 7)))
+    subs = (1,) if high > 3000 * low else (1, 3) if high > 12 * low else (1, 2, 3, 5, 7)
+    axis.xaxis.set_major_locator(LogLocator(base=100 if len(subs) == 1 else 10, subs=subs))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else ""))
     axis.xaxis.set_minor_locator(NullLocator())
 

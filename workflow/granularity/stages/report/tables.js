@@ -45,12 +45,14 @@
     bar.append(search, " ", shown);
     table.parentElement.before(bar);
   }
-  const look = new ResizeObserver(seen => {
-    for (const box of new Set(seen.map(one => one.target.closest(".scroll")))) {
+  const stops = () => { // what can be reached by keyboard, so that it can be scrolled
+    for (const box of document.querySelectorAll(".scroll, pre")) {
       const wide = box.scrollWidth > box.clientWidth + 1;
-      for (const [name, value] of [["tabindex", 0], ["role", "group"], ["aria-label", "Table, scrolls sideways"]])
+      for (const [name, value] of [["tabindex", 0], ["role", "group"], ["aria-label", "Scrolls sideways"]])
         wide ? box.setAttribute(name, value) : box.removeAttribute(name);
     }
-  });
-  for (const box of document.querySelectorAll(".scroll")) [box, box.firstElementChild].forEach(one => look.observe(one));
+  };
+  addEventListener("resize", stops);
+  addEventListener("toggle", stops, true); // of what is unfolded
+  stops();
 }
