@@ -18,8 +18,8 @@ QUIET += " --disable-sync"
 def look(page: Path, folder: Path, width: int, script: str) -> dict[str, str]:
     """Open a page in a frame of some width, with every part of it unfolded, and run a script beside it.
 
-    The script has `page`, the frame's document, and `out`, whose attributes are returned; `width` is how wide the page
-    came out. `folder`: an empty one, to work in.
+    It runs once the page has been laid out anew, and has `page`, the frame's document, and `out`, whose attributes are
+    returned; `width` is how wide the page came out. `folder`: an empty one, to work in.
     """
     (folder / "page.html").write_bytes(page.read_bytes())
     (folder / "frame.html").write_text(
@@ -28,8 +28,10 @@ def look(page: Path, folder: Path, width: int, script: str) -> dict[str, str]:
         <script>onload = () => {{
           const page = document.querySelector("iframe").contentDocument, out = document.body.dataset;
           page.querySelectorAll("details").forEach(part => part.open = true);
-          out.width = page.documentElement.scrollWidth;
-          {script}
+          setTimeout(() => {{
+            out.width = page.documentElement.scrollWidth;
+            {script}
+          }}, 300);
         }}</script></body>"""
     )
     options = ["--headless", "--no-sandbox", *QUIET.split(), "--enable-logging=stderr", "--window-size=1400,900"]

@@ -1,9 +1,12 @@
 """The report: statistics, words, figures and the page, on a synthetic tree of results."""
 
+import base64
 import math
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -76,10 +79,16 @@ def comparisons(output: Path) -> pd.DataFrame:
 
 
 def headline_of(output: Path) -> tuple[str, str]:
-    """The answer of the page, and the sentences that go with it."""
+    """The answer of the page, and the one sentence that goes with it."""
     text = text_of(output).partition('<p class="headline">')[2].partition("</p>")[0]
     answer, said = re.fullmatch(r'<span class="verdict (\w+)">[^<]*</span>(.*)', text, flags=re.DOTALL).groups()
+    assert len(said.split()) <= 40
     return answer, " ".join(said.split())
+
+
+def drawn_in(output: Path, name: str) -> list[str]:
+    """The words of a figure."""
+    return re.findall(r">([^<>]+)</text>", (output / f"figures/{name}.svg").read_text())
 
 
 def section_of(output: Path, name: str) -> str:
@@ -170,7 +179,7 @@ def test_the_headline_follows_the_arms(monkeypatch, tmp_path, effects, noise, ve
     best = best.loc[best["difference"].idxmin()]
     assert (case["answer"], case["space"]) == (answer, best.name)
     assert best.name in sentence and words.interval(best["low"], best["high"]) in sentence
-    assert best["control"] in sentence and words.interval(best["control_low"], best["control_high"]) in sentence
+    assert {f"{best.name} − target", f"{best.name} − {best['control']}"} <= {*drawn_in(output, "answer")}
 
 
 @pytest.mark.parametrize(("effect", "verdict"), [(-3.0, "yes"), (3.0, "no"), (-0.3, "open")])
@@ -188,11 +197,13 @@ def test_what_was_declared_is_the_answer_whatever_else_is_found(monkeypatch, tmp
         differences = errors["manual-digit"] - errors[against]
         reach = stats.t.ppf(1 - 0.05 / 4, 4) * differences.sem()
         assert row.pairs == 5 and row.low == pytest.approx(differences.mean() - reach)
-        assert words.interval(row.low, row.high) in sentence and f"those pretrained on {against}" in sentence
-    assert answer == verdict and "declared before the run" in sentence and "kmeans-4" not in sentence
+        assert (words.interval(row.low, row.high) in sentence) == (against == "target")
+        assert f"manual-digit − {against}" in drawn_in(output, "answer")
+    assert answer == verdict and "kmeans-4" not in " ".join([sentence, *drawn_in(output, "answer")])
     needed = Primary(**primary[1]).backbones(2)
-    found = "To find 1.00 points, at a spread of 0.40 between backbones in a pilot run, takes"
-    assert f"{found} {needed} backbones" in sentence
+    section = " ".join(section_of(output, "curve").split())
+    found = "To find a difference of 1.00 points, with the standard deviation of 0.40 between backbones that a pilot"
+    assert "Declared before the run" in section and f"{found} run had, takes {needed} backbones" in section
 
 
 def test_labels_by_chance_are_no_answer(monkeypatch, tmp_path):
@@ -202,12 +213,12 @@ def test_labels_by_chance_are_no_answer(monkeypatch, tmp_path):
     _, output = make(monkeypatch, tmp_path, VERDICTS | over | {"name": "chance"}, effects=effects)
     results = pd.read_parquet(output / "tables/results.parquet")
     assert set(results.loc[results["meaningless"], "standing"]) == {"better"}
-    nothing = "No label space finer than the target, other than by chance, was pretrained on."
+    nothing = "No label space that is finer than the target and has a meaning was pretrained on."
     assert headline_of(output) == ("open", nothing)
     assert "figure-meaning" not in text_of(output)
     _, output = make(monkeypatch, tmp_path, VERDICTS, effects=effects)
-    answer, sentence = headline_of(output)
-    assert answer == "yes" and "random-10" in sentence and "which is not significant" in sentence
+    answer, _ = headline_of(output)
+    assert answer == "yes" and "manual-digit − random-10" in drawn_in(output, "answer")
 
 
 def test_every_size_is_answered_for_itself(monkeypatch, tmp_path):
@@ -215,11 +226,11 @@ def test_every_size_is_answered_for_itself(monkeypatch, tmp_path):
     over["conditions"].append({"train_size": 240, "spaces": ["kmeans-4"]})
     _, output = make(monkeypatch, tmp_path, VERDICTS | over, effects={"manual": -6.0}, noise=1.0)
     answer, sentence = headline_of(output)
-    assert answer == "yes" and sentence.startswith("With 120 training images, networks")
+    assert answer == "yes" and "120 training images)" in sentence
     results = pd.read_parquet(output / "tables/results.parquet")
-    assert "no labels by chance of the same G" in sentence and results["control"].isna().all()
+    assert results["control"].isna().all()
     assert not comparisons(output)["question"].isin(["control", "meaning"]).any()
-    assert sentence.endswith(". Elsewhere: 240 training images: not significant.")
+    assert "Elsewhere: 240 training images: open." in text_of(output)
     sizes = section_of(output, "questions").partition("Which training-set size?")[2]
     assert re.findall(r'<span class="verdict (\w+)">', sizes) == ["yes", "open"]
 
@@ -259,7 +270,7 @@ def test_the_headlines_arm_is_of_a_size_that_it_answers():
     table = table.assign(meaningless=False, baseline_mean=6.0, control=None, network="n", repeats=None)
     table = table.assign(train_images=table["label"].astype(int), transfer="target")
     table["granularity"] = np.where(table["role"] == "arm", 9, 3)
-    found = words.headline(table, pd.DataFrame(columns=["question", "label", "network"]))
+    found = words.headline(table, pd.DataFrame(columns=["question", "label", "network", "space", "repeats", "pairs"]))
     assert found["answer"] == "open" and found["best"]["label"] == "20"
     assert found["elsewhere"] == [("10", "no"), ("30", "open")]
 
@@ -271,10 +282,28 @@ def test_runs_of_one_backbone_count_once(monkeypatch, tmp_path):
     results = pd.read_parquet(output / "tables/results.parquet")
     assert set(results["standing"]) == {"baseline", "untested"} and results["low"].isna().all()
     answer, sentence = headline_of(output)
-    assert answer == "open" and "No interval can be given" in sentence and "seeds.pretrain" in sentence
+    assert answer == "open" and sentence == "1 backbone per label space cannot show this; 5 or more can."
+    assert "one backbone gives no interval" in " ".join(text_of(output).split())
     text = re.sub(r"<svg.*?</svg>", "", text_of(output), flags=re.DOTALL).lower()
     assert "nan" not in text.split() and 'class="verdict better"' not in text
     assert "1 pretrained backbone stands behind each label space" in text
+
+
+def test_too_few_backbones_are_said_first_and_no_error_is_drawn_below_zero(monkeypatch, tmp_path):
+    over = {"seeds": {"pretrain": 2, "finetune": 1}}
+    _, output = make(monkeypatch, tmp_path, over, noise=4.0)
+    number = int((comparisons(output)["question"] == "finer").sum())
+    (needed,) = (n for n in (5, 6, 7) if _reach(n, number) <= 2 < _reach(n - 1, number))
+    assert headline_of(output) == ("open", f"2 backbones per label space cannot show this; {needed} or more can.")
+    rests_on = f"With {number} comparisons, the interval of a difference reaches {_reach(2, number):.1f} standard"
+    assert rests_on in " ".join(text_of(output).split())
+    assert not (output / "figures/answer.svg").exists()
+    results = pd.read_parquet(output / "tables/results.parquet")
+    assert (results["mean_low"] < 0).any() and not any("−" in one for one in drawn_in(output, "granularity_curve"))
+
+
+def _reach(backbones: int, comparisons: int) -> float:
+    return stats.t.ppf(1 - 0.05 / 2 / comparisons, backbones - 1) / math.sqrt(backbones)
 
 
 def test_meaning_is_told_by_pairs_that_hold_the_target_alike(monkeypatch, tmp_path):
@@ -287,11 +316,7 @@ def test_meaning_is_told_by_pairs_that_hold_the_target_alike(monkeypatch, tmp_pa
     section = " ".join(section_of(output, "questions").split())
     assert re.findall(r'<span class="verdict (\w+)">', section) == ["open", "yes"]
     assert "In no average: manual-digit beside random-10 (120 training images), as the control does not hold" in section
-    assert "the contribution of meaning beyond it is not significant" in headline_of(output)[1]
-    effects = effects | {"manual": -5.0}
-    _, output = make(monkeypatch, tmp_path, over | {"name": "other"}, effects=effects)
-    headline = headline_of(output)[1]
-    assert "manual-digit" in headline and "but no evidence of meaning, as the control does not" in headline
+    assert "the contribution of meaning beyond it is not significant" in section
     assert "random-10 *</td>" in text_of(output)
 
 
@@ -316,7 +341,7 @@ def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
     assert results["mean"].tolist() == pytest.approx([pooled.mean()] * 2) and set(results["runs"]) == {6}
     assert set(results["backbones"]) == {3} and results["low"].nunique() == 1
     text = text_of(output)
-    assert "kmeans-4 and bottomup-4 partition the images alike" in text and "bottomup-4 = kmeans-4<" in text
+    assert "kmeans-4 and bottomup-4 partition the images alike" in text and "bottomup-4</a> = kmeans-4<" in text
 
 
 @pytest.mark.parametrize(
@@ -342,7 +367,7 @@ def test_figures_are_the_same_bytes_again(made, monkeypatch, tmp_path):
     monkeypatch.chdir(output.parents[2])
     again = synthetic_results.write_report(plan, tmp_path / "again")
     drawn = sorted(file.name for file in (output / "figures").iterdir())
-    wanted = "granularity_curve differences meaning probe agreement class_sizes montage encoder_loss"
+    wanted = "answer granularity_curve differences meaning probe agreement class_sizes montage encoder_loss"
     assert {f"{name}.svg" for name in wanted.split()} == set(drawn)
     for name in drawn:
         first = (output / "figures" / name).read_bytes()
@@ -384,12 +409,17 @@ def test_montage_of_grey_and_colour_of_any_size(channels, side):
 # ---------------------------------------------------------------- the page
 
 
-def test_the_page_asks_nobody_and_is_whole(made):
+def test_the_page_asks_nobody_and_is_whole(made, monkeypatch):
     plan, output = made
+    monkeypatch.chdir(output.parents[2])
     text = text_of(output)
     assert not (output.parent / "report.html").exists()
     assert not re.findall(r"https?://", re.sub(r'xmlns(:\w+)?="[^"]*"', "", text))
-    assert not re.findall(r'(?:src|href)="(?!#|data:)', text)
+    assert not re.findall(r'(?:src|href)="(?!#|data:|\.\./)', text)
+    links = dict(re.findall(r'<a href="(\.\./[^"]+)" title="(granularity inspect [^"]+)"', text))
+    made = {os.path.realpath(plan.folder(job)) for stage in ("hierarchy", "finetune") for job in plan.jobs(stage)}
+    assert {os.path.realpath(os.path.normpath(output / unquote(link))) for link in links} >= made
+    assert "granularity inspect results/small/train-120/hierarchy/kmeans-4" in links.values()
     assert "currentColor" in text and plan.config.report.title in text
     for source in ("kmeans-superclass-2", "random-instance", "target (one pass)", "embedding", "snakemake"):
         assert source in text
@@ -404,7 +434,7 @@ def test_hostile_names_are_escaped(monkeypatch, tmp_path):
     _, output = make(monkeypatch, tmp_path, over)
     text = text_of(output)
     assert "snakemake --configfile &#39;a &amp; b.yaml&#39;" in text
-    assert "<script" not in text and "<img" not in text
+    assert text.count("<script") == 1 and "<img" not in text
     assert "&lt;img src=x onerror=alert(1)&gt; &amp; co" in text
     assert "&lt;script" in text  # the superclass in the montage
 
@@ -606,12 +636,47 @@ def test_two_figures_of_one_name_are_one_line(monkeypatch, tmp_path, own):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [420, 1280])
 def test_in_a_browser(made, tmp_path, width):
-    """Nothing in the console, and no sideways scroll of the page: the width is measured in a frame of that width."""
-    script = 'out.sections = page.querySelectorAll("section").length;'
+    """Nothing in the console, no request, no sideways scroll of the page (measured in a frame of that width)."""
+    script = """
+      const all = what => [...page.querySelectorAll(what)], box = one => one.getBoundingClientRect();
+      out.sections = all("section").length;
+      out.requests = page.defaultView.performance.getEntriesByType("resource").length;
+      const cut = svg => [svg, ...svg.querySelectorAll("text")].filter(one => box(one).width
+        && (box(one).left < box(svg).left - 1 || box(one).right > Math.min(box(svg).right, innerWidth) + 1));
+      out.cut = all("figure svg").flatMap(cut).length;
+      out.headline = Math.round(box(all(".headline")[0]).height);
+      out.answer = Math.round(box(all("#figure-answer svg")[0]).bottom);
+      const wide = all(".scroll, pre").filter(one => one.scrollWidth > one.clientWidth + 1);
+      out.stops = all(".scroll, pre, figure").filter(one => one.tabIndex === 0 !== wide.includes(one)).length;
+      out.wide = wide.length;
+      const table = all("#results table")[0], shown = () => [...table.tBodies[0].rows].filter(row => !row.hidden);
+      const plain = rows => rows.filter(row => row.className !== "condition");
+      const column = (rows, at) => plain(rows).map(row => row.cells[at].textContent);
+      const sizes = column(shown(), 1).join();
+      table.tHead.rows[0].cells[1].firstChild.click();
+      out.ascending = column(shown().slice(0, 13), 1).join(" ");
+      table.tHead.rows[0].cells[1].firstChild.click();
+      out.descending = column(shown().slice(0, 13), 1).join(" ") + table.tHead.rows[0].cells[1].ariaSort;
+      table.tHead.rows[0].cells[1].firstChild.click();
+      out.again = column(shown(), 1).join() === sizes;
+      const search = all("#results input")[0];
+      search.value = "KMEANS-super class-2";
+      search.dispatchEvent(new Event("input"));
+      out.left = column(shown(), 0).join(" ") + " " + all("#results output")[0].textContent;
+      const file = all("#results a[download]")[0];
+      out.file = file.download + file.href.split(",")[1];"""
     found = browser.look(made[1] / "report.html", tmp_path, width, script)
     assert int(found["sections"]) == len(DEFAULT_SECTIONS) and int(found["width"]) <= width
+    assert (found["requests"], found["cut"], found["stops"], found["again"]) == ("0", "0", "0", "true")
+    assert int(found["wide"]) > 0 and int(found["headline"]) < 250 and int(found["answer"]) < 900
+    sizes = [int(one) for one in found["ascending"].split()]
+    assert sizes == sorted(sizes) and len(sizes) == 12
+    assert found["descending"] == " ".join(map(str, reversed(sizes))) + "descending"
+    assert found["left"] == "kmeans-superclass-2 1 of 16"
+    csv = (made[1] / "tables/results.csv").read_bytes()
+    assert found["file"] == "results.csv" + base64.b64encode(csv).decode()
 
 
 def test_gpus_have_columns_where_one_was_used(tmp_path, monkeypatch):

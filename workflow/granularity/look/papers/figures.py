@@ -114,7 +114,7 @@ def _panel(axis, panel: str, points: pd.DataFrame) -> None:
             look |= {"mfc": "none" if number else look["color"], "linestyle": dashes}
         x = curve["x"] * 1.012 ** (place - (len(groups) - 1) / 2)  # a little apart, so that all bars can be seen
         axis.errorbar(x, curve["mean"], curve["std"].fillna(0), label=name, **look)
-    axis.set_title(textwrap.fill(panel, 36), fontsize=8, parse_math=False)
+    axis.set_title(textwrap.fill(panel, 30), fontsize=8, parse_math=False)
     axis.margins(x=0.08)
     drawing.log_counts(axis)
     axis.tick_params(axis="x", labelsize=7)

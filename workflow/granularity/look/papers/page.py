@@ -97,7 +97,7 @@ def _html(root: Path, found: dict[str, Any], wrong: dict[str, None]) -> str:
         "where": lambda group, source: numbers.where(group, source, found["parts"]),
         "report": lambda name: link(str(root / name / "report" / "report.html")),
     }
-    css = Markup("\n".join((folder / "page.css").read_text(encoding="utf-8") for folder in (report.HERE, HERE)))
+    css = Markup((HERE / "page.css").read_text(encoding="utf-8"))
     findings = [group for group in found["groups"] if group.finding]
     return pages.get_template("papers.html.j2").render(css=css, findings=findings, wrong=wrong, **found)
 

@@ -38,6 +38,7 @@ HOLDS = {
 AVERAGED = ("both", "neither")
 SAME = 0.02  # G differs by less: a cluster may come out empty, where an ID that nobody drew keeps its place
 NEGLIGIBLE = 0.05  # a gain of less than this share of the baseline's error is none
+SEEN = 2  # standard deviations between backbones: a difference that a study is to be able to show
 MOST_PAIRS = 1000
 STANDINGS = {
     "better": "better",
@@ -46,7 +47,7 @@ STANDINGS = {
     "untested": "no interval: fewer than two backbones, or no spread",
     "baseline": "the baseline",
 }
-ANSWERS = {"yes": "Yes", "no": "No", "open": "Not significant"}
+ANSWERS = {"yes": "Yes", "no": "No", "open": "Open"}
 DIFFERENCE = ["difference", "error", "pairs", "comparisons"]
 
 
@@ -71,8 +72,19 @@ def pairs_needed(difference: float, error: float, pairs: int, comparisons: int) 
     None where there is no spread, or where `MOST_PAIRS` would not do. Half of such experiments would find it.
     """
     n = np.arange(2, MOST_PAIRS + 1)
-    reach = error * np.sqrt(pairs / n) * stats.t.ppf(1 - (1 - LEVEL) / 2 / max(1, comparisons), n - 1)
-    return next(iter(n[reach < abs(difference)].tolist()), None)  # none is below NaN
+    reaching = error * np.sqrt(pairs) * reach(n, comparisons)
+    return next(iter(n[reaching < abs(difference)].tolist()), None)  # none is below NaN
+
+
+def reach(pairs: Any, comparisons: int) -> Any:
+    """How far an interval reaches to either side, in standard deviations of the differences between backbones."""
+    return stats.t.ppf(1 - (1 - LEVEL) / 2 / max(1, comparisons), pairs - 1) / np.sqrt(pairs)
+
+
+def enough(comparisons: int) -> int:
+    """The least number of backbones whose intervals exclude zero where the difference is `SEEN` of its deviations."""
+    n = np.arange(2, MOST_PAIRS + 1)
+    return int(n[reach(n, comparisons) <= SEEN][0])
 
 
 # ---------------------------------------------------------------- what is compared with one baseline

@@ -38,10 +38,10 @@ class ConditionResults:
         properties, classes: of every label space, by name.
         alike: label space -> the first that parts the training images as it does, which may be itself.
         pretrain, finetune: a row per run, as `runs.parquet` has them, with `other_data`, whether the images are of
-            another data set than the pretraining's.
+            another data set than the pretraining's, and `artifact`, the job that holds it, by its path as below.
         values: a row per measured number: `measure` (the entry's name), `file` (the measure), `run`, `epoch`, `split`,
             `key`, `value`; of the run, `network`, `space`, `family`, `granularity`, `transfer`; and `state`: untrained,
-            epoch N, pretrained, finetuned or embedding.
+            epoch N, pretrained, finetuned or embedding; and `artifact`, as above.
         models: network -> its architecture and recipe, as the pretraining's options have them.
         artifacts: everything read, by its path below the folder of the configuration's results.
     """
@@ -61,14 +61,17 @@ class ConditionResults:
         self.alike = first_alike(made, self.classes)
         pretrainings = [one.manifest["options"] for one in self.of("pretrain")]
         self.models = {one["network"]: {key: one[key] for key in ("model", "recipe")} for one in pretrainings}
-        self.pretrain, self.finetune = _runs(self.of("pretrain")), _runs(self.of("finetune"))
-        self.values = _values(self.of("measure"), pretrainings)
+        self.pretrain, self.finetune = (_runs(self.roles(stage)) for stage in ("pretrain", "finetune"))
+        self.values = _values(self.roles("measure"), pretrainings)
 
     def images(self, split: str) -> int:
         return self.samples.summary["images"].get(split, 0)
 
+    def roles(self, stage: str) -> dict[str, Artifact]:
+        return {role: artifact for role, artifact in self.artifacts.items() if artifact.kind == stage}
+
     def of(self, stage: str) -> list[Artifact]:
-        return [artifact for artifact in self.artifacts.values() if artifact.kind == stage]
+        return list(self.roles(stage).values())
 
 
 def read(task: Task) -> list[ConditionResults]:
@@ -92,12 +95,12 @@ def read(task: Task) -> list[ConditionResults]:
     return [ConditionResults(folder, artifacts) for folder, artifacts in held.items()]
 
 
-def _runs(jobs: Iterable[Artifact]) -> pd.DataFrame:
-    tables = [pd.DataFrame(columns=[*PRETRAINED, "transfer"])]
-    for job in jobs:
+def _runs(jobs: Mapping[str, Artifact]) -> pd.DataFrame:
+    tables = [pd.DataFrame(columns=[*PRETRAINED, "transfer", "artifact"])]
+    for role, job in jobs.items():
         table = job.table("runs.parquet").astype({"val_error": float})  # all null where an objective has no classes
         _refuse_missing(job, table["run_id"])
-        tables.append(table.assign(other_data=job.manifest["options"].get("other_data", False)))
+        tables.append(table.assign(other_data=job.manifest["options"].get("other_data", False), artifact=role))
     return pd.concat(tables[1:] or tables, ignore_index=True)
 
 
@@ -106,7 +109,7 @@ def _refuse_missing(job: Artifact, runs: Iterable[str]) -> None:
         raise GranularityError(f"{job.path}: lacks runs that it was asked for: {sorted(missing)}; make it again")
 
 
-def _values(measured: Iterable[Artifact], pretrainings: list[Mapping[str, Any]]) -> pd.DataFrame:
+def _values(measured: Mapping[str, Artifact], pretrainings: list[Mapping[str, Any]]) -> pd.DataFrame:
     last = {Run.parse(name).id: one["recipe"]["epochs"] for one in pretrainings for name in one["runs"]}
 
     def state(run: str, epoch: Any, transfer: Any) -> str:
@@ -116,14 +119,14 @@ def _values(measured: Iterable[Artifact], pretrainings: list[Mapping[str, Any]])
             return "embedding"
         return "pretrained" if epoch == last.get(run) else "untrained" if epoch == 0 else f"epoch {int(epoch)}"
 
-    tables = [pd.DataFrame(columns=[*VALUES, *MEASURED, "file", "state"])]
-    for job in measured:
+    tables = [pd.DataFrame(columns=[*VALUES, *MEASURED, "file", "state", "artifact"])]
+    for role, job in measured.items():
         values, runs = job.table("values.parquet", VALUES), job.table("runs.parquet", MEASURED)
         if {"backbones", "checkpoints", "untrained"} & set(job.manifest["options"]["of"]):
             _refuse_missing(job, runs["run"])  # a measure may have nothing to say of a run, but holds it
         table = values.merge(runs, on="run", how="left", validate="many_to_one")
         states = [state(*row) for row in zip(table["run"], table["epoch"], table["transfer"], strict=True)]
-        tables.append(table.assign(file=job.facts["measure"], state=states))
+        tables.append(table.assign(file=job.facts["measure"], state=states, artifact=role))
     return pd.concat(tables[1:] or tables, ignore_index=True)
 
 

@@ -24,7 +24,8 @@ PAPER = "#fffffe"  # inside hollow markers; the page puts its own background the
 INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
 RC = dict(mpl.rc_params_from_file(Path(__file__).with_name("page.mplstyle"), use_default_template=False))
 RC |= dict.fromkeys(INKED, INK)
-WIDTH = 6.2  # inches; 595 px on the page
+WIDTH = 5.6  # inches; 538 px, which a page scales to what it has
+TALLEST = 900  # pixels: a figure is widened until it is as tall, or as its own size where that is more
 STEPS = [1, 2, 2.5, 5, 10]  # of ticks
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (2, 1))]
 
@@ -41,7 +42,8 @@ def svg(figure: Figure, name: str, description: str, legend: Mapping[str, Any] |
     `legend`: what stands below it, by its words.
     """
     if legend:
-        figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=2)
+        columns = 2 if max(map(len, legend)) < 38 else 1
+        figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=columns)
     stream = io.StringIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = stream.getvalue()
@@ -49,7 +51,9 @@ def svg(figure: Figure, name: str, description: str, legend: Mapping[str, Any] |
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", text)
     text = text.replace(INK, "currentColor")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(description)}" ', 1)
+    width, height = 96 * figure.get_size_inches()
+    style = f'style="max-width: {width * max(1, TALLEST / height):.0f}px"'
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(description)}" {style} ', 1)
 
 
 def panels(rows: int, cols: int, height: float, **options):
@@ -83,7 +87,8 @@ def log_counts(axis) -> None:
     """Make a logarithmic axis of counts: whole numbers, few enough to be read."""
     axis.set_xscale("log")
     low, high = axis.get_xlim()
-    axis.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 3) if high > 12 * low else (1, 2, 3, 5, 7)))
+    subs = (1,) if high > 3000 * low else (1, 3) if high > 12 * low else (1, 2, 3, 5, 7)
+    axis.xaxis.set_major_locator(LogLocator(base=100 if len(subs) == 1 else 10, subs=subs))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else ""))
     axis.xaxis.set_minor_locator(NullLocator())
 
@@ -104,8 +109,10 @@ def row_name(row, network: str = "") -> str:
 
 
 @mpl.rc_context(RC)
-def differences(compared: pd.DataFrame, name: str, other: str) -> str:
+def differences(compared: pd.DataFrame, name: str, other: str = "") -> str:
     """Differences of arms from something other, with their intervals; filled where they exclude zero.
+
+    Without `other` the rows' names say what is compared with what.
 
     `compared`: rows as :func:`granularity.stages.report.loaded.results` has them; `name`: of the figure.
     """
@@ -124,8 +131,9 @@ def differences(compared: pd.DataFrame, name: str, other: str) -> str:
             axis.plot(row.difference, y, mfc=fill, mew=1.2, **marker)
         rows(axis, [row_name(row, row.network if row.network != row.baseline else "") for row in table.itertuples()], 6)
         axis.set_title(label, loc="left" if len(label) < 36 else "right")  # a long one reaches over the names
-    axes[-1, 0].set_xlabel(f"Difference from {other} (percentage points)", loc="right")
+    about = f"Difference from {other}" if other else "Difference"
+    axes[-1, 0].set_xlabel(f"{about} (percentage points)", loc="right")
     dot = {"color": INK, "marker": "o", "linestyle": "", "markersize": 5.5}
     legend = {"interval excludes zero": Line2D([], [], mfc=INK, **dot)}
     legend["not significant"] = Line2D([], [], mfc=PAPER, **dot)
-    return svg(figure, name, f"Difference of every label space from {other}, with 95 % intervals", legend)
+    return svg(figure, name, f"{about}, by label space, with 95 % intervals", legend)

@@ -5,9 +5,11 @@ the target labels.
 """
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.claims.primary import Primary
 from granularity.claims.statistics import interval, paired
-from granularity.stages.report import comparisons, conditions
+from granularity.stages.report import comparisons, conditions, words
 from granularity.stages.report.comparisons import ONE_PASS, STANDINGS, Panel
 from granularity.stages.report.conditions import BASELINE, ConditionResults, ShownSpace
 from granularity.stages.report.options import Report
@@ -38,7 +40,9 @@ class Loaded:
         results, backbones, probe, measures, properties: see the functions of these names.
         cost: of each stage, see :func:`granularity.store.artifact.by_stage`.
         studies, worlds: verdicts on claims about images and about simulated worlds, by study.
-        artifacts: everything read, by role.
+        artifacts: everything read, by role; `links`, the way from the page to each (`folder`), and the `command` that
+            tells how it was made.
+        headline: see :func:`granularity.stages.report.words.headline`; None without results.
         architectures: of the networks, each once; `command`, which made the results.
     """
 
@@ -63,6 +67,7 @@ class Loaded:
         self.artifacts = {role: artifact for condition in every for role, artifact in condition.artifacts.items()}
         self.artifacts |= {f"verdicts/{name}": artifact for name, artifact in self.studies.items()}
         self.artifacts |= {f"theory/{name}": artifact for name, artifact in self.worlds.items()}
+        self.links = {role: _link(artifact.place, task.output) for role, artifact in self.artifacts.items()}
         panels = comparisons.panels(self.conditions)
         declared = {
             f"train-{one['train_size']}": [Primary.model_validate(primary) for primary in one.get("primary", ())]
@@ -70,11 +75,17 @@ class Loaded:
         }
         self.comparisons, self.between = comparisons.compare(panels, declared), comparisons.between(panels)
         self.results, self.backbones = results(panels, self.comparisons), backbones(self.conditions)
+        self.headline = words.headline(self.results, self.comparisons) if len(self.results) else None
         self.probe, self.measures = probe(self.conditions), measures(self.conditions)
         self.properties = properties(self.conditions)
         self.cost = pd.DataFrame(by_stage(self.artifacts.values()))
         models = [model["model"] for condition in self.conditions for model in condition.models.values()]
         self.architectures = list(dict.fromkeys(model["name"] for model in models))
+
+
+def _link(place: Path, page: Path) -> dict[str, str]:
+    command = shlex.join(["granularity", "inspect", os.path.relpath(place)])
+    return {"folder": quote(os.path.relpath(place, page)) + "/", "command": command}
 
 
 # ---------------------------------------------------------------- tables
@@ -99,7 +110,7 @@ def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
     mean by itself, corrected for nothing; `difference` from the baseline, `low`, `high`, `standing` and `repeats` as in
     :func:`.comparisons.compare`, and the `verdict` in words; `control`, the labels by chance of the same G, with the
     same columns of it and `control_holds`; `pretrain_mean`, the error before finetuning, a predicted class counting as
-    its parent.
+    its parent; `artifact`, the (first) one that holds its runs.
     """
     table = pd.DataFrame([row for panel in panels for row in _panel_rows(panel)])
     if table.empty:
@@ -144,6 +155,7 @@ def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
             known = {"network": network, "space": space.name, "family": space.family, "series": about["series"]}
             known["role"] = "baseline" if space.name == BASELINE and network == panel.network else "arm"
             known |= about[["meaningless", "granularity"]].to_dict()
+            known["artifact"] = runs.loc[runs["space"] == space.name, "artifact"].iloc[0]
             known |= {"runs": int(theirs.sum()), **_over_backbones(panel.errors.loc[(network, space.name)])}
             before_it = np.nan if panel.other_data else before.loc[ours, "val_error"].mean()
             yield where | known | {"pretrain_mean": before_it}
@@ -151,6 +163,8 @@ def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
             size, runs = panel.spaces.loc[BASELINE, "granularity"], len(panel.one_pass)
             known = {"network": network, "space": ONE_PASS, "family": "manual", "meaningless": False}
             known |= {"series": "one_pass", "role": "one_pass", "granularity": size, "runs": runs}
+            first = before[before["space"] == BASELINE]
+            known["artifact"] = first["artifact"].iloc[0]
             yield where | known | _over_backbones(panel.one_pass)
 
 
@@ -194,7 +208,7 @@ def _summed(
     """
     groups = ["measure", "network", "space", "family", "state", "split", *keys]
     over = {"granularity": ("granularity", "first"), count: ("value", "size")}
-    over |= {name: ("value", name) for name in ("mean", "min", "max")}
+    over |= {name: ("value", name) for name in ("mean", "min", "max")} | {"artifact": ("artifact", "first")}
     several = len({name for one in conditions for name in one.models}) > 1
     frames = []
     for condition in conditions:
@@ -228,6 +242,7 @@ def properties(conditions: list[ConditionResults]) -> pd.DataFrame:
     """Measured properties of every label space; shares are between 0 and 1, mutual information is in bits."""
     rows = []
     for condition, space in ((one, space) for one in conditions for space in in_order(one)):
+        made = dict(zip((one.name for one in condition.spaces), condition.roles("hierarchy"), strict=True))
         found = condition.properties[space.name]
         row = {"condition": condition.name, "label": condition.label, "space": space.name}
         row |= {"family": space.family, "series": series_of(space)}
@@ -235,5 +250,6 @@ def properties(conditions: list[ConditionResults]) -> pd.DataFrame:
         row |= {f"class_size_{key}": found["class_size"][key] for key in ("min", "median", "max")}
         row |= {key: found[key] for key in ("starved_share", "straddling_share")}
         agreement = ("purity", "mutual_information_bits", "nmi")
+        row["artifact"] = made[space.name]
         rows.append(row | {f"{key}_{rank}": value for key in agreement for rank, value in found[key].items()})
     return pd.DataFrame(rows)

@@ -1,5 +1,6 @@
 """The report: reads every artifact of a configuration, and writes tables, figures and one HTML page."""
 
+import base64
 import inspect
 from collections import Counter
 from pathlib import Path
@@ -9,6 +10,7 @@ from markupsafe import Markup
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.base.revision import revision
 from granularity.claims.primary import POWER
 from granularity.claims.statistics import LEVEL
 from granularity.stages.report import series, template, words
@@ -19,7 +21,8 @@ from granularity.stages.report.sections import Part
 from granularity.store.task import Task
 
 HERE = Path(__file__).parent
-MACROS = "drawing, columns, table, group, badge, chip, over_pairs, leak"
+MACROS = "drawing, file, linked, columns, table, group, badge, chip, over_pairs, leak"
+LARGEST = 1_000_000  # characters of a table that the page itself holds, for download
 
 
 def run(task: Task) -> None:
@@ -39,10 +42,12 @@ def run(task: Task) -> None:
     for twice in (file for file, number in files.items() if number > 1):
         raise GranularityError(f"report: two sections write {twice}; rename it in yours")
     pages = environment(HERE)
+    csv = {name: table.to_csv(index=False) for part in parts.values() for name, table in part.tables.items()}
+    small = {name: text.encode() for name, text in csv.items() if len(text) <= LARGEST}
+    pages.globals["csv"] = {name: base64.b64encode(text).decode() for name, text in small.items()}
     html = pages.get_template("page.html.j2").render(
         loaded=loaded,
-        css=Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        headline=words.headline(loaded.results, loaded.comparisons) if len(loaded.results) else None,
+        headline=loaded.headline,
         sections=[_section(pages, loaded, name, part) for name, part in parts.items()],
     )
     with task.create(loaded.artifacts, task.options.model_dump(mode="json")) as writer:
@@ -51,7 +56,7 @@ def run(task: Task) -> None:
             for name, svg in part.figures.items():
                 writer.text(f"figures/{name}.svg", svg)
             for name, table in part.tables.items():
-                table.to_csv(writer.path(f"tables/{name}.csv"), index=False)
+                writer.text(f"tables/{name}.csv", csv[name])
                 writer.table(f"tables/{name}.parquet", table)
 
 
@@ -60,10 +65,13 @@ def environment(folder: Path) -> jinja2.Environment:
     loader = jinja2.FileSystemLoader([folder, HERE])
     strict = {"autoescape": True, "undefined": jinja2.StrictUndefined}
     pages = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
-    pages.filters |= {name: getattr(words, name) for name in ("listing", "count", "signed", "share", "points")}
+    pages.filters |= {name: getattr(words, name) for name in ("listing", "count", "signed", "share", "less")}
     pages.filters |= {"num": words.number, "name": lambda value: value if isinstance(value, str) else "–"}
     pages.globals |= {"series": lambda one: series.describe(one).words, "interval": words.interval}
     pages.globals |= {"level": round(100 * LEVEL), "power": round(100 * POWER), "holds": HOLDS}
+    files = ("page.css", "tables.js")
+    pages.globals |= {name.replace(".", "_"): Markup((HERE / name).read_text(encoding="utf-8")) for name in files}
+    pages.globals |= {"revision": revision()}
     pages.globals |= {"standings": STANDINGS, "answers": ANSWERS}
     return pages
 

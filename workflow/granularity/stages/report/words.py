@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from granularity.stages.report.comparisons import answer
+from granularity.stages.report.comparisons import answer, enough, reach
 
 # ---------------------------------------------------------------- numbers
 
@@ -41,9 +41,9 @@ def share(value: float | None) -> str:
     return "–" if pd.isna(value) else f"{100 * value:.1f} %"
 
 
-def points(difference: float) -> str:
-    """`0.70 points below`."""
-    return f"{abs(difference):.2f} points {'below' if difference < 0 else 'above'}"
+def less(difference: float) -> str:
+    """`0.70 points lower`: of an error."""
+    return f"{abs(difference):.2f} points {'lower' if difference < 0 else 'higher'}"
 
 
 # ---------------------------------------------------------------- answers
@@ -77,33 +77,47 @@ def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
-    """The answer, and what the sentences that go with it take.
+    """The answer, and what the sentence that goes with it takes.
 
-    Where comparisons were declared beforehand: `primary`, their rows; the first of them gives the `answer`. Else:
-    `answer`, a key of `ANSWERS`; `best`, the arm's row of `results`, with `names`, its own and those of label spaces
-    that part the images alike; `control`, its control's row or None; `averages`, see :func:`meaning`, of its baseline;
-    `elsewhere`, other baselines, or how many, and their answer. Without an arm or an interval only `answer` and `why`.
+    `answer`, a key of `ANSWERS`; `shown`, the rows of `compared` that it rests on. Where these were declared before the
+    run, `primary`: the first of them gives the answer. Else `best`, the arm's row of `results`, and `elsewhere`, other
+    baselines, or how many, and their answer. Without an arm or an interval, `why` there is none. `few`: see
+    :func:`too_few`, where that is why the question stays open.
     """
-    if declared := compared[compared["question"] == "primary"].to_dict("records"):
-        baseline = results.set_index(["label", "network", "space"])["baseline_mean"]
-        first = pd.DataFrame(declared[:1])
-        mean = baseline.loc[tuple(first[["label", "network", "space"]].iloc[0])]
-        return {"why": "", "answer": answer(first.assign(baseline_mean=mean)), "primary": declared}
+    found = {"why": "", "shown": compared.iloc[:0], "elsewhere": [], **_found(results, compared)}
+    asked = found["shown"] if "primary" in found else compared[compared["question"] == "finer"]
+    few = too_few(asked) if len(asked) and found["answer"] == "open" and found["why"] != "no arm" else None
+    return found | {"few": few}
+
+
+def too_few(asked: pd.DataFrame) -> dict[str, Any] | None:
+    """Why so few backbones cannot show a difference (see :func:`enough`) in comparisons corrected together, if so."""
+    number, backbones = max(1, int(asked["repeats"].isna().sum())), int(asked["pairs"].max())
+    needed = enough(number)
+    if backbones >= needed:
+        return None
+    found = {"backbones": backbones, "enough": needed, "comparisons": number, "then": reach(needed, number)}
+    return found | {"now": reach(backbones, number) if backbones > 1 else None}
+
+
+def _found(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
+    declared = compared[compared["question"] == "primary"]
+    if len(declared):
+        keys, about = ["label", "network", "space"], ["series", "granularity", "baseline_mean"]
+        rows = declared.merge(results[[*keys, *about]], on=keys, how="left")
+        return {"answer": answer(rows.iloc[:1]), "primary": rows.to_dict("records"), "shown": declared}
     arms, every = finer(results), cases(results)
     found = answer(arms)
     told = [case for case in every if "space" in case]
     if not told:
         return {"answer": "open", "why": "no arm" if arms.empty else "no interval"}
     best = min(told, key=lambda case: (case["answer"] != found, case["difference"]))
-    own = {key: [best[key]] for key in ("label", "network")}
-    same, averages = (table[table[[*own]].isin(own).all(axis=1)] for table in (results, compared))
+    own = (compared[["label", "network", "space"]] == [best["label"], best["network"], best["space"]]).all(axis=1)
     others = [(case["label"], case["answer"]) for case in every if case["arms"] and case["label"] != best["label"]]
     if len(others) > 2:  # the sections have each
         others = [(f"{number} times", one) for one, number in Counter(one for _, one in others).items()]
-    control = None if pd.isna(best["control"]) else same.set_index("space").loc[best["control"]].to_dict()
-    best |= {"names": " = ".join([best["space"], *same.loc[same["repeats"] == best["space"], "space"]])}
-    said = {"why": "", "answer": found, "best": best, "control": control}
-    return said | {"averages": meaning(averages), "elsewhere": others}
+    shown = compared[own & compared["question"].isin(["finer", "control"])]
+    return {"answer": found, "best": best, "shown": shown, "elsewhere": others}
 
 
 def meaning(compared: pd.DataFrame) -> list[dict[str, Any]]:

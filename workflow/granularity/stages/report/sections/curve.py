@@ -1,4 +1,4 @@
-"""The error against the number of classes in pretraining, and how far each arm is from its baseline."""
+"""What the answer rests on, and the error against the number of classes in pretraining."""
 
 import matplotlib as mpl
 import numpy as np
@@ -14,19 +14,27 @@ HEADING = "The granularity curve"
 
 
 def build(loaded: Loaded) -> Part | None:
-    results = loaded.results
+    results, headline = loaded.results, loaded.headline
     if results.empty or results["granularity"].isna().all():
         return None
-    drawn = {"granularity_curve": draw(results)}
-    compared = results[(results["role"] != "baseline") & results["difference"].notna()]
-    if len(compared):
-        drawn["differences"] = drawing.differences(compared, "differences", "the baseline")
+    shown = headline["shown"] if headline["few"] is None else headline["shown"].iloc[:0]
+    drawn = {"answer": answer(shown, results)} if len(shown) else {}
+    drawn["granularity_curve"] = draw(results)
     return Part(figures=drawn, values={"unlabelled": bool(results["granularity"].isna().any())})
+
+
+def answer(shown: pd.DataFrame, results: pd.DataFrame) -> str:
+    """The comparisons that the answer rests on: what is compared with what, and the interval of their difference."""
+    keys = ["label", "network", "space"]
+    rows = shown.merge(results[[*keys, "series", "baseline"]], on=keys, how="left")
+    rows["space"] += " − " + rows["other"]
+    return drawing.differences(rows.assign(granularity=np.nan), "answer")
 
 
 @mpl.rc_context(drawing.RC)
 def draw(results: pd.DataFrame) -> str:
-    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are intervals.
+    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are intervals, of
+    errors that can be.
 
     What was pretrained without labels is a dotted line, its point at the right edge.
     """
@@ -35,7 +43,7 @@ def draw(results: pd.DataFrame) -> str:
     legend = {}
     for axis, (label, table) in zip(axes[:, 0], tables.items(), strict=True):
         for row in table[table["role"] == "baseline"].itertuples():
-            ends = np.nan_to_num([row.mean_low, row.mean_high], nan=row.mean)
+            ends = np.nan_to_num([row.mean_low, row.mean_high], nan=row.mean).clip(0, 100)
             band = axis.axhspan(*ends, color=describe("manual").colour, alpha=0.13, linewidth=0)
             line = axis.axhline(row.mean, color=describe("manual").colour, linewidth=1)
             legend["retraining baseline (mean, interval)"] = (band, line)
@@ -56,18 +64,20 @@ def draw(results: pd.DataFrame) -> str:
                 axis.axhline(mean, color=describe(one).colour, linestyle=(0, (1, 2)), linewidth=1)
         axis.set(title=label, ylabel="Validation error (%)")
         axis.margins(x=0.04)
+        axis.set_ylim(max(0, axis.get_ylim()[0]), min(100, axis.get_ylim()[1]))
         drawing.log_counts(axis)
         axis.grid(axis="y")
     axes[-1, 0].set_xlabel("Granularity G: classes in pretraining")
     if (results["role"] == "baseline").any():
-        legend["the baseline as a point"] = Line2D([], [], **ring)
+        legend["the baseline, at its G"] = Line2D([], [], **ring)
     description = "Validation error against the number of classes in pretraining, one line per family of label spaces"
     return drawing.svg(figure, "granularity_curve", description, legend)
 
 
 def _points(axis, one: str, points: pd.DataFrame, x, **style):
-    spread = (points["mean_high"] - points["mean"]).fillna(0)
-    return axis.errorbar(x, points["mean"], spread, elinewidth=0.9, capsize=2, **drawing.look(one) | style)
+    ends = (points["mean"] - points["mean_low"].clip(0), points["mean_high"].clip(upper=100) - points["mean"])
+    style = drawing.look(one) | {"elinewidth": 0.9, "capsize": 2} | style
+    return axis.errorbar(x, points["mean"], [end.fillna(0) for end in ends], **style)
 
 
 def _legend(one: str, points: pd.DataFrame) -> str:

@@ -1,6 +1,6 @@
-"""The table of results."""
+"""The table of results, and how far each arm is from its baseline."""
 
-from granularity.stages.report import words
+from granularity.stages.report import drawing, words
 from granularity.stages.report.comparisons import AVERAGED, HOLDS, SAME
 from granularity.stages.report.loaded import Loaded
 from granularity.stages.report.sections import Part
@@ -24,4 +24,6 @@ def build(loaded: Loaded) -> Part | None:
         "asked": table.index.isin(words.finer(table).index).tolist(),
     }
     tables = {"results": table, "comparisons": loaded.comparisons, "backbones": loaded.backbones}
-    return Part(tables, values=values)
+    compared = table[(table["role"] != "baseline") & table["difference"].notna()]
+    drawn = {"differences": drawing.differences(compared, "differences", "the baseline")} if len(compared) else {}
+    return Part(tables, drawn, values)

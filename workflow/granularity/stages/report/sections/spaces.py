@@ -1,5 +1,7 @@
 """The label spaces: sizes of their classes, and what they say about the human ranks."""
 
+import textwrap
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -75,7 +77,7 @@ def class_sizes(conditions: list[ConditionResults]) -> str:
         row[0].yaxis.set_major_locator(MaxNLocator(5, integer=True))
         row[0].set_ylabel(f"Images in the class\n({condition.label})")
     for family, axis in zip(families, axes[0], strict=True):
-        axis.set_title(describe(family).words, fontsize=8.5)
+        axis.set_title(textwrap.fill(describe(family).words, 48 // len(families)), fontsize=8.5)
         drawing.log_counts(axis)
     figure.supxlabel("Class, from the largest to the smallest", fontsize=8.5)
     return drawing.svg(figure, "class_sizes", "Images in each class of the clustered label spaces, sorted by size")
