@@ -31,13 +31,13 @@ bench: $(READY)
 lint: $(READY)
 	ruff check .
 	ruff format --check .
-	snakefmt --check Snakefile workflow/Snakefile rules
+	snakefmt --check workflow/Snakefile rules
 	snakemake --lint
 
 format: $(READY)
 	ruff check --fix .
 	ruff format .
-	snakefmt Snakefile workflow/Snakefile rules
+	snakefmt workflow/Snakefile rules
 
 clean:
 	rm -rf $(VENV) results .snakemake
