@@ -35,5 +35,5 @@ rule show_report:
         "Figures and tables for Snakemake's report"
     shell:
         "(made=$(dirname {params.page})/ && mkdir -p {output.figures} {output.tables} && cp {params.page} {output.page}"
-        " && find $made -name '*.svg' -exec cp -t {output.figures} {{}} +"
-        " && find $made -name '*.csv' -exec cp -t {output.tables} {{}} +) > {log} 2>&1"
+        " && find $made -name '*.svg' -exec cp {{}} {output.figures} ';'"
+        " && find $made -name '*.csv' -exec cp {{}} {output.tables} ';') > {log} 2>&1"
