@@ -103,6 +103,26 @@ def gc(
         place.delete(found)
 
 
+Results = Annotated[Path, typer.Argument(help="A folder of results, such as results or results/digits.")]
+Url = Annotated[str, typer.Argument(help="A folder, or a URL that fsspec knows, such as s3://BUCKET/FOLDER.")]
+
+
+@app.command(rich_help_panel=STORE)
+def push(path: Results, url: Url) -> None:
+    """Carry results to a folder or URL, with all that they were made from; what is there is not sent again."""
+    from granularity.store import transfer
+
+    print(transfer.push(path, url))
+
+
+@app.command(rich_help_panel=STORE)
+def pull(path: Results, url: Url) -> None:
+    """Bring results back that were pushed: each is verified before it enters the store, and nothing is deleted."""
+    from granularity.store import transfer
+
+    print(transfer.pull(path, url))
+
+
 @app.command(rich_help_panel=STORE)
 def adopt(files: Files = DEFAULT_FILES) -> None:
     """Accept results of other code or other versions of packages, where making the cheapest again gives the same.
