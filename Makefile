@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: run test test-slurm bench install lint format clean
+.PHONY: run test test-slurm bench docs install lint format clean
 .DEFAULT_GOAL := run
 
 install: $(READY)
@@ -27,6 +27,10 @@ test-slurm: $(READY)
 
 bench: $(READY)
 	python benchmarks/run.py
+
+docs: $(READY)
+	python -m pip install --quiet --disable-pip-version-check -c envs/constraints.txt -e '.[docs]'
+	mkdocs build --strict
 
 lint: $(READY)
 	ruff check .
