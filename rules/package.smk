@@ -20,7 +20,7 @@ if importlib.util.find_spec("granularity") is None:
     elif hasattr(here, "repo"):
         package = f"granularity[cpu] @ git+https://{here.host}/{here.repo}@{here.ref}"
     if (
-        "@" in package
+        "git+" in package
         and DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
     ):
         pins = yaml.safe_load(workflow.sourcecache.open(here.join("envs/cpu.yaml")))

@@ -38,7 +38,7 @@ def without(tmp_path):
         for path in ROOM.iterdir():
             if "granularity" not in path.name and path.name.split(".")[0] not in lacks:
                 (packages / path.name).symlink_to(path)
-        known = {**os.environ, "PYTHONPATH": str(packages)}
+        known = {**os.environ, "PYTHONPATH": str(packages), "PATH": os.defpath}
         ended = subprocess.run(
             [*SNAKEMAKE, *arguments], cwd=cwd, env=known, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -50,10 +50,12 @@ def without(tmp_path):
 def test_it_is_linted_where_the_package_is_not_installed(repository, without):
     status, said = without("--lint", cwd=repository)
     assert status == 0 and "good condition" in said
+    status, said = without("--cores", "1", cwd=repository)  # it can be read, but not run
+    assert status == 1 and "no command `granularity` is on the PATH" in said and "Traceback" not in said
 
 
 def test_where_a_library_is_missing_one_line_says_what_to_install(repository, without):
-    status, said = without("--lint", cwd=repository, lacks=["numpy"])
+    status, said = without("--lint", cwd=repository, lacks=["numpy", "pandas"])
     assert status == 1 and "Traceback" not in said
     assert f"No module named 'numpy', needed to read this workflow: pip install '{repository}[cpu]'" in said
 

@@ -77,7 +77,7 @@ def _refuse(workflow: Any, looks: bool) -> None:
         if package := _package():
             os.environ.setdefault("GRANULARITY_PACKAGE", package)
     elif not looks and shutil.which("granularity") is None:
-        raise GranularityError(f"there is no command `granularity`, which jobs run: pip install '{_package()}[cpu]'")
+        raise GranularityError("no command `granularity` is on the PATH, which jobs run; activate its environment")
 
 
 def _package() -> str | None:
