@@ -55,7 +55,7 @@ def test_it_is_linted_where_the_package_is_not_installed(repository, without):
 
 
 def test_where_a_library_is_missing_one_line_says_what_to_install(repository, without):
-    status, said = without("--lint", cwd=repository, lacks=["numpy", "pandas"])
+    status, said = without("--lint", cwd=repository, lacks=["numpy", "pandas", "snakemake_executor_plugin_slurm"])
     assert status == 1 and "Traceback" not in said
     assert f"No module named 'numpy', needed to read this workflow: pip install '{repository}[cpu]'" in said
 
