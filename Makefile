@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: run test test-slurm bench install lint format clean
+.PHONY: run test test-slurm bench docs install lint format clean
 .DEFAULT_GOAL := run
 
 install: $(READY)
@@ -28,16 +28,20 @@ test-slurm: $(READY)
 bench: $(READY)
 	python benchmarks/run.py
 
+docs: $(READY)
+	python -m pip install --quiet --disable-pip-version-check -c envs/constraints.txt -e '.[docs]'
+	mkdocs build --strict
+
 lint: $(READY)
 	ruff check .
 	ruff format --check .
-	snakefmt --check Snakefile workflow/Snakefile rules
+	snakefmt --check workflow/Snakefile rules
 	snakemake --lint
 
 format: $(READY)
 	ruff check --fix .
 	ruff format .
-	snakefmt Snakefile workflow/Snakefile rules
+	snakefmt workflow/Snakefile rules
 
 clean:
 	rm -rf $(VENV) results .snakemake

@@ -1,4 +1,9 @@
 #!/usr/bin/env bash
-# The package itself, from the checkout that Snakemake was started in.
+# The package itself: what the driver runs with (plan/driver.py), a checkout or a commit of the repository.
 set -euo pipefail
-pip install --no-deps --editable .
+package="${GRANULARITY_PACKAGE:-.}"
+if [ -d "$package" ]; then
+  pip install --no-deps --editable "$package"
+else
+  pip install --no-deps "$package"
+fi

@@ -1,17 +1,12 @@
 # The configuration, checked once, and what follows from it. Rules ask RULES, and hold no logic of their own.
 from snakemake.exceptions import WorkflowError
 
-try:
-    from granularity.base.errors import GranularityError
-    from granularity.config.files import validate
-    from granularity.plan import driver
-    from granularity.plan.graph import Plan
-    from granularity.plan.rules import Rules
-    from granularity.stages import STAGES
-except ModuleNotFoundError as error:
-    raise WorkflowError(
-        f"{error.name} is not installed; run `make install`, or `pip install -e .` in the workflow's own folder"
-    ) from None
+from granularity.base.errors import GranularityError
+from granularity.config.files import validate
+from granularity.plan import driver
+from granularity.plan.graph import Plan
+from granularity.plan.rules import Rules
+from granularity.stages import STAGES
 
 try:
     CONFIG = validate(

@@ -35,8 +35,8 @@ rule show_report:
         "Figures and tables for Snakemake's report"
     shell:
         "(made=$(dirname {params.page})/ && mkdir -p {output.figures} {output.tables} && cp {params.page} {output.page}"
-        " && find $made -name '*.svg' -exec cp -t {output.figures} {{}} +"
-        " && find $made -name '*.csv' -exec cp -t {output.tables} {{}} +) > {log} 2>&1"
+        " && find $made -name '*.svg' -exec cp {{}} {output.figures} ';'"
+        " && find $made -name '*.csv' -exec cp {{}} {output.tables} ';') > {log} 2>&1"
 
 
 # Pages to look through the results, on request: `snakemake explore`, and `--report` with it. It is `granularity explore`

@@ -24,7 +24,7 @@ class Checkout:
 
     def __init__(self, folder: Path, there: bool = False, cold: bool = False):
         self.folder = folder
-        for name in () if there else ("Snakefile", "rules", "config", "profiles", "report", "envs", "workflow"):
+        for name in () if there else ("rules", "config", "profiles", "report", "envs", "workflow"):
             source = ROOT / name
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, folder / name)

@@ -78,6 +78,7 @@ def commands() -> Path:
 
 def serve(listener: socket.socket) -> None:
     """Fork a process for everyone who asks, until whoever has started this server is gone."""
+    _kept = importlib.import_module("granularity.machine.torchvision_compat")  # or torchvision could not be imported
     for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()  # collecting would copy all of it in every process
@@ -130,7 +131,7 @@ def run(given: dict) -> None:
     os.environ.update(given["environment"])
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    for name in [name for name in sys.modules if name.split(".")[0] == "granularity"]:  # torch has asked for one
+    for name in [name for name in sys.modules if name.split(".")[0] == "granularity"]:  # the server's own
         del sys.modules[name]
     importlib.invalidate_caches()
     sys.argv = given["argv"]

@@ -131,7 +131,7 @@ def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(smoke
     module.write_text(
         'configfile: "config/config.yaml"\n'
         "module granularity:\n"
-        '    snakefile: "Snakefile"\n'
+        '    snakefile: "workflow/Snakefile"\n'
         "    config: config\n"
         '    prefix: "below"\n'
         "use rule * from granularity as of_*\n"
@@ -252,4 +252,4 @@ def test_inspect_follows_the_lineage_to_the_raw_images(smoke):
 
 def test_snakemake_lint_and_format_are_clean(smoke):
     assert "good condition" in smoke.snakemake("--lint")
-    smoke.run("snakefmt", "--check", "Snakefile", "workflow/Snakefile", "rules")
+    smoke.run("snakefmt", "--check", "workflow/Snakefile", "rules")

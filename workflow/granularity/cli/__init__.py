@@ -30,7 +30,6 @@ app = typer.Typer(
     name="granularity",
     help="How does the granularity of pretraining labels decide what a network learns?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -134,6 +133,26 @@ def gc(
     _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, younger, delete))
     if delete:
         place.delete(found)
+
+
+Results = Annotated[Path, typer.Argument(help="A folder of results, such as results or results/digits.")]
+Url = Annotated[str, typer.Argument(help="A folder, or a URL that fsspec knows, such as s3://BUCKET/FOLDER.")]
+
+
+@app.command(rich_help_panel=STORE)
+def push(path: Results, url: Url) -> None:
+    """Carry results to a folder or URL, with all that they were made from; what is there is not sent again."""
+    from granularity.store import transfer
+
+    print(transfer.push(path, url))
+
+
+@app.command(rich_help_panel=STORE)
+def pull(path: Results, url: Url) -> None:
+    """Bring results back that were pushed: each is verified before it enters the store, and nothing is deleted."""
+    from granularity.store import transfer
+
+    print(transfer.pull(path, url))
 
 
 @app.command(rich_help_panel=STORE)

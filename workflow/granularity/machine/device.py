@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from granularity.base import kernels
 from granularity.base.errors import GranularityError
+from granularity.base.progress import say
 from granularity.base.section import Device
 from granularity.machine import leases
 from granularity.machine.launch import threads_each
@@ -47,6 +48,8 @@ def torch_device(device: Device, threads: int) -> torch.device:
         raise GranularityError(
             "device = cuda: torch sees no GPU (check the driver, CUDA_VISIBLE_DEVICES and the build)"
         )
+    if device == "auto" and torch.backends.mps.is_available():
+        say("device = auto: this Mac's GPU (MPS) is not used; computing on the CPU")
     processes.meet(place)
     return place
 

@@ -1,15 +1,31 @@
-"""Makes `import torchvision`, and so timm and open_clip, work beside a CPU build of torch.
+"""Makes `import torchvision`, and so timm and open_clip, work here beside a CPU build of torch.
 
-torchvision's wheel on the package index is linked against CUDA. Beside a CPU-only torch its extension cannot be
-loaded, and `import torchvision` dies with "operator torchvision::nms does not exist". Nothing here uses the operators
-that it misses, so they are defined, without an implementation. torch loads this at the end of its own import, as an
-entry point of the group `torch.backends` (pyproject.toml).
+torchvision's wheel for Linux on the package index is linked against CUDA. Beside a CPU-only torch its extension cannot
+be loaded, and `import torchvision` dies with "operator torchvision::nms does not exist". Nothing here uses the
+operators that it misses: they are defined, without an implementation, in programs that import this package.
 """
 
 import importlib.util
+import sys
 from pathlib import Path
 
 _library = None  # the definitions live as long as this object does
+
+
+class _Finder:
+    """Finds nothing: it notices that torchvision is about to be imported."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "torchvision":
+            sys.meta_path.remove(_Finder)
+            define_missing_operators()
+
+
+def before_torchvision() -> None:
+    """Define what is missing just before torchvision is imported: who only plans imports no torch."""
+    if "torchvision" not in sys.modules and _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
 
 
 def define_missing_operators() -> None:

@@ -1,9 +1,13 @@
 """Settings that Snakemake's own process makes for its jobs."""
 
+import contextlib
 import hashlib
+import importlib.metadata
+import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import time
@@ -11,12 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from snakemake.settings.types import DeploymentMethod, SharedFSUsage
+
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job
 from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
 from granularity.store import lock, place
 from granularity.store.artifact import canonical_json
+from granularity.store.code import ROOT
 from granularity.store.task import trusted
 
 # What Snakemake is asked for that makes no result: whoever only looks need not hold a name.
@@ -29,9 +36,12 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     """Set the environment of jobs, and hold the name of the configuration.
 
     Returns what to call with each job that Snakemake meets: it lets those be made again whose results are not what is
-    asked for. Raises a GranularityError where `--cache` was given names of rules, GRANULARITY_TRUST names nobody, or
-    another configuration of this name is being made.
+    asked for. Raises a GranularityError where jobs would not share a file system or lack the command `granularity`,
+    `--cache` was given names of rules, GRANULARITY_TRUST names nobody, or another configuration of this name is being
+    made.
     """
+    looks = any(map(LOOKING.match, sys.argv[1:]))
+    _refuse(workflow, looks)
     # for the report's record of how it was made
     os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
     # Slurm's warning before a job's end is for the stage, which saves its work; Snakemake, around it, would die of it.
@@ -50,9 +60,36 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     if not workflow.is_main_process:  # but one of its jobs on a cluster, while others are at work
         return lambda job: None
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
-    if not any(map(LOOKING.match, sys.argv[1:])):
+    if not looks:
         hold(plan, Path(modify(plan.root)))
     return _remaking(workflow, plan, modify)
+
+
+def _refuse(workflow: Any, looks: bool) -> None:
+    """Refuse settings under which results would be lost; name the package for `envs/*.post-deploy.sh`."""
+    storage = workflow.storage_settings
+    if storage.default_storage_provider or SharedFSUsage.INPUT_OUTPUT not in storage.shared_fs_usage:
+        raise GranularityError(
+            "--default-storage-provider, and --shared-fs-usage without input-output, carry stamps alone and lose"
+            " results; run all jobs on one file system, and carry results by `granularity push` and `granularity pull`"
+        )
+    if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method:
+        if package := _package():
+            os.environ.setdefault("GRANULARITY_PACKAGE", package)
+    elif not looks and shutil.which("granularity") is None:
+        raise GranularityError("no command `granularity` is on the PATH, which jobs run; activate its environment")
+
+
+def _package() -> str | None:
+    """What pip installs this package from: the checkout it lies in, or the commit that it was installed from."""
+    if (checkout := ROOT.parents[1]).joinpath("pyproject.toml").is_file():
+        return str(checkout)
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        found = json.loads(importlib.metadata.distribution("granularity").read_text("direct_url.json") or "{}")
+        if vcs := found.get("vcs_info"):
+            return f"granularity @ {vcs['vcs']}+{found['url']}@{vcs['commit_id']}"
+        return found.get("url")
+    return None
 
 
 def hold(plan: Plan, root: Path) -> None:

@@ -17,7 +17,7 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,7 +134,7 @@ def point(output: Path, target: Path, kind: str, digest: str) -> None:
     refuse_to_hide(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     if not (output.is_symlink() and output.resolve() == target.resolve()):
-        with _replacing(output) as temporary:  # from where the name really lies: a folder above may itself be a link
+        with replacing(output) as temporary:  # from where the name really lies: a folder above may itself be a link
             temporary.symlink_to(os.path.relpath(target.resolve(), output.parent.resolve()))
     write_atomically(stamp_of(output), stamp_text(kind, digest).encode())
     _to_disk(output.parent)
@@ -232,14 +232,14 @@ def put_aside(folder: Path, why: str) -> None:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write one file so that a reader, or a process killed at any moment, never sees half of it."""
-    with _replacing(path) as temporary, temporary.open("wb") as stream:
+    with replacing(path) as temporary, temporary.open("wb") as stream:
         stream.write(data)
         stream.flush()
         os.fsync(stream.fileno())
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """A name for what is to take the place of another file."""
     temporary = _beside(path)
     try:
@@ -344,8 +344,13 @@ def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Pat
 
 def _needed(root: Path) -> set[Path]:
     """The generations that names below a folder lead to, and those that these were made from."""
+    return closure(path.resolve() for path in find(root))
+
+
+def closure(generations: Iterable[Path]) -> set[Path]:
+    """Some generations and all that they were made from."""
     needed: set[Path] = set()
-    todo = [path.resolve() for path in find(root)]
+    todo = [*generations]
     while todo:
         folder = todo.pop()
         if folder not in needed:

@@ -257,7 +257,7 @@ class _Files:
         self.stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
         self._opened = number
         self.stream.write(self.layout.head)
-        if self.layout.reserve:  # a disk is too small now, or never
+        if self.layout.reserve and hasattr(os, "posix_fallocate"):  # a disk is too small now, or never; not on macOS
             try:
                 os.posix_fallocate(self.stream.fileno(), 0, self.layout.reserve)
             except OSError as error:

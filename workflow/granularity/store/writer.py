@@ -326,7 +326,8 @@ def _cuda() -> Any:
 
 def hardware() -> dict[str, Any]:
     """Processor, cores, system; threads and GPU as well where torch has been used."""
-    named = re.search(r"^model name\s*:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    about = Path("/proc/cpuinfo")  # not on macOS
+    named = re.search(r"^model name\s*:(.*)", about.read_text() if about.exists() else "", re.MULTILINE)
     cpu = named[1].strip() if named else platform.processor() or platform.machine()
     found: dict[str, Any] = {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
     if "torch" in sys.modules:
@@ -341,11 +342,12 @@ def began() -> Began:
 def cost(since: Began) -> dict[str, Any]:
     """What a job has cost since it began; of a GPU, the most memory that torch's tensors took on one."""
     started, clock, cpu = since
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes, or kilobytes
     found = {
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
         "wall_seconds": round(time.monotonic() - clock, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1),
     }
     if (cuda := _cuda()) is not None:
         peak = max(cuda.max_memory_allocated(index) for index in range(cuda.device_count()))

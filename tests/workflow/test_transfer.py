@@ -1,0 +1,122 @@
+"""Results carried away and back: whole, once, and with nothing that a stranger would slip in."""
+
+import io
+import json
+import shutil
+import tarfile
+
+import pytest
+
+from support import tiny_chain
+from support.checkout import Checkout
+from support.stores import leftovers, made_in, stamps_in
+
+pytestmark = pytest.mark.workflow
+
+
+@pytest.fixture(scope="module")
+def away(tiny, tmp_path_factory):
+    """A folder to which the tiny run was pushed."""
+    folder = tmp_path_factory.mktemp("pushed") / "away"
+    assert "; 0 were there" in tiny.run("granularity", "push", "results", str(folder))
+    return folder
+
+
+@pytest.fixture
+def pushed(away, tmp_path):
+    """A copy of it, which a test may change."""
+    return shutil.copytree(away, tmp_path / "away")
+
+
+@pytest.fixture
+def empty(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    made = Checkout(tmp_path / "elsewhere")
+    tiny_chain.configure(made)
+    return made
+
+
+def everything(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_was_pushed_comes_back_whole_and_snakemake_has_nothing_to_do(tiny, pushed, empty):
+    """Also in two parts, as after a kill: what is there already is neither sent nor received again."""
+    last = max((pushed / "generations").iterdir())
+    last.rename(pushed / "kept")
+    assert last.name in empty.run("granularity", "pull", "results", str(pushed), code=1)
+    assert stamps_in(empty.path("results")) == {} and made_in(empty.path("results"))
+    (pushed / "kept").rename(last)
+    said = empty.run("granularity", "pull", "results", f"file://{pushed}")
+    assert not said.startswith("0 results received") and "; 0 were here" not in said
+    source, target = tiny.path("results"), empty.path("results")
+    assert (stamps_in(target), made_in(target)) == (stamps_in(source), made_in(source))
+    assert "all sound" in empty.run("granularity", "verify", "results")
+    assert "Nothing to be done" in empty.snakemake("-n", "--configfile", "tiny.yaml")
+    before = everything(pushed)
+    assert "0 results sent" in empty.run("granularity", "push", "results/tiny", str(pushed))
+    assert everything(pushed) >= before and leftovers(target) == []
+    assert "0 results received" in empty.run("granularity", "pull", "results/tiny", str(pushed))
+    assert "Nothing to be done" in empty.snakemake("-n", "--configfile", "tiny.yaml")
+
+
+def changed(file, change):
+    """Write a tar anew, with its entries and their bytes as `change` returns them."""
+    with tarfile.open(file) as tar:
+        entries = [(entry, tar.extractfile(entry).read()) for entry in tar]
+    with tarfile.open(file, "w") as tar:
+        for entry, content in change(entries):
+            entry.size = len(content) if entry.isreg() else 0
+            tar.addfile(entry, io.BytesIO(content))
+
+
+def entry(name, **said):
+    made = tarfile.TarInfo(name)
+    for key, value in said.items():
+        setattr(made, key, value)
+    return made, b"x"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda entries: [*entries, entry("../../../outside")], "../../../outside is no file of its manifest"),
+        (lambda entries: [*entries, entry("/outside")], "/outside is no file of its manifest"),
+        (
+            lambda entries: [entries[0], entry(entries[1][0].name, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
+            "is no file of its manifest",
+        ),
+        (lambda entries: [entries[0], (entries[1][0], entries[1][1][::-1]), *entries[2:]], "is corrupt"),
+        (lambda entries: entries[1:], "does not begin with a manifest"),
+        (lambda entries: entries[:-1], "lacks"),
+    ],
+    ids=["above", "absolute", "link", "bytes", "no-manifest", "half"],
+)
+def test_a_result_that_is_not_what_its_manifest_says_does_not_enter_the_store(pushed, empty, change, said):
+    file = next((pushed / "generations").glob("embed-*.tar"))
+    changed(file, change)
+    output = empty.run("granularity", "pull", "results", str(pushed), code=1)
+    assert said in output and "Traceback" not in output
+    kinds = {name.split("/")[0] for name in made_in(empty.path("results"))}
+    assert "embed" not in kinds and leftovers(empty.path("results")) == []
+    assert not list(empty.folder.parent.glob("outside"))
+
+
+def test_a_name_that_lies_elsewhere_is_refused(pushed, empty):
+    """Above the folder, hidden, in a generation, of a stamp, or in another configuration's."""
+    file = pushed / "names/tiny.json"
+    said = json.loads(file.read_text())
+    for name in ("../outside", "/outside", "tiny/.hidden", "tiny/report/x", "tiny/x.stamp", "other/x"):
+        file.write_text(json.dumps({**said, "names": said["names"] | {name: said["names"]["tiny/report"]}}))
+        assert f"{name}: nothing of that name" in empty.run("granularity", "pull", "results", str(pushed), code=1)
+        assert name not in stamps_in(empty.path("results")) and not (empty.folder / "outside").exists()
+
+
+def test_a_place_that_cannot_be_reached_is_one_line(empty):
+    for url, said in (
+        ("s3://bucket/x", "Install s3fs"),
+        ("odd://x", "Protocol not known"),
+        ("nowhere", "no results of"),
+    ):
+        output = empty.run("granularity", "pull", "results", url, code=1).strip()
+        assert said in output and len(output.splitlines()) == 1, output

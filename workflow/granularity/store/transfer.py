@@ -1,0 +1,281 @@
+"""Results carried to a folder or a URL of fsspec's and back: `granularity push` and `granularity pull`.
+
+URL/generations/KIND-KEY.tar   one generation: its manifest, then the files that this lists
+URL/others/SHA256.tar          what lies beside results of a configuration: logs, benchmarks, copies for reports
+URL/names/NAME.json            of a configuration: its names and the generations that they lead to, all that these were
+                               made from, and the tar of the other files
+
+Each is written whole or not at all, and nothing is deleted at either end: what was stopped goes on where it was. What
+comes back is trusted as little as any download: only regular files that a manifest lists, of the sizes and SHA-256 that
+it says, enter the store.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import tarfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from granularity.base import regular, strict_json
+from granularity.base.errors import GranularityError
+from granularity.base.progress import track
+from granularity.store import place, writer
+from granularity.store.artifact import LARGEST, Artifact, content_digest, key_of, parse
+from granularity.store.place import MANIFEST, STAMP, STORE
+
+PIECE = 2**20
+Key = tuple[str, str]  # kind and key
+
+
+class Remote:
+    """A folder or a URL, and the files below it; whatever a library says of them is one line."""
+
+    def __init__(self, url: str):
+        import fsspec
+
+        self.url = url
+        with self._told():
+            self.system, self.root = fsspec.core.url_to_fs(url)
+
+    def names(self, folder: str) -> set[str]:
+        with self._told(folder):
+            return {PurePosixPath(path).name for path in self.system.find(f"{self.root}/{folder}")}
+
+    @contextlib.contextmanager
+    def writing(self, name: str) -> Iterator[IO[bytes]]:
+        """A file that is there once it is whole: renamed in a folder, committed elsewhere."""
+        from fsspec.implementations.local import LocalFileSystem
+
+        path = f"{self.root}/{name}"
+        with self._told(name), contextlib.ExitStack() as stack:
+            self.system.makedirs(os.path.dirname(path), exist_ok=True)
+            if isinstance(self.system, LocalFileSystem):
+                temporary = stack.enter_context(place.replacing(Path(path)))
+                with temporary.open("wb") as stream:
+                    yield stream
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            else:
+                stack.enter_context(self.system.transaction)
+                yield stack.enter_context(self.system.open(path, "wb"))
+
+    @contextlib.contextmanager
+    def reading(self, name: str) -> Iterator[IO[bytes]]:
+        with self._told(name), self.system.open(f"{self.root}/{name}", "rb") as stream:
+            yield stream
+
+    @contextlib.contextmanager
+    def _told(self, name: str = "") -> Iterator[None]:
+        try:
+            yield
+        except GranularityError:
+            raise
+        except Exception as error:
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
+            raise GranularityError(f"{self.url}{'/' if name else ''}{name}: {reason}") from None
+
+
+def push(root: Path, url: str) -> str:
+    """Carry the results that names at or below a folder lead to, and all that they were made from; returns a summary.
+
+    What lies at the URL is not sent again. Raises a GranularityError where a result is damaged.
+    """
+    remote, base = Remote(url.rstrip("/")), _base(root)
+    there, others = remote.names("generations"), remote.names("others")
+    tops: dict[str, dict[str, Artifact]] = {}  # by configuration, by name
+    for path in place.find(root):
+        name = os.path.relpath(path, base)
+        tops.setdefault(PurePosixPath(name).parts[0], {})[name] = Artifact.peek(path)
+    if not tops:
+        raise GranularityError(f"{root}: there are no results at or below this folder")
+    needed = {top: _with_origins(named.values()) for top, named in tops.items()}
+    all_of = {key: one for found in needed.values() for key, one in found.items()}
+    missing = [one for key, one in sorted(all_of.items()) if _tar(key) not in there]
+    for artifact in track(missing, len(missing), f"sending to {url}", "results"):
+        for problem in artifact.corrupt():
+            raise GranularityError(f"{problem}; delete {place.stamp_of(artifact.path)}, and snakemake makes it again")
+        with remote.writing(f"generations/{_tar(_key(artifact))}") as stream:
+            _write_tar(stream, artifact.folder, [MANIFEST, *artifact.manifest["files"]])
+    for top, named in tops.items():
+        before = _names(remote, top) if f"{top}.json" in remote.names("names") else {"names": {}, "generations": []}
+        said = {
+            "names": before["names"] | {name: _key(one) for name, one in named.items()},
+            "generations": sorted({*map(tuple, before["generations"]), *needed[top]}),
+            "others": _send_others(remote, base, base / top, others),
+        }
+        with remote.writing(f"names/{top}.json") as stream:
+            stream.write(json.dumps(said, indent=1).encode())
+    size = sum(one.size for one in missing)
+    return f"{len(missing)} results sent, {size / 1e6:.1f} MB; {len(all_of) - len(missing)} were there"
+
+
+def pull(root: Path, url: str) -> str:
+    """Bring back what names at or below a folder lead to, and those names; returns a summary.
+
+    A name that leads elsewhere here leads to what was pulled afterwards, and the other result stays in the store.
+    """
+    remote, base, began = Remote(url.rstrip("/")), _base(root), time.time()
+    store, within = base / STORE, PurePosixPath(os.path.relpath(os.path.abspath(root), base))
+    tops = [name.removesuffix(".json") for name in sorted(remote.names("names"))]
+    said = {top: _names(remote, top) for top in tops if within.parts[:1] in ((), (top,))}
+    if not said:
+        raise GranularityError(f"{url}: no results of {root} have been pushed there")
+    wanted = sorted({tuple(key) for one in said.values() for key in one["generations"]})
+    looked = track(wanted, len(wanted), f"looking for them in {store}", "results")
+    missing = [key for key in looked if writer.sound(store, *key) is None]
+    for key in track(missing, len(missing), f"receiving from {url}", "results"):
+        _receive(remote, store, *key)
+    for top, one in said.items():
+        for name, key in one["names"].items():
+            output, found = base / _inside(base, top, name, url), Artifact.peek(place.generation(store, *key))
+            leads = output.resolve() == found.folder and found.unlike(place.stamp_of(output)) is None
+            if PurePosixPath(name).is_relative_to(within) and not leads:
+                place.point(output, found.folder, found.kind, found.digest)
+                os.utime(place.stamp_of(output), (began, began))  # none is newer than what is made from it
+        _receive_others(remote, base, top, one["others"])
+    return f"{len(missing)} results received, {len(wanted) - len(missing)} were here"
+
+
+def _base(root: Path) -> Path:
+    """The folder of all results: the one with the store."""
+    return place.store_of(root / "name").parent
+
+
+def _key(artifact: Artifact) -> Key:
+    return artifact.kind, artifact.manifest["key"]
+
+
+def _tar(key: Key) -> str:
+    return f"{key[0]}-{key[1]}.tar"
+
+
+def _with_origins(artifacts: Iterable[Artifact]) -> dict[Key, Artifact]:
+    """Some artifacts and all that they were made from, where that is still there."""
+    found = {}
+    for folder in place.closure(one.folder for one in artifacts):
+        with contextlib.suppress(regular.MissingError):
+            one = Artifact.peek(folder)
+            found[_key(one)] = one
+    return found
+
+
+# ---------------------------------------------------------------- one generation
+
+
+def _write_tar(stream: IO[bytes], folder: Path, names: Iterable[str]) -> None:
+    """The same bytes for the same files: no times, owners or permissions."""
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            with (folder / name).open("rb") as source:
+                entry.size = os.fstat(source.fileno()).st_size
+                tar.addfile(entry, source)
+
+
+def _receive(remote: Remote, store: Path, kind: str, key: str) -> None:
+    """Publish a generation in the store, or raise a GranularityError and leave nothing."""
+    name = f"generations/{_tar((kind, key))}"
+    where = f"{remote.url}/{name}"
+    with (
+        place.new_folder(store) as folder,
+        remote.reading(name) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as tar,
+    ):
+        first = tar.next()
+        if first is None or first.name != MANIFEST or not first.isreg() or first.size > LARGEST:
+            raise GranularityError(f"{where}: does not begin with a manifest")
+        text = tar.extractfile(first).read()
+        manifest = parse(text, Path(where))
+        if (kind, key) != (manifest["kind"], key_of(manifest)) or content_digest(manifest) != manifest["digest"]:
+            raise GranularityError(f"{where}: holds another result than its name says")
+        (folder / MANIFEST).write_bytes(text)
+        files = dict(manifest["files"])
+        for entry in iter(tar.next, None):
+            about = files.pop(entry.name, None)
+            if about is None or not entry.isreg() or entry.size != about["bytes"]:
+                raise GranularityError(f"{where}: {entry.name} is no file of its manifest")
+            if _write(tar.extractfile(entry), folder / entry.name) != about["sha256"]:
+                raise GranularityError(f"{where}: {entry.name} is corrupt (its SHA-256 is not the manifest's)")
+        if files:
+            raise GranularityError(f"{where}: lacks {', '.join(files)}")
+        writer.publish(folder, store, manifest)
+
+
+def _write(source: IO[bytes], target: Path) -> str:
+    """Write a new file; returns its SHA-256."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with target.open("xb") as stream:
+        while piece := source.read(PIECE):
+            digest.update(piece)
+            stream.write(piece)
+    return digest.hexdigest()
+
+
+# ---------------------------------------------------------------- names, and files beside results
+
+
+def _names(remote: Remote, top: str) -> dict[str, Any]:
+    """What names of a configuration lead to, checked in form: it decides where files will lie."""
+    name = f"names/{top}.json"
+    with remote.reading(name) as stream:
+        said = strict_json.parse_json(stream.read(LARGEST), f"{remote.url}/{name}")
+        keys = [*said["names"].values(), *said["generations"]]
+        if not all(len(key) == 2 and all(re.fullmatch(r"[\w-]+", part) for part in key) for key in keys):
+            raise ValueError("holds what is no key of a result")
+        return said
+
+
+def _inside(base: Path, top: str, name: str, url: str) -> PurePosixPath:
+    """A name as a path below a configuration's folder, where a result or a file may lie."""
+    path = PurePosixPath(name)
+    odd = path.parts[:1] != (top,) or any(part.startswith(".") for part in path.parts)
+    odd = odd or path.name.endswith(STAMP) or path.name == MANIFEST
+    if odd or any(place.is_name(base / parent) for parent in path.parents):  # never into a generation
+        raise GranularityError(f"{url}: {name}: nothing of that name may lie in {base}")
+    return path
+
+
+def _send_others(remote: Remote, base: Path, top: Path, there: set[str]) -> str:
+    """Send plain files below a configuration's folder as one tar, whose name is its SHA-256; returns that."""
+    files: list[Path] = []
+    for folder, folders, names in os.walk(top):
+        folders[:] = [] if MANIFEST in names else sorted(name for name in folders if not name.startswith("."))
+        found = [] if MANIFEST in names else [Path(folder, name) for name in sorted(names) if not name.startswith(".")]
+        files += [file for file in found if not file.name.endswith(STAMP) and file.is_file() and not file.is_symlink()]
+    with place.new_folder(base / STORE) as folder:
+        whole = folder / "others.tar"
+        with whole.open("wb") as stream:
+            _write_tar(stream, base, [file.relative_to(base).as_posix() for file in files])
+        with whole.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            stream.seek(0)
+            if f"{digest}.tar" not in there:
+                with remote.writing(f"others/{digest}.tar") as target:
+                    shutil.copyfileobj(stream, target)
+    return digest
+
+
+def _receive_others(remote: Remote, base: Path, top: str, digest: str) -> None:
+    """Put plain files of a configuration where they lay; those that are here stay."""
+    name = f"others/{digest}.tar"
+    where = f"{remote.url}/{name}"
+    with place.new_folder(base / STORE) as folder:
+        with remote.reading(name) as stream:
+            if _write(stream, folder / "others.tar") != digest:
+                raise GranularityError(f"{where}: corrupt (its SHA-256 is not its name)")
+        with tarfile.open(folder / "others.tar") as tar:
+            for number, entry in enumerate(tar):
+                target = base / _inside(base, top, entry.name, where)
+                if not entry.isreg():
+                    raise GranularityError(f"{where}: {entry.name} is no regular file")
+                if not os.path.lexists(target):
+                    _write(tar.extractfile(entry), folder / str(number))
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    (folder / str(number)).replace(target)
