@@ -1,0 +1,155 @@
+"""Finding: one more bit in the labels makes parity learnable. Extends the world `stairs`.
+
+Labels tell the parity of k of d fair coins, alone or with one more bit: the majority of the k, whose correlation with
+each of them falls as k^-1/2; a random balanced function of them, whose correlations fall as 2^(-k/2); or one of them.
+Predictions, bands and arms are in `config/preregistrations/one_bit.yaml`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+
+from granularity.claims import preregistered
+from granularity.claims.claim import Claim
+from granularity.stages.theory import figures as draw
+from granularity.stages.theory.engine import Rows, Trial
+from granularity.stages.theory.worlds import stairs
+from granularity.stages.theory.worlds.staircase import RESAMPLES
+
+NAME = "one_bit"
+BITS = {"none": "parity alone", "majority": "majority", "random": "random balanced", "one": "one coordinate"}
+
+
+class Settings(stairs.Online):
+    """A number of relevant inputs, and the bit that labels tell beside their parity."""
+
+    WORLD: ClassVar[str] = NAME
+    FREE: ClassVar = frozenset({"rate", "start"})
+
+    bit: Literal[tuple(BITS)] = "majority"
+
+
+_REGISTERED = preregistered.read(NAME)["arms"]
+SIZES = {
+    size: [
+        Settings(name=f"{BITS[bit]}, k = {k}", bit=bit, k=k, seeds=seeds, **arms["setting"])
+        for bit, seeds in arms["seeds"].items()
+        for k in arms["k"]
+    ]
+    for size, arms in _REGISTERED.items()
+}
+
+
+def chance(run: Trial) -> np.ndarray:
+    """(2^k, 2 or 4), one-hot: the label of each pattern, 2 bit + parity."""
+    k = run.settings.k
+    patterns = np.arange(2**k)[:, None] >> np.arange(k) & 1
+    ones = patterns.sum(1)
+    bits = {"none": 0 * ones, "majority": (2 * ones > k).astype(int), "one": patterns[:, 0]}
+    if run.settings.bit == "random":
+        bits["random"] = torch.randperm(2**k, generator=run.generator(f"random bit of {k}")).numpy() % 2
+    label = 2 * bits[run.settings.bit] + ones % 2
+    return np.eye(label.max() + 1)[label]
+
+
+def correlation(chance: np.ndarray) -> float:
+    """The least R(v | nothing) of a relevant coordinate."""
+    x = 2 * (np.arange(len(chance))[:, None] >> np.arange(int(np.log2(len(chance)))) & 1) - 1
+    return float(np.sqrt(np.square(x.T @ chance / len(chance)).sum(1)).min())
+
+
+def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
+    """Train a group of runs; each row has the least R of a coordinate, given nothing."""
+    of_run = [chance(run) for run in runs]
+    known = {(run.settings.name, run.seed): correlation(one) for run, one in zip(runs, of_run, strict=True)}
+    rows = stairs.learn(runs, np.stack(of_run), device)
+    return [row | {"correlation": known[row["setting"], row["seed"]]} for row in rows]
+
+
+# ---------------------------------------------------------------- what is judged
+
+
+def steps(table: pd.DataFrame, bit: str, event: str = "end") -> pd.DataFrame:
+    """Steps until an event (rows: k; columns: seeds), censored at the last step."""
+    rows = table[table["bit"] == bit]
+    k = rows.drop_duplicates("setting").set_index("setting")["k"]
+    found = stairs.times(rows, event).rename("steps").reset_index()
+    return found.assign(k=found["setting"].map(k)).pivot(index="k", columns="seed", values="steps")
+
+
+def slope(found: pd.DataFrame, drawn: np.ndarray, power: bool = False) -> np.ndarray:
+    """(resamples,) growth of log2 mean steps per relevant input, of seeds `drawn` (resamples, seeds); `power`: per log2
+    of k, the exponent of a power law."""
+    k = found.index.to_numpy(dtype=float)
+    k = np.log2(k) if power else k
+    mean = np.log2(found.to_numpy()[:, drawn].mean(2))
+    return ((k - k.mean()) @ mean) / np.square(k - k.mean()).sum()
+
+
+def growth(table: pd.DataFrame, event: str) -> dict[str, tuple[float, float, float]]:
+    """By bit, and of `random` minus `majority`: growth per relevant input, and its 95 % interval over seeds."""
+    found = {bit: steps(table, bit, event) for bit in ("majority", "random")}
+    seeds = found["majority"].shape[1]
+    every, drawn = np.arange(seeds)[None], np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
+    of = {bit: (slope(one, every)[0], slope(one, drawn)) for bit, one in found.items()}
+    of["difference"] = tuple(a - b for a, b in zip(of["random"], of["majority"], strict=True))
+    return {name: (float(one), *np.quantile(many, (0.025, 0.975)).tolist()) for name, (one, many) in of.items()}
+
+
+def learnt(table: pd.DataFrame, bit: str) -> pd.DataFrame:
+    """Whether parity had emerged (rows: k; columns: seeds)."""
+    ends = table[(table["bit"] == bit) & table["event"].str.contains("end|diverged")]
+    emerged = ends.assign(learnt=ends["outcome"].str.startswith("stopped").astype(float))
+    return emerged.pivot(index="k", columns="seed", values="learnt")
+
+
+def judge(table: pd.DataFrame) -> list[Claim]:
+    """The predictions of the preregistration."""
+    measured: dict[str, Sequence[float]] = {name: [] for name in preregistered.read(NAME)["predictions"]}
+    if set(table["bit"]) == set(BITS):
+        for name, event in (("parity", "end"), ("coordinates", "seen")):
+            found = growth(table, event)
+            measured[f"growth, {name}"] = [found["difference"][1]]
+            measured |= {f"growth, {name}, {bit}": [found[bit][0]] for bit in found}
+        shares = {bit: learnt(table, bit) for bit in BITS}
+        measured["learnt, majority"] = shares["majority"].iloc[-1].tolist()
+        for bit in ("none", "one"):
+            measured[f"learnt, {bit}"] = [float(shares[bit].iloc[1:].to_numpy().mean())]
+            measured[f"learnt, {bit}, least k"] = [float(shares[bit].iloc[0].mean())]
+        measured["learnt, random"] = [float(shares["random"].iloc[-1].mean())]
+        every = np.arange(shares["majority"].shape[1])[None]
+        measured["power, majority"] = [float(slope(steps(table, "majority"), every, power=True)[0])]
+    seeds = {bit: int(table[table["bit"] == bit]["seed"].nunique()) for bit in BITS}
+    of = {name: next((n for bit, n in seeds.items() if f", {bit}" in name), seeds["majority"]) for name in measured}
+    return preregistered.claims(NAME, measured, of)
+
+
+@draw.style()
+def figures(table: pd.DataFrame, folder: Path) -> None:
+    """Steps until parity and until all coordinates are learnt against k; R against k."""
+    figure, panels = draw.canvas(3, width=10, height=2.9)
+    titles = {"end": "until parity is learnt", "seen": "until all coordinates are learnt"}
+    for index, (bit, words) in enumerate(BITS.items()):
+        for axes, event in zip(panels, titles, strict=False):
+            found = steps(table, bit, event)
+            draw.Points(
+                {k * (1 + 0.01 * index): row for k, row in zip(found.index, found.to_numpy(), strict=True)}, words
+            ).draw(axes, index, 0)
+        known = table[table["bit"] == bit].groupby("k")["correlation"].mean()
+        style = {"marker": draw.MARKERS[index], "color": draw.COLOURS[index]}
+        panels[2].plot(known.index, known.clip(lower=1e-3), **style)
+    for axes, title in zip(panels, titles.values(), strict=False):
+        axes.set(yscale="log", xlabel="relevant inputs k", ylabel="steps", title=title)
+        axes.axhline(table["steps"].max(), color="black", linestyle=":", linewidth=1)
+    panels[2].set(
+        yscale="log",
+        xlabel="relevant inputs k",
+        ylabel="least R (0.001: none)",
+        title="what labels show of coordinates",
+    )
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
+    draw.save(figure, folder, NAME, "means over seeds, from the least to the largest; dotted: the last step")

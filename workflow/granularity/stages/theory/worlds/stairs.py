@@ -1,0 +1,298 @@
+"""Finding: does learning parity take longer where coordinates show in the labels only one after another?
+
+A label tells the parity of five fair coins and a noisy bit z of them, E[z | x] = c (a sum of products of coordinates),
+x in {-1, 1}^5; with two bits it says which of them it tells. All products have one strength c, so that coordinates show
+with one R (`feature_emergence.spaces`), at first or after others. Networks see fresh samples at every step.
+Predictions, bands and arms are in `config/preregistrations/stairs.yaml`.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from granularity.claims import preregistered
+from granularity.claims.claim import Claim
+from granularity.stages.theory import engine, nets
+from granularity.stages.theory import figures as draw
+from granularity.stages.theory.engine import Count, Natural, Positive, Rows, State, Trial
+from granularity.stages.theory.worlds.feature_emergence import spaces
+from granularity.stages.theory.worlds.staircase import EMERGED, RESAMPLES, ZERO
+
+NAME = "stairs"
+Product = tuple[Natural, ...]  # of coordinates
+
+
+class Online(engine.Settings):
+    """A network with one hidden layer, on fresh samples of d fair coins, of which the first k are relevant."""
+
+    d: Count = 100  # inputs
+    k: Count = 5  # relevant ones
+    m: Count = 100  # hidden neurons
+    batch: Count = 250  # fresh samples per step
+    steps: Count = 2000  # weight updates at most: a run is over where parity has emerged
+    rate: Positive = 0.3  # step size of SGD
+    start: Positive = 0.1  # size of the initial weights: s.d. start / sqrt(fan-in)
+    test: Count = 1000  # test samples
+    every: Count = 10  # steps from test to test
+
+    def rules(self) -> Iterator[tuple[bool, str]]:
+        yield self.k <= self.d, f"k: at most the d = {self.d} inputs, but is {self.k}"
+
+    def work(self) -> float:
+        return 3.0 * self.batch * self.d * self.m
+
+
+def learn(runs: Sequence[Trial], chance: np.ndarray, device: torch.device) -> Rows:
+    """Train runs on labels of probabilities `chance` (B, 2^k, C), odd labels of odd parity, until parity has emerged.
+
+    ReLU, cross-entropy, plain SGD. A run's last row is of the first test with `EMERGED` per cent right on parity, by
+    the summed probabilities of its labels; that of event `seen`, of the first at which every relevant input has larger
+    weights (mean square) than any other.
+    """
+    cfg: Online = runs[0].settings
+    bits = 2 ** torch.arange(cfg.k, device=device)
+    edges = torch.tensor(chance, dtype=torch.float32, device=device).cumsum(2)[:, :, :-1]
+    of_run = [(run.settings.base, run.seed) for run in runs]  # arms of one seed share their samples
+    streams = {key: run.generator("samples", device) for key, run in zip(of_run, runs, strict=True)}
+
+    def sample(count: int) -> tuple[Tensor, Tensor]:
+        drawn = {
+            key: (
+                torch.randint(2, (count, cfg.d), generator=one, device=device),
+                torch.rand(count, 1, generator=one, device=device),
+            )
+            for key, one in streams.items()
+        }
+        x, level = (engine.joined([drawn[key][i] for key in of_run]) for i in (0, 1))
+        above = engine.picked(edges, (x[:, :, : cfg.k] * bits).sum(2))
+        return 2.0 * x - 1, (level > above).sum(2)
+
+    def initial(run: Trial) -> State:
+        normal = partial(torch.randn, generator=run.generator("init", device), device=device)
+        w, a = normal(cfg.m, cfg.d) / cfg.d**0.5, normal(chance.shape[2], cfg.m) / cfg.m**0.5
+        return {"w": run.settings.start * w, "b": 0 * w[:, 0], "a": run.settings.start * a, "c": 0 * a[:, 0]}
+
+    def outputs(state: State, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return nets.two_layer(x, state["w"], state["a"], nets.RELU, state["b"], state["c"])
+
+    def direction(state: State, t: int) -> tuple[Tensor, State]:
+        x, y = sample(cfg.batch)
+        f, h, u = outputs(state, x)
+        loss, residual = nets.softmax_residual(f, y)
+        return loss, nets.two_layer_gradient(x, nets.RELU.slope(u), h, state["a"], residual)
+
+    def step(state: State, t: int) -> tuple[State, State]:
+        if t % cfg.every == 0:
+            odd = torch.softmax(outputs(state, x_test)[0], 2)[:, :, 1::2].sum(2) > 0.5
+            known["test_acc"] = 100 * (odd == (y_test % 2 == 1)).float().mean(1)
+            size = state["w"].square().mean(1)
+            known["learnt"] = known["test_acc"] >= EMERGED
+            known["seen"] = size[:, : cfg.k].amin(1) > size[:, cfg.k :].amax(1)
+        new, info = update(state, t)
+        return new, info | known
+
+    (x_test, y_test), known = sample(cfg.test), {}
+    update = engine.sgd(direction, engine.column(runs, "rate", device))
+    state = engine.collated(map(initial, runs))
+    return engine.train(runs, state, step, lambda *_: {}, steps=cfg.steps, stop_event="learnt")[0]
+
+
+def times(table: pd.DataFrame, event: str = "end") -> pd.Series:
+    """The step of an event, by setting and seed; of runs without it, and of those that diverged, all steps."""
+    rows = table[table["event"].str.contains(event)].groupby(["setting", "seed"])["step"].first()
+    most = table.groupby(["setting", "seed"])["steps"].first()
+    return rows.reindex(most.index).fillna(most).astype(float)
+
+
+# ---------------------------------------------------------------- label spaces
+
+
+class Settings(Online):
+    """A label space of a triple, and how it is trained."""
+
+    WORLD: ClassVar[str] = NAME
+    FREE: ClassVar = frozenset({"condition", "triple", "stairs", "products", "signal", "rate", "start"})
+
+    condition: str = ""  # how it is trained, in words
+    triple: Natural = 0  # label spaces of one triple have equal R
+    stairs: Natural = 0
+    products: tuple[tuple[Product, ...], ...] = (((0,), (1,), (2,), (3,), (4,)),)  # of each bit
+    signal: Positive = 0.08  # R of every product
+
+    def rules(self) -> Iterator[tuple[bool, str]]:
+        yield from super().rules()
+        yield self.k == spaces.K, f"k: label spaces are of {spaces.K} coordinates, not {self.k}"
+        most = max(map(len, self.products)) * self.strength
+        yield most <= 1, f"signal: probabilities leave 0 to 1, as products of a bit weigh {most:g} together"
+
+    @property
+    def strength(self) -> float:
+        return 2 * self.signal * len(self.products)
+
+    def shape(self) -> tuple:
+        return len(self.products), *super().shape()
+
+
+def chance(one: Settings) -> np.ndarray:
+    """(32, 4 bits): how likely each label is for each pattern; label 4 i + 2 z + parity tells z of bit i."""
+    x, found = 2 * spaces.PATTERNS - 1, np.zeros((2**spaces.K, 4 * len(one.products)))
+    for i, products in enumerate(one.products):
+        mean = one.strength * sum(x[:, list(product)].prod(1) for product in products)
+        for z in (0, 1):
+            found[np.arange(len(x)), 4 * i + 2 * z + spaces.PARITY] = (1 + (2 * z - 1) * mean) / 2 / len(one.products)
+    return found
+
+
+def levels(chance: np.ndarray) -> list[int]:
+    """How many coordinates show at first, how many then given all of these, and so on; stairs are one fewer."""
+    known: list[int] = []
+    found = []
+    while new := [v for v in range(spaces.K) if v not in known and spaces.signal(chance, v, known) > ZERO]:
+        known, found = known + new, [*found, len(new)]
+    return found
+
+
+def staircase(chance: np.ndarray) -> float:
+    """The least R on the way."""
+    return min(spaces.climb(lambda known: [spaces.signal(chance, v, known) for v in range(spaces.K)])[1])
+
+
+# Coordinates at first, after these, and after those. Others are not possible: with the parity, labels show the product
+# of all other coordinates as well, which is a shorter way.
+SHAPES = ((2, 2, 1), (1, 1, 3), (1, 2, 2), (1, 3, 1))
+
+
+def matched(number: int, seed: int, signals: Sequence[float]) -> list[list[Settings]]:
+    """Triples of label spaces with 0, 1 and 2 stairs, of equal R and number of labels.
+
+    A coordinate that does not show at first shows in its product with one of the level before. With 1 and 2 stairs
+    equally many show at first. No two triples are alike.
+    """
+    draw, found = np.random.default_rng(seed), {}
+    while len(found) < number:
+        first, *later = SHAPES[draw.integers(len(SHAPES))]
+        bits, signal = int(draw.integers(1, 3)), float(draw.choice(signals))
+        split = draw.permutation(np.arange(spaces.K) % bits)
+        triple = []
+        for stairs, sizes in enumerate(((spaces.K,), (first, sum(later)), (first, *later))):
+            ends = np.cumsum((0, *sizes))
+            level = np.repeat(np.arange(len(sizes)), sizes)
+            pairs = [(v,) if i == 0 else (int(draw.integers(*ends[i - 1 : i + 1])), v) for v, i in enumerate(level)]
+            products = tuple(tuple(pairs[v] for v in np.flatnonzero(split == bit)) for bit in range(bits))
+            triple.append(Settings(triple=len(found), stairs=stairs, products=products, signal=signal))
+            if levels(chance(triple[-1])) != list(sizes):
+                break
+        else:
+            found.setdefault((signal, *(one.products for one in triple)), triple)
+    return list(found.values())
+
+
+def _arms(triples: dict, seeds: int, setting: dict, conditions: dict) -> list[Settings]:
+    return [
+        one.model_copy(update={**setting, **own, "condition": words, "seeds": seeds, "name": f"{words}, {name}"})
+        for words, own in conditions.items()
+        for triple in matched(**triples)
+        for one in triple
+        for name in (f"triple {one.triple}, {one.stairs} stairs",)
+    ]
+
+
+_REGISTERED = preregistered.read(NAME)["arms"]
+SIZES = {size: _arms(**arms) for size, arms in _REGISTERED.items()}
+
+
+def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
+    """Train a group of runs; each row has the least R on the way of its label space."""
+    of_run = [chance(run.settings) for run in runs]
+    known = {run.settings.name: staircase(one) for run, one in zip(runs, of_run, strict=True)}
+    return [row | {"staircase": known[row["setting"]]} for row in learn(runs, np.stack(of_run), device)]
+
+
+# ---------------------------------------------------------------- what is judged
+
+EVENTS = {"parity": "end", "all coordinates": "seen"}  # what is learnt, and its event
+
+
+def restricted(table: pd.DataFrame, condition: str, what: str) -> pd.DataFrame:
+    """Restricted mean steps over seeds of each label space (rows: triples; columns: stairs); `rest`: after `seen`."""
+    rows = table[table["condition"] == condition]
+    if what == "rest":
+        both = (times(rows, event) for event in EVENTS.values())
+        found = next(both) - next(both)
+    else:
+        found = times(rows, EVENTS[what])
+    known = rows.drop_duplicates("setting").set_index("setting")[["triple", "stairs"]]
+    return known.join(found.groupby("setting").mean().rename("steps")).pivot(
+        index="triple", columns="stairs", values="steps"
+    )
+
+
+def ratio(found: pd.DataFrame, more: int, fewer: int) -> tuple[float, float, float]:
+    """Geometric mean over triples of steps with `more` over `fewer` stairs, and its 95 % bootstrap interval."""
+    log = np.log(found[more] / found[fewer]).to_numpy()
+    drawn = np.random.default_rng(0).choice(log, (RESAMPLES, len(log))).mean(1)
+    return tuple(np.exp([log.mean(), *np.quantile(drawn, (0.025, 0.975))]).tolist())
+
+
+def contrasts() -> dict[str, tuple[str, str, int, int]]:
+    """By name: how trained, what is learnt, and the numbers of stairs that are compared."""
+    conditions = _REGISTERED["quick"]["conditions"]
+    return {
+        f"{what}, {condition}, {more} / {fewer}": (condition, what, more, fewer)
+        for condition in conditions
+        for what in (*EVENTS, "rest")
+        for more, fewer in ((2, 0), (2, 1), (1, 0))
+    }
+
+
+def judge(table: pd.DataFrame) -> list[Claim]:
+    """The predictions of the preregistration: ratios of times, by an end of the interval or the mean."""
+    predictions = preregistered.read(NAME)["predictions"]
+    measured: dict[str, list[float]] = {name: [] for name in predictions}
+    if len(table):
+        of_all = contrasts()
+        for name in predictions:
+            which, _, end = name.rpartition(": ")
+            if which in of_all:
+                condition, what, *pair = of_all[which]
+                found = restricted(table, condition, what)
+                measured[name] = [ratio(found, *pair)[("mean", "lower end", "upper end").index(end)]]
+        ends = table[table["event"].str.contains("end|diverged")]
+        measured["censored"] = [float((~ends["outcome"].str.startswith("stopped")).mean())]
+    return preregistered.claims(NAME, measured, dict.fromkeys(measured, int(table["seed"].nunique())))
+
+
+@draw.style()
+def figures(table: pd.DataFrame, folder: Path) -> None:
+    """Steps against stairs, a line per triple, of parity and of all coordinates; every ratio with its interval."""
+    figure, panels = draw.canvas(3, width=11, height=3.2)
+    conditions = list(_REGISTERED["quick"]["conditions"])
+    for axes, what in zip(panels, EVENTS, strict=False):
+        for index, condition in enumerate(conditions):
+            found = restricted(table, condition, what)
+            style = {"color": draw.COLOURS[index], "marker": draw.MARKERS[index]}
+            axes.plot(found.columns, found.T, color=draw.COLOURS[index], alpha=0.2, linewidth=0.7)
+            axes.plot(found.columns, np.exp(np.log(found).mean()), label=condition, **style)
+        axes.set(yscale="log", xlabel="stairs", ylabel="steps", title=f"until {what} learnt: a line per triple")
+        axes.set_xticks(range(3))
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    names = []
+    for condition, what, more, fewer in contrasts().values():
+        if more - fewer > 1 or fewer:
+            middle, low, high = ratio(restricted(table, condition, what), more, fewer)
+            style = {"color": draw.COLOURS[conditions.index(condition)], "fmt": "o", "capsize": 2, "markersize": 3}
+            panels[2].errorbar(middle, len(names), xerr=[[middle - low], [high - middle]], **style)
+            names.append(f"{what}, {more} / {fewer}")
+    panels[2].axvline(1, color="black", linestyle=":", linewidth=1)
+    panels[2].set_yticks(range(len(names)), names)
+    panels[2].set(xscale="log", xlabel="ratio of steps, by stairs", title="with more stairs / with fewer")
+    panels[2].invert_yaxis()
+    draw.save(
+        figure, folder, NAME, "restricted mean steps of 10 networks; thick: geometric means; right: 95 % over triples"
+    )
