@@ -1,2 +1,5 @@
-# `snakemake` without further words finds this file; what runs is workflow/Snakefile, where others look for a workflow.
+# `snakemake` finds this file first; the workflow is workflow/Snakefile, where Snakemake's catalog and modules look for it.
 include: "workflow/Snakefile"
+
+
+workflow.default_target = "report"
