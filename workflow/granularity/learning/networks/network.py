@@ -26,7 +26,15 @@ def build(model: Model, channels: int, classes: int, seed: int, head_bias: float
     if lacking or not isinstance(network, torch.nn.Module):
         raise GranularityError(f"model.name = {model.name}: what its build() gives is no network with {METHODS}")
     new_head(network, classes, seed + 2, head_bias)  # last: random numbers drawn for it would shift the backbone's
+    if any(map(_corrupts_memory, network.modules())):
+        torch.backends.mkldnn.set_flags(False)
     return network.to(memory_format=torch.channels_last)
+
+
+def _corrupts_memory(layer: torch.nn.Module) -> bool:
+    """Whether oneDNN's AVX2 loops write past the gradients of a layer: of strided 1x1 convolutions of few channels."""
+    strided = isinstance(layer, torch.nn.Conv2d) and layer.kernel_size == (1, 1) and layer.stride != (1, 1)
+    return strided and layer.in_channels // layer.groups < 8
 
 
 def new_head(network: torch.nn.Module, classes: int, seed: int, bias: float | None = None) -> None:
