@@ -12,7 +12,7 @@ from support.trainings import TINY, close, equal, finetuning, pretraining, recip
 RUNS = [pretraining(space, seed) for space in ("target", "manual-digit", "wordnet-1") for seed in range(2)]
 AUGMENT = {"augment": {"flip": True, "pad": 1, "crop": 7}}
 EIGHT = Model(args={"layers": [1, 1, 1, 0], "channels": [8, 16, 32, 32]})
-FOUR = Model(args={"layers": [1, 1, 1, 0], "channels": [4, 4, 4, 4]})
+TWELVE = Model(args={"layers": [1, 1, 1, 0], "channels": [12, 12, 12, 12]})
 VIT = Model(name="vit_tiny_patch16_224", args={"img_size": 8, "patch_size": 4, "embed_dim": 24}, stem="timm")
 
 
@@ -85,12 +85,12 @@ def test_as_many_as_pay_are_one_for_all_but_small_networks(tmp_path, pretrain_on
         (VIT, {"lr": 0.01}),
         (Model(args={**TINY, "norm_layer": "groupnorm1"}), {"lr": 0.02}),
         (Model(args={**EIGHT.args, "drop_rate": 0.5}), {}),
-        (FOUR, {}),
+        (TWELVE, {}),
         (EIGHT, {"clip_norm": 1.0}),
         (EIGHT, {"micro_batch": 10}),
         (EIGHT, {"optimizer": "lamb", "lr": 1e-3}),
     ],
-    ids=["attention", "group norm", "dropout", "four channels", "clip_norm", "micro_batch", "lamb"],
+    ids=["attention", "group norm", "dropout", "twelve channels", "clip_norm", "micro_batch", "lamb"],
 )
 def test_what_cannot_be_stacked_is_trained_one_by_one(tmp_path, pretrain_on, stacked, model, values):
     stacked(4)

@@ -26,8 +26,7 @@ def build(model: Model, channels: int, classes: int, seed: int, head_bias: float
     if lacking or not isinstance(network, torch.nn.Module):
         raise GranularityError(f"model.name = {model.name}: what its build() gives is no network with {METHODS}")
     new_head(network, classes, seed + 2, head_bias)  # last: random numbers drawn for it would shift the backbone's
-    if any(map(_corrupts_memory, network.modules())):
-        torch.backends.mkldnn.set_flags(False)
+    torch.backends.mkldnn.set_flags(not any(map(_corrupts_memory, network.modules())))  # a job has one architecture
     return network.to(memory_format=torch.channels_last)
 
 
