@@ -5,7 +5,8 @@ each of them falls as k^-1/2; a random balanced function of them, whose correlat
 Predictions, bands and arms are in `config/preregistrations/one_bit.yaml`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -100,13 +101,6 @@ def growth(table: pd.DataFrame, event: str) -> dict[str, tuple[float, float, flo
     return {name: (float(one), *np.quantile(many, (0.025, 0.975)).tolist()) for name, (one, many) in of.items()}
 
 
-def learnt(table: pd.DataFrame, bit: str) -> pd.DataFrame:
-    """Whether parity had emerged (rows: k; columns: seeds)."""
-    ends = table[(table["bit"] == bit) & table["event"].str.contains("end|diverged")]
-    emerged = ends.assign(learnt=ends["outcome"].str.startswith("stopped").astype(float))
-    return emerged.pivot(index="k", columns="seed", values="learnt")
-
-
 def judge(table: pd.DataFrame) -> list[Claim]:
     """The predictions of the preregistration."""
     measured: dict[str, Sequence[float]] = {name: [] for name in preregistered.read(NAME)["predictions"]}
@@ -115,41 +109,34 @@ def judge(table: pd.DataFrame) -> list[Claim]:
             found = growth(table, event)
             measured[f"growth, {name}"] = [found["difference"][1]]
             measured |= {f"growth, {name}, {bit}": [found[bit][0]] for bit in found}
-        shares = {bit: learnt(table, bit) for bit in BITS}
-        measured["learnt, majority"] = shares["majority"].iloc[-1].tolist()
+        of_bit = {bit: steps(table, bit) for bit in BITS}
+        learnt = {bit: (found < table["steps"].max()).astype(float) for bit, found in of_bit.items()}
         for bit in ("none", "one"):
-            measured[f"learnt, {bit}"] = [float(shares[bit].iloc[1:].to_numpy().mean())]
-            measured[f"learnt, {bit}, least k"] = [float(shares[bit].iloc[0].mean())]
-        measured["learnt, random"] = [float(shares["random"].iloc[-1].mean())]
-        every = np.arange(shares["majority"].shape[1])[None]
-        measured["power, majority"] = [float(slope(steps(table, "majority"), every, power=True)[0])]
-    seeds = {bit: int(table[table["bit"] == bit]["seed"].nunique()) for bit in BITS}
-    of = {name: next((n for bit, n in seeds.items() if f", {bit}" in name), seeds["majority"]) for name in measured}
+            measured[f"learnt, {bit}"] = [float(learnt[bit].iloc[1:].to_numpy().mean())]
+            measured[f"learnt, {bit}, least k"] = [float(learnt[bit].iloc[0].mean())]
+        measured["learnt, majority"] = learnt["majority"].iloc[-1].tolist()
+        measured["learnt, random"] = [float(learnt["random"].iloc[-1].mean())]
+        every = np.arange(of_bit["majority"].shape[1])[None]
+        measured["power, majority"] = [float(slope(of_bit["majority"], every, power=True)[0])]
+    seeds = table.groupby("bit")["seed"].nunique().to_dict()
+    of = {name: seeds.get(name.split(", ")[1], seeds.get("majority", 0)) for name in measured}
     return preregistered.claims(NAME, measured, of)
 
 
-@draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Steps until parity and until all coordinates are learnt against k; R against k."""
-    figure, panels = draw.canvas(3, width=10, height=2.9)
-    titles = {"end": "until parity is learnt", "seen": "until all coordinates are learnt"}
-    for index, (bit, words) in enumerate(BITS.items()):
-        for axes, event in zip(panels, titles, strict=False):
-            found = steps(table, bit, event)
-            draw.Points(
-                {k * (1 + 0.01 * index): row for k, row in zip(found.index, found.to_numpy(), strict=True)}, words
-            ).draw(axes, index, 0)
-        known = table[table["bit"] == bit].groupby("k")["correlation"].mean()
-        style = {"marker": draw.MARKERS[index], "color": draw.COLOURS[index]}
-        panels[2].plot(known.index, known.clip(lower=1e-3), **style)
-    for axes, title in zip(panels, titles.values(), strict=False):
-        axes.set(yscale="log", xlabel="relevant inputs k", ylabel="steps", title=title)
-        axes.axhline(table["steps"].max(), color="black", linestyle=":", linewidth=1)
-    panels[2].set(
-        yscale="log",
-        xlabel="relevant inputs k",
-        ylabel="least R (0.001: none)",
-        title="what labels show of coordinates",
-    )
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=4)
-    draw.save(figure, folder, NAME, "means over seeds, from the least to the largest; dotted: the last step")
+    """Steps until parity and until all coordinates are learnt, and R of coordinates, against k."""
+
+    def panel(title: str, ylabel: str, of: Callable[[str], pd.DataFrame]) -> Callable:
+        points = [draw.Points(dict(of(bit).T.items()), words) for bit, words in BITS.items()]
+        return draw.panel(*points, log="y", dodge=0.15, xlabel="relevant inputs k", ylabel=ylabel, title=title)
+
+    def shown(bit: str) -> pd.DataFrame:
+        known = table[(table["bit"] == bit) & table["event"].str.contains("end|diverged")]
+        return known.pivot(index="k", columns="seed", values="correlation").clip(lower=1e-3)
+
+    panels = [
+        panel("until parity is learnt", f"steps (at most {table['steps'].max()})", partial(steps, table)),
+        panel("until all coordinates are learnt", "steps", partial(steps, table, event="seen")),
+        panel("what labels show of coordinates", "least R (0.001: none)", shown),
+    ]
+    draw.draw(folder, NAME, *panels, width=10, legend=4)
