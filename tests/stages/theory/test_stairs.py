@@ -56,7 +56,7 @@ def test_times_are_restricted_to_the_last_step_and_ratios_are_geometric():
     ]
     found = stairs.restricted(pd.DataFrame(rows), "small start", "parity")
     assert found.to_numpy().tolist() == [[55, 70], [60, 60]]
-    middle, low, high = stairs.ratio(found, 1, 0)
+    middle, low, high = stairs.ratio(found, 1, 0).values()
     assert middle == pytest.approx((70 / 55) ** 0.5) and low == 1 and high == pytest.approx(70 / 55)
 
 

@@ -6,6 +6,7 @@ with one R (`feature_emergence.spaces`), at first or after others. Networks see 
 Predictions, bands and arms are in `config/preregistrations/stairs.yaml`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -222,77 +223,49 @@ EVENTS = {"parity": "end", "all coordinates": "seen"}  # what is learnt, and its
 def restricted(table: pd.DataFrame, condition: str, what: str) -> pd.DataFrame:
     """Restricted mean steps over seeds of each label space (rows: triples; columns: stairs); `rest`: after `seen`."""
     rows = table[table["condition"] == condition]
-    if what == "rest":
-        both = (times(rows, event) for event in EVENTS.values())
-        found = next(both) - next(both)
-    else:
-        found = times(rows, EVENTS[what])
+    found = times(rows) - times(rows, "seen") if what == "rest" else times(rows, EVENTS[what])
     known = rows.drop_duplicates("setting").set_index("setting")[["triple", "stairs"]]
-    return known.join(found.groupby("setting").mean().rename("steps")).pivot(
-        index="triple", columns="stairs", values="steps"
-    )
+    mean = known.join(found.groupby("setting").mean().rename("steps"))
+    return mean.pivot(index="triple", columns="stairs", values="steps")
 
 
-def ratio(found: pd.DataFrame, more: int, fewer: int) -> tuple[float, float, float]:
-    """Geometric mean over triples of steps with `more` over `fewer` stairs, and its 95 % bootstrap interval."""
+def ratio(found: pd.DataFrame, more: int, fewer: int) -> dict[str, float]:
+    """Of steps with `more` over `fewer` stairs: geometric mean over triples, and its 95 % bootstrap interval."""
     log = np.log(found[more] / found[fewer]).to_numpy()
     drawn = np.random.default_rng(0).choice(log, (RESAMPLES, len(log))).mean(1)
-    return tuple(np.exp([log.mean(), *np.quantile(drawn, (0.025, 0.975))]).tolist())
-
-
-def contrasts() -> dict[str, tuple[str, str, int, int]]:
-    """By name: how trained, what is learnt, and the numbers of stairs that are compared."""
-    conditions = _REGISTERED["quick"]["conditions"]
-    return {
-        f"{what}, {condition}, {more} / {fewer}": (condition, what, more, fewer)
-        for condition in conditions
-        for what in (*EVENTS, "rest")
-        for more, fewer in ((2, 0), (2, 1), (1, 0))
-    }
+    ends = np.exp([log.mean(), *np.quantile(drawn, (0.025, 0.975))]).tolist()
+    return dict(zip(("mean", "lower end", "upper end"), ends, strict=True))
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """The predictions of the preregistration: ratios of times, by an end of the interval or the mean."""
-    predictions = preregistered.read(NAME)["predictions"]
-    measured: dict[str, list[float]] = {name: [] for name in predictions}
-    if len(table):
-        of_all = contrasts()
-        for name in predictions:
-            which, _, end = name.rpartition(": ")
-            if which in of_all:
-                condition, what, *pair = of_all[which]
-                found = restricted(table, condition, what)
-                measured[name] = [ratio(found, *pair)[("mean", "lower end", "upper end").index(end)]]
-        ends = table[table["event"].str.contains("end|diverged")]
-        measured["censored"] = [float((~ends["outcome"].str.startswith("stopped")).mean())]
+    """The predictions of the preregistration, whose ids say which: "parity, small start, 2 / 0: lower end"."""
+    measured: dict[str, list[float]] = {name: [] for name in preregistered.read(NAME)["predictions"]}
+    for name in measured if len(table) else ():
+        if name == "censored":
+            ends = table[table["event"].str.contains("end|diverged")]
+            measured[name] = [float((~ends["outcome"].str.startswith("stopped")).mean())]
+        else:
+            what, condition, more, fewer, end = re.split(", | / |: ", name)
+            measured[name] = [ratio(restricted(table, condition, what), int(more), int(fewer))[end]]
     return preregistered.claims(NAME, measured, dict.fromkeys(measured, int(table["seed"].nunique())))
 
 
-@draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Steps against stairs, a line per triple, of parity and of all coordinates; every ratio with its interval."""
-    figure, panels = draw.canvas(3, width=11, height=3.2)
-    conditions = list(_REGISTERED["quick"]["conditions"])
-    for axes, what in zip(panels, EVENTS, strict=False):
-        for index, condition in enumerate(conditions):
-            found = restricted(table, condition, what)
-            style = {"color": draw.COLOURS[index], "marker": draw.MARKERS[index]}
-            axes.plot(found.columns, found.T, color=draw.COLOURS[index], alpha=0.2, linewidth=0.7)
-            axes.plot(found.columns, np.exp(np.log(found).mean()), label=condition, **style)
-        axes.set(yscale="log", xlabel="stairs", ylabel="steps", title=f"until {what} learnt: a line per triple")
-        axes.set_xticks(range(3))
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
-    names = []
-    for condition, what, more, fewer in contrasts().values():
-        if more - fewer > 1 or fewer:
-            middle, low, high = ratio(restricted(table, condition, what), more, fewer)
-            style = {"color": draw.COLOURS[conditions.index(condition)], "fmt": "o", "capsize": 2, "markersize": 3}
-            panels[2].errorbar(middle, len(names), xerr=[[middle - low], [high - middle]], **style)
-            names.append(f"{what}, {more} / {fewer}")
-    panels[2].axvline(1, color="black", linestyle=":", linewidth=1)
-    panels[2].set_yticks(range(len(names)), names)
-    panels[2].set(xscale="log", xlabel="ratio of steps, by stairs", title="with more stairs / with fewer")
-    panels[2].invert_yaxis()
-    draw.save(
-        figure, folder, NAME, "restricted mean steps of 10 networks; thick: geometric means; right: 95 % over triples"
-    )
+    """Steps against stairs, in units of those without, of parity, of all coordinates, and from these to parity."""
+
+    def points(condition: str, what: str) -> draw.Points:
+        found = restricted(table, condition, what)
+        return draw.Points({n: found[n] / found[0] for n in found}, condition, median=True)
+
+    words = {"parity": "until parity is learnt", "all coordinates": "until all coordinates are"}
+    words |= {"rest": "from these to parity"}
+    panels = [
+        draw.panel(
+            *(points(condition, what) for condition in table["condition"].unique()),
+            **{"log": "y", "ticks": (0, 1, 2), "dodge": 0.08, "xlabel": "stairs", "title": title},
+            **{"ylabel": "steps / those without stairs", "yticks": {n: f"{n:g}" for n in (0.5, 1, 2, 5)}},
+        )
+        for what, title in words.items()
+    ]
+    note = "restricted mean steps of ten networks; medians over triples, bars: quartiles"
+    draw.draw(folder, NAME, *panels, width=10, legend=3, note=note)
