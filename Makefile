@@ -35,13 +35,13 @@ docs: $(READY)
 lint: $(READY)
 	ruff check .
 	ruff format --check .
-	snakefmt --check workflow/Snakefile rules
+	snakefmt --check Snakefile workflow/Snakefile rules
 	snakemake --lint
 
 format: $(READY)
 	ruff check --fix .
 	ruff format .
-	snakefmt workflow/Snakefile rules
+	snakefmt Snakefile workflow/Snakefile rules
 
 clean:
 	rm -rf $(VENV) results .snakemake
