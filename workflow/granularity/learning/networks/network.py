@@ -26,14 +26,21 @@ def build(model: Model, channels: int, classes: int, seed: int, head_bias: float
     if lacking or not isinstance(network, torch.nn.Module):
         raise GranularityError(f"model.name = {model.name}: what its build() gives is no network with {METHODS}")
     new_head(network, classes, seed + 2, head_bias)  # last: random numbers drawn for it would shift the backbone's
-    torch.backends.mkldnn.set_flags(not any(map(_corrupts_memory, network.modules())))  # a job has one architecture
+    for layer in network.modules():
+        shape = (layer.kernel_size, layer.padding) if type(layer) is torch.nn.Conv2d else None
+        if shape == ((1, 1), (0, 0)) and layer.stride != (1, 1) and layer.in_channels // layer.groups < 8:
+            layer.__class__ = Strided
     return network.to(memory_format=torch.channels_last)
 
 
-def _corrupts_memory(layer: torch.nn.Module) -> bool:
-    """Whether oneDNN's AVX2 loops write past the gradients of a layer: of strided 1x1 convolutions of few channels."""
-    strided = isinstance(layer, torch.nn.Conv2d) and layer.kernel_size == (1, 1) and layer.stride != (1, 1)
-    return strided and layer.in_channels // layer.groups < 8
+class Strided(torch.nn.Conv2d):
+    """A strided 1x1 convolution, of the pixels that it sees: oneDNN's AVX2 loops for strides write past the gradients
+    of fewer than eight channels.
+    """
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        down, right = self.stride
+        return torch.nn.functional.conv2d(images[:, :, ::down, ::right], self.weight, self.bias, groups=self.groups)
 
 
 def new_head(network: torch.nn.Module, classes: int, seed: int, bias: float | None = None) -> None:

@@ -67,7 +67,7 @@ class Stack(nn.Module):
 def fits(network: nn.Module, images: torch.Tensor, size: int, recipe: Recipe) -> bool:
     """Whether stacks of a network give its outputs for a batch, float32 [B, C, H, W], and gradients that depend on
     neither their size, an even number, nor the place in one. Not so with dropout, layers of other kinds, or numbers of
-    channels other than 8, 16, ...
+    channels such as 12.
     """
     network = copy.deepcopy(network)
     if not recipe.dropout:
