@@ -132,7 +132,7 @@ def side_by_side(folder: Path, device: str, networks: int, epochs: int, turns: i
     space = {"space": "loops", "family": "manual", "params": {"rank": "loops"}}
     given["hierarchy"] = stage("hierarchy", folder / "loops", space, **given)
     given["pixels"] = stage("pixels", folder / "pixels", {"size": 8, "mode": "L"}, samples=given["samples"])
-    recipe = {"epochs": epochs, "augment": {"flip": False, "pad": 1}}
+    recipe = {"epochs": epochs, "warmup_epochs": min(2.4, epochs), "augment": {"flip": False, "pad": 1}}
 
     def train(jobs: int) -> None:
         for _ in range(jobs):

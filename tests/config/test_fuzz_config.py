@@ -53,7 +53,7 @@ class Leaf(typing.NamedTuple):
 
 # What an entry of a list must have beside the key that is tried.
 REQUIRED = {("networks", 0): {"name": "n"}, ("transfers", 0): {"name": "t"}, ("transfers", 0, "data"): {"samples": {}}}
-REQUIRED[("conditions", 0, "primary", 0)] = {"arm": "target"}
+REQUIRED |= {("conditions", 0, "primary", 0): {"arm": "target"}, ("label_spaces", "file", 0): {"path": "labels.csv"}}
 
 
 def leaves(model=cfg.Config, path=()):

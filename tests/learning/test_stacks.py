@@ -12,7 +12,7 @@ from support.trainings import TINY, close, equal, finetuning, pretraining, recip
 RUNS = [pretraining(space, seed) for space in ("target", "manual-digit", "wordnet-1") for seed in range(2)]
 AUGMENT = {"augment": {"flip": True, "pad": 1, "crop": 7}}
 EIGHT = Model(args={"layers": [1, 1, 1, 0], "channels": [8, 16, 32, 32]})
-TWELVE = Model(args={"layers": [1, 1, 1, 0], "channels": [12, 12, 12, 12]})
+TWELVE = Model(args={"layers": [1, 1, 1, 1], "channels": [12, 12, 12, 12]})
 VIT = Model(name="vit_tiny_patch16_224", args={"img_size": 8, "patch_size": 4, "embed_dim": 24}, stem="timm")
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import json
 import shutil
 import threading
 from pathlib import Path
@@ -288,4 +289,4 @@ def test_the_folder_holds_nothing_of_others(made, tmp_path):
         explore(root.parent)
     assert made[0].is_dir()  # below results, where none of these sees it
     assert inspection.verify(root.parent)["problems"] == place.needless(root.parent, 0) == []
-    assert len(inspection.describe(root).splitlines()) == 6
+    assert len(json.loads(inspection.as_json(root))) == 6

@@ -142,8 +142,8 @@ def test_pickled_arrays_are_refused(tmp_path):
 def test_inspect_shows_lineage_and_a_preview(tmp_path):
     first = make(tmp_path / "first")
     make(tmp_path / "second", {"origin": first}, np.arange(3.0), {"dial": 7})
-    text = inspection.describe(tmp_path / "second")
+    text = " ".join(inspection.describe(tmp_path / "second").split())  # long paths are broken
     assert "origin <- " in text and "dial = 7" in text and "first 3 of 3 rows" in text and "verified" in text
     data = json.loads(inspection.as_json(tmp_path / "second"))
     assert data["lineage"]["origin"] == str(first.folder) and data["problems"] == []
-    assert inspection.describe(tmp_path).count(" s  thing") == 2
+    assert " ".join(inspection.describe(tmp_path).split()).count(" s thing") == 2

@@ -291,7 +291,7 @@ def test_what_a_file_of_the_users_imports_counts(tmp_path, upgrade):
 # ---------------------------------------------------------------- the command line
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["cluster", "--help"], ["config", "check"], ["status"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["cluster", "--help"], ["status"]])
 def test_help_and_planning_do_not_import_torch(arguments):
     script = (
         "import sys; from granularity import cli\n"

@@ -285,7 +285,7 @@ def test_a_data_set_whose_names_are_programs_is_nothing_but_a_data_set(tmp_path_
     assert "all sound" in checkout.run("granularity", "verify", "results")
     page = checkout.path("results/hostile/report/report.html").read_text()
     found = Tags(page)
-    assert not found.tags & {"script", "iframe", "object", "embed", "b", "base", "form"}
+    assert not found.tags & {"iframe", "object", "embed", "b", "base", "form"} and page.count("<script") == 1  # ours
     assert found.handlers == [] and "&lt;script&gt;" in page
     for svg in checkout.path("results/hostile/report/figures").glob("*.svg"):
         drawn = Tags(svg.read_text())
