@@ -5,7 +5,8 @@
     python docs/results/page.py --papers results/papers.csv    # keeps what was tested of it, for `snakemake papers`
 
 `NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml` (`digits`: the default run):
-validation error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm.
+validation error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm (of
+`cifar10_steps`: `IMAGES-STEPS/SEED.csv`).
 `cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
 measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
 `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
@@ -125,15 +126,15 @@ def scored(row: pd.Series, said: dict) -> list[str]:
 SCORED = ["predicted", "came out", "Holm's p", "it lies"]
 
 
-def differences(name: str, images: int = 10000) -> pd.DataFrame:
+def differences(name: str) -> pd.DataFrame:
     """The comparisons that were predicted of an experiment on CIFAR-10, with Holm's p."""
-    said, errors = predictions(name), arms(name, f"train-{images}")
+    said, errors = predictions(name), arms(name, "train-10000")
     found = compared({key: (errors[one["arm"]], errors[one["against"]]) for key, one in said.items()})
     return found.assign(holm=holm(found["p"]))
 
 
-def predicted(name: str, images: int = 10000) -> str:
-    said, found = predictions(name), differences(name, images)
+def predicted(name: str) -> str:
+    said, found = predictions(name), differences(name)
     rows = [[row["arm"], row["against"], *scored(row, said[key])] for key, row in found.iterrows()]
     return lines(["arm", "against", *SCORED], rows)
 
@@ -201,7 +202,7 @@ def together() -> str:
     asked = {"digits": primary(), "equal budgets": differences("cifar10_budget")}
     asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
     asked |= {"images and steps": by_steps(), "four times as long": differences("cifar10_long")}
-    asked |= {"too fine": differences("cifar10_tree", 5000), "plain network": differences("cifar10_plain")}
+    asked |= {"plain network": differences("cifar10_plain")}
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []
     for name, found in asked.items():
@@ -323,17 +324,13 @@ BLOCKS = {
     "digits": digits,
     "stability": stability,
     "tuning": tuning,
-    "budget means": lambda: means(arms("cifar10_budget", "train-10000")),
     "budget": lambda: predicted("cifar10_budget"),
     "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
     "hardness": hardness,
     "steps": steps,
-    "long means": lambda: means(arms("cifar10_long", "train-10000")),
     "long": lambda: predicted("cifar10_long"),
     "plain": lambda: predicted("cifar10_plain"),
-    "tree means": lambda: means(arms("cifar10_tree", "train-5000")),
-    "tree": lambda: predicted("cifar10_tree", 5000),
     "together": together,
     "collapse": collapse,
     "collapse epochs": epochs,
