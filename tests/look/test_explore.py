@@ -165,6 +165,13 @@ def test_tiles_have_the_pixels_that_are_stored(chromium, made):
     assert (found[..., :3] == images).all() and (found[..., 3] == 255).all()
 
 
+def test_the_map_is_a_table_for_other_viewers(made):
+    folder, samples, _, results = made
+    found = pd.read_parquet(folder / results.name / "map.parquet")
+    assert found[samples.columns.to_list()].equals(samples.astype(found.dtypes[samples.columns]))
+    assert np.isfinite(found[["PCA x", "PCA y"]]).all(axis=None)
+
+
 @pytest.mark.browser
 def test_clusters_and_comparisons_are_those_of_pandas(chromium, made):
     folder, samples, _, results = made

@@ -51,11 +51,24 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
         given |= {"condition": name, "lost": [one for one in own if not one.artifact]}
         files[f"{name}/data.js"] = b"window.DATA = " + json.dumps(data).encode() + b";\n"
         files |= {f"{name}/{file}": sheet for file, sheet in zip(data["sheets"], sheets, strict=True)}
+        if data["places"]:
+            files[f"{name}/map.parquet"] = _table(data)
         for view in VIEWS:
             files[f"{name}/{view}.html"] = page(view, "../", **given | {"plots": given["plots"].get(view, {})})
     files[INDEX] = page("index", "", results=results, **_stages(results))
     _put(to, files, before)
     return to / INDEX, [f"{one.state}: {one.why}" for one in results if not one.artifact]
+
+
+def _table(data: dict[str, Any]) -> bytes:
+    """The map as a table for other viewers: a row per image, its place in each map, its name by each labelling."""
+    named = {
+        one["name"]: [one["names"][code] if code >= 0 else None for code in one["codes"]] for one in data["columns"]
+    }
+    axes = {
+        f"{kind} {axis}": each for kind, both in data["places"].items() for axis, each in zip("xy", both, strict=True)
+    }
+    return pd.DataFrame({"sample_id": data["ids"]} | axes | named).to_parquet(index=False)
 
 
 def _stages(results: list[Result]) -> dict[str, Any]:
