@@ -26,7 +26,7 @@ CHAIN = f"{RESULTS}/train-60"
 PRETRAINING = f"{CHAIN}/pretrain/resnet18/all"
 TARGET = f"{PRETRAINING}.stamp"
 WORK = "results/.store/.work"
-STEPS = 600  # of each of its trainings
+STEPS = 1200  # of each of its trainings
 MINUTES = 60
 # What a site edits, and patience that suits a test.
 SITE = {
