@@ -58,6 +58,7 @@ CONFIG = {
         },
         {"name": "collapse", "of": ["checkpoints", "backbones"], "splits": ["train", "val"]},
         {"name": "cluster_probe", "of": ["backbones"]},
+        {"name": "transferability", "of": ["backbones"], "ranks": ["digit"]},
     ],
     "studies": STUDIES,
     "seeds": {"pretrain": 1, "finetune": 2},
@@ -111,6 +112,8 @@ def test_collapse_and_clusters_are_measured_of_each_epoch_that_was_kept(finished
     assert np.load(file).shape == (10, 10)
     values = table(finished, f"{CHAIN}/measure/cluster_probe/plain/all/values.parquet")
     assert {"purity", "error", "error_of_labels"} <= set(values["key"])
+    values = table(finished, f"{CHAIN}/measure/transferability/plain/all/values.parquet")
+    assert {f"digit/{score}" for score in ("logme", "h_score", "leep", "nce")} == set(values["key"])
 
 
 def test_a_transfer_is_scored_on_the_other_data(finished):

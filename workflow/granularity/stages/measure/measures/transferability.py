@@ -1,0 +1,69 @@
+"""Scores that tell before finetuning how well features serve a rank: each is higher where they serve better.
+
+Of a split with N images, their features [N, D] and the classes of a rank:
+
+- `RANK/logme`: the largest evidence, per image, of a Bayesian linear regression of a class's indicator on the features,
+  mean over classes (You, Liu, Wang and Long 2021, algorithm 1);
+- `RANK/h_score`: Tr(pinv(cov(f)) cov(E[f | y])) (Bao et al. 2019, definition 2);
+- `RANK/leep`: the mean log-probability of an image's class where the head's softmax gives its pretraining label z and
+  p(y | z) is counted on the same images (Nguyen et al. 2020, equation 2); `RANK/nce`: with the head's most probable
+  label for z, which is minus the conditional entropy H(Y | Z) (Tran, Nguyen and Hassner 2019). Both in nats, and
+  neither where there is no head, as of the embedding.
+
+Images whose class is not in the training split do not count. A rank with one class in the split has no row.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from granularity.base.section import Section
+
+Options = Section
+
+
+def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float]]:
+    for split in view.splits:
+        features, heads = view.features(split).numpy().astype(np.float64), None
+        if view.answers is not None:
+            heads = view.predict(split, lambda images: view.network(images).softmax(1)).numpy().astype(np.float64)
+        for rank in view.ranks:
+            label = view.labels(split, rank)
+            known = label >= 0
+            classes, label = np.unique(label[known], return_inverse=True)
+            if len(classes) < 2:
+                continue
+            yield split, f"{rank}/logme", logme(features[known], label)
+            yield split, f"{rank}/h_score", h_score(features[known], label)
+            if heads is not None:
+                best = np.eye(heads.shape[1])[heads[known].argmax(1)]
+                yield split, f"{rank}/leep", leep(heads[known], label)
+                yield split, f"{rank}/nce", leep(best, label)
+
+
+def logme(features: np.ndarray, label: np.ndarray) -> float:
+    """Mean over classes of the evidence per image, of features [N, D] for labels [N], numbers from 0."""
+    from sklearn.linear_model import BayesianRidge
+
+    flat = dict.fromkeys(("alpha_1", "alpha_2", "lambda_1", "lambda_2"), 0.0)  # priors of the precisions: none
+    fits = (
+        BayesianRidge(compute_score=True, fit_intercept=False, **flat).fit(features, (label == one).astype(np.float64))
+        for one in range(label.max() + 1)
+    )
+    return float(np.mean([fit.scores_[-1] / len(label) for fit in fits]))
+
+
+def h_score(features: np.ndarray, label: np.ndarray) -> float:
+    """Of features [N, D] and labels [N], numbers from 0."""
+    centred = features - features.mean(0)
+    count = np.bincount(label)
+    means = np.stack([centred[label == one].mean(0) for one in range(len(count))])
+    covariance = centred.T @ centred
+    return float(np.trace(np.linalg.pinv(covariance, hermitian=True) @ (means.T * count) @ means))
+
+
+def leep(probabilities: np.ndarray, label: np.ndarray) -> float:
+    """Of a head's probabilities [N, Z] and labels [N], numbers from 0."""
+    joint = np.eye(label.max() + 1)[label].T @ probabilities
+    given = joint / np.maximum(joint.sum(0), np.finfo(np.float64).tiny)
+    return float(np.log((given[label] * probabilities).sum(1)).mean())
