@@ -124,11 +124,12 @@ def scored(row: pd.Series, said: dict) -> list[str]:
 
 
 SCORED = ["predicted", "came out", "Holm's p", "it lies"]
+IMAGES = {"cifar10_tree": "train-5000"}
 
 
 def differences(name: str) -> pd.DataFrame:
     """The comparisons that were predicted of an experiment on CIFAR-10, with Holm's p."""
-    said, errors = predictions(name), arms(name, "train-10000")
+    said, errors = predictions(name), arms(name, IMAGES.get(name, "train-10000"))
     found = compared({key: (errors[one["arm"]], errors[one["against"]]) for key, one in said.items()})
     return found.assign(holm=holm(found["p"]))
 
@@ -171,6 +172,50 @@ def steps() -> str:
     return lines(["class against target", "error, target", *SCORED], rows)
 
 
+TRANSFERS = {  # key of the predictions: the experiment, and the folder of its networks that see the other data alone
+    "cifar10-to-tiny": ("cifar10_to_tiny", "transfer_scratch/tiny-imagenet"),
+    "tiny-to-cifar10": ("tiny_to_cifar10", "transfer_scratch/cifar10"),
+}
+
+
+def transferred(name: str, scratch: str) -> pd.DataFrame:
+    """Errors on the other data set, a row per base seed: of each arm, of it with a new head alone, and from scratch."""
+    found = {}
+    for transfer, part in backbones(name).dropna(subset="transfer").groupby("transfer"):
+        for space, one in part.groupby("space"):
+            arm = {"manual": "finer", "random": "random"}.get(space.partition("-")[0], space)
+            found[f"{arm}{' head' * (transfer == 'head')}"] = one.set_index("pretrain_seed")["error"]
+    alone = backbones(scratch)
+    found |= dict(list(alone[alone["transfer"].isna()].set_index("pretrain_seed").groupby("network")["error"]))
+    return pd.DataFrame(found)
+
+
+def by_transfer() -> pd.DataFrame:
+    """All comparisons after transfers that were predicted, in points and, as `odds`, in logarithms of odds."""
+    pairs, odds, said = {}, {}, predictions("transfers")
+    for direction, places in TRANSFERS.items():
+        errors = transferred(*places)
+        logits = np.log(errors / (100 - errors))
+        for key, one in said[direction].items():
+            pairs[direction, key] = errors[one["arm"]], errors[one["against"]]
+            odds[direction, key] = (logits[one["arm"]] - logits[one["against"]]).mean()
+    found = compared(pairs)
+    return found.assign(holm=holm(found["p"]), odds=odds, error=[pairs[key][1].mean() for key in pairs])
+
+
+def transfers() -> str:
+    said, found = predictions("transfers"), by_transfer()
+    rows = [
+        [key, row["against"], f"{row['error']:.2f}", *scored(row, said[direction][key]), signed(row["odds"])]
+        for (direction, key), row in found.iterrows()
+    ]
+    places = [
+        {"cifar10-to-tiny": "Tiny ImageNet", "tiny-to-cifar10": "CIFAR-10"}[direction] for direction, _ in found.index
+    ]
+    rows = [[place, *row] for place, row in zip(places, rows, strict=True)]
+    return lines(["on", "arm", "against", "its error", *SCORED, "log-odds"], rows)
+
+
 def by_hardness() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Images and errors in number per backbone; errors of the class minus the target's, per hardness of the image."""
     table = pd.read_csv(HERE / "cifar10_hardness.csv").set_index(["hardness", "space", "pretrain_seed"])
@@ -202,7 +247,11 @@ def together() -> str:
     asked = {"digits": primary(), "equal budgets": differences("cifar10_budget")}
     asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
     asked |= {"images and steps": by_steps(), "four times as long": differences("cifar10_long")}
-    asked |= {"plain network": differences("cifar10_plain")}
+    asked |= {
+        "plain network": differences("cifar10_plain"),
+        "plain network, four times": differences("cifar10_plain_long"),
+    }
+    asked |= {"finer than the class": differences("cifar10_tree"), "transfers": by_transfer()}
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []
     for name, found in asked.items():
@@ -331,6 +380,9 @@ BLOCKS = {
     "steps": steps,
     "long": lambda: predicted("cifar10_long"),
     "plain": lambda: predicted("cifar10_plain"),
+    "plain long": lambda: predicted("cifar10_plain_long"),
+    "tree": lambda: predicted("cifar10_tree"),
+    "transfers": transfers,
     "together": together,
     "collapse": collapse,
     "collapse epochs": epochs,
