@@ -60,3 +60,20 @@ rule explore:
         "Pages to look through the results: {output}/index.html"
     shell:
         "granularity explore $(dirname $(dirname {output})) --to {output} 2>&1 | tee {log}"
+
+
+# Every measure by label space: `granularity atlas` over one configuration. Results of other base seeds are no input of it.
+rule atlas:
+    input:
+        RULES.everything(),
+    output:
+        directory(f"{RULES.plan.root}/shown/atlas"),
+    log:
+        f"{RULES.plan.root}/shown/atlas.log",
+    localrule: True
+    conda:
+        ENV
+    message:
+        "All measures by label space: {output}/index.html"
+    shell:
+        "granularity atlas $(dirname $(dirname {output})) --to {output} 2>&1 | tee {log}"

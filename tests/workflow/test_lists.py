@@ -89,6 +89,18 @@ def test_everything_is_made_and_sound(finished):
         assert word in page
 
 
+def test_the_atlas_has_every_measure_of_each_network(finished):
+    finished.snakemake("atlas", "--configfile", "lists.yaml")
+    made = pd.read_csv(finished.path("results/lists/shown/atlas/atlas.csv"))
+    measured = table(finished, f"{CHAIN}/measure/probe/plain/all/values.parquet").groupby("key")["value"].mean()
+    arms = made[made["key"] == "digit/linear"].set_index("arm")["value"]
+    assert arms.filter(regex="plain|target").mean() == pytest.approx(measured["digit/linear"], rel=1e-4)
+    assert {"untrained", "target"} <= set(made["arm"]) and {"G", "learnt", "meaning"} <= set(made["key"])
+    assert "digit/linear" in finished.path("results/lists/shown/atlas/index.html").read_text()
+    said = finished.run("granularity", "atlas", "results/lists", "--key", "colour", code=1)
+    assert "'colour' was not measured; there are" in said
+
+
 def test_an_objective_without_labels_has_no_granularity(finished):
     (row,) = table(finished, f"{CHAIN}/pretrain/student/all/runs.parquet").to_dict("records")
     assert row["space"] == row["family"] == "distil" and pd.isna(row["granularity"]) and pd.isna(row["val_error"])

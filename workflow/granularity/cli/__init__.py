@@ -253,6 +253,27 @@ def explore(
 
 
 @app.command(rich_help_panel=LOOK)
+def atlas(
+    results: Annotated[
+        list[Path], typer.Argument(help="Folders of results: of one configuration, with any base seeds.")
+    ],
+    to: Annotated[Path | None, typer.Option(help="Folder for the page.", show_default="RESULTS/atlas")] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="A measured number, such as digit/linear; several times.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="The split that was measured.")] = "val",
+) -> None:
+    """Write a page of all measures by label space: what differs from the target's, and what predicts the final error.
+
+    Beside it: atlas.csv (a row per backbone and number), differences.csv and relations.csv with intervals over
+    backbones, corrected for all numbers that are shown, and a figure per condition.
+    """
+    from granularity.look import atlas
+
+    print(atlas.write(results, to or results[0] / "atlas", key or (), split))
+
+
+@app.command(rich_help_panel=LOOK)
 def wordnet(
     synsets: Annotated[
         Path | None, typer.Argument(help="A list of synsets, one per line. Left out: the 21,843 of ImageNet-21k.")

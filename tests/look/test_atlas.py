@@ -1,0 +1,42 @@
+"""The atlas: differences and relations against other computations of them, and where there are none."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from granularity.look import atlas
+
+ARMS = [atlas.BASELINE, "a", "b", "c", "d", "e"]
+
+
+@pytest.fixture
+def found() -> pd.DataFrame:
+    """Four repetitions: `ordered` orders the errors, `noise` is drawn, `sizes` follows G alone."""
+    rng, rows = np.random.default_rng(0), []
+    for repetition in range(4):
+        error, labels = rng.normal(size=6), rng.normal(size=(3, 6))
+        values = {"error": error, "ordered": np.exp(error), "noise": rng.normal(size=6)}
+        values |= dict(zip(atlas.LABELS, labels, strict=True)) | {"sizes": -(labels[0] ** 3)}
+        rows += [(repetition, arm, key, one) for key, of in values.items() for arm, one in zip(ARMS, of, strict=True)]
+    return pd.DataFrame(rows, columns=["repetition", "arm", "key", "value"])
+
+
+def test_differences_are_paired_and_corrected_for_all(found):
+    made, table = atlas.differences(found, ["noise", "error"]), atlas.tables(found)["noise"]
+    told = stats.ttest_rel(table["b"], table[atlas.BASELINE])
+    reach = told.confidence_interval(1 - 0.05 / 10)  # two keys, five arms
+    row = made.loc[("noise", "b")]
+    assert (row["low"], row["high"]) == pytest.approx((reach.low, reach.high))
+    assert row["mean"] == pytest.approx(table["b"].mean()) and row["p"] >= told.pvalue
+
+
+def test_what_orders_the_errors_predicts_them_and_what_follows_the_classes_is_found(found):
+    made = atlas.relations(found, ["ordered", "noise", "sizes"])["difference"].round(6)
+    assert made["ordered", "error"] == 1 and abs(made["noise", "error"]) < 0.7
+    assert made["sizes", "G"] == -1 and made["sizes", "learnt"] == made["sizes", "meaning"] == 0
+
+
+def test_few_arms_have_no_relations(found):
+    few = found[found["arm"].isin(ARMS[:4])]
+    assert atlas.relations(few, ["ordered"]).empty and len(atlas.differences(few, ["ordered"])) == 4

@@ -1,0 +1,194 @@
+"""An atlas of networks that differ in their labels: what is measured of each, and what that follows or predicts.
+
+A backbone is one repetition (a folder of results and a pretraining seed) of one arm: a label space, with the network's
+name where there are several networks. Arms are compared within repetitions, so they must be of one architecture and
+budget to mean something. All values are as measured; differences are from the target's own labels.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from markupsafe import Markup, escape
+from scipy import stats
+
+from granularity.base.errors import GranularityError
+from granularity.claims.statistics import Difference, holm, interval, mean_of, p_value, paired
+from granularity.look import api
+from granularity.stages.report import drawing
+from granularity.stages.report import stage as report
+
+BASELINE, UNTRAINED, ENDS = "target", "untrained", "error"
+BY = ["condition", "repetition", "arm", "key"]
+LABELS = ("G", "learnt", "meaning")  # of an arm's labels: classes; see `_of_labels`
+
+
+def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
+    """What was measured of all backbones in some folders of results: a row per backbone and number.
+
+    Columns: `condition`, `repetition` (FOLDER/SEED), `arm`, `key`, `value` (float64). Keys are those of measures on a
+    split, `error` after finetuning (mean over finetunings; `error (TRANSFER)` where there are several transfers), and
+    of the labels `G`, `learnt` (the share of their entropy that the training loss of pretraining has taken away) and
+    `meaning` (normalised mutual information with the last human rank). Raises GranularityError: nothing was measured.
+    """
+    found = pd.concat([_of_folder(Path(folder), split) for folder in folders], ignore_index=True)
+    if not set(found["key"]) - {ENDS, *LABELS}:
+        raise GranularityError(f"{folders[0]}: holds no measured networks; make them with: snakemake measure")
+    return found.sort_values(BY, ignore_index=True)
+
+
+def _of_folder(folder: Path, split: str) -> pd.DataFrame:
+    runs = api.runs(folder)
+    runs["repetition"] = folder.name + "/" + runs["pretrain_seed"].astype("str")
+    several = runs.loc[runs["stage"] == "pretrain", "network"].nunique() > 1
+    runs["arm"] = runs["space"] + (" (" + runs["network"] + ")" if several else "")
+    first = runs.loc[runs["space"] == BASELINE, "arm"].min()
+    measured = runs[(runs["stage"] == "measure") & (runs["split"] == split) & runs["transfer"].isna()]
+    measured = measured.dropna(subset=["epoch"])  # of networks, not of the embedding
+    last = measured.groupby("run")["epoch"].transform("max")
+    untrained = measured[measured["epoch"] == 0].assign(arm=UNTRAINED)  # the same whatever the labels
+    parts = [measured[(measured["epoch"] == last) & (last > 0)], untrained]
+    ends = runs[(runs["stage"] == "finetune") & (runs["measure"] == "val_error")]
+    key = ENDS if ends["transfer"].nunique() == 1 else ENDS + " (" + ends["transfer"] + ")"
+    parts += [ends.assign(key=key), _of_labels(folder, runs)]
+    found = pd.concat(parts)[[*BY, "value"]].replace({"arm": {first: BASELINE}})
+    return found.groupby(BY, as_index=False)["value"].mean()
+
+
+def _of_labels(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
+    trained = runs[(runs["stage"] == "pretrain") & (runs["measure"] == "train_loss")]
+    rows = []
+    for condition, space in api.of_kinds(folder, "hierarchy"):
+        about = space.json("properties.json", "space", "granularity", "nmi")
+        entropy = stats.entropy(space.table("classes.parquet", ["size"])["size"])
+        own = trained[(trained["condition"] == condition) & (trained["space"] == about["space"])]
+        values = {"G": about["granularity"], "meaning": list(about["nmi"].values())[-1]}
+        rows += [own.assign(key=key, value=value) for key, value in values.items()]
+        rows.append(own.assign(key="learnt", value=1 - own["value"] / entropy))
+    return pd.concat(rows)
+
+
+def tables(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Of each key a table with a row per repetition and a column per arm."""
+    return {key: part.pivot(index="repetition", columns="arm", values="value") for key, part in found.groupby("key")}
+
+
+def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
+    """Each arm's differences from the target, with intervals that hold together over all keys and arms (Bonferroni).
+
+    Index: key, arm. Columns: `mean` (of the arm), `difference`, `low`, `high`, `p` (Holm's), `backbones`.
+    """
+    of, rows = tables(found), {}
+    sizes = of["G"].mean().sort_values() if "G" in of else pd.Series(dtype=float)
+    for key in keys:
+        table = of[key]
+        for arm in [*(arm for arm in sizes.index if arm in table), *table.columns.difference(sizes.index)]:
+            told = paired(table[arm], table[BASELINE]) if BASELINE in table else Difference(np.nan, np.nan, 0)
+            rows[key, arm] = (table[arm].mean(), *told)
+    made = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", *Difference._fields])
+    made.index = pd.MultiIndex.from_tuples(made.index, names=["key", "arm"])
+    return _judged(made)
+
+
+def relations(found: pd.DataFrame, keys: Iterable[str], ends: str = ENDS) -> pd.DataFrame:
+    """Rank correlations over arms, within repetitions: of a key with the error after finetuning; and what it follows.
+
+    Index: key, `with`: the error, or G, `learnt`, `meaning`, the coefficients of a regression of the key's ranks on the
+    ranks of these three, all standardised. `difference` is the mean over repetitions, the interval as in
+    :func:`differences`: over repetitions of these arms, not over other arms. A repetition needs five arms.
+    """
+    of, rows = tables(found), {}
+    for key in keys:
+        for repetition, values in of[key].iterrows():
+            ended = pd.concat([values, of[ends].loc[repetition]], axis=1).dropna() if ends in of else []
+            if len(ended) >= 5:
+                rows.setdefault((key, ends), []).append(stats.spearmanr(*ended.to_numpy().T).statistic)
+            about = pd.concat([values, *(of[one].loc[repetition] for one in LABELS)], axis=1).dropna()
+            if len(about) >= 5 and about.nunique().min() > 1:
+                ranks = stats.zscore(about.rank().to_numpy())
+                solved = np.linalg.lstsq(ranks[:, 1:], ranks[:, 0])[0]
+                for label, one in zip(LABELS, solved, strict=True):
+                    rows.setdefault((key, label), []).append(one)
+    index = pd.MultiIndex.from_tuples(rows or [(0, 0)], names=["key", "with"])[: len(rows)]
+    made = pd.DataFrame([mean_of(one) for one in rows.values()], columns=Difference._fields, index=index)
+    return _judged(made)
+
+
+def _judged(made: pd.DataFrame) -> pd.DataFrame:
+    numbers = list(made[list(Difference._fields)].itertuples(index=False))
+    compared = sum(not np.isnan(one.error) for one in numbers)
+    reach = pd.DataFrame([interval(*one, compared) for one in numbers], columns=["low", "high"], index=made.index)
+    return (
+        made.join(reach)
+        .assign(p=holm([p_value(*one) for one in numbers]))
+        .rename(columns={"pairs": "backbones"})
+        .drop(columns="error")
+    )
+
+
+def gridded(values: pd.Series) -> pd.DataFrame:
+    """A row per key and a column per arm (or `with`), in the order of the table."""
+    key, column = (values.index.unique(level) for level in values.index.names)
+    return values.unstack().reindex(index=key, columns=column)
+
+
+def picture(made: pd.DataFrame) -> str:
+    """Differences from the target as SVG, each key's in units of their largest; crosses: the interval excludes zero."""
+    grid = gridded(made["difference"]).drop(columns=BASELINE, errors="ignore")
+    stands = gridded((made["low"] > 0) | (made["high"] < 0)).reindex_like(grid)
+    with plt.rc_context(drawing.RC):
+        figure, axis = plt.subplots(figsize=(drawing.WIDTH, 1.6 + 0.17 * len(grid)), layout="constrained")
+        scaled = grid.div(grid.abs().max(axis=1), axis=0)
+        image = axis.imshow(scaled, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")
+        axis.plot(*np.argwhere(stands.to_numpy() == True).T[::-1], "x", color=drawing.INK, markersize=3)  # noqa: E712
+        axis.set_xticks(range(grid.shape[1]), map(drawing.shorten, grid), rotation=90)
+        axis.set_yticks(range(len(grid)), map(drawing.shorten, grid.index))
+        figure.colorbar(image, fraction=0.05)
+        text = drawing.svg(figure, "atlas", "Differences of measures from the target's, by label space")
+        plt.close(figure)
+    return text
+
+
+def starred(made: pd.DataFrame, column: str) -> pd.Series:
+    """Values with a star where the interval excludes zero."""
+    stands = (made["low"] > 0) | (made["high"] < 0)
+    return made[column].map("{:.3g}".format) + stands.map({True: "*", False: ""})
+
+
+def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: str = "val") -> Path:
+    """Write `atlas.csv` (as :func:`read`), `differences.csv`, `relations.csv`, `atlas.svg` and `index.html`.
+
+    Raises GranularityError: nothing was measured, or not a key that is asked for.
+    """
+    found = read(folders, split)
+    known = [key for key in found["key"].unique() if key not in LABELS]
+    if unknown := [key for key in keys if key not in known]:
+        raise GranularityError(f"--key: '{unknown[0]}' was not measured; there are {', '.join(known)}")
+    parts = {}
+    for condition, own in found.groupby("condition"):
+        chosen = list(keys or [key for key in known if key in set(own["key"])])
+        measures = [key for key in chosen if not key.startswith(ENDS)]
+        parts[condition] = differences(own, chosen), relations(own, measures)
+    to.mkdir(parents=True, exist_ok=True)
+    found.to_csv(to / "atlas.csv", index=False, float_format="%.6g")
+    bodies = []
+    for i, name in enumerate(("differences", "relations")):
+        pd.concat({one: both[i] for one, both in parts.items()}, names=["condition"]).to_csv(to / f"{name}.csv")
+    for condition, (made, told) in parts.items():
+        drawn = picture(made)
+        (to / f"{condition}.svg").write_text(drawn, encoding="utf-8")
+        words = (
+            "Means over backbones, and rank correlations over arms within repetitions (*: significantly different from "
+        )
+        words += "the target's, or from zero, corrected for all numbers of the table)."
+        grids = (gridded(starred(made, "mean")), gridded(starred(told, "difference")))
+        shown = "".join(
+            f'<div class="scroll">{one.rename_axis(index=None, columns=None).to_html(na_rep="")}</div>' for one in grids
+        )
+        bodies.append(f"<h2>{escape(condition)}</h2><figure>{drawn}</figure><p>{words}</p>{shown}")
+    style, page = (report.HERE / "page.css").read_text(encoding="utf-8"), Markup("".join(bodies))
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Atlas</title><style>{style}</style>'
+    (to / "index.html").write_text(f"{head}<main><h1>Atlas</h1>{page}</main></html>", encoding="utf-8")
+    return to / "index.html"
