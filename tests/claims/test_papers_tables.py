@@ -11,7 +11,7 @@ from granularity.claims.claim import FAILS, HOLDS, NOT_SIGNIFICANT, NOT_TESTED, 
 from granularity.stages.theory import worlds
 from granularity.stages.verdicts import arms as of
 from granularity.stages.verdicts.studies import _granularity as studies
-from granularity.stages.verdicts.studies import feature_contamination_distilled, mask_reconstruction_images
+from granularity.stages.verdicts.studies import feature_contamination_distilled
 
 CLUSTERS = ("V4", "V5", "V6")  # which Table 7 has not
 IMAGES = {
@@ -112,11 +112,6 @@ def test_the_tables_of_distillation_and_domains_bear_their_claims():
     trained = np.array([error("ERM", "RN50")])
     for network in ("CLIP RN50", "CLIP ViT-B/16"):
         assert study.domain(error("pretrained", network), trained, network, single=True).verdict == HOLDS
-
-
-def test_table_1_of_mask_reconstruction_bears_its_claim():
-    found = mask_reconstruction_images.printed()
-    assert found.verdict == HOLDS and found.values == pytest.approx([-1.8])
 
 
 def test_distilled_networks_of_ours_are_judged_by_intervals_over_backbones():

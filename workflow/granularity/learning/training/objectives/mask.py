@@ -104,11 +104,11 @@ def make(source, data, recipe, options: Options):
             check(network.eval(), torch.zeros(1, data.channels, side, side), options)
         network.forward = partial(errors, network, options)
 
-    def evaluate(network):
-        def mean(of) -> float:
-            forward = partial(errors, of, options, generator=torch.Generator().manual_seed(0))
-            return float(predict(forward, data, data.val, recipe.augment, recipe.precision).mean())
+    def mean(of) -> float:
+        forward = partial(errors, of, options, generator=torch.Generator().manual_seed(0))
+        return float(predict(forward, data, data.val, recipe.augment, recipe.precision).mean())
 
+    def evaluate(network):
         return {"val_error": None, "val_loss": mean(network), "val_loss_of_zeros": mean(None)}, {}
 
     def loss(outputs, picked):
