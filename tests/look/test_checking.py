@@ -24,6 +24,12 @@ def network(**keys) -> dict:
 
 LARGE = {"recipe": {"optimizer": "lion", "optimizer_args": {"beta": [0.9]}}}
 POLICY = {"policy": "RandAugment", "policy_args": {"magnitude": 50}}
+
+
+def masked(**options) -> dict:
+    return network(objective={"name": "mask", "options": options})
+
+
 MISTAKES = [
     ("model.name: there is no network 'tinynets'; did you mean tinynet_", {"model": {"name": "tinynets"}}),
     ("model.args: ResNet.__init__() got an unexpected keyword argument 'layrs'", {"model": {"args": {"layrs": [1]}}}),
@@ -39,6 +45,9 @@ MISTAKES = [
     ("networks.1.recipe.optimizer_args: Lion.__init__() got an unexpected keyword argument 'beta'", network(**LARGE)),
     ("finetune.augment.policy_args: index 50 is out of bounds", {"finetune": {"augment": POLICY}}),
     ("networks.1.recipe.loss: is for labels", network(objective="distil", recipe={"loss": "softmax"})),
+    ("networks.1.objective.options.mask_patch_size: 3 does not divide the side of", masked(mask_patch_size=3)),
+    ("networks.1.objective.options.mask_ratio: 0.9 masks all patches (4 of 4 px)", masked(mask_ratio=0.9)),
+    ("networks.1.objective.options.mask_ratio: Input should be greater than 0", masked(mask_ratio=0)),
     ("encoder.model: open_clip knows no such architecture", {"encoder": {"model": "ViT-B-33", "pretrained": "openai"}}),
     ("encoder.pretrained: 'opanai' is no file, and no", {"encoder": {"model": "ViT-B-32", "pretrained": "opanai"}}),
 ]

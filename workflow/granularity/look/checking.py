@@ -46,7 +46,7 @@ def check(plan: Plan) -> Checked:
     for where, recipe in recipes:
         found += [(where, what) for what in (*_of_optimiser(recipe), *_of_policy(recipe.augment, plan.config.pixels))]
     for network in plan.networks:
-        found += _of_objective(network)
+        found += _of_objective(network, plan, network.name in flops)
     if any(map(plan.embeds, plan.conditions)):
         found += [("encoder", what) for what in _of_encoder(plan.config.encoder)]
     # What an entry has from a section is the section's mistake.
@@ -127,7 +127,10 @@ def _of_policy(augment: Augment, pixels: Any) -> Iterator[str]:
         yield f"augment.{'policy_args' if augment.policy_args else 'policy'}: {_line(error.__cause__ or error)}"
 
 
-def _of_objective(network: Network) -> Iterator[Complaint]:
+def _of_objective(network: Network, plan: Plan, can_be_built: bool) -> Iterator[Complaint]:
+    import torch
+
+    from granularity.learning.networks.network import build
     from granularity.learning.training.objectives import chosen
 
     module, options = chosen(network.objective)
@@ -137,6 +140,14 @@ def _of_objective(network: Network) -> Iterator[Complaint]:
         yield network.where, f"loss: {_line(error).partition(': ')[2]}"
     except Exception:  # it looks at its labels, which are still to be made
         return
+    if not can_be_built or not hasattr(module, "check"):
+        return
+    side, channels = network.recipe.augment.crop or plan.config.pixels.size, len(plan.config.pixels.mode)
+    try:
+        with torch.no_grad():
+            module.check(build(network.model, channels, 1, 0).eval(), torch.zeros(1, channels, side, side), options)
+    except GranularityError as error:
+        yield f"networks.{[one.name for one in plan.config.networks].index(network.entry)}", _line(error)
 
 
 def _of_encoder(encoder: Any) -> Iterator[str]:

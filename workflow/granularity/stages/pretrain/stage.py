@@ -59,9 +59,11 @@ def run(task: Task) -> None:
             seed, seeds = seed_of(task.seed, "pretrain", one.pretrain_seed), {"pretrain_seed": one.pretrain_seed}
 
             def network() -> torch.nn.Module:
-                outputs = objective_of(one.space).outputs
-                network = build(options.model, data.channels, outputs, seed, recipe.head_bias)
+                learnt = objective_of(one.space)
+                network = build(options.model, data.channels, learnt.outputs, seed, recipe.head_bias)
                 start(network)
+                if hasattr(learnt, "attach"):
+                    learnt.attach(network)
                 return network
 
             columns = {"run_id": one.id, "network": options.network, "space": one.space, **known[one.id], **seeds}

@@ -2,8 +2,8 @@
 
 Such a file says what a pretraining minimises, and holds
 
-- `NEEDS`: the stage that its runs are trained on: "hierarchy" (each run on one label space) or "embed" (all on the
-  embedding of the images);
+- `NEEDS`: the stage that its runs are trained on: "hierarchy" (each run on one label space), "embed" (all on the
+  embedding of the images) or "pixels" (on the images alone);
 - `Options`: a :class:`granularity.base.section.Section` with its options, if it has any;
 - `describe(source, recipe, options)`: `family` (text) and `granularity` (number of classes, or None) of a run on
   `source`, an :class:`~granularity.store.artifact.Artifact` of the stage it needs. It is called for every run before
@@ -16,9 +16,13 @@ Such a file says what a pretraining minimises, and holds
   - `loss(outputs, picked)`: the mean loss of some training images, a tensor of one number, given the network's outputs
     float32 [B, outputs] and which training images they are, int64 [B] on the CPU;
   - `evaluate(network)`: what is recorded of the trained network: columns of `runs.parquet` (`val_error` in percent, or
-    None), and arrays.
+    None), and arrays;
+  - `attach(network)`, where outputs are not those of the network: gives its `forward` others, [B, ...], on the CPU and
+    before the first step. The head is still what finetuning replaces. Such networks are trained one after another;
 
-  `data` is a :class:`granularity.learning.data.dataset.Data`, `recipe` a :class:`granularity.learning.options.Recipe`.
+  `data` is a :class:`granularity.learning.data.dataset.Data`, `recipe` a :class:`granularity.learning.options.Recipe`;
+- `check(network, images, options)`, if it looks at either: raises a GranularityError that begins with the key, such as
+  `objective.options.NAME`, if it cannot train a network on images like these, float32 [1, C, H, H].
 
 Planning reads `NEEDS` and `Options`, so torch is imported within functions.
 """

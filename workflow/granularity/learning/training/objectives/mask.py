@@ -1,0 +1,118 @@
+"""Objective `mask`: the pixels of masked patches, predicted from the rest of the image, with no labels at all.
+
+As SimMIM (Xie et al. 2022): as many square patches of every image are masked, chosen at random; a 1x1 convolution and a
+pixel shuffle predict the image from the network's last feature map; the loss is the mean absolute difference over the
+masked pixels. A convolutional network has no token for a masked patch: its pixels, which are normalised, are set to
+zero. The 1x1 convolution is the network's head, at every position of the map: finetuning replaces it as any head. Masks
+are drawn as dropout is, from torch's generator, which the loop seeds at every step by the seed and the step.
+"""
+
+import math
+from contextlib import suppress
+from functools import partial
+from types import SimpleNamespace
+
+from pydantic import Field
+
+from granularity.base.errors import GranularityError
+from granularity.base.section import Count, Section, Share
+
+NEEDS = "pixels"
+
+
+class Options(Section):
+    mask_ratio: Share = Field(0.6, description="Share of an image's patches that are masked, rounded up.")
+    mask_patch_size: Count = Field(4, description="Side of a patch in pixels; it divides that of the images.")
+    encoder_stride: Count = Field(
+        4, description="Pixels a side that a position of the network's last feature map stands for."
+    )
+
+
+def describe(source, recipe, options: Options) -> dict:
+    """The family `mask`, without classes; a GranularityError if the recipe is for outputs that are classes."""
+    if recipe.loss != "auto":
+        raise GranularityError(f"pretrain.loss = {recipe.loss}: is for labels; objective mask has a loss of its own")
+    return {"family": "mask", "granularity": None}
+
+
+def check(network, images, options: Options) -> None:
+    """Raise a GranularityError if images like these, float32 [1, C, H, H], cannot be masked so, or predicted from the
+    network's last feature map.
+    """
+    from granularity.learning.networks.network import head_of
+
+    side, patch, at = images.shape[-1], options.mask_patch_size, "objective.options"
+    if side % patch:
+        raise GranularityError(f"{at}.mask_patch_size: {patch} does not divide the side of the images, {side} px")
+    if masked_patches(side, options) == (side // patch) ** 2:
+        every = f"all patches ({(side // patch) ** 2} of {patch} px)"
+        raise GranularityError(f"{at}.mask_ratio: {options.mask_ratio:g} masks {every}; lower it or mask_patch_size")
+    maps = network.forward_features(images)
+    if maps.dim() != 4 or maps.shape[1] != getattr(head_of(network), "in_features", None):
+        raise GranularityError("objective.name: mask is for networks whose head sees their last feature map, pooled")
+    if {one * options.encoder_stride for one in maps.shape[2:]} != {side}:
+        what = f"images of {side} px have a last feature map of {maps.shape[2]} x {maps.shape[3]} positions"
+        wanted = f"{options.encoder_stride} must be {side / maps.shape[2]:g}"
+        raise GranularityError(f"{at}.encoder_stride: {wanted}, as {what}")
+
+
+def masked_patches(side: int, options: Options) -> int:
+    """How many patches of an image of a side are masked."""
+    return math.ceil((side // options.mask_patch_size) ** 2 * options.mask_ratio)
+
+
+def masks(images: int, side: int, options: Options, generator=None):
+    """Which pixels of images are masked: bool [B, 1, side, side] on the CPU."""
+    import torch
+
+    patch, across = options.mask_patch_size, side // options.mask_patch_size
+    chosen = torch.rand(images, across**2, generator=generator).argsort(dim=1, stable=True)
+    chosen = chosen[:, : masked_patches(side, options)]
+    hidden = torch.zeros(images, across**2, dtype=torch.bool).scatter_(1, chosen, True).view(images, 1, across, across)
+    return hidden.repeat_interleave(patch, 2).repeat_interleave(patch, 3)
+
+
+def errors(network, options: Options, images, generator=None):
+    """The mean absolute difference over masked pixels of each image, of what a network predicts of the others; without
+    a network, of zeros: float32 [B, 1].
+    """
+    from torch.nn.functional import pixel_shuffle
+
+    hidden = masks(len(images), images.shape[-1], options, generator).to(images.device)
+    found = 0
+    if network is not None:
+        maps = network.forward_features(images.masked_fill(hidden, 0))
+        answers = network.get_classifier()(maps.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        found = pixel_shuffle(answers, options.encoder_stride).float()
+    difference = ((found - images).abs() * hidden).sum((1, 2, 3)) / (hidden.sum((1, 2, 3)) * images.shape[1])
+    return difference[:, None]
+
+
+def make(source, data, recipe, options: Options):
+    """Reconstruction of masked pixels; `outputs` are the pixels of a position of the last feature map. `evaluate` gives
+    `val_loss`, of validation images with masks that are the same for every network, and `val_loss_of_zeros`, of a
+    network that predicts the mean colour everywhere; there is no error.
+    """
+    import torch
+
+    from granularity.learning.training.evaluation import predict
+
+    def attach(network) -> None:
+        side = recipe.augment.crop or data.side
+        # What the network cannot take at all, trainings say in their own words.
+        with torch.no_grad(), suppress(RuntimeError, ValueError, AssertionError, TypeError, AttributeError):
+            check(network.eval(), torch.zeros(1, data.channels, side, side), options)
+        network.forward = partial(errors, network, options)
+
+    def mean(of) -> float:
+        forward = partial(errors, of, options, generator=torch.Generator().manual_seed(0))
+        return float(predict(forward, data, data.val, recipe.augment, recipe.precision).mean())
+
+    def evaluate(network):
+        return {"val_error": None, "val_loss": mean(network), "val_loss_of_zeros": mean(None)}, {}
+
+    def loss(outputs, picked):
+        return outputs.mean()
+
+    pixels = options.encoder_stride**2 * data.channels
+    return SimpleNamespace(outputs=pixels, attach=attach, loss=loss, evaluate=evaluate)

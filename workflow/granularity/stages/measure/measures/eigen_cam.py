@@ -1,0 +1,78 @@
+"""Eigen-CAM: which part of an image the last feature map is about, and how much of the image that is.
+
+Source: Muhammad and Yeasin 2020. Of an image's activations A [positions, D] with the first right singular vector v the
+map is A v; of the two signs of v the one on which the mean activation is not negative. Over `images` of a split, evenly
+spaced, with each map's positive part divided by its sum:
+
+- `largest_quarter`: the mean share of the map in the quarter of its positions that has most; a quarter of it at least;
+- `spread`: the mean exponential of the map's entropy over the number of positions; 1 for an even map;
+- `regions`: the mean number of connected parts at half of the map's largest value or more;
+- `explained`: the mean share of the squared activations that the first component has;
+- `maps`, an array float32 [images, H, W], the maps as they are; `rows`, their images' rows of the sample table.
+
+A map without a positive part counts as even, in one region.
+"""
+
+import numpy as np
+from pydantic import Field
+
+from granularity.base.errors import GranularityError
+from granularity.base.section import Count, Section
+
+
+class Options(Section):
+    images: Count = Field(200, description="How many images of a split, evenly spaced; of fewer, all.")
+    centred: bool = Field(
+        False, description="Whether A has the mean over its positions taken off first, as the package pytorch-grad-cam."
+    )
+
+
+def measure(view, options: Options, seed: int):
+    from scipy.ndimage import label
+
+    from granularity.learning.training.evaluation import predict
+
+    needs = f"eigen_cam needs a feature map of 2 x 2 positions or more; {view.about['run']} has"
+    if view.network is None:
+        raise GranularityError(f"{needs} none: leave 'embedding' out of `of`")
+    for split in view.splits:
+        rows = view.rows(split)
+        rows = rows[np.linspace(0, len(rows) - 1, min(options.images, len(rows))).astype(int)]
+        found = predict(view.network.forward_features, view.data, rows, view.augment, view.precision).numpy()
+        if found.ndim != 4 or found.shape[1] != view.network.num_features or found[0, 0].size < 4:
+            raise GranularityError(f"{needs} activations of the shape {found.shape[1:]}")
+        if not np.isfinite(found).all():
+            raise GranularityError(f"{view.about['run']}: its activations are not finite; did its training diverge?")
+        maps, explained = eigen_cam(found, options.centred)
+        parts = shares(maps.reshape(len(maps), -1))
+        quarter = -(-parts.shape[1] // 4)
+        regions = [label(part >= part.max() / 2)[1] for part in parts.reshape(maps.shape)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            entropy = -np.nansum(parts * np.log(parts), axis=1)
+        yield split, "largest_quarter", np.sort(parts, axis=1)[:, -quarter:].sum(1).mean()
+        yield split, "spread", np.mean(np.exp(entropy)) / parts.shape[1]
+        yield split, "regions", np.mean(regions)
+        yield split, "explained", explained.mean()
+        yield split, "maps", maps.astype(np.float32)
+        yield split, "rows", rows
+
+
+def eigen_cam(activations: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The maps [N, H, W] of activations [N, D, H, W], and the share of the squared activations they have [N]."""
+    whole = activations.reshape(*activations.shape[:2], -1).transpose(0, 2, 1).astype(np.float64)
+    mean = whole.mean(1, keepdims=True)
+    about = whole - mean if centred else whole
+    sizes, vectors = np.linalg.eigh(about @ about.transpose(0, 2, 1))  # of positions, which are fewer than features
+    component = vectors[:, :, -1:].transpose(0, 2, 1) @ about  # v, as long as the first singular value
+    sign = np.where((component @ mean.transpose(0, 2, 1))[:, 0] < 0, -1, 1)
+    maps = sign * vectors[:, :, -1] * np.sqrt(np.maximum(sizes[:, -1:], 0))
+    total = np.square(about).sum((1, 2))
+    explained = np.divide(sizes[:, -1], total, out=np.ones(len(total)), where=total > 0)
+    return maps.reshape(len(maps), *activations.shape[2:]), explained
+
+
+def shares(maps: np.ndarray) -> np.ndarray:
+    """The positive part of each map [N, positions] over its sum."""
+    positive = np.maximum(maps, 0)
+    total = positive.sum(1, keepdims=True)
+    return np.divide(positive, total, out=np.full_like(maps, 1 / maps.shape[1]), where=total > 0)

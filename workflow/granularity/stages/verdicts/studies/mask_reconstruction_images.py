@@ -1,0 +1,58 @@
+"""Table 1 of Pan, Zhou and Yan 2022 on images: finetuned from mask reconstruction, against training from scratch.
+
+Networks of the objective `mask` that were finetuned whole, on the images they were pretrained on, are held against
+networks of their architecture that were pretrained on the target's labels and nothing else, for as many epochs as the
+finetuning has (M1, what the table says), and for as many as both stages have together (M2). Of several networks from
+scratch the one with the lowest mean error counts. Differences are those of one seed of the pretraining.
+"""
+
+from collections.abc import Iterator
+
+from granularity.claims import preregistered, published
+from granularity.claims.claim import Claim, unmet
+from granularity.stages.verdicts.arms import BASELINE, Frame, Tables
+
+READS = ("pretrain/runs.parquet", "pretrain/history.parquet", "finetune/runs.parquet", "finetune/history.parquet")
+PUBLISHED = ("mask_reconstruction",)
+WORDS = preregistered.words("mask_reconstruction_images")
+SINGLE = -1.0  # points, for the spread of a table that has one run of each
+
+
+def judge(tables: Tables) -> Iterator[Claim]:
+    pretrained, tuned = (_with_epochs(tables, stage) for stage in ("pretrain", "finetune"))
+    columns = ["condition", "run_id", "epochs", "architecture"]
+    parents = pretrained[columns].add_prefix("parent_").drop_duplicates("parent_run_id")
+    tuned = tuned[(tuned["family"] == "mask") & ~tuned["head_alone"].astype(bool) & tuned["from_epoch"].isna()]
+    tuned = tuned.merge(parents, left_on="parent", right_on="parent_run_id")
+    tuned = tuned[tuned["condition"] == tuned["parent_condition"]]
+    for id in WORDS if tuned.empty else ():
+        yield _claim(id, "no such networks", [], "no network of the objective mask was finetuned")
+    for (condition, network, transfer), part in tuned.groupby(["condition", "network", "transfer"], sort=False):
+        one, errors = part.iloc[0], part.groupby("pretrain_seed")["val_error"].mean()
+        scratch = pretrained[(pretrained["condition"] == condition) & (pretrained["space"] == BASELINE)]
+        scratch = scratch[scratch["architecture"] == one["parent_architecture"]]
+        for id, epochs in (("M1", one["epochs"]), ("M2", one["epochs"] + one["parent_epochs"])):
+            each = scratch[scratch["epochs"] == epochs].groupby(["network", "pretrain_seed"])["val_error"].mean()
+            found = each.groupby("network").mean()
+            none = unmet((len(found) > 0, f"no network from scratch for {epochs} epochs"))
+            values = [] if none else (errors - each[found.idxmin()].astype(float)).dropna().tolist()
+            yield _claim(id, f"{condition}, {network}, {transfer}", values, none)
+
+
+def printed() -> Claim:
+    """M1 of the paper's table."""
+    one, other = (published.number(*PUBLISHED, table="T1", arm=arm) for arm in ("mask reconstruction", "supervised"))
+    single = {"judged": "mean", "high": SINGLE, "reason": "one run of each: a margin stands for the spread"}
+    return _claim("M1", "T1", [other - one], "", **single)
+
+
+def _claim(id: str, where: str, values: list[float], untested: str, **more: object) -> Claim:
+    words = WORDS[id] | {"quantity": f"{where}: {WORDS[id]['quantity']}"} | more
+    return Claim(id, values=values, untested=untested, **words)
+
+
+def _with_epochs(tables: Tables, stage: str) -> Frame:
+    """The runs of a stage, with the number of epochs of each."""
+    epochs = tables[f"{stage}/history.parquet"].groupby("run_id")["epoch"].max()
+    runs = tables[f"{stage}/runs.parquet"]
+    return runs.assign(epochs=runs["run_id"].map(epochs), val_error=runs["val_error"].astype("Float64"))
