@@ -93,10 +93,10 @@ def test_the_atlas_has_every_measure_of_each_network(finished):
     finished.snakemake("atlas", "--configfile", "lists.yaml")
     made = pd.read_csv(finished.path("results/lists/shown/atlas/atlas.csv"))
     measured = table(finished, f"{CHAIN}/measure/probe/plain/all/values.parquet").groupby("key")["value"].mean()
-    arms = made[made["key"] == "digit/linear"].set_index("arm")["value"]
+    arms = made[made["key"] == "probe/digit/linear"].set_index("arm")["value"]
     assert arms.filter(regex="plain|target").mean() == pytest.approx(measured["digit/linear"], rel=1e-4)
     assert {"untrained", "target"} <= set(made["arm"]) and {"G", "learnt", "meaning"} <= set(made["key"])
-    assert "digit/linear" in finished.path("results/lists/shown/atlas/index.html").read_text()
+    assert "probe/digit/linear" in finished.path("results/lists/shown/atlas/index.html").read_text()
     said = finished.run("granularity", "atlas", "results/lists", "--key", "colour", code=1)
     assert "'colour' was not measured; there are" in said
 

@@ -259,7 +259,7 @@ def atlas(
     ],
     to: Annotated[Path | None, typer.Option(help="Folder for the page.", show_default="RESULTS/atlas")] = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="A measured number, such as digit/linear; several times.")
+        list[str] | None, typer.Option(help="A measured number, such as probe/digit/linear; several times.")
     ] = None,
     split: Annotated[str, typer.Option(help="The split that was measured.")] = "val",
 ) -> None:

@@ -28,8 +28,8 @@ LABELS = ("G", "learnt", "meaning")  # of an arm's labels: classes; see `_of_lab
 def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
     """What was measured of all backbones in some folders of results: a row per backbone and number.
 
-    Columns: `condition`, `repetition` (FOLDER/SEED), `arm`, `key`, `value` (float64). Keys are those of measures on a
-    split, `error` after finetuning (mean over finetunings; `error (TRANSFER)` where there are several transfers), and
+    Columns: `condition`, `repetition` (FOLDER/SEED), `arm`, `key`, `value` (float64). Keys are MEASURE/KEY of what was
+    measured on a split; `error` after finetuning (mean over finetunings; of several transfers `error (TRANSFER)`); and
     of the labels `G`, `learnt` (the share of their entropy that the training loss of pretraining has taken away) and
     `meaning` (normalised mutual information with the last human rank). Raises GranularityError: nothing was measured.
     """
@@ -47,6 +47,7 @@ def _of_folder(folder: Path, split: str) -> pd.DataFrame:
     first = runs.loc[runs["space"] == BASELINE, "arm"].min()
     measured = runs[(runs["stage"] == "measure") & (runs["split"] == split) & runs["transfer"].isna()]
     measured = measured.dropna(subset=["epoch"])  # of networks, not of the embedding
+    measured = measured.assign(key=measured["measure"] + "/" + measured["key"])
     last = measured.groupby("run")["epoch"].transform("max")
     untrained = measured[measured["epoch"] == 0].assign(arm=UNTRAINED)  # the same whatever the labels
     parts = [measured[(measured["epoch"] == last) & (last > 0)], untrained]
