@@ -79,7 +79,7 @@ def test_what_labels_say_is_above_chance_and_what_shuffled_labels_say_is_not(shu
 
 
 def test_rates_of_a_known_law():
-    """Gaussian pre-activations of mean b are positive with the probability Phi(b); and a class can switch a unit off."""
+    """Gaussian pre-activations of mean b are positive with probability Phi(b), and a class can switch a unit off."""
     labels, rng = np.repeat([0, 1], 20000), np.random.default_rng(2)
     bias = np.array([-2.0, 0.0, 1.0])
     pre = rng.normal(bias, 1, (len(labels), 3))
@@ -107,7 +107,8 @@ def test_residual_blocks_and_transformers_have_the_rates_of_their_last_activatio
     np.testing.assert_allclose(found["layer1.0.act2/activations"], inside.double().mean((0, 2, 3)), rtol=1e-4)
     assert 0.05 < found["layer1.0.act2/rate"] < 0.95  # and not 1, as with "at least zero"
     assert not any(module._forward_hooks for module in resnet.modules())
-    vit = timm.create_model("vit_tiny_patch16_224", img_size=16, patch_size=8, depth=2, embed_dim=24, num_heads=2).eval()
+    size = {"img_size": 16, "patch_size": 8, "depth": 2, "embed_dim": 24, "num_heads": 2}
+    vit = timm.create_model("vit_tiny_patch16_224", **size).eval()
     found = measured(activation_rate, seen(labels, network=vit, images=images))
     with torch.inference_mode():
         tokens = vit.blocks[0](vit.norm_pre(vit._pos_embed(vit.patch_embed(images))))
