@@ -1,5 +1,6 @@
 """Selectivity and activation rates of units, against closed forms, second implementations and shuffled labels."""
 
+import statistics
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,26 +16,16 @@ from granularity.stages.measure.stage import sorted_out
 PER_CLASS = 40
 
 
-def seen(labels: np.ndarray, features: torch.Tensor | None = None, network=None, images: torch.Tensor | None = None):
-    """What a measure sees."""
+def measured(measure, labels: np.ndarray, images: torch.Tensor, network=None) -> dict[str, object]:
+    """What a measure finds of images, which are the features as well."""
 
     def predict(split, forward):
         with torch.inference_mode():
             return torch.cat([forward(part) for part in images.split(64)])
 
-    return SimpleNamespace(
-        splits=["val"],
-        ranks=["class"],
-        about={"run": "01234567"},
-        network=network,
-        features=lambda split: features,
-        labels=lambda split, rank: labels,
-        classes=lambda rank: np.arange(10),
-        predict=predict,
-    )
-
-
-def measured(measure, view) -> dict[str, object]:
+    view = SimpleNamespace(about={"run": "01234567"}, network=network, splits=["val"], ranks=["class"], predict=predict)
+    view.features, view.labels = (lambda split: images), (lambda split, rank: labels)
+    view.classes = lambda rank: np.arange(10)
     arrays, rows = sorted_out(measure.measure(view, measure.Options(), 0), "units")
     return {key.removeprefix("val/"): value for key, value in arrays.items()} | {key: value for _, key, value in rows}
 
@@ -48,7 +39,7 @@ def test_a_unit_for_one_class_alone_has_the_largest_selectivity_and_one_for_all_
     labels = labels_of(classes)
     features = torch.ones(len(labels), 2)
     features[:, 1] = torch.from_numpy((labels == 0).astype(np.float32))
-    found = measured(selectivity, seen(labels, features))
+    found = measured(selectivity, labels, features)
     np.testing.assert_allclose(found["class/units"], [0, 1 - 2 / (classes + 1)], atol=1e-5)
 
 
@@ -58,11 +49,10 @@ def test_selectivity_is_the_papers_formula_class_by_class():
     features = torch.from_numpy(rng.normal(0.2, 1, (len(labels), 5)).astype(np.float32))  # means of both signs
     expected = []
     for unit in features.double().T:
-        means = [sum(v for v, one in zip(unit.tolist(), labels, strict=True) if one == c) for c in range(4)]
-        means = [total / (labels == c).sum() for c, total in enumerate(means)]
-        average = sum(means) / 4
-        expected.append((max(means) - average) / (abs(max(means)) + abs(average) + 1e-6))
-    np.testing.assert_allclose(measured(selectivity, seen(labels, features))["class/units"], expected, rtol=1e-6)
+        means = [statistics.fmean(unit[torch.from_numpy(labels == c)].tolist()) for c in range(4)]
+        most, average = max(means), statistics.fmean(means)
+        expected.append((most - average) / (abs(most) + abs(average) + 1e-6))
+    np.testing.assert_allclose(measured(selectivity, labels, features)["class/units"], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -71,35 +61,33 @@ def test_what_labels_say_is_above_chance_and_what_shuffled_labels_say_is_not(shu
     given = rng.permutation(labels) if shuffled else labels
     gain = torch.from_numpy(rng.uniform(0, 2, (10, 30)).astype(np.float32))[labels]
     images = gain + torch.from_numpy(rng.normal(size=gain.shape).astype(np.float32))
-    network = nn.Sequential(nn.Identity(), nn.ReLU())
-    selective = measured(selectivity, seen(given, images.relu()))
-    rates = measured(activation_rate, seen(given, network=network, images=images))
-    above = selective["class/mean"] / selective["class/null"], rates["1/class/spread"] / rates["1/class/spread_null"]
+    selective = measured(selectivity, given, images.relu())
+    rates = measured(activation_rate, given, images, nn.Sequential(nn.ReLU()))
+    above = selective["class/mean"] / selective["class/null"], rates["0/class/spread"] / rates["0/class/spread_null"]
     assert all(0.85 < one < 1.15 if shuffled else one > 1.8 for one in above), above
 
 
 def test_rates_of_a_known_law():
     """Gaussian pre-activations of mean b are positive with probability Phi(b), and a class can switch a unit off."""
     labels, rng = np.repeat([0, 1], 20000), np.random.default_rng(2)
-    bias = np.array([-2.0, 0.0, 1.0])
-    pre = rng.normal(bias, 1, (len(labels), 3))
+    pre = rng.normal([-2, 0, 1], 1, (len(labels), 3))
     pre[labels == 1, 2] = -1
-    found = measured(activation_rate, seen(labels, network=nn.Sequential(nn.ReLU()), images=torch.from_numpy(pre)))
+    found = measured(activation_rate, labels, torch.from_numpy(pre), nn.Sequential(nn.ReLU()))
     law = [0.02275, 0.5, 0.84134]
     np.testing.assert_allclose(found["0/class/rates"][:2], [law, [*law[:2], 0]], atol=0.01)
     assert np.isnan(found["0/class/rates"][2:]).all()  # classes of the training split without an image here
     np.testing.assert_allclose(found["0/class/spread"], law[2] / 3, atol=0.01)
-    assert found["0/class/rare"] == 0
     np.testing.assert_allclose(found["0/activations"], np.maximum(pre, 0).mean(0), rtol=1e-4)
-    off = torch.from_numpy(pre) - 2 * torch.from_numpy(labels)[:, None]  # most units are off for class 1
-    assert measured(activation_rate, seen(labels, network=nn.Sequential(nn.ReLU()), images=off))["0/class/rare"] == 50
+    off = torch.from_numpy(pre - 2 * labels[:, None])  # most units are off for class 1
+    switched = measured(activation_rate, labels, off, nn.Sequential(nn.ReLU()))
+    assert (found["0/class/rare"], switched["0/class/rare"]) == (0, 50)
 
 
 def test_residual_blocks_and_transformers_have_the_rates_of_their_last_activations():
     labels, torch_rng = labels_of(3), torch.Generator().manual_seed(3)
     images = torch.randn(len(labels), 3, 16, 16, generator=torch_rng)
     resnet = timm.create_model("resnet18", layers=[1, 1, 1, 0], channels=[8, 8, 8, 8], num_classes=3).eval()
-    found = measured(activation_rate, seen(labels, network=resnet, images=images))
+    found = measured(activation_rate, labels, images, resnet)
     with torch.inference_mode():
         inside = resnet.layer1(resnet.maxpool(resnet.act1(resnet.bn1(resnet.conv1(images)))))
     expected = (inside > 0).double().mean((2, 3)).reshape(3, PER_CLASS, -1).mean(1)
@@ -109,7 +97,7 @@ def test_residual_blocks_and_transformers_have_the_rates_of_their_last_activatio
     assert not any(module._forward_hooks for module in resnet.modules())
     size = {"img_size": 16, "patch_size": 8, "depth": 2, "embed_dim": 24, "num_heads": 2}
     vit = timm.create_model("vit_tiny_patch16_224", **size).eval()
-    found = measured(activation_rate, seen(labels, network=vit, images=images))
+    found = measured(activation_rate, labels, images, vit)
     with torch.inference_mode():
         tokens = vit.blocks[0](vit.norm_pre(vit._pos_embed(vit.patch_embed(images))))
         block = vit.blocks[1]
@@ -120,6 +108,6 @@ def test_residual_blocks_and_transformers_have_the_rates_of_their_last_activatio
 
 def test_the_embedding_and_networks_without_activation_functions_are_refused():
     with pytest.raises(GranularityError, match=r"of: activation_rate has no meaning for the embedding"):
-        measured(activation_rate, seen(labels_of(2)))
+        measured(activation_rate, labels_of(2), torch.ones(80, 3))
     with pytest.raises(GranularityError, match="01234567: activation_rate finds no module such as ReLU"):
-        measured(activation_rate, seen(labels_of(2), network=nn.Sequential(nn.Tanh())))
+        measured(activation_rate, labels_of(2), torch.ones(80, 3), nn.Sequential(nn.Tanh()))
