@@ -1,0 +1,104 @@
+"""How often units are active, by class, in each block of a network (Zhang et al. 2024, section 5, Figs. 4, 11, 12, 15).
+
+A unit is a channel of a block's last activation function (of a transformer's block, that of its MLP). It is active
+where what enters this function is positive, so a function must leave signs as they are: ReLU, GELU and their kin. The
+equation that the paper prints, 1 where sigma(x) >= 0, would be 1 everywhere for a ReLU. A unit's rate on an image is
+the share of places (pixels of the map, tokens) at which it is active. The embedding, and networks without such
+functions, are refused.
+
+Of a split, for each LAYER, the name of a block's last activation function:
+
+- `LAYER/rate`: the mean rate over images and units, the density of what is active;
+- `LAYER/activations`: an array [units] of mean outputs; of the first residual block, the histogram of Fig. 15;
+- `LAYER/RANK/rates`: an array [classes of the training split, units], means over a class's images (NaN where there are
+  none). The means of its rows are what Figs. 4, 11 and 12 count;
+- `LAYER/RANK/rare`: the percentage of classes for which that mean is below 0.1;
+- `LAYER/RANK/spread`: the mean over units of the largest of a unit's rates minus its least; of two classes, their
+  difference, as in Fig. 3 (b). `LAYER/RANK/spread_null`: the same with labels shuffled (mean of 10 shufflings).
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import numpy as np
+
+from granularity.base.errors import GranularityError
+from granularity.base.section import Section
+from granularity.base.seeds import seed_of
+from granularity.stages.measure.measures.selectivity import class_means, shufflings
+
+KEEP_SIGNS = {"ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "GELU", "GELUTanh", "QuickGELU", "SiLU", "Swish", "Mish"}
+KEEP_SIGNS |= {"Hardswish", "HardSwish"}  # torch's names, and timm's
+RARE = 0.1
+
+Options = Section
+
+
+def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, object]]:
+    if view.network is None:
+        raise GranularityError("of: activation_rate has no meaning for the embedding; name networks, as [backbones]")
+    if not (layers := activations(view.network)):
+        known = f"{view.about['run']}: activation_rate finds no module such as ReLU or GELU in the network"
+        raise GranularityError(f"{known}; leave it out")
+    for split in view.splits:
+        for layer, (rates, outputs) in watched(view, split, layers).items():
+            yield split, f"{layer}/rate", rates.mean(dtype=np.float64)
+            yield split, f"{layer}/activations", outputs.mean(0, dtype=np.float64)
+            for rank in view.ranks:
+                labels = view.labels(split, rank)
+                if len(np.unique(labels[labels >= 0])) < 2:
+                    continue
+                means = np.full((len(view.classes(rank)), rates.shape[1]), np.nan)
+                found = class_means(rates, labels)
+                means[: len(found)] = found
+                yield split, f"{layer}/{rank}/rates", means
+                of_classes = found.mean(1)[~np.isnan(found[:, 0])]
+                yield split, f"{layer}/{rank}/rare", 100 * np.mean(of_classes < RARE)
+                yield split, f"{layer}/{rank}/spread", spread(found)
+                null = shufflings(labels, seed_of(seed, "activation_rate", rank))
+                yield split, f"{layer}/{rank}/spread_null", np.mean([spread(class_means(rates, one)) for one in null])
+
+
+def spread(means: np.ndarray) -> float:
+    """Largest minus least of each unit's rates [C, units], mean over units."""
+    return float(np.mean(np.nanmax(means, 0) - np.nanmin(means, 0)))
+
+
+def activations(network) -> dict[str, tuple[object, int]]:
+    """The last activation function of each block by its name, and the axis of its channels."""
+    from torch import nn
+
+    found = {}
+    for block, parent in network.named_modules():
+        own = {name: one for name, one in parent.named_children() if type(one).__name__ in KEEP_SIGNS}
+        if own:
+            name, last = [*own.items()][-1]
+            axis = -1 if any(isinstance(one, nn.Linear) for one in parent.children()) else 1
+            found[f"{block}.{name}" if block else name] = last, axis
+    return found
+
+
+def watched(view, split: str, layers: dict[str, tuple[object, int]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Of each layer that runs, by its name: rates and mean outputs of its units on each image, float32 [N, units]."""
+    import torch
+
+    caught = {}
+
+    def catcher(name: str, axis: int):
+        def catch(module, given, output):  # of a module that runs several times, the last time
+            places = output.float().movedim(axis, 1).reshape(len(output), output.shape[axis], -1)
+            caught[name] = (places > 0).float().mean(2), places.mean(2)
+
+        return catch
+
+    def forward(images):
+        view.network(images)
+        return torch.cat([part for both in caught.values() for part in both], 1)
+
+    with ExitStack() as hooks:
+        for name, (module, axis) in layers.items():
+            hooks.callback(module.register_forward_hook(catcher(name, axis)).remove)
+        found = view.predict(split, forward).numpy()
+    sizes = np.cumsum([part.shape[1] for both in caught.values() for part in both])[:-1]
+    parts = iter(np.split(found, sizes, axis=1))
+    return {name: (next(parts), next(parts)) for name in caught}

@@ -1,0 +1,60 @@
+"""Class selectivity of units, per human rank: how far a unit prefers one class (Zhang et al. 2024, section 5, Fig. 5).
+
+Units are the features that the head sees, or the embedding's dimensions. With mu_c a unit's mean over the images of
+class c, the index is (max mu - mean mu) / (|max mu| + |mean mu| + 1e-6), the mean over all classes: from 0, where
+classes are alike, to 1 - 2 / (C + 1) for a unit that is active for one of C classes alone. So indices are compared at
+one rank only. Morcos et al. 2018 take the mean over the other classes, which gives another scale. Activations need not
+be positive (the paper takes the output of CLIP's attention pool); but a unit with means of both signs has a large index
+whatever it prefers: look at `null` beside it.
+
+Of a split: `RANK/mean`, the mean over units, `RANK/null`, the same with labels shuffled among its images (mean of 10
+shufflings), and `RANK/units`, an array [units]. A rank with fewer than two classes in the split has no row.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from granularity.base.section import Section
+from granularity.base.seeds import seed_of
+
+SHUFFLES = 10
+SMALL = 1e-6  # as the paper has it
+
+Options = Section
+
+
+def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, object]]:
+    for split in view.splits:
+        features = view.features(split).numpy()
+        for rank in view.ranks:
+            labels = view.labels(split, rank)
+            if len(np.unique(labels[labels >= 0])) < 2:
+                continue
+            found = index(class_means(features, labels))
+            yield split, f"{rank}/units", found
+            yield split, f"{rank}/mean", found.mean()
+            null = [index(class_means(features, one)) for one in shufflings(labels, seed_of(seed, "selectivity", rank))]
+            yield split, f"{rank}/null", np.mean(null)
+
+
+def index(means: np.ndarray) -> np.ndarray:
+    """The selectivity of each unit, from its class means [C, units]; a class without images is NaN there."""
+    top, mean = np.nanmax(means, 0), np.nanmean(means, 0)
+    return (top - mean) / (np.abs(top) + np.abs(mean) + SMALL)
+
+
+def class_means(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Means of values [N, units] over the images of each class 0, 1, ...: float64 [C, units]; a label of -1 is no
+    class, and a class without images has NaN.
+    """
+    means = np.full((labels.max() + 1, values.shape[1]), np.nan)
+    for one in np.unique(labels[labels >= 0]):
+        means[one] = values[labels == one].mean(0, dtype=np.float64)
+    return means
+
+
+def shufflings(labels: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+    """Labels [N] that images have exchanged, several times."""
+    rng = np.random.default_rng(seed)
+    yield from (rng.permutation(labels) for _ in range(SHUFFLES))
