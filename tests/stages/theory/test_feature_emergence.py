@@ -9,7 +9,7 @@ from granularity.claims import claim, published
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds import feature_emergence
-from granularity.stages.theory.worlds.feature_emergence import claims, data, further, learners, model
+from granularity.stages.theory.worlds.feature_emergence import claims, data, further, kernels, learners, model
 from granularity.stages.theory.worlds.feature_emergence.settings import PLAIN, SMALL, TABLED, Settings
 from support.worlds import generator
 
@@ -222,6 +222,33 @@ def test_ridge_is_the_regularised_least_squares_solution():
     penalty = row["penalty"] * np.square(x).mean() * cfg.n
     c = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y)
     assert row["train_acc"] == pytest.approx(100 * np.mean((x @ c > 0) == (y > 0)), abs=0.3)
+
+
+def test_kernel_rows_are_the_best_on_validation_data_and_repeat():
+    cfg, runs, known, _, _ = prepared(methods=("network", "kernels"))
+    rows = kernels.kernels(runs, known)
+    assert [row["phase"] for row in rows[:3]] == [f"polynomial kernel of degree {degree}" for degree in (2, 3, 5)]
+    assert {row["phase"] for row in rows[3:]} == {
+        "Gaussian kernel",
+        "16 random Fourier features",
+        "160 random Fourier features",
+    }
+    assert rows == kernels.kernels(runs, known)
+    x, y = (known[name][0].double().numpy() for name in ("train x", "train y"))
+    K = (x @ x.T + 1) ** 2
+    found = [
+        np.mean(
+            np.sign(
+                (known["val x"][0].double().numpy() @ x.T + 1) ** 2 @ np.linalg.solve(K + penalty * np.eye(cfg.n), y)
+            )
+            == known["val y"][0].numpy()
+        )
+        for penalty in kernels.PENALTIES
+    ]
+    assert (
+        rows[0]["val_acc"] == pytest.approx(100 * max(found))
+        and rows[0]["penalty"] == kernels.PENALTIES[np.argmax(found)]
+    )
 
 
 # ---------------------------------------------------------------- the other data models

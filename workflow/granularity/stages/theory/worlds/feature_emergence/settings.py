@@ -13,7 +13,9 @@ from granularity.stages.theory.statements import named, varied
 from granularity.stages.theory.worlds.feature_emergence import spaces
 from granularity.stages.theory.worlds.feature_emergence.spaces import count, refined, subparity
 
-Method = Literal["network", "two_step", "one_step", "ridge", "rf", "ntk", "sgd", "linear", "literal", "reference"]
+Method = Literal[
+    "network", "two_step", "one_step", "ridge", "rf", "ntk", "sgd", "linear", "literal", "reference", "kernels"
+]
 OUTPUTS = {"rule": 1, "random": 6} | {name: max(table) + 1 for name, table in spaces.TABLES.items()}
 
 
@@ -162,6 +164,7 @@ INTERVAL = MAIN | {"rule": "interval", "k": 30, "m": 100, "steps": 200}
 INTERVAL |= {"baseline_rms": 0.5, "ntk_rates": (0.01, 0.03, 0.1), "rf_rates": (0.03, 0.1, 0.3)}
 ALL = ("network", "two_step", "one_step", "ridge", "rf", "ntk", "linear", "sgd", "literal")
 SCALES = {"small": SMALL, "main": MAIN}
+KERNELS = "small, n = 2000"
 # What Tables 1 to 5 have a column of, without structure Figures 1 to 14 a curve of.
 TABLED, PLAINLY = ("network", "two_step", "one_step", "rf", "ntk"), ("network", "two_step", "rf", "ntk")
 PLAIN = "without structure"
@@ -221,6 +224,8 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     again = {"name": "small, again", **SMALL, "seeds": 1, "methods": ("network",), "picture": False}
     lifted = {"name": "small, in R^d", **SMALL, "coordinates": "inputs", "methods": ("reference",), "seeds": 5}
     arms += [again, lifted, {"name": "small, no noise", **SMALL, "noise": False, "seeds": 3}]
+    few = {"n": 2000, "methods": ("network", "linear", "kernels"), "seeds": wide or 3}
+    arms.append({"name": KERNELS, **SMALL, **few})
     arms += named(RESIDUAL, "residual", **MAIN, seeds=main, methods=("ridge",), picture=True)
     for structured, words in BOTH.items():
         own = {"structured": structured, "methods": TABLED}
