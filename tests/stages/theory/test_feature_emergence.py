@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 import torch
 
-from granularity.claims import claim
+from granularity.claims import claim, published
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory.runs import at
 from granularity.stages.theory.worlds import feature_emergence
-from granularity.stages.theory.worlds.feature_emergence import data, further, learners, model
-from granularity.stages.theory.worlds.feature_emergence.settings import PLAIN, SMALL, Settings
+from granularity.stages.theory.worlds.feature_emergence import claims, data, further, kernels, learners, model
+from granularity.stages.theory.worlds.feature_emergence.settings import PLAIN, SMALL, TABLED, Settings
 from support.worlds import generator
 
 TINY = {"d": 24, "D": 12, "m": 8, "n": 400, "test": 200, "batch": 50, "steps": 12, "seeds": 1}
@@ -224,6 +224,33 @@ def test_ridge_is_the_regularised_least_squares_solution():
     assert row["train_acc"] == pytest.approx(100 * np.mean((x @ c > 0) == (y > 0)), abs=0.3)
 
 
+def test_kernel_rows_are_the_best_on_validation_data_and_repeat():
+    cfg, runs, known, _, _ = prepared(methods=("network", "kernels"))
+    rows = kernels.kernels(runs, known)
+    assert [row["phase"] for row in rows[:3]] == [f"polynomial kernel of degree {degree}" for degree in (2, 3, 5)]
+    assert {row["phase"] for row in rows[3:]} == {
+        "Gaussian kernel",
+        "16 random Fourier features",
+        "160 random Fourier features",
+    }
+    assert rows == kernels.kernels(runs, known)
+    x, y = (known[name][0].double().numpy() for name in ("train x", "train y"))
+    K = (x @ x.T + 1) ** 2
+    found = [
+        np.mean(
+            np.sign(
+                (known["val x"][0].double().numpy() @ x.T + 1) ** 2 @ np.linalg.solve(K + penalty * np.eye(cfg.n), y)
+            )
+            == known["val y"][0].numpy()
+        )
+        for penalty in kernels.PENALTIES
+    ]
+    assert (
+        rows[0]["val_acc"] == pytest.approx(100 * max(found))
+        and rows[0]["penalty"] == kernels.PENALTIES[np.argmax(found)]
+    )
+
+
 # ---------------------------------------------------------------- the other data models
 
 
@@ -269,6 +296,29 @@ def test_features_emerge_with_structure_or_with_fine_labels_and_not_without():
     assert verdict["small: network, test accuracy"] == claim.HOLDS
     assert verdict[f"small, {PLAIN}: network, test accuracy"] == claim.HOLDS
     assert at(table, "fine", "test_acc", phase="network") > 95
+
+
+def test_every_number_of_the_tables_is_judged_and_has_an_arm_at_every_size():
+    empty = table_of(Settings(**TINY)).iloc[:0]
+    found = [one for one in feature_emergence.judge(empty) if one.id in ("T1", "T2", "T3", "T4", "T5")]
+    printed = [row for row in published.read("feature_emergence") if row["table"] in ("T1", "T2", "T3", "T4", "T5")]
+    assert len(found) == len(printed) == 136
+    assert sorted((one.id, *one.published) for one in found) == sorted(
+        (row["table"], float(row["mean"])) for row in printed
+    )
+    assert all(one.low < one.published[0] < one.high and one.judged == "mean" for one in found)
+    for size in feature_emergence.SIZES.values():
+        methods = {arm.name: arm.methods for arm in size}
+        for (arm,) in (one.arms for one in found):
+            assert {"network"} <= set(methods[arm]) and (PLAIN in arm or set(TABLED) <= set(methods[arm]))
+
+
+def test_what_needs_images_says_so_for_each_number():
+    empty = table_of(Settings(**TINY)).iloc[:0]
+    found = [one for one in feature_emergence.judge(empty) if one.id in ("A14", "A15") and one.published]
+    assert len(found) == 3 + 12 and {one.why for one in found} == {claims.IMAGES}
+    theirs = [float(row["mean"]) for row in published.read("feature_emergence", "T7")]
+    assert sorted(one.published[0] for one in found if one.id == "A15") == sorted(theirs)
 
 
 def test_conditions_of_the_theorems():

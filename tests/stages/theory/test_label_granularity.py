@@ -188,3 +188,33 @@ def test_response_grows_as_the_logarithm_of_time(equal_counts):
     rows = equal_counts[equal_counts["setting"] == "equal counts, coarse"].set_index("step")["normal_own"]
     rate = 0.2 * 64 * 3 / 64 * (1 + 1 / 8) * 0.9
     assert (math.exp(rows[400]) - math.exp(rows[200])) / 200 == pytest.approx(rate, rel=0.05)
+
+
+# ---------------------------------------------------------------- fixed features
+
+
+@pytest.mark.parametrize("features", ["patches", "random"])
+def test_a_last_layer_descends_the_loss_on_its_fixed_features(features):
+    """Two recorded losses follow from the batches and autograd alone; weights start at zero."""
+    cfg = Settings(d=24, k=4, g=2, steps=50, eta=5.0, features=features, width=30, threshold=0.5, fixed=True, seeds=1)
+    (run,), device = [engine.Trial(cfg, 0)], torch.device("cpu")
+    table = engine.run_table(label_granularity, [cfg], "cpu")
+    x = model.draw_samples(cfg, cfg.per_subclass, run.generator("train data"))[0]
+    y = model.draw_labels(cfg, run.generator("train labels"))
+    h = x.sum(1)
+    if features == "random":
+        w = torch.randn(cfg.d, cfg.width, generator=run.generator("random features", device))
+        h = (x @ w - cfg.threshold).relu().sum(1) / cfg.width**0.5
+    a = torch.zeros(cfg.classes, h.shape[1], requires_grad=True)
+    for _ in range(50):
+        (down,) = torch.autograd.grad(torch.nn.functional.cross_entropy(h @ a.T, y), a)
+        a = (a - cfg.eta / cfg.patches * down).detach().requires_grad_()
+    wanted = torch.nn.functional.cross_entropy(h @ a.T, y).item()
+    first, *_, last = table["loss"]
+    assert first == pytest.approx(math.log(cfg.classes)) and last == pytest.approx(wanted, rel=1e-4) and last < first
+    assert table["hard_accuracy_max"].iloc[-1] >= 0.5 and "alive" not in table
+
+
+def test_fixed_features_are_refused_what_neurons_have():
+    with pytest.raises(ValueError, match="finetune_steps: is for features that are learnt"):
+        Settings(features="patches", g=2, finetune_steps=3)

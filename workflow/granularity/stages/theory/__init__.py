@@ -22,7 +22,7 @@ def _plan(plan: Any) -> Iterator[Job]:
                 "theory",
                 {"world": world, "part": str(part)},
                 {"world": world, "size": theory.size, "part": part, "parts": PARTS},
-                longer=PAPER if theory.size == "paper" else 1.0,
+                longer=1.0 if theory.size == "quick" else PAPER,
             )
 
 

@@ -11,7 +11,7 @@ class Options(Section):
     """One part of the trainings of a world."""
 
     world: Name = Field(description="Name of the world: see docs/theory.md.")
-    size: Name = Field("quick", description="quick, or paper (the paper's own dimensions, sweeps and seeds).")
+    size: Name = Field("quick", description="quick, paper (the paper's own dimensions, sweeps and seeds), or grid.")
     part: Natural = Field(0, description="Number of the part of its trainings, from 0.")
     parts: Few = Field(1, description="Parts that the world's trainings are cut into; changes no result.")
 
@@ -25,6 +25,8 @@ class Options(Section):
 class Theory(Section):
     """The theory simulations (`snakemake theory`), which need no images."""
 
-    size: Literal["quick", "paper"] = Field(
-        "quick", description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds."
+    size: Literal["quick", "paper", "grid"] = Field(
+        "quick",
+        description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds; "
+        "grid: widths at the paper's dimensions, of neural_collapse alone.",
     )

@@ -22,7 +22,11 @@ from granularity.stages.theory.statements import Runs, minus, swept
 from granularity.stages.theory.worlds.feature_emergence import settings as a
 from granularity.stages.theory.worlds.feature_emergence.data import CEILING
 
+PAPER = "feature_emergence"
 PILOT, BEFORE = "from pilot runs of one to three seeds", "set before these arms were run"
+PRINTED = "2 points: four of the s.d. that the paper bounds; 0.05: what the largest random cosine varies by; set before"
+CEILED = "2.5 points above the best threshold on s, as of A6; from a pilot run of one seed"
+IMAGES = "not run: needs images, which no world of the theory has"
 MAIN = "parity; main setting (d = 500, m = 300, n = 50000)"
 BASELINES = ("random features", "tangent kernel", "plain SGD")
 SCALE = {scale: (scale, f"{scale}, {a.PLAIN}") for scale in a.SCALES}
@@ -30,6 +34,18 @@ SOME, FULL = a.RESIDUAL[0.65], a.RESIDUAL[1.0]
 VARIED = {key: (f"{key}, structured", f"{key}, {a.PLAIN}") for key in a.VARIED}
 SHARED = {f"{share:.0%}": (a.unbalanced(share, False), a.unbalanced(share, True)) for share in a.SHARES}
 UNBALANCED_80, UNBALANCED_90 = (a.unbalanced(share, True) for share in a.SHARES)
+# Tables 1 to 5: the arms of their settings, with and without structure, and what the paper calls these.
+TABLES = {("main", f"main, {a.PLAIN}"): ("T1", MAIN)}
+TABLES |= {("interval, structured", f"interval, {a.PLAIN}"): ("T2", "interval; d = 500, m = 100")}
+TABLES |= {VARIED[key]: ("T3" if key in ("d = 100", "d = 2000") else "T5", f"parity; {key}") for key in a.VARIED}
+TABLES |= {
+    (a.unbalanced(share, True), a.unbalanced(share, True, False)): ("T4", f"parity; share of class -1: {share}")
+    for share in a.SHARES
+}
+SETTINGS = {arm: setting for arms, (_, setting) in TABLES.items() for arm in arms}
+NEAR = {"train": 2.0, "test": 2.0, "cos": 0.05}
+METRICS = {"train": "train_accuracy_percent", "test": "test_accuracy_percent", "cos": "cosine_max"}
+PAIRS = ("v1, v", "v2, v", "v3, v", "v1, v2", "v1, v3", "v2, v3")  # of gradients over steps 1-10, 11-20, 21-30, and all
 AGAIN = ("small", "small, again")
 NETWORKS = [arm for key, _, arm in swept(a.SWEEP, a.SWEPT, a.MORE, a.RATES) if key != "baseline_rms"]
 FINER = {a.WORDS[labels]: (a.grain(labels, False), a.grain("rule", False)) for labels in ("halves", "count", "pattern")}
@@ -53,6 +69,13 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     for arm in (arm for arm in a.DIGITS if arm in runs.settings):
         if np.isfinite(runs(arm, "teacher_by_rule", phase="labels", step=0)).any():
             text += said["by_rule"].replace("ARM", arm)
+    text += said["images"]
+    for filters in ("128", "256"):
+        for pair in PAIRS:
+            text += said["gradients"].replace("FILTERS", filters).replace("PAIR", pair)
+    for arms, (name, _) in TABLES.items():
+        own = said["printed"].replace("TABLE", name).replace("NUMBER", name[1:])
+        text += own.replace("WITHOUT", arms[1]).replace("WITH", arms[0])
     text += said["published"]
     for arm in (*(arm for *_, arm in swept(a.SWEEP, a.SWEPT, a.MORE)), a.WIDE):
         text += said["of_rates"].replace("ARM", arm)
@@ -117,16 +140,27 @@ def or_nothing(runs: Runs, arm: str, phase: str) -> np.ndarray:
 
 def of_main(runs: Runs, *args: str) -> list[float]:
     """The paper's number of its main setting: the last two arguments are arm and metric."""
-    return [published.number("feature_emergence", setting=MAIN, arm=args[-2], metric=args[-1])]
+    return printed(runs, "main", *args[-2:])
 
 
-def of_share(runs: Runs, arm: str, share: str, method: str) -> list[float]:
-    where = {"setting": f"parity; share of class -1: {share}", "arm": method, "metric": "test_accuracy_percent"}
-    return [published.number("feature_emergence", **where)]
+def printed(runs: Runs, arm: str, method: str, metric: str) -> list[float]:
+    """What a table prints of a method in the setting of an arm."""
+    return [published.number(PAPER, setting=SETTINGS[arm], arm=method, metric=METRICS[metric])]
 
 
-def of_interval(runs: Runs, arm: str) -> list[float]:
-    return [published.number("feature_emergence", table="T2", arm="one step", metric="test_accuracy_percent")]
+def near(runs: Runs, arm: str, method: str, metric: str) -> tuple[float, float]:
+    (number,) = printed(runs, arm, method, metric)
+    return number - NEAR[metric], number + NEAR[metric]
+
+
+def gradients(runs: Runs, filters: str, pair: str) -> list[float]:
+    setting = f"CIFAR-10 airplane or automobile; ResNet({filters}); 20 epochs"
+    return [published.number(PAPER, table="T7", setting=setting, arm=pair)]
+
+
+def clusters(runs: Runs, data: str) -> list[float]:
+    rows = (row for row in published.read(PAPER) if row["metric"] == "clusters_of_weights")
+    return [float(row["mean"]) for row in rows if row["setting"].startswith(data)]
 
 
 # ---------------------------------------------------------------- figures

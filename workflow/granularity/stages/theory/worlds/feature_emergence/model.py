@@ -17,7 +17,7 @@ from torch import Tensor
 
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory.engine import Rows, State, Trial
-from granularity.stages.theory.worlds.feature_emergence import further, learners
+from granularity.stages.theory.worlds.feature_emergence import further, kernels, learners
 from granularity.stages.theory.worlds.feature_emergence.data import prepare
 from granularity.stages.theory.worlds.feature_emergence.learners import gradient
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
@@ -136,7 +136,8 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> Rows:
     network: SGD on everything after the two steps, rescaled. two_step, one_step: the second layer only, after step 2
     (rescaled) and step 1 (as it is, and rescaled, with the biases that step 2 leaves). ridge: the same, converged. rf,
     ntk: fixed features at the initial weights; half of the mirror neurons and twice the step size are the same model.
-    linear: ridge on x. sgd: no two steps. literal: the schedule's own rate. reference: gradient against Monte Carlo.
+    linear: ridge on x. kernels: see there. sgd: no two steps. literal: the schedule's own rate. reference: gradient
+    against Monte Carlo.
     """
     cfg: Settings = runs[0].settings
     data, facts = prepare(runs, device)
@@ -176,6 +177,8 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> Rows:
             rows += learn.ridge(one, "one step, ridge") + learn.ridge(two, "two step, ridge")
         elif method == "linear":
             rows += learn.ridge(None, "ridge on x")
+        elif method == "kernels":
+            rows += learn.ridge(half, "random features, ridge") + kernels.kernels(runs, data)
         elif method == "rf":
             for value in cfg.rf_rates:
                 rows += learn.head(half, value, f"random features {value:g}", fold=2)

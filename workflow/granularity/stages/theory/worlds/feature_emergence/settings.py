@@ -13,7 +13,9 @@ from granularity.stages.theory.statements import named, varied
 from granularity.stages.theory.worlds.feature_emergence import spaces
 from granularity.stages.theory.worlds.feature_emergence.spaces import count, refined, subparity
 
-Method = Literal["network", "two_step", "one_step", "ridge", "rf", "ntk", "sgd", "linear", "literal", "reference"]
+Method = Literal[
+    "network", "two_step", "one_step", "ridge", "rf", "ntk", "sgd", "linear", "literal", "reference", "kernels"
+]
 OUTPUTS = {"rule": 1, "random": 6} | {name: max(table) + 1 for name, table in spaces.TABLES.items()}
 
 
@@ -162,6 +164,9 @@ INTERVAL = MAIN | {"rule": "interval", "k": 30, "m": 100, "steps": 200}
 INTERVAL |= {"baseline_rms": 0.5, "ntk_rates": (0.01, 0.03, 0.1), "rf_rates": (0.03, 0.1, 0.3)}
 ALL = ("network", "two_step", "one_step", "ridge", "rf", "ntk", "linear", "sgd", "literal")
 SCALES = {"small": SMALL, "main": MAIN}
+KERNELS = "small, n = 2000"
+# What Tables 1 to 5 have a column of, without structure Figures 1 to 14 a curve of.
+TABLED, PLAINLY = ("network", "two_step", "one_step", "rf", "ntk"), ("network", "two_step", "rf", "ntk")
 PLAIN = "without structure"
 GRAINS = {"rule": 2, "halves": 4, "count": 6, "pattern": 32, "random": 6}
 WORDS = {"rule": "2 labels: parity", "halves": "4 labels: parity and s >= 3", "count": "6 labels: count s"}
@@ -202,8 +207,9 @@ def grain(labels: str, structured: bool) -> str:
     return f"{WORDS[labels]}, {BOTH[structured]}"
 
 
-def unbalanced(share: float, weighted: bool) -> str:
-    return f"{share:.0%} negative, {'weighted' if weighted else 'unweighted'}"
+def unbalanced(share: float, weighted: bool, structured: bool = True) -> str:
+    name = f"{share:.0%} negative, {'weighted' if weighted else 'unweighted'}"
+    return name if structured else f"{name}, {PLAIN}"
 
 
 def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, Any]]:
@@ -211,17 +217,18 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     arms: list[dict[str, Any]] = []
     for name, scale, seeds in (("small", SMALL, 5), ("main", MAIN, main)):
         every = name == "small" or wide
-        methods = ALL if every else ("network", "two_step", "one_step", "rf", "linear")
+        methods = ALL if every else (*TABLED, "linear")
         arms.append({"name": name, **scale, "seeds": seeds, "methods": methods, "picture": True})
-        if every:
-            own = {"methods": ("network", "two_step", "rf", "ntk"), "structured": False}
-            arms.append({"name": f"{name}, {PLAIN}", **scale, "seeds": seeds, **own})
+        own = {"methods": PLAINLY, "structured": False}
+        arms.append({"name": f"{name}, {PLAIN}", **scale, "seeds": seeds if every else 1, **own})
     again = {"name": "small, again", **SMALL, "seeds": 1, "methods": ("network",), "picture": False}
     lifted = {"name": "small, in R^d", **SMALL, "coordinates": "inputs", "methods": ("reference",), "seeds": 5}
     arms += [again, lifted, {"name": "small, no noise", **SMALL, "noise": False, "seeds": 3}]
+    few = {"n": 2000, "methods": ("network", "linear", "kernels"), "seeds": wide or 3}
+    arms.append({"name": KERNELS, **SMALL, **few})
     arms += named(RESIDUAL, "residual", **MAIN, seeds=main, methods=("ridge",), picture=True)
     for structured, words in BOTH.items():
-        own = {"structured": structured, "methods": ("network", "two_step", "one_step", "rf", "ntk")}
+        own = {"structured": structured, "methods": TABLED}
         arms.append({"name": f"interval, {words}", **INTERVAL, **own, "picture": structured, "seeds": wide or 2})
     for labels in GRAINS:
         names = {structured: grain(labels, structured) for structured in BOTH}
@@ -240,15 +247,15 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     arms += [{"name": name, **clustered, **own, "seeds": clusters} for name, own in CLUSTERS.items()]
     fitted = {"experiment": "digits", "n": 1297, "batch": 128, "steps": 1500, "seeds": 5}
     arms += [{"name": name, **fitted, **own} for name, own in DIGITS.items()]
+    for structured, words in BOTH.items():
+        plain = PLAINLY if wide else PLAINLY[:2]
+        own = MAIN | {"structured": structured, "methods": TABLED if structured else plain, "seeds": wide or 1}
+        own |= {} if wide else {"ntk_rates": (3e-4,)}
+        arms += [{"name": f"{name}, {words}", **own, **one} for name, one in VARIED.items()]
+        arms += named({share: unbalanced(share, True, structured) for share in SHARES}, "negative_share", **own)
     if wide:
-        for name, own in VARIED.items():
-            names = {structured: f"{name}, {words}" for structured, words in BOTH.items()}
-            of_four = {"methods": ("network", "two_step", "rf", "ntk"), "seeds": wide}
-            arms += named(names, "structured", **MAIN | own | of_four)
-        for share in SHARES:
-            for weighted, methods in ((True, ("network", "rf", "ntk", "one_step")), (False, ("network",))):
-                own = {"negative_share": share, "weighted": weighted, "methods": methods, "seeds": wide}
-                arms.append({"name": unbalanced(share, weighted), **MAIN, **own})
+        bare = {share: unbalanced(share, False) for share in SHARES}
+        arms += named(bare, "negative_share", **MAIN, weighted=False, methods=("network",), seeds=wide)
     return arms
 
 

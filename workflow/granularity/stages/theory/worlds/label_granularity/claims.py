@@ -26,13 +26,15 @@ EARLY_ARMS = {"coarse": a.EARLY, "fine": a.EARLY_FINE}
 WITHIN_FIXED = {what: a.FINITE_ARMS[what] for what in ("random IDs within superclasses", a.MORE_DATA)}
 ALIVE = [a.SWEEP[1], a.SWEEP[8], a.RANDOM, a.SLOW_RANDOM, a.WITHIN, a.SLOW_WITHIN]
 BASELINES = ["A coarse", *(arm for *_, arm in swept(a.VARIED, a.BASELINE))]
+LAZY_RISE, NETWORK_RISE = {"lazy": (a.LAZY[1], a.LAZY[8])}, {"network": (a.SWEEP[1], a.SWEEP[8])}
+ONE = "from a pilot run of one seed"
 # S12: the response to hard samples against g, by step, head and stopping rule.
 CURVES = {"step 0.2 g": a.SWEEP, "equal step 0.2": {1: a.SWEEP[1], **a.EQUAL_STEP}}
 CURVES |= {"equal loss 0.1, step 0.2 g": a.EQUAL_LOSS}
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """S1 to S17 of the run table (see `Claim`)."""
+    """S1 to S19 of the run table (see `Claim`)."""
     names, said = vars(a) | globals(), statements.tables("label_granularity")
     text = said["statements"]
     for statement in said["rising"].strip().split("\n\n"):

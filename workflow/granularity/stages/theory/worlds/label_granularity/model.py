@@ -16,6 +16,7 @@ from torch import Tensor
 
 from granularity.stages.theory import engine, nets
 from granularity.stages.theory.engine import State, Trial
+from granularity.stages.theory.worlds.label_granularity import fixed
 from granularity.stages.theory.worlds.label_granularity.measures import Evaluation, members, pruned_away
 from granularity.stages.theory.worlds.label_granularity.settings import Settings
 
@@ -153,6 +154,8 @@ def silent(w: Tensor, b: Tensor, most: float, sigma_z: Tensor, features: int) ->
 def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     """Pretrain a group of runs, and finetune the merged networks where the setting says so (see `engine`)."""
     cfg = runs[0].settings
+    if cfg.features != "learnt":
+        return fixed.simulate(runs, device, draw_samples, draw_labels)
     slots = torch.tensor(cfg.slots(), device=device)
     w = engine.stacked(lambda run: draw_weights(run.settings, run.generator("init", device)), runs)
     b = -engine.column(runs, "sigma_0", device, 2) * engine.column(runs, "level", device, 2).expand(-1, len(slots))

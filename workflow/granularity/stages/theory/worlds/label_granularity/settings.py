@@ -35,8 +35,10 @@ class Settings(engine.Settings):
     threshold: Positive | None = None  # -b(0) / sigma_0, instead of the above
     # Above threshold for every feature; for v_+, v_-, own, sibling and opposite; or as drawn.
     neurons: Literal["full", "five", "gaussian"] = "full"
+    # Of neurons that are trained; or the last layer alone is, on the sum of patches or on random neurons (see `fixed`).
+    features: Literal["learnt", "patches", "random"] = "learnt"
     n_act: Count = 3  # neurons above threshold, for each class and such feature
-    width: Count = 4000  # neurons per class, for `gaussian`
+    width: Count = 4000  # neurons per class, for `gaussian`; in all, for random features
     eta: Positive = 0.2  # step size; per-class batches are 1/g as large, so g times it for g > 1
     beta: NonNegative = 0.1  # bias rate; 1/ln^5 d in the paper
     clip: NonNegative = 0.1  # second bias bound, for g > 1
@@ -56,6 +58,7 @@ class Settings(engine.Settings):
         five = self.neurons != "five" or (self.labels == "class" and g == k > 1)
         yield five, f"neurons: 'five' is for the fine labels, g = k = {k} > 1, but g is {g}"
         merged = not self.finetune_steps or g > 1
+        yield self.features == "learnt" or not self.finetune_steps, "finetune_steps: is for features that are learnt"
         yield merged, "finetune_steps: only fine networks (g > 1) are merged and finetuned"
 
     @property
@@ -107,10 +110,12 @@ class Settings(engine.Settings):
         }
 
     def shape(self) -> tuple:
-        keys = "labels g d k per_subclass fixed patches neurons n_act width steps stop_loss finetune_steps"
+        keys = "labels g d k per_subclass fixed patches neurons n_act width steps stop_loss finetune_steps features"
         return tuple(getattr(self, key) for key in keys.split())
 
     def work(self) -> float:
+        if self.features != "learnt":
+            return 1.0 * self.samples * self.patches * self.d * (self.width if self.features == "random" else 1)
         return 3.0 * self.samples * self.patches * self.d * len(self.slots())
 
 
@@ -146,6 +151,10 @@ FINITE_ARMS = {what: f"finite data, {what}" for what in FINITE}
 BASELINE = {"sigma_0": (1e-4, 1e-2, 0.1), "n_act": (1, 6), "eta": (0.05, 0.8), "per_subclass": (16,)}
 BASELINE["stop_loss"] = (0.1, 0.001)
 VARIED = "coarse, {} = {:g}"
+# Section 5.4. In 128 patches faint features add up; no threshold keeps them from a linear model.
+NOISY = {"patches": 128, "eta": 0.8, "steps": 300}
+NETWORK_NOISY, LINEAR = "128 patches, network", {1: "128 patches, linear", 8: "128 patches, linear, fine"}
+LAZY = {1: "lazy, coarse", 8: "lazy, fine"}
 GAUSS, SLOW = "plain Gaussian draw, coarse", "fine, coarse step size"
 
 
@@ -171,6 +180,10 @@ def _arms(scales: dict[str, int], seeds: int) -> list[Settings]:
     arms += varied(VARIED, BASELINE, **{**SCALES["A"], "steps": 2000, "stop_loss": 0.01})
     arms.append({"name": GAUSS, "neurons": "gaussian", "threshold": 3.0, "stop_loss": 0.025})
     arms.append({"name": SLOW, **fine, "eta": 0.2, "steps": 1500})
+    arms.append({"name": NETWORK_NOISY, **NOISY})
+    arms += [{"name": LINEAR[g], **NOISY, "features": "patches", "g": g, "eta": 0.8 * g} for g in LINEAR]
+    lazy = {"features": "random", "width": 1000, "threshold": 1.0, **sweep}
+    arms += [{"name": LAZY[g], **lazy, "g": g, "eta": 0.2 * g} for g in LAZY]
     return [Settings(**{"seeds": seeds, **arm}) for arm in arms]
 
 

@@ -202,3 +202,12 @@ SIZES = {
     )
     + _theorems({4096: 20, 1e4: 20, 1e6: 20, 1e8: 20, 1e10: 10}, seeds=20),
 }
+# grid: widths over sigma^2 at the paper's dimensions and samples (Figures 15 to 17), of the size paper's arms a part.
+GRID = {64: "hidden 64", 128: "hidden 128", 256: "hidden 256", 512: "default"}
+SIZES["grid"] = [
+    Settings(**arm)
+    for hidden, words in GRID.items()
+    for arm in varied(
+        f"{words}, sigma2 {{1:g}}", {"sigma2": (1, *JUDGED)}, hidden=hidden, per_cluster=500, d_in=512, seeds=3
+    )
+]
