@@ -1,4 +1,4 @@
-"""Every number of docs/results.md, neighbours.md and atlas.md that is not of an earlier run, from the tables here.
+"""Every number of the pages below that is not of an earlier run, from the tables here.
 
     python docs/results/page.py            # prints the page's tables
     python docs/results/page.py --write    # and puts them into the page, and draws docs/images/photographs.svg
@@ -17,6 +17,7 @@ import re
 import sys
 from pathlib import Path
 
+import halves
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -25,7 +26,8 @@ import yaml
 from granularity.claims.statistics import holm, interval, p_value, paired
 
 HERE = Path(__file__).parent
-PAGES, PREDICTIONS = ("results.md", "neighbours.md", "atlas.md"), HERE.parents[1] / "config" / "preregistrations"
+PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md")
+PREDICTIONS = HERE.parents[1] / "config" / "preregistrations"
 BASELINE, ONCE = "target", "once"
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
 
@@ -117,10 +119,12 @@ def predictions(name: str) -> dict[str, dict]:
 
 def scored(row: pd.Series, said: dict) -> list[str]:
     """A prediction, the difference that came out, and whether it lies inside, below or above the predicted range."""
-    low, high = said["low"], said["high"]
-    came = "below" if row["difference"] < low else "above" if row["difference"] > high else "inside"
     p = "< 0.001" if row["holm"] < 0.001 else f"{row['holm']:.3f}"
-    return [f"{signed(low)} to {signed(high)}", shown(row), p, came]
+    return [f"{signed(said['low'])} to {signed(said['high'])}", shown(row), p, inside(row["difference"], said)]
+
+
+def inside(value: float, said: dict) -> str:
+    return "below" if value < said["low"] else "above" if value > said["high"] else "inside"
 
 
 SCORED = ["predicted", "came out", "Holm's p", "it lies"]
@@ -247,10 +251,7 @@ def together() -> str:
     asked = {"digits": primary(), "equal budgets": differences("cifar10_budget")}
     asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
     asked |= {"images and steps": by_steps(), "four times as long": differences("cifar10_long")}
-    asked |= {
-        "plain network": differences("cifar10_plain"),
-        "plain network, four times": differences("cifar10_plain_long"),
-    }
+    asked |= {"plain network": differences("cifar10_plain")}
     asked |= {"finer than the class": differences("cifar10_tree"), "transfers": by_transfer()}
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []
@@ -267,29 +268,13 @@ def together() -> str:
     return lines([f"corrected for all {number}", "significant", "significant only within its table"], rows)
 
 
-def tuning() -> str:
-    """Errors on held-out training images by rate, a row per arm; the least is bold."""
-    table = pd.read_csv(HERE / "cifar10_budget_tuning.csv")
-    once = table["network"].str.startswith(ONCE)
-    table = table[once | table["transfer"].notna()]
-    table = table.assign(
-        arm=table["space"].mask(once, ONCE), rate=table["network"].str.extract(r"lr-(.*)", expand=False)
-    )
-    grid = table.pivot_table(index="arm", columns="rate", values="error", sort=False)
-    rows = [
-        [arm, *(f"**{error:.2f}**" if error == row.min() else f"{error:.2f}" for error in row)]
-        for arm, row in grid.iterrows()
-    ]
-    return lines(["pretrained on", *(f"rate {rate}" for rate in grid)], rows)
-
-
 def collapse() -> str:
     """The claims about collapse: what was predicted of each, what came out, and its verdict by its own band."""
     found, rows = pd.read_csv(HERE / "cifar10_collapse.csv").set_index("id"), []
     for id, said in predictions("cifar10_collapse").items():
         row = found.loc[id]
         quantity = row["quantity"].partition(": ")[2]
-        came = "below" if row["measured"] < said["low"] else "above" if row["measured"] > said["high"] else "inside"
+        came = inside(row["measured"], said)
         measured = f"{row['measured']:.2f} ({row['minimum']:.2f} to {row['maximum']:.2f})"
         rows.append([id, quantity, f"{said['low']} to {said['high']}", measured, came, row["band"], row["verdict"]])
     return lines(["claim", "quantity", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
@@ -369,10 +354,24 @@ def atlas_predicted() -> str:
     return lines(["measure", "arm", *SCORED], rows)
 
 
+def picked() -> str:
+    """Gains of label spaces over halves of the classes, and the regret of rules that pick one, beside what was said."""
+    said, rows = predictions("cifar10_halves"), []
+    for kind, table in (("gain", halves.gains()), ("regret", halves.regrets())):
+        for name, values in table.items():
+            low, high = halves.bootstrap(values)
+            told = said[kind].get(name)
+            ahead, came = "", ""
+            if told:
+                ahead = f"{signed(told['low'])} to {signed(told['high'])}"
+                came = inside(values.mean(), told)
+            rows.append([f"{kind}, {name}", ahead, f"{signed(values.mean())} [{signed(low)}, {signed(high)}]", came])
+    return lines(["", "predicted", "came out", "it lies"], rows)
+
+
 BLOCKS = {
     "digits": digits,
     "stability": stability,
-    "tuning": tuning,
     "budget": lambda: predicted("cifar10_budget"),
     "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
@@ -380,7 +379,6 @@ BLOCKS = {
     "steps": steps,
     "long": lambda: predicted("cifar10_long"),
     "plain": lambda: predicted("cifar10_plain"),
-    "plain long": lambda: predicted("cifar10_plain_long"),
     "tree": lambda: predicted("cifar10_tree"),
     "transfers": transfers,
     "together": together,
@@ -388,6 +386,7 @@ BLOCKS = {
     "collapse epochs": epochs,
     "atlas": atlas,
     "atlas predicted": atlas_predicted,
+    "halves": picked,
 }
 
 
@@ -399,8 +398,19 @@ def drawing() -> None:
         "the class, by hardness of image": by_hardness()[1],
     }
     plt.rcParams.update({"svg.hashsalt": "photographs", "font.size": 9})
-    figure, axes = plt.subplots(1, len(panels), figsize=(11, 2.6), layout="constrained")
-    for axis, (title, found) in zip(axes, panels.items(), strict=True):
+    figure, axes = plt.subplots(1, len(panels) + 1, figsize=(13, 2.6), layout="constrained")
+    tree = differences("cifar10_tree").query("against == @BASELINE")
+    axes[-1].axhline(0, color="grey", linewidth=0.8)
+    for color, name in enumerate(("the class, and its clusters", "random labels")):
+        own = tree[tree["arm"].str.startswith("random") == bool(color)]
+        around = [own["difference"] - own["low"], own["high"] - own["difference"]]
+        axes[-1].errorbar(
+            [10, 50, 100, 500], own["difference"], around, fmt="o-", color=f"C{color}", capsize=3, label=name
+        )
+    axes[-1].set(title="5,000 images, 5 draws", xlabel="labels", xscale="log", ylabel="minus the target's (points)")
+    axes[-1].legend(frameon=False, fontsize=8, loc="lower center")
+    axes[-1].set_ylim(-2.2, 1.3)
+    for axis, (title, found) in zip(axes[:-1], panels.items(), strict=True):
         found = found[found["against"] == BASELINE].iloc[::-1]
         names = found["arm"] if found["arm"].nunique() > 1 else found.index.to_series()
         around = [found["difference"] - found["low"], found["high"] - found["difference"]]
