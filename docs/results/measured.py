@@ -1,19 +1,24 @@
-"""All that was measured of the networks of one condition, a row per number:
+"""All numbers of trainings and measures in some folders of results, a row each:
 
-python docs/results/measured.py results/NAME/CONDITION > docs/results/TABLE.csv
+python docs/results/measured.py results/NAME-* > docs/results/TABLE.csv
+python docs/results/measured.py results/NAME-* --keys 'linear|kind/mean' > docs/results/TABLE.csv    # only some keys
 """
 
+import argparse
 import sys
 from pathlib import Path
 
 import pandas as pd
 
-COLUMNS = ["network", "space", "pretrain_seed", "epoch", "split", "measure", "key", "value"]
+import granularity
+
+COLUMNS = ["results", "network", "space", "transfer", "pretrain_seed", "epoch", "split", "measure", "key", "value"]
 
 if __name__ == "__main__":
-    parts = [
-        pd.read_parquet(file).merge(pd.read_parquet(file.with_name("runs.parquet")), on="run")
-        for file in sorted(Path(sys.argv[1]).glob("measure/*/*/*/values.parquet"))
-    ]
-    found = pd.concat(parts)[COLUMNS].sort_values(["measure", *COLUMNS[:5], "key"])
-    found.to_csv(sys.stdout, index=False, float_format="%.6g", lineterminator="\n")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--keys", default="", help="a regular expression that keys of measures match")
+    given = parser.parse_args()
+    found = pd.concat([granularity.runs(folder).assign(results=folder.name) for folder in sorted(given.folders)])
+    kept = found["key"].isna() | found["key"].str.contains(given.keys)
+    found[kept][COLUMNS].to_csv(sys.stdout, index=False, float_format="%.6g", lineterminator="\n")

@@ -24,6 +24,7 @@ import pandas as pd
 import yaml
 
 from granularity.claims.statistics import holm, interval, p_value, paired
+from granularity.look import atlas as look
 
 HERE = Path(__file__).parent
 PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md")
@@ -354,6 +355,85 @@ def atlas_predicted() -> str:
     return lines(["measure", "arm", *SCORED], rows)
 
 
+TREE = [  # rows of the atlas of nine label spaces, in its order
+    *(f"probe/{rank}/{probe}" for rank in ("class", "kind") for probe in ("linear", "knn")),
+    *(f"collapse/{rank}/{what}" for rank in ("class", "kind") for what in ("cdnv", "nc1")),
+    "collapse/effective_rank",
+    *(f"transferability/kind/{score}" for score in ("logme", "h_score", "leep", "nce")),
+    *(f"selectivity/{rank}/mean" for rank in ("class", "kind")),
+]
+
+
+def tree() -> str:
+    """Means of measures by label space, bold where the difference from the target is significant."""
+    made = look.differences(pd.read_csv(HERE / "cifar10_tree_atlas.csv"), [*TREE, look.ENDS])
+    shown, stands = look.gridded(made["mean"]), look.gridded((made["low"] > 0) | (made["high"] < 0))
+    arms = [look.UNTRAINED, *(arm for arm in shown if arm != look.UNTRAINED)]
+    rows = [
+        [
+            key,
+            *("" if np.isnan(one := shown.loc[key, arm]) else bold(f"{one:.2f}", stands.loc[key, arm]) for arm in arms),
+        ]
+        for key in shown.index
+    ]
+    return lines(["", *arms], rows)
+
+
+def bold(text: str, whether: bool) -> str:
+    return f"**{text}**" if whether == True else text  # noqa: E712 (it may be NaN)
+
+
+def tree_relations() -> str:
+    """Rank correlations over label spaces that were predicted; corrected for all rows of the atlas."""
+    found = look.relations(pd.read_csv(HERE / "cifar10_tree_atlas.csv"), TREE).rename(columns={"p": "holm"})
+    rows = [
+        [key, other, *scored(found.loc[(key, other)], told)]
+        for other, of in predictions("cifar10_tree_atlas").items()
+        for key, told in of.items()
+    ]
+    return lines(["measure", "with", *SCORED], rows)
+
+
+def of_seeds(name: str, **which: str | int) -> pd.Series:
+    """One number of each base seed of an experiment, from the table that measured.py made of it."""
+    table = pd.read_csv(HERE / f"{name}.csv")
+    base = table["results"].str.rpartition("-")[2].astype(int)
+    kept = np.logical_and.reduce(
+        [table[column].isna() if one == "" else table[column] == one for column, one in which.items()]
+    )
+    return table[kept].groupby(base[kept])["value"].mean()
+
+
+def masked() -> str:
+    """Networks that were pretrained by masked images, beside others: errors, probes and maps."""
+
+    def number(arm: str, measure: str) -> pd.Series:
+        scratch = arm if arm.startswith("once") else "masked"
+        if measure == "val_error":
+            transfer = "" if arm.startswith("once") else "classes"
+            return of_seeds("cifar10_mask", network=scratch, transfer=transfer, measure=measure)
+        last = {"untrained": 0, "masked": 48, "once-16": 16}
+        if measure == "probe":
+            own = {"network": scratch, "measure": measure, "key": "class/linear", "epoch": last[arm]}
+            return of_seeds("cifar10_mask", **own)
+        own = {"network": scratch, "measure": "eigen_cam-centred", "key": measure}
+        own |= {"transfer": "classes"} if arm == "finetuned" else {"transfer": "", "epoch": last[arm]}
+        return of_seeds("cifar10_mask", **own)
+
+    said, pairs = predictions("cifar10_mask"), {}
+    for key, one in said.items():
+        arms_ = [one[which].removeprefix("probe of ") for which in ("arm", "against")]
+        measure = one.get("measure") or ("probe" if one["arm"].startswith("probe") else "val_error")
+        pairs[key] = tuple(number(arm, measure).rename(arm) for arm in arms_)
+    found = compared(pairs)
+    found["holm"] = holm(found["p"])
+    rows = [
+        [key, said[key]["arm"], f"{pairs[key][0].mean():.2f}", f"{pairs[key][1].mean():.2f}", *scored(row, said[key])]
+        for key, row in found.iterrows()
+    ]
+    return lines(["", "arm", "it has", "the other", *SCORED], rows)
+
+
 def picked() -> str:
     """Gains of label spaces over halves of the classes, and the regret of rules that pick one, beside what was said."""
     said, rows = predictions("cifar10_halves"), []
@@ -379,13 +459,16 @@ BLOCKS = {
     "steps": steps,
     "long": lambda: predicted("cifar10_long"),
     "plain": lambda: predicted("cifar10_plain"),
-    "tree": lambda: predicted("cifar10_tree"),
+    "finer": lambda: predicted("cifar10_tree"),
     "transfers": transfers,
     "together": together,
     "collapse": collapse,
     "collapse epochs": epochs,
     "atlas": atlas,
     "atlas predicted": atlas_predicted,
+    "masked": masked,
+    "tree atlas": tree,
+    "tree relations": tree_relations,
     "halves": picked,
 }
 
