@@ -1,0 +1,106 @@
+"""Tables of docs/atlas.md."""
+
+import numpy as np
+import pandas as pd
+from tables import BASELINE, HERE, ONCE, SCORED, arms, compared, lines, predictions, scored
+
+from granularity.claims.statistics import holm
+from granularity.look import atlas as look
+
+ATLAS = {  # rows, and what they are
+    "class/linear": "linear probe of the class, error (%)",
+    "group/linear": "of the group",
+    "kind/linear": "of the kind, the target",
+    "class/knn": "kNN probe of the class, error (%)",
+    "class/nearest_mean": "nearest mean of the class, error (%)",
+    "class/cdnv": "variance over distance (CDNV) of classes",
+    "kind/cdnv": "CDNV of kinds",
+    "kind/class/r1": "R1, classes within kinds",
+    "class/nc1": "NC1 of classes",
+    "kind/nc1": "NC1 of kinds",
+    "effective_rank": "effective rank",
+}
+COLUMNS = ["target", "random-superclass-5", "regrouped-5", "kmeans-superclass-5", "manual-class", ONCE]
+
+
+def measured() -> dict[str, pd.DataFrame]:
+    """Of each measure of the atlas a row per backbone and a column per label space."""
+    table = pd.read_csv(HERE / "cifar10_atlas.csv").query("split == 'val'")
+    space = table["space"].mask(table["network"] == ONCE, ONCE).mask(table["epoch"] == 0, "untrained")
+    table = table.assign(space=space).dropna(subset="epoch")  # of the encoder
+    table = table.drop_duplicates(["key", "space", "pretrain_seed"])  # untrained ones are the same whatever the labels
+    return {
+        key: part.pivot(index="pretrain_seed", columns="space", values="value") for key, part in table.groupby("key")
+    }
+
+
+def from_target(table: pd.DataFrame, key: str, arm: str) -> tuple[pd.Series, pd.Series]:
+    """An arm and the target on the scale on which they are compared: errors as they are, else logarithms."""
+    errors = key.endswith(("linear", "knn", "nearest_mean"))
+    values = table if errors else np.log(table)
+    return values[arm], values[BASELINE]
+
+
+def atlas() -> str:
+    tables = measured()
+    pairs = {(key, arm): from_target(tables[key], key, arm) for key in ATLAS for arm in COLUMNS[1:]}
+    finetuned = arms("cifar10_budget", "train-10000")
+    pairs |= {("error", arm): (finetuned[arm], finetuned[BASELINE]) for arm in COLUMNS[1:]}
+    found, rows = compared(pairs), []
+    for key, name in (ATLAS | {"error": "error after finetuning (%)"}).items():
+        table = finetuned if key == "error" else tables[key]
+        row = [name]
+        for arm in ["untrained", *COLUMNS]:
+            differs = (key, arm) in pairs and found.loc[(key, arm), "low"] * found.loc[(key, arm), "high"] > 0
+            text = f"{table[arm].mean():.2f}" if arm in table else ""
+            row.append(f"**{text}**" if differs else text)
+        rows.append(row)
+    return lines(["measure", "untrained", *COLUMNS], rows)
+
+
+def atlas_predicted() -> str:
+    said, tables = predictions("cifar10_atlas"), measured()
+    pairs = {(key, arm): from_target(tables[key], key, arm) for key, of in said.items() for arm in of}
+    found = compared(pairs)
+    found["holm"] = holm(found["p"])
+    rows = [[key, arm, *scored(found.loc[(key, arm)], said[key][arm])] for key, arm in pairs]
+    return lines(["measure", "arm", *SCORED], rows)
+
+
+TREE = [  # rows of the atlas of nine label spaces, in its order
+    *(f"probe/{rank}/{probe}" for rank in ("class", "kind") for probe in ("linear", "knn")),
+    *(f"collapse/{rank}/{what}" for rank in ("class", "kind") for what in ("cdnv", "nc1")),
+    "collapse/effective_rank",
+    *(f"transferability/kind/{score}" for score in ("logme", "h_score", "leep", "nce")),
+    *(f"selectivity/{rank}/mean" for rank in ("class", "kind")),
+]
+
+
+def tree() -> str:
+    """Means of measures by label space, bold where the difference from the target is significant."""
+    made = look.differences(pd.read_csv(HERE / "cifar10_tree_atlas.csv"), [*TREE, look.ENDS])
+    shown, stands = look.gridded(made["mean"]), look.gridded((made["low"] > 0) | (made["high"] < 0))
+    arms = [look.UNTRAINED, *(arm for arm in shown if arm != look.UNTRAINED)]
+    rows = [
+        [
+            key,
+            *("" if np.isnan(one := shown.loc[key, arm]) else bold(f"{one:.2f}", stands.loc[key, arm]) for arm in arms),
+        ]
+        for key in shown.index
+    ]
+    return lines(["", *arms], rows)
+
+
+def bold(text: str, whether: bool) -> str:
+    return f"**{text}**" if whether == True else text  # noqa: E712 (it may be NaN)
+
+
+def tree_relations() -> str:
+    """Rank correlations over label spaces that were predicted; corrected for all rows of the atlas."""
+    found = look.relations(pd.read_csv(HERE / "cifar10_tree_atlas.csv"), TREE).rename(columns={"p": "holm"})
+    rows = [
+        [key, other, *scored(found.loc[(key, other)], told)]
+        for other, of in predictions("cifar10_tree_atlas").items()
+        for key, told in of.items()
+    ]
+    return lines(["measure", "with", *SCORED], rows)
