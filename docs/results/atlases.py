@@ -91,6 +91,11 @@ def tree() -> str:
     return lines(["", *arms], rows)
 
 
+def picture() -> str:
+    """The atlas of nine label spaces as SVG."""
+    return look.picture(look.differences(pd.read_csv(HERE / "cifar10_tree_atlas.csv"), [*TREE, look.ENDS]))
+
+
 def bold(text: str, whether: bool) -> str:
     return f"**{text}**" if whether == True else text  # noqa: E712 (it may be NaN)
 

@@ -17,6 +17,7 @@ import re
 import sys
 from pathlib import Path
 
+import atlases
 import halves
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -120,7 +121,7 @@ BLOCKS = {
 
 
 def drawing() -> None:
-    """docs/images/photographs.svg: each arm's difference from the target, and the class's by hardness of the image."""
+    """docs/images/atlas.svg, and photographs.svg: each arm's difference from the target, and the class's by hardness of the image."""
     panels = {
         "24 epochs in all, 8 backbones": differences("cifar10_budget"),
         "labels redrawn, 6 draws": differences("cifar10_meaning"),
@@ -147,6 +148,7 @@ def drawing() -> None:
         axis.errorbar(found["difference"], names, xerr=around, fmt="o", color="C0", capsize=3)
         axis.set(title=title, xlabel="error minus the target's (points)")
     figure.savefig(HERE.parent / "images/photographs.svg", metadata={"Date": None, "Creator": None})
+    (HERE.parent / "images/atlas.svg").write_text(atlases.picture(), encoding="utf-8")
 
 
 def page(name: str = PAGES[0]) -> str:

@@ -137,7 +137,7 @@ def gridded(values: pd.Series) -> pd.DataFrame:
 
 def picture(made: pd.DataFrame) -> str:
     """Differences from the target as SVG, each key's in units of their largest; crosses: the interval excludes zero."""
-    grid = gridded(made["difference"]).drop(columns=BASELINE, errors="ignore")
+    grid = gridded(made["difference"]).drop(columns=[BASELINE, UNTRAINED], errors="ignore")
     stands = gridded((made["low"] > 0) | (made["high"] < 0)).reindex_like(grid)
     with plt.rc_context(drawing.RC):
         figure, axis = plt.subplots(figsize=(drawing.WIDTH, 1.6 + 0.17 * len(grid)), layout="constrained")
@@ -180,10 +180,11 @@ def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: st
     for condition, (made, told) in parts.items():
         drawn = picture(made)
         (to / f"{condition}.svg").write_text(drawn, encoding="utf-8")
-        words = (
-            "Means over backbones, and rank correlations over arms within repetitions (*: significantly different from "
+        words = "The figure: differences from the target's, as shares of the row's largest. The tables: means over"
+        words += (
+            " backbones, and rank correlations over arms within repetitions. Crosses and stars: significantly different"
         )
-        words += "the target's, or from zero, corrected for all numbers of the table)."
+        words += " from the target's, or from zero, corrected for all numbers of the table."
         grids = (gridded(starred(made, "mean")), gridded(starred(told, "difference")))
         shown = "".join(
             f'<div class="scroll">{one.rename_axis(index=None, columns=None).to_html(na_rep="")}</div>' for one in grids
