@@ -121,7 +121,7 @@ BLOCKS = {
 
 
 def drawing() -> None:
-    """docs/images/atlas.svg, and photographs.svg: each arm's difference from the target, and the class's by hardness of the image."""
+    """docs/images/atlas.svg; and photographs.svg: each arm's difference from the target, the class's by hardness."""
     panels = {
         "24 epochs in all, 8 backbones": differences("cifar10_budget"),
         "labels redrawn, 6 draws": differences("cifar10_meaning"),
