@@ -181,10 +181,8 @@ def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: st
         drawn = picture(made)
         (to / f"{condition}.svg").write_text(drawn, encoding="utf-8")
         words = "The figure: differences from the target's, as shares of the row's largest. The tables: means over"
-        words += (
-            " backbones, and rank correlations over arms within repetitions. Crosses and stars: significantly different"
-        )
-        words += " from the target's, or from zero, corrected for all numbers of the table."
+        words += " backbones, and rank correlations over arms within repetitions. Crosses and stars: significantly"
+        words += " different from the target's, or from zero, corrected for all numbers of the table."
         grids = (gridded(starred(made, "mean")), gridded(starred(told, "difference")))
         shown = "".join(
             f'<div class="scroll">{one.rename_axis(index=None, columns=None).to_html(na_rep="")}</div>' for one in grids
