@@ -52,7 +52,7 @@ def shown(row: pd.Series) -> str:
 
 
 def lines(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+    return "\n".join(f"|{'|'.join(row)}|" for row in [head, ["---"] * len(head), *rows])
 
 
 def predictions(name: str) -> dict[str, dict]:
