@@ -231,7 +231,7 @@ def test_kernel_rows_are_the_best_on_validation_data_and_repeat():
     assert {row["phase"] for row in rows[3:]} == {
         "Gaussian kernel",
         "16 random Fourier features",
-        "160 random Fourier features",
+        "80 random Fourier features",
     }
     assert rows == kernels.kernels(runs, known)
     x, y = (known[name][0].double().numpy() for name in ("train x", "train y"))

@@ -19,7 +19,7 @@ from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 DEGREES = (2, 3, 5)  # of (<x, x'> + 1)^degree; parity of k = 5 patterns is a polynomial of degree 5
 WIDTHS = (0.1, 1.0)  # gamma of exp(-gamma |x - x'|^2), where |x|^2 is 1 on average
 PENALTIES = (0.1, 1.0, 10.0)
-FOLDS = (1, 10)  # random features, in neurons of the network
+FOLDS = (1, 5)  # random features, in neurons of the network
 
 
 def _candidates(run: Trial) -> Iterator[tuple[str, float, Any]]:

@@ -165,6 +165,7 @@ INTERVAL |= {"baseline_rms": 0.5, "ntk_rates": (0.01, 0.03, 0.1), "rf_rates": (0
 ALL = ("network", "two_step", "one_step", "ridge", "rf", "ntk", "linear", "sgd", "literal")
 SCALES = {"small": SMALL, "main": MAIN}
 KERNELS = "small, n = 2000"
+ONE_RATE = {"ntk_rates": (3e-4,)}  # at the size `quick` of the tangent kernel, which takes most of the time
 # What Tables 1 to 5 have a column of, without structure Figures 1 to 14 a curve of.
 TABLED, PLAINLY = ("network", "two_step", "one_step", "rf", "ntk"), ("network", "two_step", "rf", "ntk")
 PLAIN = "without structure"
@@ -218,13 +219,14 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     for name, scale, seeds in (("small", SMALL, 5), ("main", MAIN, main)):
         every = name == "small" or wide
         methods = ALL if every else (*TABLED, "linear")
+        scale = scale if every else scale | ONE_RATE
         arms.append({"name": name, **scale, "seeds": seeds, "methods": methods, "picture": True})
         own = {"methods": PLAINLY, "structured": False}
         arms.append({"name": f"{name}, {PLAIN}", **scale, "seeds": seeds if every else 1, **own})
     again = {"name": "small, again", **SMALL, "seeds": 1, "methods": ("network",), "picture": False}
     lifted = {"name": "small, in R^d", **SMALL, "coordinates": "inputs", "methods": ("reference",), "seeds": 5}
     arms += [again, lifted, {"name": "small, no noise", **SMALL, "noise": False, "seeds": 3}]
-    few = {"n": 2000, "methods": ("network", "linear", "kernels"), "seeds": wide or 3}
+    few = {"n": 2000, "methods": ("network", "linear", "kernels"), "seeds": wide or 2}
     arms.append({"name": KERNELS, **SMALL, **few})
     arms += named(RESIDUAL, "residual", **MAIN, seeds=main, methods=("ridge",), picture=True)
     for structured, words in BOTH.items():
@@ -250,7 +252,7 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     for structured, words in BOTH.items():
         plain = PLAINLY if wide else PLAINLY[:2]
         own = MAIN | {"structured": structured, "methods": TABLED if structured else plain, "seeds": wide or 1}
-        own |= {} if wide else {"ntk_rates": (3e-4,)}
+        own |= {} if wide else ONE_RATE
         arms += [{"name": f"{name}, {words}", **own, **one} for name, one in VARIED.items()]
         arms += named({share: unbalanced(share, True, structured) for share in SHARES}, "negative_share", **own)
     if wide:

@@ -182,7 +182,7 @@ def _arms(scales: dict[str, int], seeds: int) -> list[Settings]:
     arms.append({"name": SLOW, **fine, "eta": 0.2, "steps": 1500})
     arms.append({"name": NETWORK_NOISY, **NOISY})
     arms += [{"name": LINEAR[g], **NOISY, "features": "patches", "g": g, "eta": 0.8 * g} for g in LINEAR]
-    lazy = {"features": "random", "width": 1000, "threshold": 1.0, **sweep}
+    lazy = {"features": "random", "width": 500, "threshold": 1.0, **sweep}
     arms += [{"name": LAZY[g], **lazy, "g": g, "eta": 0.2 * g} for g in LAZY]
     return [Settings(**{"seeds": seeds, **arm}) for arm in arms]
 
