@@ -22,7 +22,7 @@ import halves
 import matplotlib.pyplot as plt
 import pandas as pd
 from atlases import atlas, atlas_predicted, tree, tree_relations
-from neighbours import bordered, collapse, epochs, masked
+from neighbours import collapse, epochs, masked
 from photographs import by_hardness, by_steps, by_transfer, differences, hardness, learnt, predicted, steps, transfers
 from tables import BASELINE, arms, compared, inside, lines, predictions, shown, signed
 
@@ -113,7 +113,6 @@ BLOCKS = {
     "atlas": atlas,
     "atlas predicted": atlas_predicted,
     "masked": masked,
-    "bordered": bordered,
     "tree atlas": tree,
     "tree relations": tree_relations,
     "halves": picked,
