@@ -13,6 +13,7 @@ LABELS = [str(i) for i in range(10)]
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 TABLES = {  # file -> the rank that it joins on and its classes, and the sizes of the ranks that it adds
     "cifar10.csv": ("class", CIFAR10, {"group": 6, "kind": 2}),
+    "cifar10_halves.csv": ("class", CIFAR10, {f"t{number:02}": 2 for number in range(20)}),
     "cifar10_mod5.csv": ("class", CIFAR10, {"pair": 5}),
     "fashion_mnist.csv": ("label", LABELS, {"name": 10, "group": 5}),
     "mnist.csv": ("label", LABELS, {"loops": 3}),
