@@ -3,8 +3,8 @@
     python docs/results/halves.py results/cifar10-halves-*    # writes docs/results/cifar10_halves.csv
 
 A row per base seed, target and label space: validation error in percent after finetuning, and scores of the pretrained
-features for the target (`transferability`, on the training images of pretraining). `target` as a label space is the
-target's own labels, the baseline. The targets share backbones: intervals are a bootstrap over targets.
+features for the target (`transferability`, on the training images of pretraining). The label space
+`target` has the target's own labels, the baseline. The targets share backbones: intervals are a bootstrap over targets.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Every number of the pages below that is not of an earlier run, from the tables here.
+"""Every number of `PAGES` in docs/ that is not of an earlier run, from the tables here.
 
     python docs/results/page.py            # prints the page's tables
     python docs/results/page.py --write    # and puts them into the page, and draws docs/images/photographs.svg
@@ -7,6 +7,8 @@
 `NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml` (`digits`: the default run):
 validation error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm (of
 `cifar10_steps`: `IMAGES-STEPS/SEED.csv`).
+`cifar10_tree_atlas.csv` is `atlas.csv` of `granularity atlas results/cifar10-tree-*`; `cifar10_mask.csv` is made by
+`measured.py results/cifar10-mask-* --keys 'class/linear|regions|spread'`, `cifar10_halves.csv` by `halves.py`.
 `cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
 measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
 `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining

@@ -66,7 +66,7 @@ numpy.savez("../logits.npz", **found)
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> Path:
-    """A condition: label spaces, one with several labels an image; two pretrainings, a finetuning that was kept."""
+    """A condition: label spaces, one with several labels per image; two pretrainings, a finetuning that was kept."""
     folder = tmp_path_factory.mktemp("exports") / "results"
     where, spaces = folder / "mine/train-120", folder / "mine/train-120/hierarchy"
     data = {"samples": where / "samples", "pixels": where / "pixels"}
