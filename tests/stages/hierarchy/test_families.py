@@ -173,6 +173,33 @@ def test_kmeans_in_each_superclass_or_class_refines_it(make):
     assert len(fine.classes) == 12 and fine.classes["name"].iloc[0] == "carp, cluster 0"
 
 
+def several(world, output, params) -> tuple[Artifact, list[list[int]]]:
+    folder, name = world[0], params["clusterings"][0]
+    inputs = {"samples": folder / "samples", "cluster": [folder / name], "embed": folder / "embed"}
+    made = tasks.run("hierarchy", output, {"space": "several", "family": "several", "params": params}, **inputs)
+    return made, made.table("labels.parquet")["label"].map(list).tolist()
+
+
+def test_the_nearest_clusters_of_each_image(world, tmp_path):
+    made, labels = several(world, tmp_path / "out", {"clusterings": ["whole-6"], "nearest": 3})
+    rows = Artifact.open(world[0] / "samples").table("samples.parquet")["split"] == "train"
+    vectors = Artifact.open(world[0] / "embed").array("embedding.npy")[rows.to_numpy()]
+    far = np.linalg.norm(vectors[:, None] - Artifact.open(world[0] / "whole-6").array("centroids.npy")[None], axis=2)
+    assert labels == [sorted(np.argsort(row)[:3]) for row in far]
+    assert made.json("properties.json")["multi_label"] and made.json("properties.json")["labels_per_image"] == 3
+
+
+def test_all_levels_at_once_are_those_of_their_own_label_spaces(world, make, tmp_path):
+    made, labels = several(world, tmp_path / "out", {"clusterings": ["class-2"]})
+    spaces = [make("manual", {"rank": rank}, name=rank) for rank in ("kind", "species")]
+    spaces.append(make("kmeans_class", {"clusterings": ["class-2"]}, name="clusters"))
+    starts = np.cumsum([0, *(len(space.classes) for space in spaces)])
+    assert labels == np.stack([space.labels + start for space, start in zip(spaces, starts, strict=False)], 1).tolist()
+    assert made.table("classes.parquet")["name"].tolist() == [
+        name for space in spaces for name in space.classes["name"]
+    ]
+
+
 # ---------------------------------------------------------------- nested
 
 

@@ -127,6 +127,17 @@ def test_runs_say_what_a_network_is(tmp_path, chain, toy):
     assert made.summary == {"networks": 8, "runs": 4}
 
 
+def test_robustness_is_the_probe_on_images_that_are_shifted(tmp_path, chain):
+    l2 = [1e-2, 1.0]
+    made = measured(chain, tmp_path / "out", "robustness", of=["backbones"], options={"l2": l2}, without=("embed",))
+    probe = values_of(measured(chain, tmp_path / "probe", of=["backbones"])).set_index("key")["value"]
+    found = values_of(made).set_index("key")["value"]
+    assert found["digit/none"] == probe["digit/linear"]
+    assert found["digit/grey"] == found["digit/none"]  # digits have one channel
+    with pytest.raises(GranularityError, match="robustness shifts what a network sees"):
+        measured(chain, tmp_path / "none", "robustness", of=["embedding"])
+
+
 # ---------------------------------------------------------------- a measure of one's own
 
 

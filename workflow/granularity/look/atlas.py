@@ -16,7 +16,7 @@ from scipy import stats
 
 from granularity.base.errors import GranularityError
 from granularity.claims.statistics import Difference, holm, interval, mean_of, p_value, paired
-from granularity.look import api
+from granularity.look import api, repetitions
 from granularity.stages.report import drawing
 from granularity.stages.report import stage as report
 
@@ -29,24 +29,32 @@ def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
     """What was measured of all backbones in some folders of results: a row per backbone and number.
 
     Columns: `condition`, `repetition` (FOLDER/SEED), `arm`, `key`, `value` (float64). Keys are MEASURE/KEY of what was
-    measured on a split; `error` after finetuning (mean over finetunings; of several transfers `error (TRANSFER)`); and
-    of the labels `G`, `learnt` (the share of their entropy that the training loss of pretraining has taken away) and
-    `meaning` (normalised mutual information with the last human rank). Raises GranularityError: nothing was measured.
+    measured on a split; `error` after finetuning (mean over finetunings; of several transfers `error (TRANSFER)`);
+    those of :mod:`granularity.look.repetitions`; and of the labels `G`, `learnt` (the share of their entropy that the
+    training loss of pretraining has taken away; not where images have several) and `meaning` (normalised mutual
+    information with the last human rank). Raises GranularityError: nothing was measured.
     """
-    found = pd.concat([_of_folder(Path(folder), split) for folder in folders], ignore_index=True)
-    if not set(found["key"]) - {ENDS, *LABELS}:
-        raise GranularityError(f"{folders[0]}: holds no measured networks; make them with: snakemake measure")
+    parts, arms = [], {}
+    for folder in map(Path, folders):
+        part, arms[folder] = _of_folder(folder, split)
+        parts.append(part)
+    more = [*repetitions.agreement(arms, split), *repetitions.hardness(arms)]
+    found = pd.concat([*parts, pd.DataFrame(more, columns=[*BY, "value"])])
     return found.sort_values(BY, ignore_index=True)
 
 
-def _of_folder(folder: Path, split: str) -> pd.DataFrame:
+def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series]:
+    """What :func:`read` finds in one folder, and the arm of each run."""
     runs = api.runs(folder)
     runs["repetition"] = folder.name + "/" + runs["pretrain_seed"].astype("str")
-    several = runs.loc[runs["stage"] == "pretrain", "network"].nunique() > 1
-    runs["arm"] = runs["space"] + (" (" + runs["network"] + ")" if several else "")
+    several = runs.groupby("space")["network"].transform("nunique") > 1
+    runs["arm"] = runs["space"].where(~several, runs["space"] + " (" + runs["network"] + ")")
     first = runs.loc[runs["space"] == BASELINE, "arm"].min()
+    runs["arm"] = runs["arm"].replace(first, BASELINE)
     measured = runs[(runs["stage"] == "measure") & (runs["split"] == split) & runs["transfer"].isna()]
     measured = measured.dropna(subset=["epoch"])  # of networks, not of the embedding
+    if measured.empty:
+        raise GranularityError(f"{folder}: holds no measured networks; make them with: snakemake measure")
     measured = measured.assign(key=measured["measure"] + "/" + measured["key"])
     last = measured.groupby("run")["epoch"].transform("max")
     untrained = measured[measured["epoch"] == 0].assign(arm=UNTRAINED)  # the same whatever the labels
@@ -54,20 +62,21 @@ def _of_folder(folder: Path, split: str) -> pd.DataFrame:
     ends = runs[(runs["stage"] == "finetune") & (runs["measure"] == "val_error")]
     key = ENDS if ends["transfer"].nunique() == 1 else ENDS + " (" + ends["transfer"] + ")"
     parts += [ends.assign(key=key), _of_labels(folder, runs)]
-    found = pd.concat(parts)[[*BY, "value"]].replace({"arm": {first: BASELINE}})
-    return found.groupby(BY, as_index=False)["value"].mean()
+    found = pd.concat(parts)[[*BY, "value"]].groupby(BY, as_index=False)["value"].mean()
+    return found, runs.drop_duplicates("run").set_index("run")["arm"]
 
 
 def _of_labels(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
     trained = runs[(runs["stage"] == "pretrain") & (runs["measure"] == "train_loss")]
     rows = []
     for condition, space in api.of_kinds(folder, "hierarchy"):
-        about = space.json("properties.json", "space", "granularity", "nmi")
+        about = space.json("properties.json", "space", "granularity", "nmi", "multi_label")
         entropy = stats.entropy(space.table("classes.parquet", ["size"])["size"])
         own = trained[(trained["condition"] == condition) & (trained["space"] == about["space"])]
         values = {"G": about["granularity"], "meaning": list(about["nmi"].values())[-1]}
         rows += [own.assign(key=key, value=value) for key, value in values.items()]
-        rows.append(own.assign(key="learnt", value=1 - own["value"] / entropy))
+        if not about["multi_label"]:
+            rows.append(own.assign(key="learnt", value=1 - own["value"] / entropy))
     return pd.concat(rows)
 
 

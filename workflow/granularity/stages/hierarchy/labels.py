@@ -105,6 +105,7 @@ class Training:
     seed: int = 0  # the base seed
     order: list[str] = field(default_factory=list)  # the classes of the finest rank, in the publisher's order
     clusterings: dict[str, Clustering] = field(default_factory=dict)  # by name
+    embedding: np.ndarray | None = None  # float32 [images, D], by rows of the sample table, where there are clusterings
     graph: WordNet | None = None  # above the images' synsets, if the sample table has it
     at: np.ndarray | None = None  # int64 [N], the rows of these images in the sample table
     open_pixels: Callable[[], Artifact] | None = None  # None: the family does not say that it needs them

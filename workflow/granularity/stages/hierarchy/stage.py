@@ -42,6 +42,8 @@ def run(task: Task) -> None:
             raise GranularityError(f"{name}: its family looks at images: --pixels is missing")
         inputs["pixels"], training.open_pixels = Artifact.peek(task.path("pixels")), lambda: task.open("pixels")
     training.clusterings = {key: _clustering(one, training.frame) for key, one in clusters.items()}
+    if embedding is not None:
+        training.embedding = embedding.array("embedding.npy", (len(training) + len(others), None), np.float32)
     resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
     facts = tuple(key for key in resolved if key != "seed")  # where it decides nothing, another seed is no other space
     with task.create(inputs, resolved, facts) as out:
@@ -57,8 +59,7 @@ def run(task: Task) -> None:
         out.summary |= {"granularity": measured["granularity"], **labels.notes}
         if hasattr(family, "elsewhere") and len(others):
             if embedding is not None:
-                shape = len(training) + len(others), None
-                vectors = np.asarray(embedding.array("embedding.npy", shape, np.float32)[others.index])
+                vectors = np.asarray(training.embedding[others.index])
                 for one in training.clusterings.values():
                     one.elsewhere = one.nearest(others, vectors)
             found = family.elsewhere(training, others, **params)

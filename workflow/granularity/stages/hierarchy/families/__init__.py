@@ -35,6 +35,7 @@ functions.
 # How families are listed, planned and drawn; those not named here come behind, in alphabetical order.
 IDS = ("random", "random_instance", "random_superclass")
 CLUSTERS = ("kmeans", "kmeans_superclass", "kmeans_class")
-ORDER = ("manual", "wordnet", *IDS, "redrawn", "regrouped", *CLUSTERS, "rebalanced", "nested", "relabelled", "file")
+TREES = ("rebalanced", "nested", "several")
+ORDER = ("manual", "wordnet", *IDS, "redrawn", "regrouped", *CLUSTERS, *TREES, "relabelled", "file")
 # The file of a family that is one of several in it.
 FILES = dict.fromkeys(IDS, "random") | dict.fromkeys(CLUSTERS, "kmeans")

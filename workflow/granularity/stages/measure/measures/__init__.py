@@ -14,4 +14,4 @@ A configuration imports every file here: so import torch, pandas and the like in
 that take a whole section of the configuration, such as `probe`, are named there.
 """
 
-ORDER = ("probe", "accuracy", "collapse", "cluster_probe", "transferability", "features")
+ORDER = ("probe", "accuracy", "collapse", "cluster_probe", "transferability", "robustness", "features")

@@ -1,0 +1,118 @@
+"""What takes several repetitions of an atlas: how alike features are between them, and the errors of hard images.
+
+Features are those of the measure `features`, of the first `IMAGES` of a split that is the same in all repetitions.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from granularity.look import api
+
+IMAGES, NEIGHBOURS, SHARE = 2000, 10, 0.1
+Arms = Mapping[Path, pd.Series]  # of each folder of results, the arm of each run
+Row = tuple[str, str, str, str, float]  # condition, repetition, arm, key, value
+
+
+def agreement(arms: Arms, split: str) -> Iterator[Row]:
+    """`agreement/cka`, `agreement/knn`, `agreement/procrustes` of each repetition: means over the others of one arm."""
+    held = defaultdict(dict)
+    for folder, arm_of in arms.items():
+        seen = {name: tuple(_images(one, split)) for name, one in api.of_kinds(folder, "samples")}
+        for condition, made in api.of_kinds(folder, "measure"):
+            for run in made.table("runs.parquet").dropna(subset="pretrain_seed").itertuples():
+                files = sorted((made.folder / "arrays").glob(f"{run.run}@*/{split}/features.npy"), key=_epoch)
+                for file in {files[0], files[-1]} if files else ():
+                    arm = arm_of[run.run] if _epoch(file) else "untrained"
+                    features = made.array(str(file.relative_to(made.folder)))[:IMAGES].astype(np.float64)
+                    held[condition, seen[condition], arm][f"{folder.name}/{run.pretrain_seed}"] = features
+    for (condition, _, arm), of in held.items():
+        found = defaultdict(list)
+        for (first, ours), (second, theirs) in combinations(of.items(), 2):
+            for key, value in alike(ours, theirs).items():
+                found[first, key].append(value)
+                found[second, key].append(value)
+        for (repetition, key), values in found.items():
+            yield condition, repetition, arm, f"agreement/{key}", float(np.mean(values))
+
+
+def _images(samples, split: str) -> pd.Series:
+    table = samples.table("samples.parquet", ["sample_id", "split"])
+    return table.loc[table["split"] == split, "sample_id"].iloc[:IMAGES]
+
+
+def _epoch(file: Path) -> int:
+    return int(file.parent.parent.name.rpartition("@")[2])
+
+
+def alike(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
+    """How alike two networks' features [N, D] of the same images are, up to 1.
+
+    `cka`: linear, of unbiased HSIC (Song et al. 2012; the biased one is high for random features of few images:
+    arXiv 2405.01012); `knn`: the share of 10 nearest neighbours (cosine) that both have; `procrustes`: the nuclear norm
+    of the product of centred features of norm 1, which is 1 where one is a rotation of the other.
+    """
+    parts = [features - features.mean(0) for features in (ours, theirs)]
+    grams = [part @ part.T for part in parts]
+    cka = unbiased_hsic(*grams) / np.sqrt(unbiased_hsic(grams[0], grams[0]) * unbiased_hsic(grams[1], grams[1]))
+    near = [neighbours(features) for features in (ours, theirs)]
+    shared = np.mean([len(np.intersect1d(*both)) for both in zip(*near, strict=True)]) / near[0].shape[1]
+    product = parts[0].T @ parts[1] / np.prod([np.linalg.norm(part) for part in parts])
+    return {"cka": float(cka), "knn": float(shared), "procrustes": float(np.linalg.norm(product, "nuc"))}
+
+
+def unbiased_hsic(first: np.ndarray, second: np.ndarray) -> float:
+    """The unbiased estimate of HSIC from two Gram matrices [N, N] (Song et al. 2012, eq. 5)."""
+    first, second = (gram - np.diag(np.diag(gram)) for gram in (first, second))
+    n = len(first)
+    sums = first.sum() * second.sum() / ((n - 1) * (n - 2)) - 2 * first.sum(0) @ second.sum(0) / (n - 2)
+    return float(((first * second).sum() + sums) / (n * (n - 3)))
+
+
+def neighbours(features: np.ndarray) -> np.ndarray:
+    """The nearest others of each image by cosine similarity: int64 [N, 10]."""
+    unit = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
+    similar = unit @ unit.T
+    np.fill_diagonal(similar, -np.inf)
+    return np.argpartition(-similar, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+
+
+def hardness(arms: Arms) -> Iterator[Row]:
+    """`error/hardest tenth` and `error/other images` after finetuning, of images by how many finetuned networks of the
+    other repetitions are wrong on them: so hardness is independent of the networks that are compared.
+    """
+    wrong = defaultdict(dict)  # of each condition and repetition, by arm
+    for folder, arm_of in arms.items():
+        samples = dict(api.of_kinds(folder, "samples"))
+        for condition, made in api.of_kinds(folder, "finetune"):
+            target = samples[condition].facts["target"]
+            truth = samples[condition].table("samples.parquet", ["sample_id", target]).set_index("sample_id")[target]
+            said, names = made.table("predictions.parquet").set_index("sample_id"), made.table("classes.parquet")
+            if not said.index.isin(truth.index).all():  # a transfer to other data
+                continue
+            for run in made.table("runs.parquet").itertuples():
+                missed = names["name"].to_numpy()[said[run.run_id]] != truth[said.index].astype(str)
+                wrong[condition, f"{folder.name}/{run.pretrain_seed}"].setdefault(arm_of[run.run_id], []).append(missed)
+    for (condition, repetition), of in wrong.items():
+        judges = [
+            one
+            for key, arms in wrong.items()
+            if key[0] == condition and key[1] != repetition
+            for some in arms.values()
+            for one in some
+        ]
+        if judges:
+            yield from _parts(condition, repetition, of, pd.concat(judges, axis=1).mean(axis=1))
+
+
+def _parts(condition: str, repetition: str, of: Mapping[str, list[pd.Series]], hard: pd.Series) -> Iterator[Row]:
+    order = hard.sort_values(ascending=False, kind="stable").index
+    cut = round(SHARE * len(order))
+    for arm, some in of.items():
+        missed = pd.concat(some, axis=1).mean(axis=1)
+        for key, images in {"hardest tenth": order[:cut], "other images": order[cut:]}.items():
+            yield condition, repetition, arm, f"error/{key}", float(100 * missed.reindex(images).mean())

@@ -1,0 +1,73 @@
+"""Several labels per image: its nearest clusters, or its classes of all levels of one tree.
+
+`nearest-50-3`: the 3 of 50 clusters over the whole set whose centroids are nearest, as in MLCD (An et al. 2024).
+`levels-5`: the target class, the class of every finer human rank, and the one of 5 clusters in the class of the finest.
+Training is by sigmoids. Labels are known of training images only.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import AfterValidator, Field
+
+from granularity.stages.hierarchy.labels import CHUNK, Labels, Training
+from granularity.stages.hierarchy.space import Space, fewer_than_images
+
+
+def _name(name: str) -> str:
+    found = re.fullmatch("levels-[1-9][0-9]{0,8}|nearest-([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", name)
+    if not found or (found[1] and int(found[2]) >= int(found[1])):
+        raise ValueError(f"'{name}' is none such as nearest-50-3 (the 3 nearest of 50 clusters) or levels-5")
+    return name
+
+
+OPTION = (
+    list[Annotated[str, AfterValidator(_name)]],
+    Field(
+        [],
+        description="Label spaces with several labels per image. nearest-50-3: the 3 nearest of 50 clusters over the "
+        "whole set; levels-5: its classes from the target to the finest rank, and its cluster of 5 in that class.",
+    ),
+)
+WORDS = {"nearest": "several nearest clusters", "levels": "all levels at once"}
+STYLE = {"nearest": ("#9a5fd0", "3"), "levels": ("#c2479b", "4")}
+
+
+def series(params: dict[str, Any]) -> str:
+    return "nearest" if "nearest" in params else "levels"
+
+
+def spaces(option: list[str], samples: Any) -> Iterator[Space]:
+    for name in option:
+        kind, clusters, *nearest = name.split("-")
+        if kind == "nearest":
+            yield Space(name, "several", {"clusterings": [f"whole-{clusters}"], "nearest": int(nearest[0])})
+        else:
+            yield Space(name, "several", {"clusterings": [f"class-{clusters}"]})
+
+
+def check(option: list[str], config: Any) -> Iterator[str]:
+    return fewer_than_images("several", [int(name.split("-")[1]) for name in option], config)
+
+
+def labels(training: Training, clusterings: list[str], nearest: int | None = None) -> Labels:
+    """The labels of every image, ascending: its `nearest` clusters; or its classes, rank by rank, and its cluster."""
+    one = training.clusterings[clusterings[0]]
+    if nearest is None:
+        ranks = list(training.frame.columns[1:])
+        levels = [training.coded(rank) for rank in ranks[ranks.index(training.target) :]]
+        levels.append((one.assignment, one.names()))
+        starts = np.cumsum([0, *(len(names) for _, names in levels[:-1])])
+        columns = [codes + start for (codes, _), start in zip(levels, starts, strict=True)]
+        values, names = np.stack(columns, 1), [name for _, some in levels for name in some]
+    else:
+        centroids, names = one.centroids.astype(np.float64), one.names()
+        lengths, values = (centroids**2).sum(axis=1), np.empty((len(training), nearest), np.int32)
+        for start in range(0, len(training), CHUNK):
+            vectors = training.embedding[training.at[start : start + CHUNK]]
+            order = np.argsort(lengths - 2 * (vectors @ centroids.T), axis=1, kind="stable")
+            values[start : start + CHUNK] = np.sort(order[:, :nearest], axis=1)
+    offsets = np.arange(0, values.size + 1, values.shape[1])
+    return Labels(values.astype(np.int32).ravel(), names, offsets)
