@@ -76,9 +76,22 @@ TREE = [  # rows of the atlas of nine label spaces, in its order
 ]
 
 
+MORE = [  # rows that were added with six more columns
+    *(f"robustness/kind/{shift}" for shift in ("none", "red", "inverted", "mean", "grey", "noise", "blur")),
+    *(f"agreement/{what}" for what in ("cka", "knn", "procrustes")),
+    look.ENDS,
+    *(f"{look.ENDS}/{part}" for part in ("hardest tenth", "other images")),
+]
+ADDED = ("kmeans-50", "nearest-50-3", "levels-5", "random-instance", "distil", "mask")
+
+
+def of_tree() -> pd.DataFrame:
+    return pd.read_csv(HERE / "cifar10_tree_atlas.csv")
+
+
 def tree() -> str:
     """Means of measures by label space, bold where the difference from the target is significant."""
-    made = look.differences(pd.read_csv(HERE / "cifar10_tree_atlas.csv"), [*TREE, look.ENDS])
+    made = look.differences(of_tree(), [*TREE, *MORE])
     shown, stands = look.gridded(made["mean"]), look.gridded((made["low"] > 0) | (made["high"] < 0))
     arms = [look.UNTRAINED, *(arm for arm in shown if arm != look.UNTRAINED)]
     rows = [
@@ -92,8 +105,8 @@ def tree() -> str:
 
 
 def picture() -> str:
-    """The atlas of nine label spaces as SVG."""
-    return look.picture(look.differences(pd.read_csv(HERE / "cifar10_tree_atlas.csv"), [*TREE, look.ENDS]))
+    """The atlas of CIFAR-10 as SVG."""
+    return look.picture(look.differences(of_tree(), [*TREE, *MORE]))
 
 
 def bold(text: str, whether: bool) -> str:
@@ -101,11 +114,49 @@ def bold(text: str, whether: bool) -> str:
 
 
 def tree_relations() -> str:
-    """Rank correlations over label spaces that were predicted; corrected for all rows of the atlas."""
-    found = look.relations(pd.read_csv(HERE / "cifar10_tree_atlas.csv"), TREE).rename(columns={"p": "holm"})
+    """Rank correlations that were predicted, over the first nine label spaces; corrected for all their rows."""
+    first = of_tree().query("arm not in @ADDED")
+    return related(look.relations(first, TREE), predictions("cifar10_tree_atlas"))
+
+
+def related(found: pd.DataFrame, said: dict[str, dict]) -> str:
+    found = found.rename(columns={"p": "holm"})
     rows = [
-        [key, other, *scored(found.loc[(key, other)], told)]
-        for other, of in predictions("cifar10_tree_atlas").items()
-        for key, told in of.items()
+        [key, other, *scored(found.loc[(key, other)], told)] for other, of in said.items() for key, told in of.items()
     ]
     return lines(["measure", "with", *SCORED], rows)
+
+
+def tree_more() -> str:
+    """What was predicted of the added columns and rows: differences of arms."""
+    tables, said = look.tables(of_tree()), predictions("cifar10_tree_more")["differences"]
+    pairs = {name: tuple(tables[one["of"]][one[arm]] for arm in ("arm", "against")) for name, one in said.items()}
+    found = compared(pairs)
+    found["holm"] = holm(found["p"])
+    rows = [[said[name]["of"], row["arm"], row["against"], *scored(row, said[name])] for name, row in found.iterrows()]
+    return lines(["of", "arm", "against", *SCORED], rows)
+
+
+def tree_more_relations() -> str:
+    """Rank correlations over all fifteen arms that were predicted; corrected for all rows of their atlas."""
+    measures = [*TREE, *(key for key in MORE if not key.startswith(look.ENDS))]
+    return related(look.relations(of_tree(), measures), predictions("cifar10_tree_more")["relations"])
+
+
+def finer() -> str:
+    """Labels that cut the 200 classes of Tiny ImageNet: errors after finetuning, of two architectures."""
+    table, said = pd.read_csv(HERE / "tiny_imagenet_finer_atlas.csv"), predictions("tiny_imagenet_finer")
+    errors = look.tables(table)[look.ENDS]
+
+    def arm(name: str, network: str) -> pd.Series:
+        plain = f"{name} ({network})"
+        return errors[plain if plain in errors else name].rename(name)
+
+    pairs = {key: tuple(arm(one[which], one["network"]) for which in ("arm", "against")) for key, one in said.items()}
+    found = compared(pairs)
+    found["holm"] = holm(found["p"])
+    rows = []
+    for key, row in found.iterrows():
+        means = [f"{one.mean():.2f}" for one in pairs[key]]
+        rows.append([said[key]["network"], row["arm"], means[0], row["against"], means[1], *scored(row, said[key])])
+    return lines(["network", "arm", "it has", "against", "it has", *SCORED], rows)
