@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from tables import HERE, SCORED, compared, inside, lines, predictions, scored
+from tables import BASELINE, HERE, SCORED, compared, inside, lines, predictions, scored
 
 from granularity.claims.statistics import holm
 
@@ -71,3 +71,38 @@ def masked() -> str:
         for key, row in found.iterrows()
     ]
     return lines(["", "arm", "it has", "the other", *SCORED], rows)
+
+
+LAYERS = {"FIRST": "layer1.0.act2", "LAST": "layer3.0.act2"}
+
+
+def bordered() -> str:
+    """What units prefer, and what a probe loses under other borders than those of training."""
+    table = pd.read_csv(HERE / "cifar10_border.csv").dropna(subset="key")
+    run = table["results"].str.extract(r"cifar10-border-?(.*?)-?(\d+)$")
+    table = table.assign(under=run[0], seed=run[1].astype(int))
+
+    def number(arm: str, key: str, split: str = "val", under: str = "") -> pd.Series:
+        space, epoch = (BASELINE, 0) if arm == "untrained" else (arm, 8)
+        which = {"under": under, "space": space, "epoch": epoch, "split": split, "key": key}
+        own = table[np.logical_and.reduce([table[column] == one for column, one in which.items()])]
+        return own.set_index("seed")["value"].rename(arm)
+
+    def lost(arm: str, under: str, one: dict) -> pd.Series:
+        after, before = (number(arm, "kind/linear", f"test-{one[which]}", under) for which in ("to", "from"))
+        return (after - before).rename(arm)
+
+    said, pairs = predictions("cifar10_border"), {}
+    for name, one in said["units"].items():
+        key, _, more = one["of"].partition(", ")
+        for short, layer in LAYERS.items():
+            key = key.replace(short, layer)
+        against = number(one["arm"], key) if more else number(one["against"], key)
+        pairs[name] = number(one["arm"], key, "test-inverted" if more else "val"), against
+    for name, one in said["borders"].items():
+        other = {"arm": one["arm"], "under": one["under"]} | one.get("minus", {})
+        zero = lost(one["arm"], one["under"], one)
+        pairs[name] = zero, lost(**other, one=one) if "minus" in one else 0 * zero
+    found, told = compared(pairs), said["units"] | said["borders"]
+    found["holm"] = holm(found["p"])
+    return lines(["", "arm", *SCORED], [[key, row["arm"], *scored(row, told[key])] for key, row in found.iterrows()])

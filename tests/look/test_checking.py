@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from granularity import cli
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from support import tiny_chain
 
@@ -79,3 +80,10 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
         assert line in text.replace("\n    ", " ").splitlines(), text
     assert all(there == count and missing == "0" for _, count, there, missing, *_ in rows(text)), text
     assert "about" in more and all(len(line) <= 80 or str(folder) in line for line in more.splitlines())
+
+
+def test_a_source_of_ones_own_may_bring_keys(tmp_path):
+    samples = {"source": "shifted", "root": str(tmp_path), "backgrounds": str(tmp_path)}
+    text = check(tmp_path, {"name": "mine", "samples": samples, "extensions": ["config/experiments/shifted.py"]})
+    extensions.load([])
+    assert "results/mine" in text and "trainings" in text

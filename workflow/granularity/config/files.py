@@ -192,7 +192,7 @@ def default_yaml() -> str:
         "# default`; to change a run, write only what differs into a file of your own and add it:\n"
         "#   snakemake --configfile config/experiments/mine.yaml\n"
     )
-    return head + "\n".join(_document(Config(), ""))
+    return head + "\n".join(_document(options.build()(), ""))  # with the keys of the sources known now
 
 
 def _document(section: Section, indent: str) -> list[str]:

@@ -1,0 +1,100 @@
+"""Tables of docs/neighbours.md about shifted test images.
+
+`cifar10_shifts.csv` is made by measured.py with `--keys '^class/linear$'`, `cifar10_backgrounds.csv` with `^error$`.
+"""
+
+import pandas as pd
+from tables import BASELINE, HERE, SCORED, compared, lines, predictions, scored, signed
+
+from granularity.claims.statistics import holm
+from granularity.look.robustness import residuals
+
+OVER = {"borders": ["red", "mean", "inverted"], "colour": ["hue", "grey"], "noise": ["noise", "noisier"]}
+OVER |= {"blur": ["blur", "blurrier"]}
+CELLS = [("two labels", "shared"), ("two labels", "own"), ("ten labels", "shared"), ("ten labels", "own")]
+GROUNDS = {"shared": "landscapes", "grouped": "what says the label"}
+SEEN = {"shared": ("negative", "other", "none"), "grouped": ("swapped", "other", "none")}
+
+
+def errors_of(name: str, key: str, folders: str) -> pd.DataFrame:
+    """Errors of networks, a column per split: rows `repetition` (the base seed) and `arm`, NETWORK/SPACE/EPOCH."""
+    table = pd.read_csv(HERE / f"{name}.csv").query("key == @key and results.str.startswith(@folders)")
+    epoch = table["epoch"].map("{:.0f}".format)
+    arm = table["network"].fillna("encoder") + "/" + table["space"].replace(BASELINE, "coarse") + "/" + epoch
+    seed = table["results"].str.rpartition("-")[2].astype(int)
+    found = table.assign(arm=arm, repetition=seed).pivot(index=["repetition", "arm"], columns="split", values="value")
+    return found.rename(columns=lambda split: split.removeprefix("test-"))
+
+
+def judged(name: str, number) -> str:
+    """What was predicted of numbers, and what came out; `number` gives that of each base seed, of an arm and a row."""
+    said = predictions(name)
+    pairs = {key: (number(one["arm"], one), number(one["against"], one)) for key, one in said.items()}
+    found = compared(pairs)
+    found["holm"] = holm(found["p"])
+    rows = [[key, said[key]["arm"], said[key]["against"], *scored(row, said[key])] for key, row in found.iterrows()]
+    return lines(["", "arm", "against", *SCORED], rows)
+
+
+def distilled() -> str:
+    """Effective robustness of networks distilled from an encoder and of the encoder, in points; and their errors."""
+    errors = errors_of("cifar10_shifts", "class/linear", "cifar10-shifts-")
+    shifts = {"shifts": [split for splits in OVER.values() for split in splits], **OVER}
+    errors = errors.assign(**{f"all {name}": errors[splits].mean(axis=1) for name, splits in shifts.items()})
+    arms = errors.index.unique("arm")
+    robust = residuals(errors, arms[arms.str.contains("/coarse/")])
+
+    def number(arm: str, one: dict) -> pd.Series:
+        table = errors if one["of"].startswith("error") else robust
+        column = one["of"].removeprefix("error, ")
+        known = {"encoder": "encoder/embedding/nan", "line": "encoder/embedding/nan"}.get(arm, f"{arm}/distil/16")
+        return (table.xs(known, level="arm")[column] * (arm != "line")).rename(arm)
+
+    return judged("cifar10_shifts", number)
+
+
+def grounded(ground: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of networks trained on backgrounds, the errors after 16 epochs, and the effective robustness, mean over epochs.
+
+    Rows: `repetition` and `cell`, such as `two labels, own`. The line is through all networks with two labels.
+    """
+    errors = errors_of("cifar10_backgrounds", "error", f"cifar10-backgrounds-{ground}-").rename(columns={"val": "none"})
+    arms = errors.index.unique("arm")
+    robust = residuals(errors, arms[arms.str.contains("/coarse/")], [ground])
+    parts = arms.to_series().str.split("/")
+    cells = parts.map(lambda one: f"{'two' if one[1] == 'coarse' else 'ten'} labels, {one[0]}")
+
+    def by_cell(table: pd.DataFrame) -> pd.DataFrame:
+        cell = table.index.get_level_values("arm").map(cells).rename("cell")
+        return table.groupby([table.index.get_level_values("repetition"), cell]).mean()
+
+    return by_cell(errors[errors.index.get_level_values("arm").str.endswith("/16")]), by_cell(robust)
+
+
+def cells() -> str:
+    """Two or ten labels, shared or own units: the error in distribution, that under shifts, effective robustness."""
+    rows = []
+    for ground, shifts in SEEN.items():
+        errors, robust = (table.groupby("cell").mean() for table in grounded(ground))
+        for split in (ground, *shifts):
+            more = [f" ({signed(robust.loc[', '.join(cell), split])})" if split != ground else "" for cell in CELLS]
+            shown = [f"{errors.loc[', '.join(cell), split]:.1f}{one}" for cell, one in zip(CELLS, more, strict=True)]
+            rows.append([GROUNDS[ground], split if split != ground else "the same", *shown])
+    return lines(["trained on", "tested on", *(f"{labels}, {units} units" for labels, units in CELLS)], rows)
+
+
+def backgrounds() -> str:
+    """What ten labels do to effective robustness, against two, where the labels share units and where they do not."""
+    robust = {ground: grounded(ground)[1] for ground in SEEN}
+
+    def relief(ground: str, shift: str, units: str) -> pd.Series:
+        fine, coarse = (
+            robust[ground].xs(f"{number} labels, {units}", level="cell")[shift] for number in ("ten", "two")
+        )
+        return fine - coarse
+
+    def number(units: str, one: dict) -> pd.Series:
+        first = relief(one["under"], one["to"], "own")
+        return (0 * first if units == "none" else relief(one["under"], one["to"], units)).rename(units)
+
+    return judged("cifar10_backgrounds", number)

@@ -1,0 +1,66 @@
+"""Effective robustness: what networks get right under a shift beyond what reference networks as good without it do.
+
+A network's accuracy on shifted images minus that of a line through reference networks, at its accuracy in distribution,
+both on the logit scale (Taori et al. 2020). Where several sets are in distribution the line is a plane over the
+accuracies on all of them (Shi et al., arXiv 2302.01381).
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from granularity.base.errors import GranularityError
+from granularity.claims.statistics import interval, mean_of
+
+LEVELS = ["repetition", "arm"]
+SCALES = {"logit": (special.logit, special.expit), "linear": (lambda share: share, lambda share: share)}
+
+
+def effective_robustness(
+    errors: pd.DataFrame,
+    references: Collection[str],
+    within: Sequence[str] = ("val",),
+    scale: Literal["logit", "linear"] = "logit",
+) -> pd.DataFrame:
+    """The effective robustness of each arm under each shift, with intervals over repetitions that hold together
+    (Bonferroni): `mean`, `low`, `high` in points and `backbones`, by arm and split. For the rest see
+    :func:`residuals`.
+    """
+    found = residuals(errors, references, within, scale).groupby(level="arm", sort=False)
+    told = {(arm, split): mean_of(values.dropna()) for arm, own in found for split, values in own.items()}
+    compared = sum(not np.isnan(one.error) for one in told.values())
+    rows = [(one.difference, *interval(*one, compared), one.pairs) for one in told.values()]
+    index = pd.MultiIndex.from_tuples(told, names=["arm", "split"])
+    return pd.DataFrame(rows, index, columns=["mean", "low", "high", "backbones"])
+
+
+def residuals(
+    errors: pd.DataFrame,
+    references: Collection[str],
+    within: Sequence[str] = ("val",),
+    scale: Literal["logit", "linear"] = "logit",
+) -> pd.DataFrame:
+    """The effective robustness of each network in points: rows as those of `errors`, a column per shift.
+
+    `errors` are in percent, a row per network (levels `repetition` and `arm`) and a column per split, of which those
+    named `within` are in distribution. Each repetition has a line of its own, fitted by least squares to its
+    networks of the arms `references`, so that repetitions stay independent. Raises GranularityError: too few
+    references, or an accuracy of 0 or 1, which has no logit.
+    """
+    there, back = SCALES[scale]
+    made = []
+    for repetition, own in errors.reset_index().groupby("repetition", sort=False):
+        right = 1 - own.set_index(LEVELS) / 100
+        if scale == "logit" and not ((right > 0) & (right < 1) | right.isna()).all(axis=None):
+            raise GranularityError(f"{repetition}: an accuracy is 0 or 1 and has no logit; take scale='linear'")
+        before, after = right[list(within)], right.drop(columns=list(within))
+        known = right.index.get_level_values("arm").isin(references)
+        axes = np.column_stack([np.ones(len(right)), there(before)])
+        if np.linalg.matrix_rank(axes[known]) < axes.shape[1]:
+            raise GranularityError(f"{repetition}: too few references for a line over {', '.join(within)}")
+        line = np.linalg.lstsq(axes[known], there(after[known]))[0]
+        made.append(100 * (after - back(axes @ line)))
+    return pd.concat(made)
