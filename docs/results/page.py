@@ -8,7 +8,8 @@
 validation error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm (of
 `cifar10_steps`: `IMAGES-STEPS/SEED.csv`).
 `cifar10_tree_atlas.csv` is `atlas.csv` of `granularity atlas results/cifar10-tree-*`; `cifar10_mask.csv` is made by
-`measured.py results/cifar10-mask-* --keys 'class/linear|regions|spread'`, `cifar10_halves.csv` by `halves.py`.
+`measured.py results/cifar10-mask-* --keys 'class/linear|regions|spread'`, `cifar10_border.csv` by the same of
+`results/cifar10-border-*` with the keys of `neighbours.bordered`, `cifar10_halves.csv` by `halves.py`.
 `cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
 measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
 `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
@@ -24,7 +25,7 @@ import halves
 import matplotlib.pyplot as plt
 import pandas as pd
 from atlases import atlas, atlas_predicted, tree, tree_relations
-from neighbours import collapse, epochs, masked
+from neighbours import bordered, collapse, epochs, masked
 from photographs import by_hardness, by_steps, by_transfer, differences, hardness, learnt, predicted, steps, transfers
 from tables import BASELINE, arms, compared, inside, lines, predictions, shown, signed
 
@@ -115,6 +116,7 @@ BLOCKS = {
     "atlas": atlas,
     "atlas predicted": atlas_predicted,
     "masked": masked,
+    "bordered": bordered,
     "tree atlas": tree,
     "tree relations": tree_relations,
     "halves": picked,

@@ -47,6 +47,8 @@ def signed(value: float) -> str:
 
 
 def shown(row: pd.Series) -> str:
+    if pd.isna(row["low"]):
+        return f"{signed(row['difference'])} in each"
     mark = "**" if row["low"] > 0 or row["high"] < 0 else ""
     return f"{mark}{signed(row['difference'])}{mark} [{signed(row['low'])}, {signed(row['high'])}]"
 
@@ -61,7 +63,7 @@ def predictions(name: str) -> dict[str, dict]:
 
 def scored(row: pd.Series, said: dict) -> list[str]:
     """A prediction, the difference that came out, and whether it lies inside, below or above the predicted range."""
-    p = "< 0.001" if row["holm"] < 0.001 else f"{row['holm']:.3f}"
+    p = "" if pd.isna(row["holm"]) else "< 0.001" if row["holm"] < 0.001 else f"{row['holm']:.3f}"
     return [f"{signed(said['low'])} to {signed(said['high'])}", shown(row), p, inside(row["difference"], said)]
 
 
