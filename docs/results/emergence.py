@@ -1,5 +1,7 @@
 """Tables of docs/neighbours.md about Shi, Wei and Liang 2022: students of a teacher, and filters."""
 
+import itertools
+
 import pandas as pd
 from tables import HERE, inside, lines, predictions
 
@@ -17,7 +19,7 @@ def row(name: str, said: dict, values: pd.Series) -> list[str]:
 def students() -> str:
     """Differences between parts of test inputs and between students, and the size that the rule selects."""
     table = pd.read_csv(HERE / "cifar10_students.csv")
-    wide = table[table["measure"] == "students"].pivot(index="results", columns="key", values="value")
+    wide = table[table["measure"] == "students"].pivot_table(index="results", columns="key", values="value")
 
     def number(key: str) -> pd.Series:
         return wide[key if key in wide else f"{key}/{EPOCH}"]
@@ -26,7 +28,7 @@ def students() -> str:
     for name, said in predictions("cifar10_students").items():
         rows.append(row(name, said, number(said["of"]) - (number(said["minus"]) if "minus" in said else 0)))
     errors = table[table["measure"] == "val_error"].groupby("network")["value"].mean()[[*SIZES]]
-    rises = [one <= other for one, other in zip(errors, errors[1:], strict=False)]
+    rises = [one <= other for one, other in itertools.pairwise(errors)]
     selected = SIZES[[*rises, True].index(True)].removeprefix("width-")
     curve = ", ".join(f"{size.removeprefix('width-')}: {value:.1f}" for size, value in errors.items())
     return lines(HEAD, [*rows, ["size by the rule; errors by size", "", f"{selected} ({curve})", ""]])
