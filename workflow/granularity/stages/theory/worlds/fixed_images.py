@@ -42,10 +42,8 @@ class Settings(label_granularity.Settings):
     def rules(self) -> Iterator[tuple[bool, str]]:
         yield from super().rules()
         k, g, n = self.k, self.g, self.per_subclass
-        split = k % g == 0 or (g % k == 0 and n % (g // k) == 0)
-        parts = split if self.labels == "split" else k * n % g == 0
-        yield parts, f"g: must cut {k} subclasses of {n} images into equal parts, but {g} does not"
-        yield self.coarse_steps < self.steps, f"coarse_steps: must be fewer than steps, {self.steps}"
+        equal = k * n % g == 0 and (self.labels == "random" or k % g == 0 or g % k == 0)
+        yield equal, f"g: must merge {k} subclasses of {n} images, or cut them into equal parts, but {g} does not"
         for key in ("fixed", "neurons", "features", "stop_loss", "finetune_steps"):
             yield getattr(self, key) == type(self).model_fields[key].default, f"{key}: has no meaning here"
 
@@ -55,8 +53,7 @@ class Settings(label_granularity.Settings):
         return [(c, v) for c in range(self.classes) for v in own[c // self.g] for _ in range(self.n_act)]
 
     def shape(self) -> tuple:
-        keys = "g d k per_subclass patches noise_features n_act steps coarse_steps"
-        return tuple(getattr(self, key) for key in keys.split())
+        return (*super().shape(), self.coarse_steps)
 
 
 def _arms(block: dict[str, Any], setting: dict[str, Any]) -> Iterator[Settings]:
@@ -178,34 +175,25 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 def figures(table: pd.DataFrame, folder: Path) -> None:
     """Error against g, split and random; margin against images per label; what random labels gain over two."""
 
-    def panel(series: dict[str, dict[float, Sequence[float]]], xlabel: str, ylabel: str, title: str) -> Any:
-        points = [draw.Points(values, words) for words, values in series.items()]
-        words = {
-            "xlabel": xlabel,
-            "ylabel": ylabel,
-            "title": title,
-            "ticks": sorted({x for one in series.values() for x in one}),
+    def panel(series: dict[str, dict], xlabel: str, ylabel: str, title: str) -> Any:
+        words = {"xlabel": xlabel, "ylabel": ylabel, "title": title, "log": "x", "dodge": 0.04, "legend": "best"}
+        ticks = sorted({x for one in series.values() for x in one})
+        return draw.panel(*(draw.Points(of, label) for label, of in series.items()), ticks=ticks, **words)
+
+    def by_n(measure: str, labels: str = "split", per_label: bool = False) -> dict[str, dict]:
+        rows = grid(table, measure, labels)
+        found = {
+            n: {n * 4 / g if per_label else g: rows.loc[n, g] for g in part if g >= 4 * per_label}
+            for n, part in rows.reset_index().groupby("per_subclass")["g"]
         }
-        return draw.panel(*points, log="x", dodge=0.04, legend="best", **words)
+        return {f"n = {n}": of for n, of in found.items() if len(of) > 1 or (per_label and of)}
 
-    def by_n(measure: str, labels: str = "split", per_label: bool = False) -> dict[str, dict[float, Sequence[float]]]:
-        rows, found = grid(table, measure, labels), {}
-        for (n, g), row in rows.iterrows():
-            if len(rows.loc[n]) > 1 and (g >= 4 or not per_label):
-                found.setdefault(f"n = {n}", {})[n * 4 / g if per_label else g] = row
-        return found
-
+    error, g = "error on hard samples, one distractor", "labels per superclass, g"
     gains = {f"after {step} steps": dict(gain.iterrows()) for step, gain in ahead(table).items()}
-    error = "error on hard samples, one distractor"
-    panels = [panel(by_n("error"), "labels per superclass, g", error, "subclasses, merged or split")]
-    panels += [panel(by_n("error", "random"), "labels per superclass, g", error, "random within a superclass")]
-    panels += [
-        panel(
-            by_n("plain_margin", per_label=True),
-            "images per label",
-            "margin, no distractor",
-            "whole and split subclasses (g >= 4)",
-        )
+    panels = [
+        panel(by_n("error"), g, error, "subclasses, merged or split"),
+        panel(by_n("error", "random"), g, error, "random within a superclass"),
+        panel(by_n("plain_margin", "split", True), "images per label", "margin, no distractor", "subclasses, g >= 4"),
+        panel(gains, "images per subclass, n", "error saved against two labels", "eight random labels"),
     ]
-    panels += [panel(gains, "images per subclass, n", "error saved against two labels", "eight random labels")]
     draw.draw(folder, NAME, *panels, columns=2, width=8)
