@@ -164,8 +164,9 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         for labels, rows in {"split": grid(table, "error"), "random": errors}.items():
             whole = rows.mean(axis=1).groupby(level=0).filter(lambda one: len(one) > 2)
             best = np.array(whole.groupby(level=0).idxmin().tolist(), float)
-            values[f"growth, {labels}"] = [np.polyfit(*np.log(best).T, 1)[0]]
-            values[f"optimum, {labels}"] = [np.mean(best[:, 1] == 4)]
+            if len(best) > 1:
+                values[f"growth, {labels}"] = [np.polyfit(*np.log(best).T, 1)[0]]
+                values[f"optimum, {labels}"] = [np.mean(best[:, 1] == 4)]
         for step, gain in ahead(table).items():
             values[f"boundary, {step}"] = [float(gain.index[gain.mean(axis=1) > 0].max())]
     seeds, arms = table["seed"].nunique(), {name: one[1:] for name, one in _ARMS["differences"].items()}
