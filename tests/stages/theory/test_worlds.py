@@ -14,7 +14,7 @@ from granularity.stages.theory.worlds.mask_reconstruction import identities
 from granularity.store.artifact import Artifact
 from support.worlds import judge, train
 
-FINDINGS = ("staircase", "sibling_labels", "stairs", "one_bit", "residual_signal")
+FINDINGS = ("staircase", "sibling_labels", "stairs", "one_bit", "fixed_images", "residual_signal")
 SHORT = {  # of every arm of the size quick
     "label_granularity": {"steps": 5, "finetune_steps": 3, "width": 200},
     "neural_collapse": {"steps": 3, "per_cluster": 4, "hidden": 8, "horizon": 0.2, "settle": 20.0},
@@ -26,6 +26,7 @@ SHORT = {  # of every arm of the size quick
     "sibling_labels": {"steps": 8, "batch": 16, "m": 32},
     "stairs": {"steps": 8, "batch": 16, "d": 12, "m": 5, "test": 50},
     "one_bit": {"steps": 8, "batch": 16, "d": 12, "m": 5, "test": 50},
+    "fixed_images": {"steps": 12, "coarse_steps": 2},
     "residual_signal": {},
 }
 SMALL = {  # one setting
@@ -48,7 +49,7 @@ def shortened(arm, cut):
     return arm.model_copy(update={"seeds": 1} | {key: value for key, value in cut.items() if known[key]})
 
 
-@pytest.mark.parametrize("name", [*ORDER, *FINDINGS[:4]])
+@pytest.mark.parametrize("name", [*ORDER, *FINDINGS[:5]])
 def test_every_claim_of_every_arm_is_evaluated_and_every_figure_drawn(name, tmp_path, monkeypatch):
     world = extensions.find("world", name)
     monkeypatch.setattr(identities, "DRAWN", 2000)
