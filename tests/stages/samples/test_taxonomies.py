@@ -11,12 +11,16 @@ from granularity.stages.samples.sources import digits
 FOLDER = Path(__file__).parents[3] / "config" / "taxonomies"
 LABELS = [str(i) for i in range(10)]
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+SYNSETS = pd.read_csv(FOLDER / "tiny_imagenet_parents.csv", comment="#")["synset"].tolist()
 TABLES = {  # file -> the rank that it joins on and its classes, and the sizes of the ranks that it adds
     "cifar10.csv": ("class", CIFAR10, {"group": 6, "kind": 2}),
     "cifar10_halves.csv": ("class", CIFAR10, {f"t{number:02}": 2 for number in range(20)}),
     "cifar10_mod5.csv": ("class", CIFAR10, {"pair": 5}),
+    "cifar10_random_pairs.csv": ("class", CIFAR10, {"pair": 5}),
     "fashion_mnist.csv": ("label", LABELS, {"name": 10, "group": 5}),
     "mnist.csv": ("label", LABELS, {"loops": 3}),
+    "tiny_imagenet_parents.csv": ("synset", SYNSETS, {"parent": 38}),
+    "tiny_imagenet_random_parents.csv": ("synset", SYNSETS, {"parent": 38}),
 }
 
 
@@ -36,6 +40,12 @@ def test_a_taxonomy_names_every_class_in_order_and_joins(name):
 def test_loops_are_those_of_the_digits():
     loops = ranks.read_taxonomy(FOLDER / "mnist.csv")["loops"].tolist()
     assert loops == [digits.LOOPS[count] for count in digits.LOOPS_OF_DIGIT]
+
+
+def test_random_parents_have_the_sizes_of_those_of_wordnet():
+    names = ("tiny_imagenet_parents.csv", "tiny_imagenet_random_parents.csv")
+    first, second = (ranks.read_taxonomy(FOLDER / name)["parent"].value_counts().tolist() for name in names)
+    assert first == second and len(SYNSETS) == len({*SYNSETS}) == 200
 
 
 def test_the_tree_of_cifar10_is_one():
