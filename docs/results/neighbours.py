@@ -33,6 +33,56 @@ def epochs() -> str:
     return lines(["trained on", "measure", *(f"epoch {epoch}" for epoch in grid)], rows)
 
 
+def collapse_more() -> str:
+    """What was predicted of other labels, another network and classes that are alike: means over backbones."""
+    table = pd.read_csv(HERE / "cifar10_collapse_more.csv").query("split == 'train'")
+    first = pd.read_csv(HERE / "cifar10_collapse_measures.csv").query("split == 'train' and space == 'target'")
+    wrong = table[(table["key"] == "error") & (table["epoch"] == table.groupby("results")["epoch"].transform("max"))]
+    wrong = wrong.groupby("results")["value"].mean()
+
+    def of(name: str, key: str, rows: pd.DataFrame = table) -> pd.DataFrame:
+        """A row per backbone and a column per epoch."""
+        rows = rows[(rows["key"] == key) & (rows.get("results", name) == name)]
+        return rows.pivot(index="pretrain_seed", columns="epoch", values="value")
+
+    random, plain, fine = (f"cifar10-collapse-{name}" for name in ("random", "plain", "fine"))
+    r1, halves = of(plain, "pair/class/r1"), of(fine, "label/half/r1")
+    apart = of(fine, "label/half/r2")
+    pairs = pd.read_csv(HERE / "tiny_imagenet_pairs.csv").query("epoch > 0")
+    medians = pairs.groupby(["results", "run"])["ratio"].median().groupby("results", sort=False)
+    wordnet, drawn = (medians.get_group(f"tiny-imagenet-collapse-{kind}") for kind in ("parents", "random_parents"))
+    found = {
+        "A8": of(random, "pair/class/r1")[120] / of(random, "pair/class/r1", first)[120].mean(),
+        "A9, end": r1[120],
+        "A9, largest": r1[[1, 3, 10, 30, 120]].max(axis=1),
+        "A12, F1": halves[20],
+        "A12, F2": apart[20],
+        "A13, F1": halves[120] - halves[20],
+        "A13, F2": apart[120],
+        "A10": pd.Series((wordnet.to_numpy()[:, None] - drawn.to_numpy()).ravel()),
+    }
+    trained = {"A8": random, "A9": plain, "A12": "", "A13": fine, "A10": ""}
+    rows = []
+    for key, said in predictions("cifar10_collapse_more").items():
+        values, name = found[key], trained[key.partition(",")[0]]
+        untested = name and wrong[name] >= 1
+        verdict = f"not tested: {wrong[name]:.1f} % training error" if untested else met(values.mean(), said["band"])
+        span = f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f})"
+        rows.append([key, said["of"], f"{said['low']} to {said['high']}", span, inside(values.mean(), said)])
+        rows[-1] += [said["band"], verdict]
+    return lines(["claim", "quantity", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
+
+
+def met(value: float, band: str) -> str:
+    """Whether a mean lies in a band such as `< 1.2` or `0.67 to 1.5`."""
+    low, _, high = band.partition(" to ")
+    if high:
+        return "holds" if float(low) <= value <= float(high) else "fails"
+    sign, limit = band.split()
+    holds = {"<": value < float(limit), "<=": value <= float(limit), ">": value > float(limit)}[sign]
+    return "holds" if holds else "fails"
+
+
 def of_seeds(name: str, **which: str | int) -> pd.Series:
     """One number of each base seed of an experiment, from the table that measured.py made of it."""
     table = pd.read_csv(HERE / f"{name}.csv")

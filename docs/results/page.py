@@ -24,9 +24,11 @@ import atlases
 import halves
 import matplotlib.pyplot as plt
 import pandas as pd
-from atlases import atlas, atlas_predicted, tree, tree_relations
-from neighbours import bordered, collapse, epochs, masked
+from atlases import atlas, atlas_predicted, finer, tree, tree_more, tree_more_relations, tree_relations
+from emergence import filters, students
+from neighbours import bordered, collapse, collapse_more, epochs, masked
 from photographs import by_hardness, by_steps, by_transfer, differences, hardness, learnt, predicted, steps, transfers
+from shifts import distilled
 from tables import BASELINE, arms, compared, inside, lines, predictions, shown, signed
 
 HERE = Path(__file__).parent
@@ -113,12 +115,19 @@ BLOCKS = {
     "together": together,
     "collapse": collapse,
     "collapse epochs": epochs,
+    "collapse more": collapse_more,
+    "students": students,
+    "filters": filters,
     "atlas": atlas,
     "atlas predicted": atlas_predicted,
     "masked": masked,
     "bordered": bordered,
+    "distilled": distilled,
     "tree atlas": tree,
     "tree relations": tree_relations,
+    "tree more": tree_more,
+    "tree more relations": tree_more_relations,
+    "finer classes": finer,
     "halves": picked,
 }
 
