@@ -1,8 +1,7 @@
-"""Stopping in good order when a scheduler says so.
+"""Stopping in good order when a scheduler says so: by SIGTERM, or SIGUSR1 where it is asked to say so earlier.
 
-Slurm sends SIGTERM some seconds before it kills a job that is over its limit (and SIGUSR1 earlier, where asked to).
 Within resumable work the signal is noted, the next checkpoint is due at once, and the process ends as soon as it is
-written. Elsewhere the process ends at once: nothing would be kept anyway.
+written. Elsewhere it ends at once: nothing would be kept anyway.
 """
 
 import contextlib

@@ -2,8 +2,7 @@
 
 A file holds `question`, `pilots` (what had been seen when it was written), `arms` (as its world reads them) and
 `predictions`: a mapping of ids to `claim`, `quantity`, `low` and/or `high`, `reason`, and what would be `killed` by a
-failure. The run keeps the file's digest, and the verdicts compare it with the file as it is then: a file is never
-edited after its run. Another prediction is another finding.
+failure. It is never edited after its run: another prediction is another finding.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Images that stage `pixels` has kept as JPEG, packed one after another into files of some hundred megabytes (shards).
 
-Each image lies where `index.parquet` says, and is compared with its checksum there whenever it is read: shards of
-terabytes need not be hashed before the first image is seen.
+`index.parquet` says where each lies, and its checksum, which is compared whenever it is read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""`granularity config check`: what would fail in a job for all that needs no data, and what would be made.
-
-Unlike planning, it imports torch: it builds each network, on torch's meta device, and each optimiser; alters an image
-by each policy; and asks each objective whether it takes the recipe.
-"""
+"""`granularity config check`: what would fail in a job for all that needs no data, and what would be made."""
 
 import difflib
 import importlib

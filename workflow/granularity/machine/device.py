@@ -117,9 +117,8 @@ VARIABLES |= {"MKL_ENABLE_INSTRUCTIONS", "ONEDNN_DEFAULT_FPMATH_MODE"}
 def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
     """The processor as far as it decides bytes: `x86-64-v3` where loops are pinned (:mod:`granularity.base.kernels`).
 
-    Else its vendor, the widest instructions, and the variables that cap them; on ARM the part too, as OpenBLAS has
-    loops for each. Such as `GenuineIntel avx512_bf16 MKL_CBWR=AUTO` or `ARM 0x41 0xd40 sve`. Takes less than a
-    millisecond.
+    Else its vendor or, on ARM, its part, the widest instructions, and the variables that cap them, such as
+    `GenuineIntel avx512_bf16 MKL_CBWR=AUTO` or `ARM 0x41 0xd40 sve`.
     """
     about, flags = _first_processor(cpuinfo), kernels.flags(cpuinfo)
     found = {name: value for name in sorted(VARIABLES) if (value := os.environ.get(name))}

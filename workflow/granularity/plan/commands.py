@@ -1,7 +1,6 @@
 """The command of a job, which `snakemake -np` prints and a person can run alone; and what it asks a scheduler for.
 
-Memory and time in the stages' records are measured (the folder `benchmarks/` of a run) and rounded up: too little costs
-another attempt, which asks for twice as much and goes on where the first one had to stop.
+Memory and time in the stages' records are measured and rounded up: too little costs another attempt, which goes on.
 """
 
 import functools

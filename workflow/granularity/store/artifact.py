@@ -1,10 +1,4 @@
-"""The artifact contract: stages meet only through files, and nothing is read unverified.
-
-An artifact is a folder of data files with one `manifest.json` that says what they are, how they were made and what
-they hash to. Tables are Parquet, arrays .npy, weights safetensors, everything else JSON; nothing is pickled.
-
-All that is against accidents: seal, key and digest are hashes without a secret.
-"""
+"""The artifact contract: stages meet only through files, and nothing is read unverified (docs/artifacts.md)."""
 
 from __future__ import annotations
 

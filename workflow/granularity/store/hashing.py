@@ -62,8 +62,7 @@ def _sha256_of(value: Any) -> str:
 def digests(paths: Sequence[Path]) -> list[str]:
     """SHA-256 of files, in hexadecimal and in the order given, hashed on all CPUs that this process may use.
 
-    Raises:
-        GranularityError: a link, no regular file, unreadable, or changed while it was read.
+    Raises GranularityError: a link, no regular file, unreadable, or changed while it was read.
     """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(_digest, paths))

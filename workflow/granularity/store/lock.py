@@ -1,8 +1,5 @@
 """Who makes a result: the process that holds the lock of its key, and drivers that share the lock of a name.
 
-After a driver is killed its jobs go on, and the rerun starts the same jobs beside them. Whoever finds a living writer
-waits, and takes the result that it makes.
-
 The kernel lets go of a writer's `flock` when it ends, however it ends. Some file systems have no locks or keep them
 within a machine, and a suspended writer holds its lock for ever: a writer therefore also touches its file, and whoever
 waits takes over what has not been touched for SILENT_SECONDS. Two writers of one key damage nothing: the first stays.
@@ -173,10 +170,7 @@ def _flock(descriptor: int, how: int) -> bool | None:
 def share(file: Path, mine: str) -> dict[str, Any] | None:
     """Hold the lock of a name until this process ends, together with all who hold it for the same configuration.
 
-    Snakemake locks the folder that it is started in, which two checkouts with one `results` do not share.
-
-    Returns:
-        None; or the latest who holds it for another one: `host`, `pid`, `started`, `folder`.
+    Returns None; or the latest who holds it for another one: `host`, `pid`, `started`, `folder`.
     """
     about = {"for": mine, "host": host(), "pid": os.getpid(), "started": time.time(), "folder": os.getcwd()}
     try:

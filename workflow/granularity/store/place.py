@@ -1,12 +1,6 @@
 """Where results lie: immutable folders, each under the key of all that it is made from, and names that lead to them.
 
-results/.store/cluster/3f2a.../     a generation: written once, published by one rename, deleted by `gc` alone
-results/.store/.work/cluster-3f2a...  what an unfinished job of that key has saved
-results/.store/.new/                private folders of writers
-results/.store/.aside/              generations that were found damaged
-results/.store/.locks/              who makes what (:mod:`granularity.store.lock`)
-results/digits/train-300/cluster/whole-30          a link to a generation: the name that people browse
-results/digits/train-300/cluster/whole-30.stamp    its kind and digest: all that Snakemake sees
+docs/artifacts.md has the folders of a store; `.new` holds private folders of writers.
 """
 
 import contextlib

@@ -5,9 +5,7 @@ URL/others/SHA256.tar          what lies beside results of a configuration: logs
 URL/names/NAME.json            of a configuration: its names and the generations that they lead to, all that these were
                                made from, and the tar of the other files
 
-Each is written whole or not at all, and nothing is deleted at either end: what was stopped goes on where it was. What
-comes back is trusted as little as any download: only regular files that a manifest lists, of the sizes and SHA-256 that
-it says, enter the store.
+Each is written whole or not at all. Only regular files that a manifest lists, of its sizes and SHA-256, enter a store.
 """
 
 import contextlib

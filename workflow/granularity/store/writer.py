@@ -131,9 +131,8 @@ def create(
         resumable: `writer.work`, a folder of the result's key, holds what an earlier job had saved when it died.
         files: names or patterns of the files that it may hold.
 
-    Raises:
-        GranularityError: the disk is full, the folder cannot be written, or inputs do not belong together.
-        LostError: another writer makes this result.
+    Raises a GranularityError where the disk is full, the folder cannot be written, or inputs do not belong together; a
+    LostError where another writer makes this result.
     """
     since = began()
     _refuse_other_lineage(inputs)

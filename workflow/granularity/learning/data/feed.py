@@ -1,8 +1,7 @@
-"""Reading images ahead of the network, in processes that decode and crop.
+"""Reading images ahead of the network, in processes that decode and crop: the readers of torch's DataLoader.
 
-What comes out is a function of the seed, the step and the place in the batch alone: not of the number of readers, nor
-of where a training was resumed. The readers are those of torch's DataLoader: processes, as Pillow decodes one JPEG at a
-time per process. A batch is read in pieces, so that all readers work on the next one.
+What comes out is a function of the seed, the step and the place in the batch alone. A batch is read in pieces, so that
+all readers work on the next one.
 """
 
 from __future__ import annotations

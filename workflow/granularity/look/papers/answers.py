@@ -1,8 +1,4 @@
-"""Our number of a published row, or why there is none.
-
-Numbers of simulated worlds are read from the run table of their verdicts, those of images from the table of results of
-an experiment's report.
-"""
+"""Our number of a published row, or why there is none: from a world's run table, or a report's table of results."""
 
 import difflib
 import itertools

@@ -26,8 +26,7 @@ CLASSES = {HOLDS: "better", FAILS: "worse"}  # of the report's style sheet
 def write(root: Path) -> tuple[Path, dict[str, int]]:
     """Write the page and its tables into the folder of all results; returns it, and how many claims have each verdict.
 
-    Raises:
-        GranularityError: the published rows are wrong.
+    Raises GranularityError: the published rows are wrong.
     """
     wrong: list[str] = []
     here = experiments.here(wrong)

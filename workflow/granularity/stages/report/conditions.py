@@ -77,8 +77,7 @@ class ConditionResults:
 def read(task: Task) -> list[ConditionResults]:
     """Open all inputs of the report but the verdicts, and sort them by condition.
 
-    Raises:
-        GranularityError: one is missing or corrupt, lacks runs, or was made from others than are given.
+    Raises GranularityError: one is missing or corrupt, lacks runs, or was made from others than are given.
     """
     opened = [artifact for role in READS for artifact in task.open_all(role)]
     every = [*opened, *task.open_all("verdicts")]

@@ -1,6 +1,5 @@
-"""Clusters of the CLIP embedding: k-means over the whole training split, in each superclass, or in each class.
-
-Source: Hong et al., section 4 and appendix.
+"""Clusters of the CLIP embedding, over the whole training split or within groups. Source: Hong et al., section 4,
+appendix.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
-"""Synsets of WordNet above an image's own.
+"""Synsets of WordNet above an image's own, at level k of every path to the root (docs/label_spaces.md).
 
-Source: Hong et al., ImageNet21k experiments: level k is the k-th synset on the path from a label to its root, or the
-root of a shorter path. A synset may have several paths: an image carries the union (docs/label_spaces.md).
+Source: Hong et al., ImageNet21k experiments.
 """
 
 from collections.abc import Iterator
