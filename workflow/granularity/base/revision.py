@@ -9,9 +9,8 @@ HERE = Path(__file__).parents[1]
 
 
 def revision() -> str:
-    """`commit 0123456789`, with `+ changes` where files differ from it; outside a checkout `version 0.1.0`.
-
-    It is for pages: no result depends on it, and a new commit makes none again.
+    """`commit 0123456789`, with `+ changes` where files differ from it; outside a checkout `version 0.1.0`. For pages
+    alone.
     """
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     of_checkout = {"cwd": HERE, "env": own | {"GIT_OPTIONAL_LOCKS": "0"}, "capture_output": True, "text": True}

@@ -98,9 +98,8 @@ class Section(BaseModel):
 
 
 def explained(error: ValidationError, model: type[BaseModel], values: Any) -> list[tuple[list[str | int], str, str]]:
-    """What is wrong with values that a model refused: for each mistake its place, ` = value` or nothing, and words.
-
-    What no branch of a union takes is one mistake, whatever the number of branches.
+    """What a model refused: for each mistake its place, ` = value` or nothing, and words; one for all branches of a
+    union.
     """
     found: dict[str, tuple[list[str | int], str, list[str]]] = {}
     for item in error.errors():

@@ -1,7 +1,4 @@
-"""JSON: plain data, or one line that says what is wrong.
-
-Python's own reader keeps the last of two equal keys, and takes NaN for a number.
-"""
+"""JSON: plain data, or one line that says what is wrong; no key twice, and no NaN, as Python's own reader takes."""
 
 import json
 import math

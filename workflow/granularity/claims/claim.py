@@ -143,10 +143,7 @@ def table(claims: Iterable[Claim], command: Callable[[Sequence[str]], str] = lam
 
 
 def together(claims: Iterable[Claim]) -> list[Claim]:
-    """Comparisons of one question: their intervals hold together (Bonferroni), and their p-values are Holm's.
-
-    Each is `judged` by its interval, of values that are paired differences; those without are left out of the count.
-    """
+    """Comparisons of one question, judged by intervals that hold together (Bonferroni), their p-values Holm's."""
     from granularity.claims import statistics
 
     found = list(claims)

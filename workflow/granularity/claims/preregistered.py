@@ -30,10 +30,7 @@ def file_of(name: str) -> Path | None:
 
 
 def statements_of(name: str) -> Path | None:
-    """Claims in words of a world (see `granularity.stages.theory.statements`) or a study; None where there are none.
-
-    Studies of one paper, PAPER_TABLE, share the file of the paper.
-    """
+    """Claims in words of a world or a study (PAPER_TABLE has the file of its PAPER); None where there are none."""
     files = [TABLES / file for file in (f"{name}.txt", f"{name}.yaml", f"{name.partition('_')[0]}.yaml")]
     return next((file for file in files if file.is_file()), None)
 

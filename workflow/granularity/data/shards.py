@@ -37,10 +37,7 @@ def pictures(pixels: Artifact) -> np.ndarray | Shards:
 
 
 class Shards:
-    """The images of a `pixels` artifact of format jpeg, in the order of the sample table; for any number of threads.
-
-    `size` is the short side of each image, in pixels; `mode` L or RGB; `height` and `width` those of each, int32 [N].
-    """
+    """The images of a `pixels` artifact of format jpeg, in the order of the sample table; for any number of threads."""
 
     def __init__(self, pixels: Artifact):
         self._pixels = pixels

@@ -84,10 +84,7 @@ class WordNet:
         return WordNet({s: self.parents[s] for s in found}, {s: self.names[s] for s in found})
 
     def level(self, synset: str, k: int) -> frozenset[str]:
-        """The synsets `k` steps up, over all hypernym paths; the root of a path that is shorter than that.
-
-        Source: Hong et al., ImageNet21k; of the rules tried for several paths, this alone gives the published counts.
-        """
+        """The synsets `k` steps up, over all paths; a shorter path's root. This alone gives the published counts."""
         key = (synset, k)
         if key not in self._levels:
             above = self.parents[synset]

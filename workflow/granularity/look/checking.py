@@ -230,9 +230,8 @@ def _row(
 
 
 def _kept(store: Path) -> dict[str, float]:
-    """The trainings in a store that the present code has made, by their ids, with the seconds that each one took.
-
-    Those that were trained side by side began at one moment, and share the time.
+    """The trainings that the present code made, by id, with the seconds of each: an equal share where made side by
+    side.
     """
     made: dict[tuple, dict[str, float]] = defaultdict(dict)
     ended = set()

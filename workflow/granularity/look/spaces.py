@@ -142,10 +142,8 @@ def _of_samples(samples: Artifact) -> Iterator[Check]:
 
 
 def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int]) -> Iterator[Check]:
-    """L4: the published numbers of classes beside those of the categories.
-
-    `distinct`: for each rank its number of different `names`, and of `paths` (equal names below different parents are
-    two); `pairs`: the number of different values of two text fields together.
+    """L4: the published numbers of classes beside the different `names` and `paths` of each rank, and `pairs` of
+    fields.
     """
     every = {f"{way} of {rank}": count for rank, counts in distinct.items() for way, count in counts.items()}
     for row in published("inaturalist").itertuples():

@@ -62,9 +62,8 @@ def cpu_threads(device: torch.device) -> int | None:
 
 
 def machine(device: Device, threads: int) -> dict[str, Any]:
-    """What of this machine decides last bits: a part of the key of a result that is made here.
-
-    On a CPU its instruction set and the number of threads, over which sums are split; on a GPU its model.
+    """What of this machine decides last bits, for keys: a GPU's model, or a CPU's instruction set and number of
+    threads.
     """
     if device != "cpu" and leases.candidates():
         return {"gpu": leases.models()}
@@ -72,9 +71,8 @@ def machine(device: Device, threads: int) -> dict[str, Any]:
 
 
 def faiss_gpus(device: Device) -> int:
-    """The number of GPUs that FAISS is to use, all of them leased: GRANULARITY_GPUS, by default 1; 0 is the CPU.
-
-    Raises a GranularityError where `cuda` was asked for and FAISS sees no GPU: it would silently use the CPU.
+    """The number of GPUs for FAISS, all leased (0: the CPU); GranularityError: `cuda` was asked for, and FAISS sees
+    none.
     """
     import faiss
 

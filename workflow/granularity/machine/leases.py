@@ -65,10 +65,8 @@ def wanted() -> int:
 
 
 def take(count: int = 1) -> list[str]:
-    """Lease devices for this process until it ends, and make them the only ones that CUDA sees.
-
-    Waits while too few are free, and says so; a process that holds leases keeps those. Raises a GranularityError where
-    there are not that many devices.
+    """Lease devices for this process until it ends, waiting if too few are free; GranularityError: there are not so
+    many.
     """
     if not _held:
         known = candidates()

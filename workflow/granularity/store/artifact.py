@@ -109,10 +109,10 @@ class Artifact:
 
     @classmethod
     def open(cls, path: str | Path, kind: str | None = None) -> Artifact:
-        """Verify an artifact and open it; but for files, such as shards, each record of which its readers verify.
+        """Verify an artifact and open it, but for files each record of which its readers verify, such as shards.
 
-        `path` is its folder, its name, or the manifest or the stamp of it. Raises a GranularityError where it is
-        missing, of another kind, corrupt or truncated.
+        `path`: folder, name, manifest or stamp. Raises a GranularityError: missing, of another kind, corrupt or
+        truncated.
         """
         artifact = cls.peek(path)
         if kind is not None and artifact.kind != kind:

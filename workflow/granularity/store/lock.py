@@ -30,10 +30,7 @@ class LostError(GranularityError):
 
 
 class Lock:
-    """The lock of a key: a file that is locked and touched while its writer lives, or until this context ends.
-
-    `output` is what a store calls the name of the result. Raises a LostError where a writer has it that may live.
-    """
+    """The lock of a key, held while its writer lives, or in this context; LostError: another writer has it."""
 
     def __init__(self, file: Path, output: str):
         self.file, self._token, self._ended = file, secrets.token_hex(8), threading.Event()
@@ -82,10 +79,8 @@ class Lock:
 
 
 def read(file: Path) -> dict[str, Any] | None:
-    """What a lock's file says; None without a sound one.
-
-    With `beat`, when it was last touched (seconds since the epoch), and `live`, whether its writer lives: None where no
-    lock of the kernel tells.
+    """What a lock's file says, when it was touched (`beat`, seconds), whether its writer lives (None: unknown); or
+    None.
     """
     try:
         with file.open("rb") as stream:

@@ -280,11 +280,7 @@ class Found(NamedTuple):
 
 
 def needless(root: Path, days: float) -> list[Found]:
-    """What the store of a folder of results can do without, the largest first; a GranularityError without a store.
-
-    Kept are results that a name below the folder leads to and what those were made from, whatever is younger than
-    `days`, and what live writers work on.
-    """
+    """What no name below a folder leads to, nothing named is made from and no live writer has, older than `days`."""
     store = root / STORE
     if not store.is_dir():
         raise GranularityError(f"{root}: has no {STORE}; name a folder of results, such as results")

@@ -80,10 +80,7 @@ class Remote:
 
 
 def push(root: Path, url: str) -> str:
-    """Carry the results that names at or below a folder lead to, and all that they were made from; returns a summary.
-
-    What lies at the URL is not sent again. Raises a GranularityError where a result is damaged.
-    """
+    """Carry results at or below a folder, and all that they were made from; what is at the URL is not sent again."""
     remote, base = Remote(url.rstrip("/")), _base(root)
     there, others = remote.names("generations"), remote.names("others")
     tops: dict[str, dict[str, Artifact]] = {}  # by configuration, by name
@@ -114,10 +111,7 @@ def push(root: Path, url: str) -> str:
 
 
 def pull(root: Path, url: str) -> str:
-    """Bring back what names at or below a folder lead to, and those names; returns a summary.
-
-    A name that leads elsewhere here leads to what was pulled afterwards, and the other result stays in the store.
-    """
+    """Bring back what names at or below a folder lead to, and those names; returns a summary."""
     remote, base, began = Remote(url.rstrip("/")), _base(root), time.time()
     store, within = base / STORE, PurePosixPath(os.path.relpath(os.path.abspath(root), base))
     tops = [name.removesuffix(".json") for name in sorted(remote.names("names"))]

@@ -210,9 +210,8 @@ def again(old: Artifact, origin: Values, parts: Inputs, **said: Any) -> Artifact
 
 
 def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -> Artifact:
-    """Move a whole artifact to its place in the store, unless a sound one of its key lies there; returns what does now.
-
-    `durable` waits until it is on the disk; what a power cut tears is seen to be torn, and made again.
+    """Move a whole artifact (`durable`: onto the disk) to its place, unless a sound one of its key lies there; what
+    does now.
     """
     kind, key, digest = manifest["kind"], manifest["key"], manifest["digest"]
     target = place.generation(store, kind, key)

@@ -96,9 +96,8 @@ class Group:
 
 
 def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[Group]:
-    """Every study in every experiment: those of images first, then the worlds; what was tested before what was not.
-
-    The folder of all results need not be there; `wrong` takes what cannot be read, a line each.
+    """Every study in every experiment, images first, what was tested first; `wrong` takes what cannot be read, a line
+    each.
     """
     files = {one.name: one for one in reversed(experiments)}  # of two of a name, the first
     found = {}
@@ -169,10 +168,7 @@ def _claims(rows: Rows, summary: Mapping[str, Mapping[str, str]]) -> list[Judged
 
 
 def folded(groups: Iterable[Group], kind: str = "claim", beyond: bool = False) -> dict[str, str]:
-    """One verdict for each claim over several experiments, by its id: of the paper's own, or of those `beyond` it.
-
-    It `holds` or `fails` where it does so in all that decide it, and does both where they differ.
-    """
+    """One verdict for each claim over several experiments, by its id: of the paper's own, or of those `beyond` it."""
     found: dict[str, set[str]] = {}
     for one in (one for group in groups for one in group.claims if one.kind == kind and one.beyond == beyond):
         found.setdefault(one.id, set()).add(one.verdict)

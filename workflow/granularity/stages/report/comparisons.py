@@ -67,10 +67,7 @@ def answer(arms: pd.DataFrame) -> str:
 
 
 def pairs_needed(difference: float, error: float, pairs: int, comparisons: int) -> int | None:
-    """How many pairs would give an interval without zero, if the mean and the spread of the differences stayed.
-
-    None where there is no spread, or where `MOST_PAIRS` would not do. Half of such experiments would find it.
-    """
+    """How many pairs would exclude zero if mean and spread stayed; None without spread, or beyond `MOST_PAIRS`."""
     n = np.arange(2, MOST_PAIRS + 1)
     reaching = error * np.sqrt(pairs) * reach(n, comparisons)
     return next(iter(n[reaching < abs(difference)].tolist()), None)  # none is below NaN
@@ -157,10 +154,8 @@ class Panel:
 
 
 def panels(conditions: list[ConditionResults]) -> list[Panel]:
-    """Every baseline with what is compared with it.
-
-    A network that is not pretrained on the target labels, as with an objective that takes none, is compared with the
-    first one of the same architecture that is, with the same recipe if there is one.
+    """Every baseline with the networks compared with it: their own, or the first one of their architecture that has
+    one.
     """
     networks = {name for one in conditions for name in one.models}
     transfers = {name for one in conditions for name in one.finetune["transfer"]}

@@ -133,10 +133,7 @@ def _values(measured: Mapping[str, Artifact], pretrainings: list[Mapping[str, An
 
 
 def first_alike(spaces: Mapping[str, Artifact], classes: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """For each label space of some images, by name, the first that parts them as it does: itself, or one before it.
-
-    Labels are read only where the class tables `classes` are of the same sizes.
-    """
+    """For each label space, by name, the first that parts the images as it does; labels are read where sizes agree."""
     sizes = {name: np.sort(classes[name].query("size > 0")["size"].to_numpy()).tobytes() for name in spaces}
     alike, first = Counter(sizes.values()), {}
     parted = {name: _partition(space) if alike[sizes[name]] > 1 else None for name, space in spaces.items()}

@@ -1,8 +1,4 @@
-"""What the report reads, and the tables made of it.
-
-Errors are validation errors in percent. An arm is compared with the retraining baseline: the same two stages, both on
-the target labels.
-"""
+"""What the report reads, and the tables made of it. Errors are validation errors in percent."""
 
 import os
 import shlex
@@ -175,10 +171,7 @@ def _over_backbones(errors: pd.Series) -> dict[str, Any]:
 
 
 def probe(conditions: list[ConditionResults]) -> pd.DataFrame:
-    """Errors (percent) of probes on frozen networks: mean, lowest and highest over backbones.
-
-    A row per entry of `measures` (`measure`), network, label space, `state` of the network, split, rank and probe.
-    """
+    """Errors (percent) of probes, over backbones, by measure, network, label space, `state`, split, rank and probe."""
 
     def errors(values: pd.DataFrame) -> pd.DataFrame:
         values = values[values["file"] == "probe"]

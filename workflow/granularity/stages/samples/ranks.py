@@ -77,9 +77,8 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
 
 
 def join(frame: pd.DataFrame, taxonomy: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """Add the ranks of a taxonomy to a frame whose classes its first column names.
-
-    They are those of the rank of that name; or, where there is none, of the one rank whose classes are all in it.
+    """Add the ranks of a taxonomy to a frame; its first column names the classes of the rank so called, or of one that
+    fits.
     """
     key, *added = taxonomy.columns
     available = {name: _categorical(frame[name]) for name in frame.columns if name not in RESERVED}

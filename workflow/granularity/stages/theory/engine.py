@@ -145,9 +145,8 @@ def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "tra
 def sgd(
     direction: Callable[[State, int], tuple[torch.Tensor, State]], rates: torch.Tensor | Mapping[str, torch.Tensor]
 ) -> Callable[[State, int], tuple[State, State]]:
-    """The step of plain SGD for :func:`train`, of ``direction(state, t) -> (loss (B,), minus the gradients)``.
-
-    Step sizes are (B, 1, ...), one for all that is trained or one each.
+    """The step of plain SGD for :func:`train`, of ``(state, t) -> (loss (B,), minus the gradients)``; rates (B, 1,
+    ...).
     """
 
     def step(state: State, t: int) -> tuple[State, State]:

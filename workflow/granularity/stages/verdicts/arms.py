@@ -147,10 +147,7 @@ def without(arms: Arms, wanted: Frame, what: str) -> str:
 
 
 def against_baseline(arms: Arms, chance: bool) -> int:
-    """How many arms, by chance or with a meaning, the report holds against the baseline on the same page.
-
-    A claim about the baseline is corrected for as many, and so never holds where the report's own interval has zero.
-    """
+    """How many arms the report holds against the baseline: what a claim about the baseline is corrected for, too."""
     families = {name: extensions.find("family", name) for name in extensions.names("family")}
     by_chance = [name for name, family in families.items() if getattr(family, "MEANINGLESS", False)]
     drawn = arms.table["family"].isin(by_chance) | (arms.table.index == ONE_PASS)

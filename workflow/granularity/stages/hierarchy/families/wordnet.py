@@ -41,10 +41,7 @@ def check(option: list[int], config: Any) -> Iterator[str]:
 
 
 def elsewhere(training: Training, images: Frame, level: int) -> Labels:
-    """The synsets `level` steps above each image's own: one, or several where paths or labels do not agree.
-
-    Those that lie above no training image are left out: another image may be left with none.
-    """
+    """The synsets `level` steps above each image's own that lie above some training image: one, several, or none."""
     classes = sorted(frozenset().union(*_above(training, training.frame, level)[1]))
     own, above = _above(training, images, level)
     sets = [one.intersection(classes) for one in above]

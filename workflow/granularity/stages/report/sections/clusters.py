@@ -36,9 +36,8 @@ def build(loaded: Loaded) -> Part | None:
 
 
 def encoder_of(conditions: list[ConditionResults]) -> dict[str, Any] | None:
-    """What the images were embedded with; None where nothing was embedded.
-
-    `pretrained`: its weights; `captions`: how it was trained here (None: elsewhere), and the `rank` that they name.
+    """What the images were embedded with: `pretrained` weights, or the `captions` and their `rank`; None where nothing
+    was.
     """
     for condition in (one for one in conditions if one.of("embed")):
         options = condition.of("embed")[0].manifest["options"]  # without captions: those are the encoder's

@@ -78,10 +78,7 @@ def folders(samples: Samples) -> Iterator[Path]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The training images, and of the others those that are asked for; `sample_id` is the split and the file.
-
-    With shifted test sets, `distribution` is OOD for their images and ID for the others.
-    """
+    """The training images, and the others that are asked for; with shifted sets, `distribution` is ID or OOD."""
     import numpy as np
     import pandas as pd
 
@@ -199,9 +196,8 @@ def _wnids(file: Path, root: Path) -> dict[int, str]:
 
 
 def _shifted(name: str, folder: Path, known: list[str]) -> tuple[Path, dict[str, str]]:
-    """The folder that holds a folder of images per class, and the synset of each (several joined, "" for none).
-
-    `known` are the synsets of the training images, in alphabetical order.
+    """The folder with a folder of images per class, and the synset of each (several joined, "": none), `known` in
+    order.
     """
     objectnet = (folder / "mappings").is_dir()
     images = folder / "images" if objectnet else folder

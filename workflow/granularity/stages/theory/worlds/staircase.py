@@ -60,10 +60,7 @@ KINDS: dict[str, Callable[[Draw], np.ndarray]] = {
 
 
 def refinements(number: int, seed: int, shuffled: Sequence[float]) -> list[dict[str, Any]]:
-    """Random refinements of parity, no two of them alike, as `name`, `table` and `shuffled` of settings.
-
-    `shuffled`: shares of labels that are shuffled within a class of parity; each space has one of them.
-    """
+    """Random refinements of parity, all different, as `name`, `table` and `shuffled` (a share of each) of settings."""
     draw, found = np.random.default_rng(seed), {}
     while len(found) < number:
         kinds = draw.choice(list(KINDS), draw.integers(1, 5))
@@ -127,9 +124,8 @@ def resamples(spaces: int) -> np.ndarray:
 
 
 def ahead(known: pd.DataFrame, emerged: np.ndarray, peer: str) -> float:
-    """AUC of the staircase minus that of another number: lower end of its bootstrap interval over label spaces.
-
-    Of the mean over seeds; the intervals for all `PEERS` hold together at 95 % (Bonferroni).
+    """AUC of the staircase minus that of another number, mean over seeds: lower end of its corrected bootstrap
+    interval.
     """
     mine, other = (auc(known[name].to_numpy(), emerged, resamples(len(known))) for name in (STAIRCASE, peer))
     return float(np.quantile((mine - other).mean(1), 0.025 / len(PEERS)))

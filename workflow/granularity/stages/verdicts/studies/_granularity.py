@@ -233,9 +233,8 @@ def gaps(arms: Arms) -> list[Contrast]:
 
 
 def judge_t6(tables: Tables) -> list[Claim]:
-    """Each condition and network, on human ranks (WordNet levels where there are none).
-
-    At another length than 90 epochs, the kept epochs nearest to the same shares of it stand for them.
+    """Each condition and network, on human ranks or WordNet levels, at the kept epochs nearest to the paper's shares of
+    90.
     """
     runs = of.joined(tables)
     other = runs[runs["space"] != BASELINE]
