@@ -1,7 +1,4 @@
-"""What is found by name, such as sources and measures: a file of the package or of the user's (docs/development.md).
-
-The name is the file's, without `.py`; or the file holds several, in `SEVERAL = {name: what it is}`.
-"""
+"""What is found by name, such as sources and measures: files of the package or of the user's (docs/development.md)."""
 
 import functools
 import importlib

@@ -1,8 +1,4 @@
-"""Stopping in good order when a scheduler says so: by SIGTERM, or SIGUSR1 where it is asked to say so earlier.
-
-Within resumable work the signal is noted, the next checkpoint is due at once, and the process ends as soon as it is
-written. Elsewhere it ends at once: nothing would be kept anyway.
-"""
+"""Stopping in good order when a scheduler says so: resumable work at its next checkpoint, all else at once."""
 
 import contextlib
 import signal

@@ -98,9 +98,7 @@ class Section(BaseModel):
 
 
 def explained(error: ValidationError, model: type[BaseModel], values: Any) -> list[tuple[list[str | int], str, str]]:
-    """What a model refused: for each mistake its place, ` = value` or nothing, and words; one for all branches of a
-    union.
-    """
+    """What a model refused: for each mistake (one for all branches of a union) its place, ` = value`, and words."""
     found: dict[str, tuple[list[str | int], str, list[str]]] = {}
     for item in error.errors():
         path, what = _path(item["loc"], values), item["msg"][0].lower() + item["msg"][1:]

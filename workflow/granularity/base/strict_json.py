@@ -58,10 +58,7 @@ def repeated(names: Iterable[str]) -> str:
 
 
 def read_safetensors_header(path: str | Path) -> dict[str, Any]:
-    """The JSON at the head of a safetensors file: for each tensor its place, and `__metadata__`.
-
-    Layout: https://github.com/huggingface/safetensors, README: eight bytes with the length, then the JSON.
-    """
+    """The JSON at the head of a safetensors file, after eight bytes with its length: each tensor, `__metadata__`."""
     with open_regular(path) as stream:
         length = int.from_bytes(stream.read(8), "little")
         text = stream.read(min(length, LONGEST_HEADER))

@@ -11,9 +11,7 @@ LEVEL = 0.95
 
 
 class Difference(NamedTuple):
-    """A mean difference over `pairs` (degrees of freedom plus one), and its standard error; both NaN where there is
-    none.
-    """
+    """A mean difference over `pairs`, the degrees of freedom plus one, and its standard error; NaN without any."""
 
     difference: float
     error: float

@@ -1,7 +1,4 @@
-"""The command `granularity`: one subcommand per stage, made from the table of stages; and those that look at results.
-
-Nothing heavy is imported before a stage runs.
-"""
+"""The command `granularity`: a subcommand per stage, made from the table of stages; and those that look at results."""
 
 import json
 import math

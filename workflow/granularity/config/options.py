@@ -1,7 +1,4 @@
-"""The configuration: every section in its place, and what sections must agree about.
-
-Each section is declared where it is used; sources and label-space families add their own keys, the user's too.
-"""
+"""The configuration: every section in its place, and what sections must agree about."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

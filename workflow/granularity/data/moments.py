@@ -23,9 +23,7 @@ def sums_of(image: Image.Image) -> np.ndarray:
 
 
 def by_split(split: np.ndarray, pixels: np.ndarray, sums: np.ndarray) -> dict[str, dict[str, Any]]:
-    """`pixels`, and each channel's `sum` and `squares`, by split, of [N], int64 [N] and int64 [N, 2, C]
-    (:func:`sums_of`).
-    """
+    """By split: `pixels`, and each channel's `sum` and `squares`, of int64 [N] and int64 [N, 2, C]."""
     found = {}
     for name in dict.fromkeys(split):
         rows = split == name

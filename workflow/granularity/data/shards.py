@@ -1,7 +1,4 @@
-"""Images that stage `pixels` has kept as JPEG, packed one after another into files of some hundred megabytes (shards).
-
-`index.parquet` says where each lies, and its checksum, which is compared whenever it is read.
-"""
+"""Images that stage `pixels` has kept as JPEG, packed one after another into files (shards), by `index.parquet`."""
 
 from __future__ import annotations
 

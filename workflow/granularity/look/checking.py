@@ -230,9 +230,7 @@ def _row(
 
 
 def _kept(store: Path) -> dict[str, float]:
-    """The trainings that the present code made, by id, with the seconds of each: an equal share where made side by
-    side.
-    """
+    """The trainings that the present code made, by id, with their seconds: an equal share where side by side."""
     made: dict[tuple, dict[str, float]] = defaultdict(dict)
     ended = set()
     for folder in place.within(store / RUN):

@@ -62,18 +62,14 @@ def cpu_threads(device: torch.device) -> int | None:
 
 
 def machine(device: Device, threads: int) -> dict[str, Any]:
-    """What of this machine decides last bits, for keys: a GPU's model, or a CPU's instruction set and number of
-    threads.
-    """
+    """What of this machine decides last bits: a GPU's model, or a CPU's instruction set and number of threads."""
     if device != "cpu" and leases.candidates():
         return {"gpu": leases.models()}
     return {"cpu": instruction_set(), "threads": threads}
 
 
 def faiss_gpus(device: Device) -> int:
-    """The number of GPUs for FAISS, all leased (0: the CPU); GranularityError: `cuda` was asked for, and FAISS sees
-    none.
-    """
+    """The number of GPUs for FAISS, all leased; 0 is the CPU, which a GranularityError refuses for `cuda`."""
     import faiss
 
     if device == "cpu":

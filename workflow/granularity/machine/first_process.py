@@ -1,6 +1,4 @@
-"""Files of a stage that several processes run: the first one writes for all. With one process, the functions
-themselves.
-"""
+"""Files of a stage that several processes run: the first one writes for all."""
 
 from __future__ import annotations
 

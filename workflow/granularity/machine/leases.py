@@ -65,9 +65,7 @@ def wanted() -> int:
 
 
 def take(count: int = 1) -> list[str]:
-    """Lease devices for this process until it ends, waiting if too few are free; GranularityError: there are not so
-    many.
-    """
+    """Lease devices for this process until it ends, waiting if too few are free; GranularityError: too few exist."""
     if not _held:
         known = candidates()
         if count > len(known):

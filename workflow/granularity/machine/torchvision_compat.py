@@ -1,7 +1,5 @@
-"""Makes `import torchvision`, and so timm and open_clip, work beside a CPU build of torch.
-
-torchvision's wheel on the package index is linked against CUDA; without it, "operator torchvision::nms does not exist".
-The operators, which nothing here uses, are defined without an implementation.
+"""Makes `import torchvision` work beside a CPU build of torch: its wheel is linked against CUDA, and would die of
+"operator torchvision::nms does not exist". The operators, which nothing here uses, are defined without code.
 """
 
 import importlib.util

@@ -1,7 +1,4 @@
-"""The command of a job, which `snakemake -np` prints and a person can run alone; and what it asks a scheduler for.
-
-Memory and time in the stages' records are measured and rounded up: too little costs another attempt, which goes on.
-"""
+"""The command of a job, which `snakemake -np` prints and a person can run alone; and what it asks a scheduler for."""
 
 import functools
 import json

@@ -104,11 +104,7 @@ def hold(plan: Plan, root: Path) -> None:
 
 
 def _remaking(workflow: Any, plan: Plan, modify: Callable[[str], str]) -> Callable[[Job], None]:
-    """What lets jobs be made again whose results are not what is asked for; Snakemake adds all that follows from them.
-
-    As `--forcerun` does, which would also take what it is given for a target. Snakemake asks for the inputs of those
-    jobs alone that its targets need, and before it decides which of them run.
-    """
+    """What lets jobs be made again whose results are not what is asked for; Snakemake adds what follows from them."""
     results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
 
     def look(job: Job) -> None:

@@ -41,9 +41,7 @@ class Results:
         return found
 
     def outdated(self, job: Job) -> str | None:
-        """Why a job has to be made again though it has a stamp, in words; None where that is not so, or what lies there
-        is damaged.
-        """
+        """Why a job has to be made again though it has a stamp; None where it need not, or is damaged."""
         stamp = stamp_of(self.place(job))
         if not os.path.lexists(stamp):
             return None

@@ -184,9 +184,7 @@ class Plan:
     def units(
         self, stage: str, runs: Sequence[Run], network: Network, condition: Condition, epochs: int = 1, data: Any = None
     ) -> dict[str, list[Run]]:
-        """The runs of a stage, of so many epochs each, on the images of `data` or the condition, in jobs as
-        `jobs.STAGE` says.
-        """
+        """The runs of a stage, of so many epochs on the images of `data` or the condition, grouped into jobs."""
         level = getattr(self.config.jobs, stage)
         if level == "auto":
             images = (data or condition).images

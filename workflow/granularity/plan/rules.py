@@ -21,10 +21,7 @@ class Rules:
         self.plan, self._look = plan, look
 
     def output(self, stage: str) -> dict[str, Any]:
-        """The stamp of every result, with open wildcards; Snakemake deletes it before a job, and after one that failed.
-
-        (As an `update()` it would be brought back, and count as up to date whatever the options are by then.)
-        """
+        """The stamp of every result, with open wildcards; an `update()` would be brought back after a failure."""
         return {"stamp": pattern(STAGES[stage], self.plan.root) + STAMP}
 
     def log(self, stage: str) -> str:

@@ -42,10 +42,8 @@ _sound: set[bytes] = set()  # SHA-256 of texts that were found sound: the same m
 
 
 def parse(text: bytes, file: Path) -> dict[str, Any]:
-    """What the text of a manifest says, without its seal.
-
-    Raises a GranularityError where it is not byte for byte as :func:`as_text` writes it, or lists a file beyond the
-    artifact; an OtherVersionError where it is sound, but of another version.
+    """What the text of a manifest says, without its seal; GranularityError: corrupt, OtherVersionError: of another
+    version.
     """
     corrupt = f"{file}: corrupt (%s); delete the stamp that names it, and snakemake makes it again"
     try:

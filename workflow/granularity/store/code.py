@@ -1,6 +1,4 @@
-"""The digest of the code that makes a result, and the packages that count for it: docs/development.md, "What makes a
-result again".
-"""
+"""The digest of the code that makes a result, and the packages that count for it (docs/development.md)."""
 
 import ast
 import functools

@@ -1,7 +1,6 @@
 """SHA-256 of files, once per machine, and the user's own cache folder, which remembers what was found out once.
 
-What was hashed is recorded there (`hashes/HOST`), with what the system says of the file: device, inode, size and the
-times of its last changes. As long as these five are the same, the record stands for the file.
+A record stands for a file as long as device, inode, size and the times of its last changes are the same.
 """
 
 import contextlib

@@ -79,9 +79,7 @@ class Lock:
 
 
 def read(file: Path) -> dict[str, Any] | None:
-    """What a lock's file says, when it was touched (`beat`, seconds), whether its writer lives (None: unknown); or
-    None.
-    """
+    """What a lock's file says, when it was touched (`beat`), and whether its writer lives (None: unknown)."""
     try:
         with file.open("rb") as stream:
             found = json.loads(stream.read())
@@ -163,10 +161,7 @@ def _flock(descriptor: int, how: int) -> bool | None:
 
 
 def share(file: Path, mine: str) -> dict[str, Any] | None:
-    """Hold the lock of a name until this process ends, together with all who hold it for the same configuration.
-
-    Returns None; or the latest who holds it for another one: `host`, `pid`, `started`, `folder`.
-    """
+    """Hold the lock of a name until this process ends; returns who holds it for another configuration, or None."""
     about = {"for": mine, "host": host(), "pid": os.getpid(), "started": time.time(), "folder": os.getcwd()}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,4 @@
-"""Where results lie: immutable folders, each under the key of all that it is made from, and names that lead to them.
-
-docs/artifacts.md has the folders of a store; `.new` holds private folders of writers.
-"""
+"""Where results lie: immutable folders, each under the key of all that it is made from, and names that lead to them."""
 
 import contextlib
 import json

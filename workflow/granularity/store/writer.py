@@ -210,9 +210,7 @@ def again(old: Artifact, origin: Values, parts: Inputs, **said: Any) -> Artifact
 
 
 def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -> Artifact:
-    """Move a whole artifact (`durable`: onto the disk) to its place, unless a sound one of its key lies there; what
-    does now.
-    """
+    """Move a whole artifact to its place, unless a sound one of its key lies there; returns what lies there then."""
     kind, key, digest = manifest["kind"], manifest["key"], manifest["digest"]
     target = place.generation(store, kind, key)
     while not place.publish(folder, target, durable):

@@ -1,8 +1,4 @@
-"""Reading images ahead of the network, in processes that decode and crop: the readers of torch's DataLoader.
-
-What comes out is a function of the seed, the step and the place in the batch alone. A batch is read in pieces, so that
-all readers work on the next one.
-"""
+"""Reading images ahead of the network, by seed, step and place alone, in processes: torch's DataLoader."""
 
 from __future__ import annotations
 

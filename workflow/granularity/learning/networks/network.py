@@ -34,9 +34,7 @@ def build(model: Model, channels: int, classes: int, seed: int, head_bias: float
 
 
 class Strided(torch.nn.Conv2d):
-    """A strided 1x1 convolution, of the pixels that it sees: oneDNN's AVX2 loops for strides write past the gradients
-    of fewer than eight channels.
-    """
+    """A strided 1x1 convolution of the pixels it sees: oneDNN's for strides writes out of bounds below 8 channels."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         down, right = self.stride

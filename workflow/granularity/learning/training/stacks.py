@@ -1,8 +1,4 @@
-"""Small networks of one architecture trained side by side, as one network of grouped convolutions (docs/recipes.md).
-
-A convolution has N times as many groups, batch normalisation N times as many channels; heads, losses and images stay
-apart.
-"""
+"""Small networks of one architecture trained side by side, as one of grouped convolutions (docs/recipes.md)."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
@@ -32,9 +28,7 @@ TENSORS = {  # of the layers that can be stacked, all along the channels
 
 
 class Stack(nn.Module):
-    """Networks as one, of copies of their weights. `forward` takes images of all, float32 [B, N * C, H, W], and gives
-    outputs of each, [B, G].
-    """
+    """Networks as one, of copies of their weights: float32 [B, N * C, H, W] of all gives outputs [B, G] of each."""
 
     def __init__(self, networks: Sequence[nn.Module]):
         super().__init__()

@@ -52,9 +52,7 @@ class Training:
 
 
 def prepared(task: Task) -> tuple[torch.device, dict[str, Artifact], dict[str, Any], dict[str, Any]]:
-    """What both stages of training begin with: the device, the samples and pixels, what the manifest says of the
-    options, and what of them decides the bytes of every run.
-    """
+    """What both stages of training begin with: device, inputs, resolved options, and what of them decides bytes."""
     place, resolved = torch_device(task.device, task.threads), task.options.model_dump(mode="json")
     processes.check_size(task.options.processes)
     inputs = {role: opened(task, role) for role in ("samples", "pixels")}

@@ -1,1 +1,1 @@
-"""A folder of pages to look through one configuration's results (`granularity explore`): images, clusters, networks."""
+"""A folder of pages to look through one configuration's results (`granularity explore`)."""

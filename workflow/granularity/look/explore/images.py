@@ -152,9 +152,7 @@ SHOWN = 8  # images of a cluster: nearest, farthest, random
 
 
 def clusters(images: Images, features: np.ndarray | None, job: Artifact) -> Iterator[tuple[Column, list[dict]]]:
-    """Each level of a clustering, from above: its column, and for each cluster its size, parent, children, images
-    drawn.
-    """
+    """Each level of a clustering, from above: its column, and size, parent, children, images of each cluster."""
     table = job.table("clusters.parquet").set_index("cluster")
     found = job.table("assignment.parquet").set_index("sample_id")["cluster"]
     levels = sorted((name for name in table if name.startswith("level_")), key=lambda name: int(name[6:]))

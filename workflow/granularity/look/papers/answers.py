@@ -221,9 +221,7 @@ def trained(root: Path, row: Row, source: Source, part: EntryRows, tables: Table
 
 
 def exact(table: pd.DataFrame, row: Row, source: Source, most: float = math.log(SAME)) -> pd.DataFrame:
-    """The rows of a table of results that are of the published row's arm: of its family, the nearest G up to a ratio,
-    whose logarithm is `most`.
-    """
+    """The rows of a table of results of the published row's arm, at the nearest G within a ratio of log `most`."""
     own = table[table["transfer"].isin(source.transfers)]
     if source.space:
         return own[own["space"] == source.space.replace("{x}", row["x"])]

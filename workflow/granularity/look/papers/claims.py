@@ -96,9 +96,7 @@ class Group:
 
 
 def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[Group]:
-    """Every study in every experiment, images first, what was tested first; `wrong` takes what cannot be read, a line
-    each.
-    """
+    """Every study in every experiment, images first, then what was tested; `wrong` takes what cannot be read."""
     files = {one.name: one for one in reversed(experiments)}  # of two of a name, the first
     found = {}
     for folder in sorted(root.glob("[!.]*/verdicts/[!.]*")):

@@ -137,9 +137,7 @@ def noted(wrong: list[str]) -> Iterator[None]:
 
 @functools.cache
 def untested(module: ModuleType) -> Rows:
-    """The rows of `checks.csv` before any run, as text; columns that the claims ask for are added until none is
-    missing.
-    """
+    """The rows of `checks.csv` before any run, as text; columns that the claims ask for are added one by one."""
     columns: list[str] = []
     world = not hasattr(module, "READS")
     while len(columns) < MOST:

@@ -13,9 +13,7 @@ Coded = tuple[np.ndarray, np.ndarray]  # class numbers of images, and the class 
 
 
 def class_table(labels: Labels, target: Coded) -> pd.DataFrame:
-    """One row per class: `label`, `name`, `size`, `parent` (majority target class; ties: the first), `purity`, its
-    share.
-    """
+    """One row per class: `label`, `name`, `size`, `parent` (majority target class; ties: the first), `purity`."""
     count = len(labels.names)
     sizes = np.bincount(labels.values, minlength=count)
     label, human, images = _majority(*_joint(labels, target))

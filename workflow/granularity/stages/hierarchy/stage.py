@@ -66,10 +66,7 @@ def run(task: Task) -> None:
 
 
 def _images(samples: Artifact, seed: int) -> tuple[Training, pd.DataFrame]:
-    """What is known of the training images; and of the others `sample_id`, `split` and a column per rank.
-
-    The index of the others is their row in the sample table, and so in the embedding.
-    """
+    """What is known of the training images; and of the others, indexed as in the sample table, their ranks."""
     ranks = samples.facts["ranks"]
     frame = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", *ranks], "text"))
     training = Training(

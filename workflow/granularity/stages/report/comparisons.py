@@ -154,9 +154,7 @@ class Panel:
 
 
 def panels(conditions: list[ConditionResults]) -> list[Panel]:
-    """Every baseline with the networks compared with it: their own, or the first one of their architecture that has
-    one.
-    """
+    """Every baseline with the networks compared with it: its own, and those of its architecture without one."""
     networks = {name for one in conditions for name in one.models}
     transfers = {name for one in conditions for name in one.finetune["transfer"]}
     found = []

@@ -75,10 +75,7 @@ class ConditionResults:
 
 
 def read(task: Task) -> list[ConditionResults]:
-    """Open all inputs of the report but the verdicts, and sort them by condition.
-
-    Raises GranularityError: one is missing or corrupt, lacks runs, or was made from others than are given.
-    """
+    """Open all inputs of the report but the verdicts, by condition; GranularityError: corrupt, or of other inputs."""
     opened = [artifact for role in READS for artifact in task.open_all(role)]
     every = [*opened, *task.open_all("verdicts")]
     shown = {(artifact.kind, artifact.digest) for artifact in every}

@@ -195,10 +195,7 @@ def _summed(
     count: str,
     orders: dict[str, list[str]],
 ) -> pd.DataFrame:
-    """Measured numbers over the runs of each label space; the embedding, measured in several jobs, counts once.
-
-    Rows come by condition, network, label space and state, as they were planned; then by other columns, in `orders`.
-    """
+    """Measured numbers over the runs of each label space, in the planned order; the embedding counts once."""
     groups = ["measure", "network", "space", "family", "state", "split", *keys]
     over = {"granularity": ("granularity", "first"), count: ("value", "size")}
     over |= {name: ("value", name) for name in ("mean", "min", "max")} | {"artifact": ("artifact", "first")}

@@ -50,18 +50,14 @@ def less(difference: float) -> str:
 
 
 def finer(results: pd.DataFrame) -> pd.DataFrame:
-    """Label spaces with a meaning that are finer than the target: the headline and every mark on the page are theirs
-    alone.
-    """
+    """Label spaces with a meaning that are finer than the target: the page's headline and marks are theirs alone."""
     arms = results[(results["role"] == "arm") & ~results["meaningless"].astype(bool)]
     size = results[results["role"] == "baseline"].set_index("label")["granularity"]
     return arms[arms["granularity"].astype(float) > arms["label"].map(size).astype(float)]
 
 
 def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of each baseline: its `answer` (a key of `ANSWERS`), the number of `arms`, and the best arm's row, with an
-    interval.
-    """
+    """Of each baseline: its `answer` (a key of `ANSWERS`), the number of `arms`, and the best arm's row."""
     found = []
     for label, part in results.groupby("label", sort=False):
         arms = finer(part)

@@ -145,9 +145,7 @@ def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "tra
 def sgd(
     direction: Callable[[State, int], tuple[torch.Tensor, State]], rates: torch.Tensor | Mapping[str, torch.Tensor]
 ) -> Callable[[State, int], tuple[State, State]]:
-    """The step of plain SGD for :func:`train`, of ``(state, t) -> (loss (B,), minus the gradients)``; rates (B, 1,
-    ...).
-    """
+    """The step of plain SGD for :func:`train`, of ``(state, t) -> (loss (B,), minus the gradients)``."""
 
     def step(state: State, t: int) -> tuple[State, State]:
         loss, down = direction(state, t)

@@ -1,6 +1,4 @@
-"""Clusters of the CLIP embedding, over the whole training split or within groups. Source: Hong et al., section 4,
-appendix.
-"""
+"""Clusters of the CLIP embedding, over the whole training split or within groups. Source: Hong et al., section 4."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""Synsets of WordNet above an image's own, at level k of every path to the root (docs/label_spaces.md).
-
-Source: Hong et al., ImageNet21k experiments.
-"""
+"""Synsets of WordNet at level k above an image's own (docs/label_spaces.md). Source: Hong et al., ImageNet21k."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any

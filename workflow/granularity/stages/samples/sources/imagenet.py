@@ -196,9 +196,7 @@ def _wnids(file: Path, root: Path) -> dict[int, str]:
 
 
 def _shifted(name: str, folder: Path, known: list[str]) -> tuple[Path, dict[str, str]]:
-    """The folder with a folder of images per class, and the synset of each (several joined, "": none), `known` in
-    order.
-    """
+    """The folder with a folder of images per class, and the synsets of each; `known` is in alphabetical order."""
     objectnet = (folder / "mappings").is_dir()
     images = folder / "images" if objectnet else folder
     if not images.is_dir():

@@ -49,10 +49,7 @@ def _splits(params: Samples) -> list[str]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The images of the splits that are asked for, or of `train` and `val`; `sample_id` is the path.
-
-    Ranks: see :func:`ranks`; and how many classes each has (`notes["distinct"]`, `notes["pairs"]`).
-    """
+    """The images of the splits asked for, by path; `ranks`, and how many classes each has, in the notes."""
     import pandas as pd
 
     categories, first, parts = None, None, []

@@ -124,9 +124,7 @@ def resamples(spaces: int) -> np.ndarray:
 
 
 def ahead(known: pd.DataFrame, emerged: np.ndarray, peer: str) -> float:
-    """AUC of the staircase minus that of another number, mean over seeds: lower end of its corrected bootstrap
-    interval.
-    """
+    """AUC of the staircase minus another number's, mean over seeds: lower end of its corrected bootstrap interval."""
     mine, other = (auc(known[name].to_numpy(), emerged, resamples(len(known))) for name in (STAIRCASE, peer))
     return float(np.quantile((mine - other).mean(1), 0.025 / len(PEERS)))
 

@@ -233,9 +233,7 @@ def gaps(arms: Arms) -> list[Contrast]:
 
 
 def judge_t6(tables: Tables) -> list[Claim]:
-    """Each condition and network, on human ranks or WordNet levels, at the kept epochs nearest to the paper's shares of
-    90.
-    """
+    """Each condition and network, on human ranks or WordNet levels, at the kept epochs nearest to the paper's."""
     runs = of.joined(tables)
     other = runs[runs["space"] != BASELINE]
     spaces = (set(other.loc[other["family"] == family, "space"]) for family in ("manual", "wordnet"))

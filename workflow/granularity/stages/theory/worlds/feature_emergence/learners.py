@@ -184,9 +184,7 @@ class Learner:
         return self._learn({"c": torch.zeros_like(net["b"])}, sets, rate, phase, outputs, direction, **how)[0]
 
     def tangent(self, net: State, rate: Rate, phase: str, fold: int = 1) -> Rows:
-        """SGD on sum_i c_i h_i(x) + a_i sigma'_i(x) (<v_i, x> + e_i), from zero; h and sigma' at the initial weights
-        `net`.
-        """
+        """SGD on sum_i c_i h_i(x) + a_i sigma'_i(x) (<v_i, x> + e_i), from zero; h and sigma' are those of `net`."""
         sets, phi = {}, nets.TRUNCATED_RELU
         for name in SPLITS:
             x = self.data[f"{name} x"]

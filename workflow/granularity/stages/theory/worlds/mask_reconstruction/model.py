@@ -108,9 +108,7 @@ def back(pull: Tensor, x: Tensor) -> Tensor:
 def masked(
     x: Tensor, w: Tensor, theta: Tensor, q: int, width: float, tau: Tensor, teacher: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mean loss (B,), expected over masks, of x (B, N, P, d), and minus its gradient (B, R, d); `teacher` in place of
-    tau w.
-    """
+    """Mean loss (B,) of x (B, N, P, d), expected over masks, and minus its gradient; `teacher`: else tau w."""
     lost = 1 / theta - 1
     z, some = products(x, w), pieces(x, w.shape[1])
     aheads = z if teacher is None else products(x, teacher)

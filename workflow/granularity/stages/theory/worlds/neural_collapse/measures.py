@@ -64,9 +64,7 @@ def _merged(distance: Tensor) -> Tensor:
 
 
 def structure(distance: Tensor) -> dict[str, Tensor]:
-    """Off D of the natural classes (B, K, K) in pairs (c, c + K/2): d_within, d_sup, d_far and MSDR = R1, R2, R3, each
-    (B,).
-    """
+    """Of the natural classes' D (B, K, K), in pairs (c, c + K/2): d_within, d_sup, d_far and MSDR = R1, R2, R3."""
     merged = _merged(distance)
     d_within = distance.diagonal(dim1=1, dim2=2).mean(1)
     d_sup, d_far = distance[:, merged].mean(1), distance[:, ~merged & ~_eye(distance)].mean(1)
