@@ -1,8 +1,6 @@
-"""WordNet's nouns: hypernyms, levels and living things.
+"""WordNet's nouns: hypernyms, levels (docs/label_spaces.md) and living things.
 
-Read from the dict files of WordNet 3.0 (Debian's package wordnet-base, or a `dict/` folder), format wndb(5WN).
-Hypernyms are the `@` pointers alone; instance hypernyms (`@i`) are not followed. With that, and with the union over
-all paths, the level counts of Hong et al. come out exactly (`granularity wordnet`).
+Read from the dict files of WordNet 3.0, format wndb(5WN).
 """
 
 from __future__ import annotations

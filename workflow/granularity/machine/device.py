@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 from pathlib import Path
@@ -114,7 +113,8 @@ def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
     Else its vendor or, on ARM, its part, the widest instructions, and the variables that cap them, such as
     `GenuineIntel avx512_bf16 MKL_CBWR=AUTO` or `ARM 0x41 0xd40 sve`.
     """
-    about, flags = _first_processor(cpuinfo), kernels.flags(cpuinfo)
+    about = kernels.first_processor(cpuinfo)
+    flags = kernels.flags(about)
     found = {name: value for name in sorted(VARIABLES) if (value := os.environ.get(name))}
     if flags >= kernels.NEEDED and found == kernels.PINNED:
         return "x86-64-v3"
@@ -126,13 +126,3 @@ def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
     else:
         processor, level = platform.machine(), platform.processor() or "unknown"
     return " ".join([processor, level, *(f"{name}={value}" for name, value in found.items())])
-
-
-def _first_processor(cpuinfo: Path) -> dict[str, str]:
-    """The lines of the first processor: with hundreds of them, the file takes long to read to its end."""
-    try:
-        with cpuinfo.open(encoding="utf-8", errors="replace") as stream:
-            lines = [line.partition(":") for line in itertools.takewhile(lambda line: ":" in line, stream)]
-    except OSError:
-        return {}
-    return {name.strip(): value.strip() for name, _, value in lines}

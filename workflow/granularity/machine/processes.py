@@ -1,7 +1,5 @@
-"""One network trained by several processes: torch's DistributedDataParallel, each on a share of every batch.
-
-docs/recipes.md ("Several GPUs") says what they compute. :func:`granularity.machine.launch.launch` starts them; anything
-else is one process.
+"""One network trained by several processes (docs/recipes.md), which :mod:`granularity.machine.launch` starts, or by
+one.
 """
 
 import contextlib

@@ -65,9 +65,7 @@ def _version(package: str) -> str | None:
 @functools.cache
 def code_digest(*names: str) -> str:
     """Digest of some modules (dotted names) or files of the user's, and of all the science in this package that they
-    import, directly or not: 16 hexadecimal digits.
-
-    Comments, docstrings and layout do not count; files in a stage's folder that are not Python count as they are.
+    import, directly or not: 16 hexadecimal digits; docs/development.md says what counts.
     """
     digest = hashlib.sha256(f"{RESULT_VERSION}\n".encode())
     for name in sorted(import_closure(*names)):

@@ -1,7 +1,4 @@
-"""SHA-256 of files, once per machine, and the user's own cache folder, which remembers what was found out once.
-
-A record stands for a file as long as device, inode, size and the times of its last changes are the same.
-"""
+"""SHA-256 of files, once per machine (docs/artifacts.md), and the user's own cache folder, which remembers them."""
 
 import contextlib
 import errno

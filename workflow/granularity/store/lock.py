@@ -1,8 +1,7 @@
 """Who makes a result: the process that holds the lock of its key, and drivers that share the lock of a name.
 
-The kernel lets go of a writer's `flock` when it ends, however it ends. Some file systems have no locks or keep them
-within a machine, and a suspended writer holds its lock for ever: a writer therefore also touches its file, and whoever
-waits takes over what has not been touched for SILENT_SECONDS. Two writers of one key damage nothing: the first stays.
+Where a file system has no locks, or for a writer that is suspended, the touches of the lock's file count
+(docs/artifacts.md). Two writers of one key damage nothing: the first stays.
 """
 
 from __future__ import annotations

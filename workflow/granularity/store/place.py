@@ -305,7 +305,7 @@ def delete(found: list[Found]) -> None:
 
 
 def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Path, str]]:
-    needed = _needed(root)
+    needed = closure(path.resolve() for path in find(root))
     for folder in all_of(store):
         # With any live writer a single run is kept: it may be of a job that has not published its result.
         of_live = f"{folder.parent.name}-{folder.name}" in live or (live and folder.parent.name in PARTS)
@@ -327,11 +327,6 @@ def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Pat
     for file in within(store / LOCKS):
         if file.suffix == ".json" and file.stem not in live:
             yield file, "lock of a writer that was killed"
-
-
-def _needed(root: Path) -> set[Path]:
-    """The generations that names below a folder lead to, and those that these were made from."""
-    return closure(path.resolve() for path in find(root))
 
 
 def closure(generations: Iterable[Path]) -> set[Path]:

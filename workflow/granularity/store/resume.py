@@ -1,7 +1,4 @@
-"""Long work that a kill interrupts and the next job goes on with: checkpoints, and files written by the record.
-
-A checkpoint is arrays and a JSON text in one safetensors file, written atomically and never unpickled.
-"""
+"""Long work that a kill interrupts and the next job goes on with: checkpoints, which are safetensors, and records."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """Results carried to a folder or a URL of fsspec's and back: `granularity push` and `granularity pull`.
 
-URL/generations/KIND-KEY.tar   one generation: its manifest, then the files that this lists
+URL/generations/KIND-KEY.tar   one generation: its manifest, then the files that this lists, and no others
 URL/others/SHA256.tar          what lies beside results of a configuration: logs, benchmarks, copies for reports
 URL/names/NAME.json            of a configuration: its names and the generations that they lead to, all that these were
                                made from, and the tar of the other files
-
-Each is written whole or not at all. Only regular files that a manifest lists, of its sizes and SHA-256, enter a store.
 """
 
 import contextlib

@@ -17,10 +17,8 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Finetune the runs of one job; docs/artifacts.md has the files.
-
-    Images are normalised as those of the pretraining were, whose data set may be another. Raises GranularityError if a
-    backbone is missing or cannot take the images, or a loss is no longer finite.
+    """Finetune the runs of one job (docs/artifacts.md). Raises GranularityError if a backbone is missing or cannot take
+    the images, or a loss is no longer finite.
     """
     options: Finetune = task.options
     recipe, (place, inputs, resolved, decides) = options.recipe, prepared(task)

@@ -1,7 +1,4 @@
-"""Properties of a label space, which can be measured before anything is trained on it.
-
-Where images have several labels, an image counts once with each of them: everything is over pairs of image and label.
-"""
+"""Properties of a label space, before training; with several labels an image counts once with each of them."""
 
 import numpy as np
 import pandas as pd

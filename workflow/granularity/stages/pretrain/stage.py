@@ -25,10 +25,8 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Train the runs of one job; docs/artifacts.md has the files.
-
-    Weights are saved with the head, and a record of all that using them takes. Raises GranularityError if an input is
-    missing or does not fit the samples, the objective or the network, or a loss is no longer finite.
+    """Train the runs of one job (docs/artifacts.md). Raises GranularityError if an input is missing or does not fit the
+    samples, the objective or the network, or a loss is no longer finite.
     """
     options: Pretrain = task.options
     recipe, runs = options.recipe, [Run.parse(name) for name in options.runs]

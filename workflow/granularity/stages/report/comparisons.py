@@ -1,7 +1,5 @@
-"""What is compared with what, and what follows: what was declared, arms with their baseline, fine with coarse.
-
-Intervals are Student's over backbones, paired by pretraining seed; those of a question hold together over the whole
-report (Bonferroni). A verdict of better or worse is an interval without zero.
+"""What is compared with what, and what follows (docs/results.md, "The rule"): declared, arms with baseline, fine with
+coarse.
 """
 
 import functools

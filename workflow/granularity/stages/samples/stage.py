@@ -79,8 +79,7 @@ def run(task: Task) -> None:
 def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: int) -> tuple[pd.DataFrame, str]:
     """The images of this condition with their split (train, val, or the name of an extra split), in their order.
 
-    Validation images do not depend on the training-set size, and smaller training sets are subsets of larger ones; both
-    are stratified by the finest rank. Returns also where the validation images come from. Raises GranularityError:
+    Returns also where the validation images come from (docs/recipes.md, docs/datasets.md). Raises GranularityError:
     fewer images than asked for, an empty split, or one that the source does not have.
     """
     order = _stratified_order(frame[params.ranks[-1]], seed_of(seed, "split"))

@@ -1,8 +1,7 @@
-"""Arms, which studies compare: the errors of networks finetuned after a pretraining, by label space of the pretraining.
+"""Arms, which studies compare (docs/studies.md): errors in percent after a pretraining, by its label space.
 
-Errors are validation errors in percent, differences in percentage points. Our arms and a paper's printed table are
-judged by one rule: every comparison is a weighted sum of arms, with an interval that is corrected for their number. The
-unit of replication is the backbone; of a printed table, which has means and standard deviations, the run.
+Our arms and a paper's printed table are judged by one rule: every comparison is a weighted sum of arms, with an
+interval that is corrected for their number. The unit of replication is the backbone; of a printed table the run.
 """
 
 import math

@@ -6,8 +6,7 @@ ImageNet classes, joined by `; `), imagenet_to_label_2012_v2 (these names, one p
 pytorch_to_imagenet_2012_id.json (place in alphabetical order -> line, from 0).
 
 Source: readme.txt of ILSVRC2012_devkit_t12; torchvision/datasets/imagenet.py; tiny-imagenet-200.zip;
-github.com/modestyachts/ImageNetV2; README of ObjectNet 1.0, and src/datasets/objectnet.py of
-github.com/mlfoundations/wise-ft.
+github.com/modestyachts/ImageNetV2; src/datasets/objectnet.py of github.com/mlfoundations/wise-ft.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Finding: which label spaces teach parity can be said before training. Extends the world `feature_emergence`.
+"""Finding: which label spaces teach parity can be said before training (docs/findings/staircase.md).
 
-Random refinements of parity on inputs without structure, each trained with several seeds; beside each the numbers that
-`feature_emergence.spaces.law` knows of it. Predictions, bands and arms are in `config/preregistrations/staircase.yaml`.
+Extends the world `feature_emergence`, whose `spaces.law` has the numbers that are known of a label space.
 """
 
 from collections.abc import Callable, Sequence

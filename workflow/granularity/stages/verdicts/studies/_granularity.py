@@ -1,7 +1,6 @@
-"""The tables of Hong et al. 2023, a study each; their claims in words are `config/claims/granularity.yaml`.
+"""The tables of Hong et al. 2023, a study each (docs/studies.md); claims in words: `config/claims/granularity.yaml`.
 
-Signs and orderings are judged at any scale, sizes on the paper's own data only; the baseline is the same two stages on
-target labels. Functions like `t5` yield the claims of a table about our arms, or about those that the paper printed.
+Functions like `t5` yield the claims of a table about our arms, or about those that the paper printed.
 """
 
 import itertools

@@ -1,8 +1,4 @@
-"""Finding: does residual first-order signal order the label spaces of every world? Extends four worlds.
-
-Each arm is trained as in its world; beside what it learnt stands the signal of its label space, known before training
-(`spaces`). Predictions, bands and arms are in `config/preregistrations/residual_signal.yaml`.
-"""
+"""Finding: does residual first-order signal order label spaces of four worlds (docs/findings/residual_signal.md)?"""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
