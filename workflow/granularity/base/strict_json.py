@@ -23,9 +23,8 @@ def parse_json(
 ) -> Any:
     """The plain data in a text; GranularityError: no JSON in UTF-8, a key twice, or a number that is not finite.
 
-    `where` and `what` are the file, and what it should be, in messages. `keep` is called for each object as soon as it
-    is read, and what it returns takes its place. A number that is not finite is None then: publishers write NaN for
-    what is missing.
+    `where` and `what` are the file, and what it should be, in messages. What `keep` returns for each object takes its
+    place; a number that is not finite is None then, as publishers write NaN for what is missing.
     """
     hooks: dict[str, Any] = {"object_pairs_hook": unique, "parse_constant": _finite, "parse_float": _finite}
     if keep is not None:

@@ -1,5 +1,4 @@
-"""A claim against its numbers: measured values, the band they must lie in, and the verdict (docs/theory.md,
-studies.md).
+"""A claim against its numbers: measured values, the band they must lie in, and the verdict (docs/theory.md).
 
 A value that is not a number, of a diverged run, lies in no band.
 """

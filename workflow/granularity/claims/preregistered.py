@@ -66,8 +66,7 @@ def claims(
 ) -> list[Claim]:
     """The predictions of a finding's file with the values `measured` of each (empty: not run), by the prediction's id.
 
-    `seeds` is the number behind the values, where it is not one per value; `arms` are the settings that they were
-    measured on, where these are not all.
+    `seeds`: the number behind the values, where not one each; `arms`: those they were measured on, where not all.
     """
     from granularity.claims.claim import Claim  # not above: planning needs no NumPy
 

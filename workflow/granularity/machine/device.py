@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 def torch_device(device: Device, threads: int) -> torch.device:
-    """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one.
-
-    Processes that train together share the CPU `threads`. Raises a GranularityError where `cuda` was asked for and
-    torch sees no GPU.
+    """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one. Raises a
+    GranularityError where `cuda` was asked for and torch sees no GPU.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts; needed for determinism
     import torch

@@ -1,6 +1,4 @@
-"""One network trained by several processes (docs/recipes.md), which :mod:`granularity.machine.launch` starts, or by
-one.
-"""
+"""One network trained by several processes (docs/recipes.md), started by :mod:`granularity.machine.launch`."""
 
 import contextlib
 from collections.abc import Iterator

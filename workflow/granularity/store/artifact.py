@@ -42,9 +42,7 @@ _sound: set[bytes] = set()  # SHA-256 of texts that were found sound: the same m
 
 
 def parse(text: bytes, file: Path) -> dict[str, Any]:
-    """What the text of a manifest says, without its seal; GranularityError: corrupt, OtherVersionError: of another
-    version.
-    """
+    """What the text of a manifest says, without its seal; a GranularityError: corrupt, or an OtherVersionError."""
     corrupt = f"{file}: corrupt (%s); delete the stamp that names it, and snakemake makes it again"
     try:
         found = strict_json.parse_json(text, str(file))
@@ -107,10 +105,8 @@ class Artifact:
 
     @classmethod
     def open(cls, path: str | Path, kind: str | None = None) -> Artifact:
-        """Verify an artifact and open it, but for files each record of which its readers verify, such as shards.
-
-        `path`: folder, name, manifest or stamp. Raises a GranularityError: missing, of another kind, corrupt or
-        truncated.
+        """Verify an artifact (by folder, name, manifest or stamp), but for files each record of which its readers
+        verify, and open it. Raises a GranularityError: missing, of another kind, corrupt or truncated.
         """
         artifact = cls.peek(path)
         if kind is not None and artifact.kind != kind:

@@ -54,12 +54,10 @@ class JudgedClaim:
 
 @dataclass(frozen=True)
 class Group:
-    """The claims of a study in one experiment.
-
-    `paper`: empty where they are none's; `results`: its folder's name, `theory` for worlds; `tested`: whether there are
-    verdicts, `current`: of the code that is here; `cost`: None where it is not known; `command`: what makes the
-    verdicts; `missing` inputs; `data`: the images that it was judged on, in words, or the size of a world; `committed`:
-    whether it is of the project's own runs, whose numbers are committed, as these results hold none.
+    """The claims of a study in one experiment. `paper`: empty where they are none's; `results`: its folder's name,
+    `theory` for worlds; `tested`: whether there are verdicts, `current`: of the code that is here; `cost`: None where
+    it is not known; `command`: what makes the verdicts; `data`: the images that it was judged on, in words, or the size
+    of a world; `committed`: whether it is of the project's own runs, as these results hold none.
     """
 
     paper: str
