@@ -1,18 +1,14 @@
-"""The tests' own tools: a skip that is a failure, and a command that gets its time and no more."""
+"""A skip that is a failure where the variable is set."""
 
-import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
-from support import checkout, skips
+from support import skips
 
 FAILING = {
     "call": "def test_it(): pytest.skip('no such tool')",
@@ -40,40 +36,3 @@ def test_a_skip_is_a_failure_where_the_variable_is_set_but_where_nobody_can_mend
     failed = set(re.findall(r"^(?:FAILED|ERROR) test_(\w+)\.py", output, re.MULTILINE))
     assert failed == (set(FAILING) if strict else set()), output
     assert "no such tool" in output and (skips.VARIABLE in output) == bool(strict)
-
-
-@pytest.fixture
-def place(tmp_path):
-    """A checkout with nothing in it: commands run there all the same."""
-    made = checkout.Checkout.__new__(checkout.Checkout)
-    made.folder, made.environment = tmp_path, dict(os.environ)
-    return made
-
-
-def test_a_command_that_ends_gives_its_output(place):
-    assert place.run("bash", "-c", "echo one; echo two >&2") == "one\ntwo\n"
-    assert place.run("bash", "-c", "echo three; exit 3", code=3) == "three\n"
-    with pytest.raises(AssertionError, match="the last words"):
-        place.run("bash", "-c", "echo the last words; exit 1")
-
-
-def test_a_command_that_hangs_is_ended_with_its_children_and_its_last_words_shown(place):
-    with pytest.raises(AssertionError, match=r"has not ended in 1 seconds.*\n.*the last words"):
-        place.run("bash", "-c", "sleep 300 & echo $! > child; echo the last words; wait", seconds=1.0)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        child = psutil.Process(int((place.folder / "child").read_text()))
-        for _ in range(100):
-            if child.status() == psutil.STATUS_ZOMBIE:  # nobody has waited for it yet
-                break
-            time.sleep(0.05)
-        else:
-            raise AssertionError(f"{child} goes on")
-
-
-def test_a_child_that_has_left_the_group_holds_nobody_up(place):
-    script = "setsid sleep 300 & echo $! > child; echo the last words; wait"
-    try:
-        with pytest.raises(AssertionError, match="the last words"):
-            place.run("bash", "-c", script, seconds=1.0)
-    finally:
-        os.kill(int((place.folder / "child").read_text()), signal.SIGKILL)

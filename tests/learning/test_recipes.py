@@ -38,18 +38,13 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"freeze_backbone": True}, "freeze_backbone: there is no backbone yet"),
         ({"batch_size": 2}, "processes: 3 cannot share a batch_size of 2"),
         ({"batch_size": 30, "micro_batch": 7}, "micro_batch: 7 does not divide batch_size = 30"),
         ({"batch_size": 30, "micro_batch": 6}, "processes: 3 cannot share the 5 micro-batches evenly"),
         ({"compile": True}, "compile: set micro_batch"),
-        ({"lr": 0.1, "final_lr": 0.2}, "final_lr: 0.2 is more than the peak, lr = 0.1"),
-        ({"nesterov": True, "optimizer": "adamw"}, "nesterov: is for optimizer: sgd"),
         ({"nesterov": True, "momentum": 0}, "nesterov: is for optimizer: sgd"),
         ({"clip_norm": 0}, "greater than 0"),
         ({"step_factor": 1.5}, "less than or equal to 1"),
-        ({"loss": "hinge"}, "'auto', 'softmax' or 'sigmoid'"),
-        ({"optimizer_args": {"lr": 0.1}}, "optimizer_args.lr: is an option of its own"),
     ],
 )
 def test_a_recipe_that_contradicts_itself_is_refused(values, words):

@@ -12,19 +12,9 @@ from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from support import writing
+from support.tiny_chain import NO_SPACES
 
-SMALL = {
-    "conditions": [{"train_size": 300}],
-    "label_spaces": {
-        "random": [10],
-        "random_instance": False,
-        "random_superclass": [],
-        "regrouped": [],
-        "kmeans": [10],
-        "kmeans_superclass": [],
-        "rebalanced": {"thresholds": []},
-    },
-}
+SMALL = {"conditions": [{"train_size": 300}], "label_spaces": NO_SPACES | {"random": [10], "kmeans": [10]}}
 TAGGED = {"model": "ViT-L-14", "pretrained": "openai"}
 UNCLUSTERED = SMALL | {"label_spaces": SMALL["label_spaces"] | {"kmeans": []}}
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from granularity.base.stage import Job
 from granularity.config.options import Config
 from granularity.data import listing as data_listing
 from granularity.plan.commands import listing
@@ -40,14 +39,6 @@ def test_a_data_set_is_listed_once_and_only_for_its_table(photos, monkeypatch):
     assert len(calls) == 3  # the folder and both in it, for two tables
 
 
-def test_a_file_of_labels_shows(tmp_path):
-    file, found = tmp_path / "labels.csv", []
-    for text in ("a", "b"):
-        file.write_text(text)
-        found.append(listing(Job("samples", files=(str(file),))))
-    assert found[0] != found[1]
-
-
 # ---------------------------------------------------------------- for the key of a result
 
 
@@ -69,6 +60,10 @@ def test_samples_count_images_and_files_of_labels(tmp_path):
     assert changed("samples", options, lambda: taxonomy.write_text("kind,more\na,c\n")) == {str(taxonomy)}
     assert changed("samples", options, lambda: (root / "1.png").write_bytes(b"")) == {str(root)}
     assert STAGES["samples"].outside(section()) == {}
+    noun = tmp_path / "data.noun"
+    noun.write_text("")
+    options = section(source="folder", root=root, wordnet=tmp_path, ranks=["synset"], target="synset")
+    assert changed("samples", options, lambda: noun.write_text("edited")) >= {str(noun)}
 
 
 def test_shifted_test_sets_count(tmp_path):

@@ -4,11 +4,8 @@ The artifacts are those of a real chain, made once. Damage is done by seeded cha
 and in the store itself, and undone afterwards.
 """
 
-import contextlib
 import os
 import random
-import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -19,13 +16,10 @@ from granularity.look import inspection
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import place
-from granularity.store.artifact import Artifact
-from granularity.store.place import MANIFEST
 from support import tasks, tiny_chain, writing
 from support.damage import DAMAGE, files_of, flip, problems, readers
-from support.tiny_chain import harmed, lead
+from support.tiny_chain import harmed
 
-FLIPS_A_KIND = 40
 KINDS = list(STAGES)
 
 
@@ -35,31 +29,6 @@ def by_name_or_in_store(name: Path, number: int) -> Path:
 
 
 # ---------------------------------------------------------------- flips
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_flip_anywhere_in_any_file_is_found_and_its_file_named(chain, kind):
-    """Wherever it is done from, both ways of looking find it, and no reader takes it."""
-    rng = random.Random(kind)
-    folders = [step.folder for step in chain if step.kind == kind]
-    with contextlib.ExitStack() as stack:
-        for folder in folders:
-            stack.enter_context(harmed(folder))
-        places = [(name, file.relative_to(name)) for name in folders for file in (*files_of(name), name / MANIFEST)]
-        assert len(places) <= FLIPS_A_KIND
-        for number in range(FLIPS_A_KIND):
-            name, file = places[number % len(places)]
-            harmed_by, looked_at = by_name_or_in_store(name, number // len(places)), by_name_or_in_store(name, number)
-            original = flip(harmed_by / file, rng)
-            (found,) = problems(looked_at)
-            with pytest.raises(GranularityError, match=re.escape(str(name / file))):
-                Artifact.open(name)
-            (harmed_by / file).write_bytes(original)
-            if file.name == MANIFEST:
-                assert found.startswith(f"{looked_at / file}: corrupt ("), found
-            else:
-                assert found == f"{looked_at / file}: corrupt (its SHA-256 is not the manifest's)"
-        assert [line for folder in folders for line in problems(folder)] == []
 
 
 # ---------------------------------------------------------------- other damage, and who refuses it
@@ -114,33 +83,6 @@ def test_a_damaged_result_is_put_aside_and_made_again_alike(chain, kind, capfd):
     assert step.folder.resolve() == folder and problems(step.folder) == []
     assert stamp.read_text() == before or kind in tasks.TIMED
     place.remove(kept.absolute())
-
-
-NAMES = {  # what is done, and whether the stamp or the name is what `verify` finds wrong
-    "an empty stamp": (lambda name, stamp, other: stamp.write_text(""), True),
-    "a torn stamp": (lambda name, stamp, other: stamp.write_text(stamp.read_text()[:-9]), True),
-    "the stamp of another": (lambda name, stamp, other: shutil.copy(place.stamp_of(other), stamp), True),
-    "no name": (lambda name, stamp, other: name.unlink(), False),
-    "a name of nothing": (lambda name, stamp, other: (name.unlink(), name.symlink_to("../.store/samples/0123")), False),
-    "the name of another": (lambda name, stamp, other: lead(name, other, stamped=False), True),
-}
-
-
-@pytest.mark.parametrize("damage", NAMES)
-def test_a_damaged_name_is_found_and_mended_without_computing(chain, damage):
-    lie = [path.stat().st_mtime_ns for path in place.all_of(Path("results/.store"))]
-    harm, stamp_is_named = NAMES[damage]
-    for step, after in zip(chain, [*chain[1:], chain[0]], strict=True):
-        name, stamp = step.folder, place.stamp_of(step.folder)
-        was = (name.resolve(), stamp.read_text())
-        harm(name, stamp, after.folder)
-        found = problems(Path("results"))
-        assert any(line.startswith(f"{stamp if stamp_is_named else name}: ") for line in found), found
-        assert all(len(line.splitlines()) == 1 for line in found)
-        step.run()
-        assert (name.resolve(), stamp.read_text()) == was
-        assert problems(name) == []
-    assert [path.stat().st_mtime_ns for path in place.all_of(Path("results/.store"))] == lie
 
 
 # ---------------------------------------------------------------- verify itself

@@ -214,11 +214,11 @@ def test_the_command_deletes_only_when_told(tmp_path):
     make(results / "thing", 2)
     run = CliRunner().invoke
     listed = run(app, ["gc", str(results), "--older-than", "0"])
-    assert lost.folder.name in listed.output and "1 could go, 2." in listed.output
+    assert lost.folder.name in listed.output and "1 could go, " in listed.output
     assert json.loads(run(app, ["gc", str(results), "--older-than", "0", "--json"]).output)[0]["bytes"] > 1000
     assert lost.folder.exists()
     young = run(app, ["gc", str(results)]).output
-    assert "nothing can go\n1 younger, 2." in young and "listed by --older-than 0" in young
+    assert "nothing can go\n1 younger, " in young and "listed by --older-than 0" in young
     assert "1 deleted" in run(app, ["gc", str(results), "--older-than", "0", "--delete"]).output
     assert not lost.folder.exists()
     assert "nothing can go" in run(app, ["gc", str(results), "--older-than", "0"]).output

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from support import warm
@@ -75,3 +76,12 @@ def wait(process, seconds):
         return process.communicate(timeout=5)[0], False
     except subprocess.TimeoutExpired as error:  # a child in a session of its own holds on to the output
         return (error.output or b"").decode(errors="replace"), False
+
+
+def until(condition, driver):
+    """What a condition gives once it holds, while a process goes on."""
+    deadline = time.monotonic() + 300
+    while not (found := condition()):
+        assert driver.poll() is None and time.monotonic() < deadline, driver.communicate()[0][-3000:]
+        time.sleep(0.001)
+    return found

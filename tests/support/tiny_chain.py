@@ -21,6 +21,8 @@ from support.checkout import Checkout
 
 WORLD = "label_granularity"
 
+NO_SPACES = {"random": [], "random_instance": False, "random_superclass": [], "regrouped": [], "kmeans": []}
+NO_SPACES |= {"kmeans_superclass": [], "rebalanced": {"thresholds": []}}
 TINY = {
     "name": "tiny",
     "device": "cpu",
@@ -28,8 +30,7 @@ TINY = {
     "seeds": {"pretrain": 1, "finetune": 2},
     "samples": {"validation": 30},
     "encoder": {"model": str(Path(__file__).parents[2] / "config/encoders/digits-tiny.json")},
-    "label_spaces": {"random": [5], "random_instance": False, "random_superclass": [], "regrouped": []}
-    | {"kmeans": [6], "kmeans_superclass": [], "rebalanced": {"clusters": [2, 3], "thresholds": [3]}},
+    "label_spaces": NO_SPACES | {"random": [5], "kmeans": [6], "rebalanced": {"clusters": [2, 3], "thresholds": [3]}},
     "model": {"args": {"layers": [1, 1, 0, 0], "channels": [8, 8, 8, 8], "stem_width": 4, "stem_type": "deep"}},
     "pretrain": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
     "finetune": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
@@ -77,6 +78,10 @@ def configure(checkout: Checkout, **over) -> list[str]:
     values["label_spaces"] = TINY["label_spaces"] | {"manual": [], "random": [], "rebalanced": {"thresholds": []}}
     checkout.path("tiny.yaml").write_text(json.dumps(values | over))
     return ["--configfile", "tiny.yaml"]
+
+
+def snakemake(checkout: Checkout, *words: str, **more) -> str:
+    return checkout.snakemake(*words, "--configfile", "tiny.yaml", **more)
 
 
 @contextlib.contextmanager

@@ -49,6 +49,14 @@ def tiny(finished_run):
     return finished_run("tiny", tiny_chain.configure)
 
 
+@pytest.fixture
+def checkout(tiny, tmp_path):
+    """A copy of the finished run of the smallest chain; its configuration may be written anew."""
+    made = copied(tiny, tmp_path / "checkout")
+    tiny_chain.configure(made)
+    return made
+
+
 @pytest.fixture(scope="module")
 def chain(tiny_results):
     folder, made = tiny_results

@@ -6,15 +6,15 @@ import pytest
 
 from granularity.store.artifact import Artifact
 from support.checkout import Checkout
+from support.tiny_chain import NO_SPACES
 
 pytestmark = pytest.mark.workflow
 
 CONFIG = {
     "name": "small",
     "conditions": [{"train_size": 200}],
-    "label_spaces": {"random": [5, 7], "random_instance": False, "random_superclass": [], "kmeans": []},
+    "label_spaces": NO_SPACES | {"random": [5, 7]},
 }
-CONFIG["label_spaces"] |= {"regrouped": [], "kmeans_superclass": [], "rebalanced": {"thresholds": []}}
 SPACES = "results/small/train-200/hierarchy"
 GIVEN = ("--configfile", "small.yaml")
 FILES = ("-f", "config/config.yaml", "-f", "small.yaml")

@@ -9,13 +9,11 @@ from PIL import Image
 from granularity.store.artifact import Artifact
 from support.checkout import Checkout
 from support.sampling import save
-from support.small_wordnet import SMALL
 
 pytestmark = pytest.mark.workflow
 
 COMMON = {"conditions": [{"train_size": "all"}], "label_spaces": {"random": [2], "kmeans": []}, "pixels": {"size": 4}}
 FOLDER = {"source": "folder", "ranks": ["kind", "species"], "target": "kind", "taxonomy": "taxonomy.csv"}
-SYNSETS = {"source": "table", "ranks": ["living_thing", "synset"], "target": "living_thing"}
 SPECIES = {"cat": "animal", "dog": "animal", "ash": "plant"}
 
 
@@ -85,23 +83,3 @@ def test_a_folder_of_images_and_a_taxonomy(checkout):
     os.utime(taxonomy)
     _, made, _ = make()
     assert made == digest and is_finished(checkout)
-
-
-def test_a_table_of_several_labels_and_wordnet(checkout):
-    rows = ["path,synset"]
-    for synset in ("n00000040", "n00000020"):
-        for i in range(6):
-            draw(checkout, f"{synset}/{synset}_{i}.png", 20 * i)
-            rows.append(f"{synset}/{synset}_{i}.png,{synset}")
-    rows[1] = "n00000040/n00000040_0.png,n00000030|n00000040"
-    labels, wordnet = checkout.path("data/images.csv"), checkout.path("wordnet/data.noun")
-    labels.write_text("\n".join(rows) + "\n")
-    wordnet.parent.mkdir()
-    wordnet.write_text(SMALL)
-    make = configure(checkout, SYNSETS | {"labels": "images.csv", "wordnet": "wordnet"})
-    _, digest, table = make()
-    assert "n00000030|n00000040" in set(table["synset"])
-    digest, table = again(make, digest, lambda: replace(labels, "n00000030|", ""))
-    assert set(table["synset"]) == {"n00000020", "n00000040"}
-    again(make, digest, lambda: replace(wordnet, " husky ", " spitz ", time=10**9))
-    assert is_finished(checkout)

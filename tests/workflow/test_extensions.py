@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from granularity.store.artifact import Artifact
+from support.tiny_chain import NO_SPACES
 
 pytestmark = pytest.mark.workflow
 
@@ -102,16 +103,7 @@ CONFIG = {
         "validation": 80,
     },
     "conditions": [{"train_size": 100}],
-    "label_spaces": {
-        "remainder": [3],
-        "brightness": [4],
-        "random": [],
-        "random_instance": False,
-        "random_superclass": [],
-        "kmeans": [],
-        "kmeans_superclass": [],
-        "rebalanced": {"thresholds": []},
-    },
+    "label_spaces": NO_SPACES | {"remainder": [3], "brightness": [4]},
     "pretrain": {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5, "lr": 0.05},
     "finetune": {
         "augment": {"policy": "negative", "policy_args": {"share": 0.5}},

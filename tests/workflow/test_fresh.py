@@ -6,13 +6,13 @@ Each test begins with a copy of one finished run of the smallest chain.
 import os
 import shutil
 import signal
-import time
 
 import pytest
 
 from support import tiny_chain
-from support.checkout import Checkout, wait
-from support.stores import copied, made_in, stamps_in
+from support.checkout import Checkout, until, wait
+from support.stores import made_in, stamps_in
+from support.tiny_chain import snakemake
 
 pytestmark = pytest.mark.workflow
 
@@ -21,17 +21,6 @@ RECIPE = tiny_chain.TINY["pretrain"]
 AFTER = ("pretrain", "finetune", "measure", "report")  # what a training decides
 SEEDS = tiny_chain.TINY["seeds"]
 WITHOUT_A_PROFILE = ("--workflow-profile", "none", "--cores", "1")
-
-
-@pytest.fixture
-def checkout(tiny, tmp_path):
-    made = copied(tiny, tmp_path / "checkout")
-    tiny_chain.configure(made)
-    return made
-
-
-def snakemake(checkout, *words, **more):
-    return checkout.snakemake(*words, "--configfile", "tiny.yaml", **more)
 
 
 def results(checkout):
@@ -137,10 +126,3 @@ def test_a_second_configuration_of_a_name_waits_outside(checkout, tmp_path):
         wait(driver, 300)
     snakemake(there, "pretrain")
     assert NOTHING in snakemake(there, "-n", "pretrain")
-
-
-def until(condition, driver):
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert driver.poll() is None and time.monotonic() < deadline, driver.communicate()[0][-3000:]
-        time.sleep(0.005)

@@ -5,8 +5,6 @@ damage them, and weights that are programs.
 """
 
 import json
-import struct
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -60,25 +58,6 @@ class Kind(NamedTuple):
     named: Mapping[str, str] = {}
 
 
-def bomb() -> bytes:
-    """A PNG of 60,000 x 60,000 pixels in a kilobyte."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(9))) + chunk(b"IEND", b"")
-
-
-ODD_IMAGES = {**harms(picture(1), "images"), "a bomb": bomb(), "SVG": "<svg/>"}
-
-
-def an_image(folder: Path, data):
-    images(folder, "cat", "dog")
-    file = write(folder / "cat" / "3.png", data)
-    return file, as_samples(source="folder", root=folder, **CLASS, check_images="fail")
-
-
 TABLE = "path,split,kind,species\n" + "".join(
     f"{i}.png,{'val' if i > 5 else 'train'},k{i % 2},s{i % 4}\n" for i in range(10)
 )
@@ -102,8 +81,6 @@ def hub(names=("a", "b", "c"), labels=None, metadata="", images=None, count: int
 
 ODD_HUB = {
     "no bytes": hub(images=[{"bytes": None, "path": "x.png"}] * 12),
-    "a label too many": hub(labels=[9] * 12),
-    "no label": hub(labels=[None, *[0] * 11]),
     "fractions for labels": hub(labels=[0.5] * 12),
     "a class twice": hub(names=("a", "a", "b")),
     "metadata that are no JSON": hub(metadata="{"),
@@ -189,7 +166,6 @@ def an_encoder(folder: Path, data):
 
 
 KINDS = {
-    "image": Kind(an_image, ODD_IMAGES, dict.fromkeys(ODD_IMAGES, "cat/3.png")),
     "table": Kind(a_table, ODD_TABLES),
     "parquet images": Kind(hub_images, ODD_HUB, {"fractions for labels": "samples.ranks"}),
     "wordnet": Kind(a_wordnet, ODD_WORDNET, {"a synset that is missing": "n00000200"}),

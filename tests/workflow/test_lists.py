@@ -7,33 +7,18 @@ import pandas as pd
 import pytest
 
 from granularity.store.artifact import Artifact
+from support.tiny_chain import NO_SPACES
 
 pytestmark = pytest.mark.workflow
 
 SMALL = {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5}
 ELSEWHERE = {"samples": {"validation": 1500}, "train_size": 100}
-STUDIES = [
-    "neural_collapse_images",
-    "granularity_t2",
-    "granularity_t3",
-    "granularity_t5",
-    "granularity_t6",
-    "granularity_t7",
-    "granularity_t9",
-]
-STUDIES += ["granularity_one_pass"]
+STUDIES = ["neural_collapse_images", "granularity_one_pass", *(f"granularity_t{n}" for n in (2, 3, 5, 6, 7, 9))]
 CONFIG = {
     "name": "lists",
     "conditions": [{"train_size": 60}],
     "encoder": {"captions": {"epochs": 1, "batch_size": 20}},
-    "label_spaces": {
-        "random": [],
-        "random_instance": False,
-        "random_superclass": [],
-        "kmeans": [],
-        "kmeans_superclass": [],
-        "rebalanced": {"thresholds": []},
-    },
+    "label_spaces": NO_SPACES,
     "model": {"args": {"channels": [8, 8, 8, 8], "stem_width": 4}},
     "pixels": {"format": "jpeg"},
     "pretrain": SMALL | {"precision": "bfloat16", "micro_batch": 10},

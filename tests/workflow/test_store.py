@@ -17,11 +17,13 @@ import pytest
 from safetensors import SafetensorError, safe_open
 
 from drivers import side_by_side
+from granularity.look import inspection
 from granularity.store import place
 from granularity.store.artifact import Artifact
 from support import tiny_chain
-from support.checkout import COLD, wait
+from support.checkout import COLD, until, wait
 from support.stores import copied, leftovers, made_in, stamps_in
+from support.tiny_chain import snakemake
 
 pytestmark = pytest.mark.workflow
 
@@ -30,18 +32,6 @@ RECIPE = tiny_chain.TINY["pretrain"]
 ENCODER = tiny_chain.TINY["encoder"] | {"model": "config/encoders/digits-tiny.json"}
 NOTHING = "Nothing to be done"
 NOBODY = 65534
-
-
-@pytest.fixture
-def checkout(tiny, tmp_path):
-    """A copy of the finished run; its configuration may be written anew."""
-    made = copied(tiny, tmp_path / "checkout")
-    tiny_chain.configure(made)
-    return made
-
-
-def snakemake(checkout, *words, **more):
-    return checkout.snakemake(*words, "--configfile", "tiny.yaml", **more)
 
 
 def start(checkout, *words, **environment):
@@ -59,14 +49,6 @@ def finish(driver, code=0):
     output, ended = wait(driver, 1200)
     assert ended and driver.returncode == code, output[-3000:]
     return output
-
-
-def until(condition, driver):
-    deadline = time.monotonic() + 300
-    while not (found := condition()):
-        assert driver.poll() is None and time.monotonic() < deadline, driver.communicate()[0][-3000:]
-        time.sleep(0.001)
-    return found
 
 
 # ---------------------------------------------------------------- several at work
@@ -167,16 +149,6 @@ def test_going_back_computes_nothing_and_a_trial_leaves_half_trained_networks_al
 # ---------------------------------------------------------------- what hands and accidents do
 
 
-def test_results_without_their_history_get_what_a_wider_configuration_asks_for(checkout):
-    shutil.rmtree(checkout.path(".snakemake"))
-    assert NOTHING in snakemake(checkout, "-n")
-    tiny_chain.configure(checkout, conditions=[{"train_size": 60}, {"train_size": 80}])
-    plan = snakemake(checkout, "-n")
-    for job in ("Pretraining all of train-80", "The report"):
-        assert job in plan
-    assert "Pretraining all of train-60" not in plan
-
-
 def test_touch_report_and_deleting_all_output(checkout):
     before = state(checkout)
     tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})
@@ -218,7 +190,7 @@ HARMS = {
 
 
 def test_names_and_stamps_that_are_gone_or_wrong_are_mended(checkout):
-    """Every result of the chain, each in another way."""
+    """Every result of the chain, each in another way; `granularity verify` names what is wrong."""
     before, computed = state(checkout), set()
     names = [checkout.path("results") / name for name in before[1] if name != "tiny/report"]
     assert len(names) == len(HARMS)
@@ -226,6 +198,10 @@ def test_names_and_stamps_that_are_gone_or_wrong_are_mended(checkout):
         computed |= {str(name.resolve().relative_to(checkout.path("results/.store").resolve()))}
         harm(name, place.stamp_of(name), other)
     (gone,) = computed - set(made_in(checkout.path("results")))
+    named = {line.partition(": ")[0] for line in inspection.verify(checkout.path("results"))["problems"]}
+    for harm, name in zip(HARMS, names, strict=True):
+        wrong = {"no name": name, "a name that leads nowhere": name}.get(harm, place.stamp_of(name))
+        assert str(wrong) in named or harm in ("no stamp", "nothing", "no generation"), (harm, named)
     assert NOTHING not in snakemake(checkout, "-n")
     snakemake(checkout)
     made, stamps, links = state(checkout)
@@ -233,43 +209,7 @@ def test_names_and_stamps_that_are_gone_or_wrong_are_mended(checkout):
     assert made == before[0] and NOTHING in snakemake(checkout, "-n")
 
 
-# ---------------------------------------------------------------- disks, clocks, neighbours
-
-
-def test_a_full_disk(checkout, disk):
-    results = checkout.path("results")
-    shutil.move(results, disk / "results")
-    results.symlink_to(disk / "results")
-    before = state(checkout)
-    tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})
-    room = 16 * 1024  # for the log, and not for the result
-    (disk / "ballast").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - room))
-    output = snakemake(checkout, "finetune", code=1)
-    assert output.count("error: ") == 1 and "No space left on device" in output, output
-    made, _, links = state(checkout)
-    assert (made, links) == (before[0], before[2])
-    (disk / "ballast").unlink()
-    snakemake(checkout, "finetune")
-    after, _, _ = state(checkout)
-    assert before[0].items() < after.items() and leftovers(results) == []
-    assert NOTHING in snakemake(checkout, "-n", "finetune")
-
-
-def test_a_clock_that_is_set_back(checkout):
-    """All that there is, is from a future: Snakemake says so and stops, and `--touch` brings it into the present."""
-    ahead = time.time() + 10**6
-    for path in [*checkout.path("results").rglob("*"), *checkout.path(".snakemake").rglob("*")]:
-        os.utime(path, (ahead, ahead), follow_symlinks=False)
-    before, _, _ = state(checkout)
-    assert NOTHING in snakemake(checkout, "-n")
-    tiny_chain.configure(checkout, finetune=RECIPE | {"epochs": 2})
-    assert "clock skew" in snakemake(checkout, "finetune", code=1)
-    made, _, links = state(checkout)
-    assert before.items() < made.items() and len(made) == len(before) + 1  # what was computed is not lost
-    snakemake(checkout, "finetune", "--touch", "--forceall")
-    snakemake(checkout, "finetune")
-    assert NOTHING in snakemake(checkout, "-n", "finetune")
-    assert state(checkout)[::2] == (made, links)
+# ---------------------------------------------------------------- neighbours
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")

@@ -153,14 +153,6 @@ YAMLS = {
 }
 
 
-def test_json_of_a_publisher(tmp_path):
-    place, root = PLACES["annotations"], tmp_path / "data"
-    file = laid_out(place, root)
-    for text in JSONS.values():
-        file.write_text(text, encoding="latin-1")
-        refused("JSON", words(place, root), file, tmp_path)
-
-
 @pytest.mark.parametrize("bad", JSONS)
 def test_json_within_other_files(bad, tmp_path):
     root = tmp_path / "data"

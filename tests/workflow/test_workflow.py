@@ -150,14 +150,6 @@ def test_for_another_folder_it_finds_what_comes_with_it(smoke, tmp_path):
     assert '"model":"config/encoders/digits-tiny.json"' in output, "ids do not depend on where the workflow lies"
 
 
-def test_a_mistake_in_the_configuration_stops_it_before_any_job(smoke, tmp_path):
-    bad = tmp_path / "bad.yaml"
-    bad.write_text("cluster: {iteratons: 3}\n")
-    output = smoke.snakemake(*SMOKE, "--configfile", "config/experiments/smoke.yaml", str(bad), code=1)
-    assert f"{bad}: cluster.iteratons = 3: unknown key; did you mean 'iterations'?" in output
-    assert "Traceback" not in output and "Select jobs" not in output
-
-
 def test_the_commands_of_rules_run_alone(smoke, command_of, tmp_path):
     """As they are, and what is there already is found; with another output, and it is made there."""
     for target in ("cluster/whole-6", "hierarchy/kmeans-6"):
@@ -232,15 +224,8 @@ def test_theory_is_planned_in_parts_and_simulates_one_setting(smoke, capsys):
     arm = ["--arm", "A fine", "--set", "steps=1", "--set", "seeds=1", "--set", "finetune_steps=0"]
     cli.app(["simulate", "label_granularity", *arm], standalone_mode=False)
     assert "ran all steps" in capsys.readouterr().out
-    for words, message in {
-        ("--arm", "A fin"): "A coarse; A fine; B coarse",
-        ("--set", "k=32"): "2 + 2k <= d must hold",
-        ("--set", "dd=3"): "unknown key; did you mean 'd'?",
-        ("--set", "d"): "must be KEY=VALUE",
-    }.items():
-        with pytest.raises(GranularityError) as caught:
-            cli.app(["simulate", "label_granularity", *words], standalone_mode=False)
-        assert message in str(caught.value)
+    with pytest.raises(GranularityError, match="must be KEY=VALUE"):
+        cli.app(["simulate", "label_granularity", "--set", "d"], standalone_mode=False)
 
 
 def test_inspect_follows_the_lineage_to_the_raw_images(smoke):

@@ -11,9 +11,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from granularity.base.errors import GranularityError
-from granularity.data.decoding import ImageError, decode
 from granularity.data.images import Images, Reader
-from granularity.stages.samples import checks
 from granularity.stages.samples.checks import look
 from granularity.store.artifact import Artifact
 from support.sampling import make, section
@@ -208,30 +206,3 @@ def test_equal_bytes_within_and_across_splits(root):
     assert artifact.summary["left_out"] == {"train": 0, "val": 2}
     with pytest.raises(GranularityError, match=r"2 of 13 images cannot be used: in_both_splits: val/cat/1\.png"):
         check(root, "fail")
-
-
-@pytest.mark.parametrize(
-    ("format", "mode"),
-    [("PNG", "P"), ("JPEG", "CMYK"), ("GIF", "P")]
-    + [(format, "RGB") for format in ("PNG", "JPEG", "BMP", "TIFF", "WEBP", "AVIF", "JPEG2000", "PPM")],
-)
-def test_broken_bytes_give_findings_and_nothing_else(tmp_path, format, mode):
-    rng = np.random.default_rng(0)
-    options = {"exif": ROTATED} if format in ("PNG", "JPEG", "TIFF", "WEBP") else {}
-    whole = encoded(noise(mode=mode, size=(9, 7)), format, **options)
-    reader = Reader(tmp_path)
-    for i in range(60):
-        data = bytearray(whole)
-        for place in rng.integers(0, len(data), 4):
-            data[place] = rng.integers(256)
-        data = bytes(data[: rng.integers(1, len(data) + 1)] if i % 2 else data)
-        (tmp_path / "a").write_bytes(data)
-        found = look(reader, "a", None, None, None)[1]
-        errors = [name for name, _ in found if name in checks.ERRORS]
-        assert {name for name, _ in found} <= set(checks.FINDINGS)
-        assert len(errors) <= 1 and all("\n" not in detail for _, detail in found)
-        try:
-            decode(data)
-            assert errors == [] or format == "PNG"  # whose checksums tell more than decoding does
-        except ImageError as error:
-            assert errors == [error.finding]

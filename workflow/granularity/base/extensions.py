@@ -1,9 +1,4 @@
-"""What is found by name, such as sources, families, objectives, networks, optimisers and measures.
-
-Each is one file: in its folder of the package, whose docstring says what it must hold, or one of the user's own that
-the configuration names under `extensions` and that says with `EXTENDS = "family"` (one of :data:`ROOMS`) what it is.
-The name is the file's, without `.py`; or the file holds several, in `SEVERAL = {name: what it is}`.
-"""
+"""What is found by name, such as sources and measures: files of the package or of the user's (docs/development.md)."""
 
 import functools
 import importlib

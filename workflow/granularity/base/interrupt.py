@@ -1,9 +1,4 @@
-"""Stopping in good order when a scheduler says so.
-
-Slurm sends SIGTERM some seconds before it kills a job that is over its limit (and SIGUSR1 earlier, where asked to).
-Within resumable work the signal is noted, the next checkpoint is due at once, and the process ends as soon as it is
-written. Elsewhere the process ends at once: nothing would be kept anyway.
-"""
+"""Stopping in good order when a scheduler says so: resumable work at its next checkpoint, all else at once."""
 
 import contextlib
 import signal

@@ -1,9 +1,6 @@
-"""Loops of numerical libraries that every x86-64-v3 processor has, and adds up in the same order.
+"""Loops of numerical libraries that every x86-64-v3 processor has, chosen before these load (docs/artifacts.md)."""
 
-Libraries choose their loops by the processor, and other loops give other last bits. With these variables, read when the
-libraries load, results of a CPU have the same bytes on processors of different makers: see docs/artifacts.md.
-"""
-
+import itertools
 import os
 from pathlib import Path
 
@@ -21,19 +18,21 @@ CPUINFO = Path("/proc/cpuinfo")
 
 def pin(cpuinfo: Path = CPUINFO) -> None:
     """Set what the user has not set, on a processor that has these loops. To be called before numpy or torch load."""
-    if flags(cpuinfo) >= NEEDED:
+    if flags(first_processor(cpuinfo)) >= NEEDED:
         for name, value in PINNED.items():
             os.environ.setdefault(name, value)
 
 
-def flags(cpuinfo: Path) -> frozenset[str]:
-    """What the first processor can do, as Linux names it; nothing elsewhere."""
+def first_processor(cpuinfo: Path) -> dict[str, str]:
+    """The lines of the first processor, as Linux has them: of hundreds, the file takes long to read to its end."""
     try:
         with cpuinfo.open(encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                name, _, value = line.partition(":")
-                if name.strip() in ("flags", "Features"):
-                    return frozenset(value.split())
+            lines = [line.partition(":") for line in itertools.takewhile(lambda line: ":" in line, stream)]
     except OSError:
-        pass
-    return frozenset()
+        return {}
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def flags(about: dict[str, str]) -> frozenset[str]:
+    """What that processor can do; nothing elsewhere than on Linux."""
+    return frozenset((about.get("flags") or about.get("Features", "")).split())

@@ -1,7 +1,6 @@
 """Files that somebody else put there: opened only if they are regular files, of a size that such a file has.
 
-A folder in a file's place, a missing file or one without permission is one line (:class:`GranularityError`;
-:class:`MissingError` where there is no such file); a pipe would block. Links to files are followed.
+Else a :class:`GranularityError` (:class:`MissingError` where there is no such file). Links to files are followed.
 """
 
 import os

@@ -9,10 +9,7 @@ HERE = Path(__file__).parents[1]
 
 
 def revision() -> str:
-    """`commit 0123456789`, with `+ changes` where files differ from it; outside a checkout `version 0.1.0`.
-
-    It is for pages: no result depends on it, and a new commit makes none again.
-    """
+    """For pages: `commit 0123456789`, with `+ changes` where files differ; outside a checkout `version 0.1.0`."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     of_checkout = {"cwd": HERE, "env": own | {"GIT_OPTIONAL_LOCKS": "0"}, "capture_output": True, "text": True}
     asked = ("ls-files --error-unmatch __init__.py", "describe --always --exclude=* --abbrev=10 --dirty")

@@ -98,10 +98,7 @@ class Section(BaseModel):
 
 
 def explained(error: ValidationError, model: type[BaseModel], values: Any) -> list[tuple[list[str | int], str, str]]:
-    """What is wrong with values that a model refused: for each mistake its place, ` = value` or nothing, and words.
-
-    What no branch of a union takes is one mistake, whatever the number of branches.
-    """
+    """What a model refused: for each mistake (one for all branches of a union) its place, ` = value`, and words."""
     found: dict[str, tuple[list[str | int], str, list[str]]] = {}
     for item in error.errors():
         path, what = _path(item["loc"], values), item["msg"][0].lower() + item["msg"][1:]

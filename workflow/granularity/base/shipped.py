@@ -1,7 +1,6 @@
 """Files that come with the workflow: found in its own folder where the working directory has none of that name.
 
-So the defaults hold in a Snakemake module, and in any folder that the workflow is run for (`--directory`). A path that
-is found so is written into results as it was given: ids do not depend on where the workflow lies.
+A path that is found so is written into results as it was given: ids do not depend on where the workflow lies.
 """
 
 import os

@@ -1,8 +1,4 @@
-"""What a stage declares of itself, once, and what a configuration plans of it.
-
-Each folder in ``stages/`` declares one :class:`Stage`; the table of them is :data:`granularity.stages.STAGES`. Paths,
-commands, rules, status and resources loop over that table, and no other place knows a fact of a stage.
-"""
+"""What a stage declares of itself, once, and what a configuration plans of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""JSON: plain data, or one line that says what is wrong.
-
-Python's own reader keeps the last of two equal keys, and takes NaN for a number.
-"""
+"""JSON: plain data, or one line that says what is wrong; no key twice, and no NaN, as Python's own reader takes."""
 
 import json
 import math
@@ -26,9 +23,8 @@ def parse_json(
 ) -> Any:
     """The plain data in a text; GranularityError: no JSON in UTF-8, a key twice, or a number that is not finite.
 
-    `where` and `what` are the file, and what it should be, in messages. `keep` is called for each object as soon as it
-    is read, and what it returns takes its place. A number that is not finite is None then: publishers write NaN for
-    what is missing.
+    `where` and `what` are the file, and what it should be, in messages. What `keep` returns for each object takes its
+    place; a number that is not finite is None then, as publishers write NaN for what is missing.
     """
     hooks: dict[str, Any] = {"object_pairs_hook": unique, "parse_constant": _finite, "parse_float": _finite}
     if keep is not None:
@@ -61,10 +57,7 @@ def repeated(names: Iterable[str]) -> str:
 
 
 def read_safetensors_header(path: str | Path) -> dict[str, Any]:
-    """The JSON at the head of a safetensors file: for each tensor its place, and `__metadata__`.
-
-    Layout: https://github.com/huggingface/safetensors, README: eight bytes with the length, then the JSON.
-    """
+    """The JSON at the head of a safetensors file, after eight bytes with its length: each tensor, `__metadata__`."""
     with open_regular(path) as stream:
         length = int.from_bytes(stream.read(8), "little")
         text = stream.read(min(length, LONGEST_HEADER))

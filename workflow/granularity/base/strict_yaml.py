@@ -1,7 +1,4 @@
-"""YAML and JSON that people write: plain data, or one line that says what is wrong and where.
-
-PyYAML alone keeps the last of two equal keys, and raises whatever a value's own parser does.
-"""
+"""YAML and JSON that people write: plain data without a key twice, or one line that says what is wrong and where."""
 
 import json
 import math

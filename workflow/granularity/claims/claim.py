@@ -1,11 +1,6 @@
-"""A claim against its numbers: measured values, the band they must lie in, and the verdict that follows.
+"""A claim against its numbers: measured values, the band they must lie in, and the verdict (docs/theory.md).
 
-It `holds` when the judged values lie in the band, `fails` when one does not or is not a number (a diverged run), is
-`not tested` when there are none or a precondition is not met; then it says why. A comparison that is judged by its
-interval holds where that lies wholly in the band, fails where it lies wholly outside, and is `not significant` where it
-does neither. A quantity without a band is `reported`. An identity, true by definition or by what its arms are trained
-for, tests code and not a statement about networks: it is counted apart. A claim whose preregistration is another file
-than at the run has `changed after the run`, whatever the numbers are.
+A value that is not a number, of a diverged run, lies in no band.
 """
 
 from __future__ import annotations
@@ -143,10 +138,7 @@ def table(claims: Iterable[Claim], command: Callable[[Sequence[str]], str] = lam
 
 
 def together(claims: Iterable[Claim]) -> list[Claim]:
-    """Comparisons of one question: their intervals hold together (Bonferroni), and their p-values are Holm's.
-
-    Each is `judged` by its interval, of values that are paired differences; those without are left out of the count.
-    """
+    """Comparisons of one question, judged by intervals that hold together (Bonferroni), their p-values Holm's."""
     from granularity.claims import statistics
 
     found = list(claims)

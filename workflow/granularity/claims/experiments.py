@@ -27,10 +27,7 @@ class Entry(Section):
 
 
 class Source(Section):
-    """Where our number of some rows stands. Of several that a row fits, the first that says a thing counts.
-
-    Without `arm` and `measure` there is no number of a world. Of images, arm and x of the row are family and G.
-    """
+    """Where our number of some rows stands; the first that says a thing counts, and without `arm` there is none."""
 
     settings: list[str] = Field([], description="How the rows' settings begin; empty: in any way.")
     arms: list[str] = Field([], description="The rows' arms; empty: any.")

@@ -2,8 +2,7 @@
 
 A file holds `question`, `pilots` (what had been seen when it was written), `arms` (as its world reads them) and
 `predictions`: a mapping of ids to `claim`, `quantity`, `low` and/or `high`, `reason`, and what would be `killed` by a
-failure. The run keeps the file's digest, and the verdicts compare it with the file as it is then: a file is never
-edited after its run. Another prediction is another finding.
+failure. It is never edited after its run: another prediction is another finding.
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ def file_of(name: str) -> Path | None:
 
 
 def statements_of(name: str) -> Path | None:
-    """Claims in words of a world (see `granularity.stages.theory.statements`) or a study; None where there are none.
-
-    Studies of one paper, PAPER_TABLE, share the file of the paper.
-    """
+    """Claims in words of a world or a study (PAPER_TABLE has the file of its PAPER); None where there are none."""
     files = [TABLES / file for file in (f"{name}.txt", f"{name}.yaml", f"{name.partition('_')[0]}.yaml")]
     return next((file for file in files if file.is_file()), None)
 
@@ -70,8 +66,7 @@ def claims(
 ) -> list[Claim]:
     """The predictions of a finding's file with the values `measured` of each (empty: not run), by the prediction's id.
 
-    `seeds` is the number behind the values, where it is not one per value; `arms` are the settings that they were
-    measured on, where these are not all.
+    `seeds`: the number behind the values, where not one each; `arms`: those they were measured on, where not all.
     """
     from granularity.claims.claim import Claim  # not above: planning needs no NumPy
 

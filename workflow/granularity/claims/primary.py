@@ -29,10 +29,7 @@ class Primary(Section):
         return self
 
     def backbones(self, comparisons: int) -> int | None:
-        """How many find `smallest` with a power of 90 %, in a paired t-test at 5 % corrected for the comparisons.
-
-        By the normal approximation with Guenther's correction (1981); None where the comparison says nothing of it.
-        """
+        """How many find `smallest` with a power of 90 % (Guenther 1981), corrected for the comparisons; or None."""
         if self.smallest is None or self.spread is None:
             return None
         level = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / comparisons)

@@ -1,7 +1,4 @@
-"""Differences between arms over paired repetitions: their intervals, and p-values adjusted for how many there are.
-
-The rule for images and its reasons are in docs/results.md; a world's seeds are paired in the same way.
-"""
+"""Differences between arms over paired repetitions: intervals and adjusted p-values; docs/results.md has the rule."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,10 +11,7 @@ LEVEL = 0.95
 
 
 class Difference(NamedTuple):
-    """A mean difference over `pairs`, and its standard error; both NaN where there is none.
-
-    `pairs` is one more than the degrees of freedom, and no whole number where two unpaired means are compared.
-    """
+    """A mean difference over `pairs`, the degrees of freedom plus one, and its standard error; NaN without any."""
 
     difference: float
     error: float
@@ -43,10 +37,7 @@ def mean_of(differences: Sequence[float]) -> Difference:
 
 
 def unpaired(weights: Sequence[float], means: Sequence[float], stds: Sequence[float], n: Sequence[float]) -> Difference:
-    """A weighted sum of independent means of `n` runs, of which only the deviations are known (Welch, Satterthwaite).
-
-    The error is NaN where a standard deviation is.
-    """
+    """A weighted sum of independent means of `n` runs (Welch, Satterthwaite); the error is NaN where a deviation is."""
     weights, means, stds, n = (np.asarray(part, dtype=float) for part in (weights, means, stds, n))
     variances = weights**2 * stds**2 / n
     total = variances.sum()

@@ -1,9 +1,4 @@
-"""The command `granularity`: one subcommand per stage, made from the table of stages; and those that look at results.
-
-Every rule of the workflow is one of these commands, which `snakemake -np` prints and which runs alone. A stage's
-options come as JSON (`--options`), as resolved from the configuration; keys left out take their defaults. Nothing heavy
-is imported before a stage runs.
-"""
+"""The command `granularity`: a subcommand per stage, made from the table of stages; and those that look at results."""
 
 import json
 import math

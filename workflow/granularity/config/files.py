@@ -37,10 +37,7 @@ def validate(values: dict, files: Iterable[str | Path] = (), given: dict | None 
 
 
 def load(*files: str | Path, overrides: dict | None = None, inputs: bool = True) -> Config:
-    """Read and merge YAML files (later ones win, key by key), and check the result.
-
-    `inputs`: whether the folders and files that it names must be there.
-    """
+    """Read and merge YAML files (later ones win, key by key), and check the result, with `inputs` what it names."""
     found = read(*files)
     return _validate(_merged([*found, ("", overrides or {})]), found, inputs)
 

@@ -1,10 +1,4 @@
-"""The configuration: every section in its place, and what sections must agree about.
-
-Each section is declared where it is used (a stage's in the stage's folder, trainings' in ``learning/``); sources and
-label-space families add their own keys, the user's extensions too. `config/config.yaml` and `config/schema.json` are
-generated from here (`granularity config default`, `granularity config schema`), and a test fails when they drift.
-:mod:`granularity.config.files` reads and writes the files.
-"""
+"""The configuration: every section in its place, and what sections must agree about."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

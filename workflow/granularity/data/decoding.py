@@ -30,11 +30,7 @@ def decode(data: bytes, mode: str = "RGB") -> Image.Image:
 
 
 def open_image(data: bytes) -> Image.Image:
-    """The image in a file's bytes, of which only the header has been read.
-
-    Raises ImageError: empty, of no known format, or with more pixels than Pillow's MAX_IMAGE_PIXELS, of which Pillow
-    itself only warns up to twice as many.
-    """
+    """The image in a file's bytes, its header read; ImageError: empty, of no known format, or of too many pixels."""
     from PIL import Image, ImageFile
 
     if not data:

@@ -1,8 +1,4 @@
-"""What tells which commit of the Hugging Face hub files are of.
-
-Layout: huggingface_hub's cache (models--ORG--NAME/snapshots/COMMIT/...), and what `hf download --local-dir` leaves
-(.cache/huggingface/download/FILE.metadata, with the commit on its first line).
-"""
+"""Which commit of the Hugging Face hub files are of, by huggingface_hub's cache or `hf download`'s FILE.metadata."""
 
 import contextlib
 import re

@@ -1,8 +1,7 @@
 """Digests of what lies below a folder and in files of the user's: they tell that a data set has changed.
 
-:func:`names` and :func:`state` are for planning, which must not read a data set; :func:`stats` and :func:`contents`
-for the job that reads it anyway. Folders are read by several threads, as each costs a round trip over a network. Links
-are followed; a folder that is met again is listed once. What is hidden is left out.
+:func:`names` and :func:`state` are for planning, which must not read a data set; :func:`stats` and :func:`contents` for
+the job that reads it anyway. Links are followed; a folder met again is listed once. What is hidden is left out.
 """
 
 import errno

@@ -23,10 +23,7 @@ def sums_of(image: Image.Image) -> np.ndarray:
 
 
 def by_split(split: np.ndarray, pixels: np.ndarray, sums: np.ndarray) -> dict[str, dict[str, Any]]:
-    """What `moments.json` holds of each split: `pixels`, and of each channel `sum` and `squares`, whole numbers.
-
-    The arguments are of each image: [N]; int64 [N]; int64 [N, 2, C], see :func:`sums_of`.
-    """
+    """By split: `pixels`, and each channel's `sum` and `squares`, of int64 [N] and int64 [N, 2, C]."""
     found = {}
     for name in dict.fromkeys(split):
         rows = split == name

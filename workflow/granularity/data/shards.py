@@ -1,8 +1,4 @@
-"""Images that stage `pixels` has kept as JPEG, packed one after another into files of some hundred megabytes (shards).
-
-Each image lies where `index.parquet` says, and is compared with its checksum there whenever it is read: shards of
-terabytes need not be hashed before the first image is seen.
-"""
+"""Images that stage `pixels` has kept as JPEG, packed one after another into files (shards), by `index.parquet`."""
 
 from __future__ import annotations
 
@@ -38,10 +34,7 @@ def pictures(pixels: Artifact) -> np.ndarray | Shards:
 
 
 class Shards:
-    """The images of a `pixels` artifact of format jpeg, in the order of the sample table; for any number of threads.
-
-    `size` is the short side of each image, in pixels; `mode` L or RGB; `height` and `width` those of each, int32 [N].
-    """
+    """The images of a `pixels` artifact of format jpeg, in the order of the sample table; for any number of threads."""
 
     def __init__(self, pixels: Artifact):
         self._pixels = pixels

@@ -1,8 +1,6 @@
-"""WordNet's nouns: hypernyms, levels and living things.
+"""WordNet's nouns: hypernyms, levels (docs/label_spaces.md) and living things.
 
-Read from the dict files of WordNet 3.0 (Debian's package wordnet-base, or a `dict/` folder), format wndb(5WN).
-Hypernyms are the `@` pointers alone; instance hypernyms (`@i`) are not followed. With that, and with the union over
-all paths, the level counts of Hong et al. come out exactly (`granularity wordnet`).
+Read from the dict files of WordNet 3.0, format wndb(5WN).
 """
 
 from __future__ import annotations
@@ -84,10 +82,7 @@ class WordNet:
         return WordNet({s: self.parents[s] for s in found}, {s: self.names[s] for s in found})
 
     def level(self, synset: str, k: int) -> frozenset[str]:
-        """The synsets `k` steps up, over all hypernym paths; the root of a path that is shorter than that.
-
-        Source: Hong et al., ImageNet21k; of the rules tried for several paths, this alone gives the published counts.
-        """
+        """The synsets `k` steps up, over all paths; a shorter path's root. This alone gives the published counts."""
         key = (synset, k)
         if key not in self._levels:
             above = self.parents[synset]

@@ -1,7 +1,4 @@
-"""Options of trainings: networks, augmentation, recipes, objectives, initial weights; and of both training stages.
-
-Light: planning reads these, and imports no torch.
-"""
+"""Options of trainings, and of both training stages. Light: planning reads these, and imports no torch."""
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal

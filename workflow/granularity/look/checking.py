@@ -1,8 +1,4 @@
-"""`granularity config check`: what would fail in a job for all that needs no data, and what would be made.
-
-Unlike planning, it imports torch: it builds each network, on torch's meta device, and each optimiser; alters an image
-by each policy; and asks each objective whether it takes the recipe.
-"""
+"""`granularity config check`: what would fail in a job for all that needs no data, and what would be made."""
 
 import difflib
 import importlib
@@ -16,10 +12,9 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.files import Found, setter
 from granularity.learning.options import Augment, Recipe
-from granularity.learning.runs import Run
 from granularity.look.inspection import is_current
 from granularity.look.text import WIDTH, seconds, tables_of
-from granularity.plan.graph import Condition, Plan
+from granularity.plan.graph import Plan
 from granularity.plan.trainings import Network
 from granularity.stages.hierarchy.space import TARGET
 from granularity.store import place
@@ -196,48 +191,26 @@ LEGEND = (
 
 
 def _trainings(plan: Plan, flops: dict[str, float]) -> Iterator[list[str]]:
+    """A row for each network of a condition, and for each way of finetuning it."""
     kept = _kept(place.store_of(Path(plan.root)))
     for condition in (one for one in plan.conditions if one.spaces):
-        for network in plan.networks:
-            runs = plan.pretrainings(network, condition)
-            yield _row(condition.name, network.name, runs, network.recipe, condition, flops.get(network.name), kept)
+        asked = [(one.name, one, one.recipe, condition, plan.pretrainings(one, condition)) for one in plan.networks]
         for transfer in plan.transfers:
             data = plan.data_of(transfer, condition)
             for network in plan.networks_of(transfer):
                 runs = plan.finetunings(transfer, network, condition)
-                of = f"{network.name} > {transfer.name}"
-                yield _row(condition.name, of, runs, transfer.recipe, data, flops.get(network.name), kept)
-
-
-def _row(
-    condition: str,
-    name: str,
-    runs: list[Run],
-    recipe: Recipe,
-    data: Condition,
-    flops: float | None,
-    kept: dict[str, float],
-) -> list[str]:
-    there = [kept[run.id] for run in runs if run.id in kept]
-    missing = len(runs) - len(there)
-    work = None if flops is None or data.images is None else BACKWARD * flops * data.images * recipe.epochs * missing
-    time = f"about {seconds(missing * sum(there) / len(there))}" if there and missing else "-"
-    return [
-        condition,
-        name,
-        str(len(runs)),
-        str(len(there)),
-        str(missing),
-        f"{work:.1e}".replace("+", "") if work else "-",
-        time,
-    ]
+                asked.append((f"{network.name} > {transfer.name}", network, transfer.recipe, data, runs))
+        for name, network, recipe, data, runs in asked:
+            there = [kept[run.id] for run in runs if run.id in kept]
+            missing = len(runs) - len(there)
+            work = BACKWARD * flops.get(network.name, 0) * (data.images or 0) * recipe.epochs * missing
+            operations = f"{work:.1e}".replace("+", "") if work else "-"
+            time = f"about {seconds(missing * sum(there) / len(there))}" if there and missing else "-"
+            yield [condition.name, name, *map(str, (len(runs), len(there), missing)), operations, time]
 
 
 def _kept(store: Path) -> dict[str, float]:
-    """The trainings in a store that the present code has made, by their ids, with the seconds that each one took.
-
-    Those that were trained side by side began at one moment, and share the time.
-    """
+    """The trainings that the present code made, by id, with their seconds: an equal share where side by side."""
     made: dict[tuple, dict[str, float]] = defaultdict(dict)
     ended = set()
     for folder in place.within(store / RUN):

@@ -21,10 +21,7 @@ NONE = "there are no artifacts at or below this folder"
 
 
 def describe(path: Path, rows: int | None = None, width: int | None = None, closely: bool = True) -> str:
-    """Describe an artifact to a person; a folder of artifacts in one line per artifact.
-
-    `closely`: hash shards too, and show the first rows of tables.
-    """
+    """Describe an artifact to a person (`closely`: hashed anew, with first rows); a folder of them in a line each."""
     if not is_artifact(path):
         line = "{0.digest:.12}  {1:>7}  {0.manifest[cost][wall_seconds]:6.1f} s  {0.kind}  {0.path}"
         return "\n".join(fitted(line.format(one, size_text(one.size)) for one in _below(path)))

@@ -1,6 +1,4 @@
-"""What one wants to know of label spaces before spending GPU weeks: their comparison (`granularity spaces`), the checks
-against what is published and against their definitions (L1-L7 of docs/label_spaces.md), and the levels of WordNet.
-"""
+"""Label spaces before GPU weeks are spent: comparison, checks (L1-L7 of docs/label_spaces.md), levels of WordNet."""
 
 import importlib.util
 import json
@@ -142,11 +140,7 @@ def _of_samples(samples: Artifact) -> Iterator[Check]:
 
 
 def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int]) -> Iterator[Check]:
-    """L4: the published numbers of classes beside those of the categories.
-
-    `distinct`: for each rank its number of different `names`, and of `paths` (equal names below different parents are
-    two); `pairs`: the number of different values of two text fields together.
-    """
+    """L4: the published numbers of classes beside the `names` and `paths` of each rank, and `pairs` of fields."""
     every = {f"{way} of {rank}": count for rank, counts in distinct.items() for way, count in counts.items()}
     for row in published("inaturalist").itertuples():
         if row.quantity in distinct:

@@ -1,8 +1,4 @@
-"""The state of a configuration: `granularity status`.
-
-It reads manifests, locks and the ends of logs and writes nothing, so it may be asked while jobs run, on any machine
-that sees the files. A job in a queue, or one that still checks its inputs, has left no trace and counts as waiting.
-"""
+"""The state of a configuration: `granularity status`."""
 
 import json
 import os

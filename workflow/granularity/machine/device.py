@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
 from pathlib import Path
@@ -20,10 +19,8 @@ if TYPE_CHECKING:
 
 
 def torch_device(device: Device, threads: int) -> torch.device:
-    """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one.
-
-    Processes that train together share the CPU `threads`. Raises a GranularityError where `cuda` was asked for and
-    torch sees no GPU.
+    """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one. Raises a
+    GranularityError where `cuda` was asked for and torch sees no GPU.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts; needed for determinism
     import torch
@@ -62,20 +59,14 @@ def cpu_threads(device: torch.device) -> int | None:
 
 
 def machine(device: Device, threads: int) -> dict[str, Any]:
-    """What of this machine decides last bits: a part of the key of a result that is made here.
-
-    On a CPU its instruction set and the number of threads, over which sums are split; on a GPU its model.
-    """
+    """What of this machine decides last bits: a GPU's model, or a CPU's instruction set and number of threads."""
     if device != "cpu" and leases.candidates():
         return {"gpu": leases.models()}
     return {"cpu": instruction_set(), "threads": threads}
 
 
 def faiss_gpus(device: Device) -> int:
-    """The number of GPUs that FAISS is to use, all of them leased: GRANULARITY_GPUS, by default 1; 0 is the CPU.
-
-    Raises a GranularityError where `cuda` was asked for and FAISS sees no GPU: it would silently use the CPU.
-    """
+    """The number of GPUs for FAISS, all leased; 0 is the CPU, which a GranularityError refuses for `cuda`."""
     import faiss
 
     if device == "cpu":
@@ -117,11 +108,11 @@ VARIABLES |= {"MKL_ENABLE_INSTRUCTIONS", "ONEDNN_DEFAULT_FPMATH_MODE"}
 def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
     """The processor as far as it decides bytes: `x86-64-v3` where loops are pinned (:mod:`granularity.base.kernels`).
 
-    Else its vendor, the widest instructions, and the variables that cap them; on ARM the part too, as OpenBLAS has
-    loops for each. Such as `GenuineIntel avx512_bf16 MKL_CBWR=AUTO` or `ARM 0x41 0xd40 sve`. Takes less than a
-    millisecond.
+    Else its vendor or, on ARM, its part, the widest instructions, and the variables that cap them, such as
+    `GenuineIntel avx512_bf16 MKL_CBWR=AUTO` or `ARM 0x41 0xd40 sve`.
     """
-    about, flags = _first_processor(cpuinfo), kernels.flags(cpuinfo)
+    about = kernels.first_processor(cpuinfo)
+    flags = kernels.flags(about)
     found = {name: value for name in sorted(VARIABLES) if (value := os.environ.get(name))}
     if flags >= kernels.NEEDED and found == kernels.PINNED:
         return "x86-64-v3"
@@ -133,13 +124,3 @@ def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
     else:
         processor, level = platform.machine(), platform.processor() or "unknown"
     return " ".join([processor, level, *(f"{name}={value}" for name, value in found.items())])
-
-
-def _first_processor(cpuinfo: Path) -> dict[str, str]:
-    """The lines of the first processor: with hundreds of them, the file takes long to read to its end."""
-    try:
-        with cpuinfo.open(encoding="utf-8", errors="replace") as stream:
-            lines = [line.partition(":") for line in itertools.takewhile(lambda line: ":" in line, stream)]
-    except OSError:
-        return {}
-    return {name.strip(): value.strip() for name, _, value in lines}

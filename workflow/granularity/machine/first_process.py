@@ -1,7 +1,4 @@
-"""Files of a stage that several processes run (:mod:`granularity.machine.processes`): the first one writes for all.
-
-With one process these are the functions they are named after.
-"""
+"""Files of a stage that several processes run: the first one writes for all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Start the processes that train one network together, on one machine, by torch's own launcher.
-
-They meet through a file in a folder that nobody else can enter, and listen on the loopback interface alone. What goes
-wrong is one line, and signals of a scheduler reach all of them.
-"""
+"""Start the processes that train one network together, on one machine, by torch's own launcher (docs/recipes.md)."""
 
 import importlib
 import logging

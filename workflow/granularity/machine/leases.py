@@ -1,11 +1,8 @@
-"""Leases of GPUs on one machine: each GPU has one, which the kernel takes back when its holder dies.
+"""Leases of GPUs on one machine: locks on files, which the kernel takes back when their holder dies (docs/recipes.md).
 
-Snakemake counts GPUs but hands none out: of two jobs side by side, both would compute on the first. A process
-therefore leases devices before CUDA starts, and names them in CUDA_VISIBLE_DEVICES, which CUDA reads when it starts.
-A lease is a lock on a file of the device; whoever takes devices first locks a file of its own, the queue, so that jobs
-that need several do not wait for each other. The files lie in GRANULARITY_LEASES, by default a folder of the user's own
-in /tmp, which must be local to the machine. A Slurm job has devices that are its own, whatever their numbers: it shares
-leases only with itself.
+A process leases devices before CUDA starts, and names them in CUDA_VISIBLE_DEVICES, which CUDA reads then. Whoever
+takes devices first locks a file of its own, the queue, so that jobs that need several do not wait for each other. A
+Slurm job has devices that are its own, whatever their numbers: it shares leases only with itself.
 """
 
 import functools
@@ -68,11 +65,7 @@ def wanted() -> int:
 
 
 def take(count: int = 1) -> list[str]:
-    """Lease devices for this process until it ends, and make them the only ones that CUDA sees.
-
-    Waits while too few are free, and says so; a process that holds leases keeps those. Raises a GranularityError where
-    there are not that many devices.
-    """
+    """Lease devices for this process until it ends, waiting if too few are free; GranularityError: too few exist."""
     if not _held:
         known = candidates()
         if count > len(known):

@@ -1,10 +1,4 @@
-"""One network trained by several processes: torch's DistributedDataParallel, each on a share of every batch.
-
-:func:`granularity.machine.launch.launch` starts them; anything else is one process. A step of several is that of one up
-to rounding: the loss is the mean over the whole batch, gradients are summed, and batch normalisation takes its moments
-over the whole batch. (Dropout is drawn anew in each process.) All stop together, as one that dies breaks the
-connections of the others.
-"""
+"""One network trained by several processes (docs/recipes.md), started by :mod:`granularity.machine.launch`."""
 
 import contextlib
 from collections.abc import Iterator

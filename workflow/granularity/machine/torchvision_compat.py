@@ -1,8 +1,5 @@
-"""Makes `import torchvision`, and so timm and open_clip, work here beside a CPU build of torch.
-
-torchvision's wheel for Linux on the package index is linked against CUDA. Beside a CPU-only torch its extension cannot
-be loaded, and `import torchvision` dies with "operator torchvision::nms does not exist". Nothing here uses the
-operators that it misses: they are defined, without an implementation, in programs that import this package.
+"""Makes `import torchvision` work beside a CPU build of torch: its wheel is linked against CUDA, and would die of
+"operator torchvision::nms does not exist". The operators, which nothing here uses, are defined without code.
 """
 
 import importlib.util

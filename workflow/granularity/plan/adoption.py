@@ -1,9 +1,4 @@
-"""Accepting results of other code: `granularity adopt`.
-
-After an edit that is meant to change nothing, or an upgrade of a package, the cheapest job of each kind of code is made
-again, and compared. Where the bytes are equal, all results of that code are published once more under the key of the
-present code, their files shared and their manifests saying on what evidence.
-"""
+"""Accepting results of other code, after an edit that is meant to change nothing: `granularity adopt`."""
 
 import getpass
 import secrets

@@ -1,8 +1,4 @@
-"""The command of a job, which `snakemake -np` prints and a person can run alone; and what it asks a scheduler for.
-
-Memory and time in the stages' records are measured (the folder `benchmarks/` of a run) and rounded up: too little costs
-another attempt, which asks for twice as much and goes on where the first one had to stop.
-"""
+"""The command of a job, which `snakemake -np` prints and a person can run alone; and what it asks a scheduler for."""
 
 import functools
 import json
@@ -25,11 +21,7 @@ CUDA_MB = 4000  # of main memory, in a process that uses a GPU
 def words(
     plan: Plan, job: Job, inputs: Mapping[str, Iterable[str]] | None = None, output: str | None = None
 ) -> list[str]:
-    """The words of a job's command, but for `--threads`.
-
-    `inputs` (role -> folders) and `output` are for where they do not lie where the plan has them, as in a Snakemake
-    module with a prefix.
-    """
+    """The words of a job's command, but for `--threads`; `inputs` and `output` are for where they lie elsewhere."""
     stage = STAGES[job.stage]
     found = ["granularity", stage.name]
     if inputs is None:
@@ -48,10 +40,7 @@ def words(
 
 
 def listing(job: Job) -> str | None:
-    """What tells that the user's files and folders that a job reads are not what they were; None where it reads none.
-
-    Data sets are listed for the first job that asks, once a process; a GranularityError where one cannot be read.
-    """
+    """What tells that the user's files and folders that a job reads have changed; None where it reads none."""
     found = [*(_names(Path(folder)) for folder in job.folders), *(state(file) for file in job.files)]
     return ",".join(found) or None
 

@@ -36,8 +36,7 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     """Set the environment of jobs, and hold the name of the configuration.
 
     Returns what to call with each job that Snakemake meets: it lets those be made again whose results are not what is
-    asked for. Raises a GranularityError where jobs would not share a file system or lack the command `granularity`,
-    `--cache` was given names of rules, GRANULARITY_TRUST names nobody, or another configuration of this name is being
+    asked for. Raises a GranularityError where settings would lose results, or another configuration of this name is
     made.
     """
     looks = any(map(LOOKING.match, sys.argv[1:]))
@@ -93,10 +92,7 @@ def _package() -> str | None:
 
 
 def hold(plan: Plan, root: Path) -> None:
-    """Hold the name of a configuration, whose results are to lie in `root`, until this process ends.
-
-    Drivers of one configuration share it; a GranularityError where those of another one hold it.
-    """
+    """Hold the name of a configuration until this process ends; GranularityError: drivers of another one hold it."""
     mine = hashlib.sha256(canonical_json(plan.config.model_dump(mode="json")).encode()).hexdigest()
     other = lock.share(place.store_of(root) / f".driver-{root.name}", mine)
     if other is not None:
@@ -108,11 +104,7 @@ def hold(plan: Plan, root: Path) -> None:
 
 
 def _remaking(workflow: Any, plan: Plan, modify: Callable[[str], str]) -> Callable[[Job], None]:
-    """What lets jobs be made again whose results are not what is asked for; Snakemake adds all that follows from them.
-
-    As `--forcerun` does, which would also take what it is given for a target. Snakemake asks for the inputs of those
-    jobs alone that its targets need, and before it decides which of them run.
-    """
+    """What lets jobs be made again whose results are not what is asked for; Snakemake adds what follows from them."""
     results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
 
     def look(job: Job) -> None:

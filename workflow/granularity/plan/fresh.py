@@ -1,7 +1,4 @@
-"""Whether a result that lies there is the one that is asked for, by its own manifest.
-
-Snakemake compares with what it remembers in the folder that it was started in; a manifest goes where its result goes.
-"""
+"""Whether a result that lies there is the one that is asked for, by its own manifest."""
 
 import contextlib
 import hashlib
@@ -25,10 +22,7 @@ OTHER_VERSION = "written by another version of this program"
 
 
 class Results:
-    """The results of a plan, held against what it asks for; each manifest is read once.
-
-    `place` is where the result of a job lies, if not where the plan has it.
-    """
+    """The results of a plan, held against what it asks for; `place`: where that of a job lies, if not where planned."""
 
     def __init__(self, plan: Plan, place: Callable[[Job], Path] | None = None):
         self.plan, self.place = plan, place or plan.folder
@@ -47,10 +41,7 @@ class Results:
         return found
 
     def outdated(self, job: Job) -> str | None:
-        """Why a job has to be made again though it has a stamp, in words; None where that is not so.
-
-        Of what is damaged or unreadable, `granularity verify` and its readers tell.
-        """
+        """Why a job has to be made again though it has a stamp; None where it need not, or is damaged."""
         stamp = stamp_of(self.place(job))
         if not os.path.lexists(stamp):
             return None
@@ -92,11 +83,7 @@ class Results:
         return None if self._same_outside(job, made["outside"]) else "made from other files of yours"
 
     def _same_outside(self, job: Job, outside: dict[str, str]) -> bool:
-        """Whether the user's files and folders that a job reads are those that a result was made from.
-
-        A walk over a whole data set is done once for each result; then a quick look decides, held against what one
-        showed at that time.
-        """
+        """Whether the user's files that a job reads are those of a result: by a walk once, then by a quick look."""
         looked = listing(job)
         if looked is None:
             return True

@@ -1,8 +1,4 @@
-"""The plan of a configuration: every job, what it is made from, and where its result lies.
-
-Each stage's record says which jobs it makes of a configuration (`Stage.plan`); a job exists only where something asks
-for its result.
-"""
+"""The plan of a configuration: every job that something asks for, what it is made from, and where its result lies."""
 
 import contextlib
 import functools
@@ -81,10 +77,7 @@ class Plan:
             self._chosen.clear()
 
     def jobs(self, stage: str, **values: str) -> Sequence[Job]:
-        """The jobs of a stage: all, or those with the wildcards given.
-
-        All answers to one kind of question are found at once, as it is asked for thousands of jobs.
-        """
+        """The jobs of a stage: all, or those with the wildcards given, which are asked for thousands of jobs."""
         names = tuple(sorted(values))
         if (stage, names) not in self._chosen:
             chosen = self._chosen[stage, names] = {}
@@ -191,10 +184,7 @@ class Plan:
     def units(
         self, stage: str, runs: Sequence[Run], network: Network, condition: Condition, epochs: int = 1, data: Any = None
     ) -> dict[str, list[Run]]:
-        """The runs of a stage, of so many epochs each, grouped into jobs, as `jobs.STAGE` says.
-
-        They see the images of `data`, or those of the condition.
-        """
+        """The runs of a stage, of so many epochs on the images of `data` or the condition, grouped into jobs."""
         level = getattr(self.config.jobs, stage)
         if level == "auto":
             images = (data or condition).images

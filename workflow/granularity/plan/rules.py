@@ -15,19 +15,13 @@ from granularity.store.place import STAMP
 
 
 class Rules:
-    """Functions of wildcards for the rule of each stage.
-
-    `look` is called with each job that Snakemake meets, before it decides which ones run.
-    """
+    """Functions of wildcards for the rule of each stage; `look` is called with each job before Snakemake decides."""
 
     def __init__(self, plan: Plan, look: Callable[[Job], None] = lambda job: None):
         self.plan, self._look = plan, look
 
     def output(self, stage: str) -> dict[str, Any]:
-        """The stamp of every result, with open wildcards; Snakemake deletes it before a job, and after one that failed.
-
-        (As an `update()` it would be brought back, and count as up to date whatever the options are by then.)
-        """
+        """The stamp of every result, with open wildcards; an `update()` would be brought back after a failure."""
         return {"stamp": pattern(STAGES[stage], self.plan.root) + STAMP}
 
     def log(self, stage: str) -> str:
@@ -41,10 +35,7 @@ class Rules:
         return [self.plan.stamp(job) for job in self.plan.jobs(stage, **values)]
 
     def everything(self) -> list[str]:
-        """The stamps of the report and of all that it is made from.
-
-        Of results whose history Snakemake does not have, as in a copied folder, it would look at the report alone.
-        """
+        """The stamps of the report and of all that it is made from, as Snakemake may have no history of these."""
         own = [stage for stage in STAGES if stage not in ("theory", "verdicts")]
         return [*(stamp for stage in own for stamp in self.results(stage)), *self.targets()["verdicts"]]
 

@@ -132,10 +132,8 @@ def _word(text: str) -> str:
 
 
 def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable[Space]) -> list[Run]:
-    """Every pretraining of a network on the label spaces of a condition.
-
-    The target is pretrained as often as an arm is finetuned: the first stage on target labels *is* the one-pass
-    baseline, which so gets as many seeds as the others.
+    """Every pretraining of a network on the label spaces of a condition; of the target as many as an arm has
+    finetunings.
     """
     runs = []
     for space in spaces:

@@ -1,9 +1,4 @@
-"""The science: one folder per stage, in the order the data flows; this is the table of them.
-
-A stage's folder declares its record, :class:`granularity.base.stage.Stage`, in ``__init__.py``, its options in
-``options.py``, and computes in ``stage.py``: ``run(task)``. Paths, commands, rules, resources and status loop over
-:data:`STAGES`. To add a stage: one folder, and its line here.
-"""
+"""The science: one folder per stage, in the order the data flows; this is the table of them (docs/development.md)."""
 
 from granularity.base.stage import Stage
 from granularity.stages import (

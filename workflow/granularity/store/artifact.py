@@ -1,10 +1,4 @@
-"""The artifact contract: stages meet only through files, and nothing is read unverified.
-
-An artifact is a folder of data files with one `manifest.json` that says what they are, how they were made and what
-they hash to. Tables are Parquet, arrays .npy, weights safetensors, everything else JSON; nothing is pickled.
-
-All that is against accidents: seal, key and digest are hashes without a secret.
-"""
+"""The artifact contract: stages meet only through files, and nothing is read unverified (docs/artifacts.md)."""
 
 from __future__ import annotations
 
@@ -48,11 +42,7 @@ _sound: set[bytes] = set()  # SHA-256 of texts that were found sound: the same m
 
 
 def parse(text: bytes, file: Path) -> dict[str, Any]:
-    """What the text of a manifest says, without its seal.
-
-    Raises a GranularityError where it is not byte for byte as :func:`as_text` writes it, or lists a file beyond the
-    artifact; an OtherVersionError where it is sound, but of another version.
-    """
+    """What the text of a manifest says, without its seal; a GranularityError: corrupt, or an OtherVersionError."""
     corrupt = f"{file}: corrupt (%s); delete the stamp that names it, and snakemake makes it again"
     try:
         found = strict_json.parse_json(text, str(file))
@@ -115,10 +105,8 @@ class Artifact:
 
     @classmethod
     def open(cls, path: str | Path, kind: str | None = None) -> Artifact:
-        """Verify an artifact and open it; but for files, such as shards, each record of which its readers verify.
-
-        `path` is its folder, its name, or the manifest or the stamp of it. Raises a GranularityError where it is
-        missing, of another kind, corrupt or truncated.
+        """Verify an artifact (by folder, name, manifest or stamp), but for files each record of which its readers
+        verify, and open it. Raises a GranularityError: missing, of another kind, corrupt or truncated.
         """
         artifact = cls.peek(path)
         if kind is not None and artifact.kind != kind:

@@ -1,11 +1,4 @@
-"""The digest of the code that makes a result, and the packages that count for it.
-
-Each manifest holds the digest of the science behind its stage: the import closure of the stage's module, and of what
-its options chose by name (one source, one family, ...), within this package. How results are stored, computed, planned
-and looked at does not count, nor do the records of stages; where that ever changes a result's bytes,
-:data:`RESULT_VERSION` is raised by hand. Packages that this code imports, and those that these compute with, count with
-their versions, and so does Python.
-"""
+"""The digest of the code that makes a result, and the packages that count for it (docs/development.md)."""
 
 import ast
 import functools
@@ -71,15 +64,8 @@ def _version(package: str) -> str | None:
 
 @functools.cache
 def code_digest(*names: str) -> str:
-    """Digest of some modules or files, and of all the science in this package that they import, directly or not.
-
-    Comments, docstrings and layout do not count; files in a stage's folder that are not Python count as they are.
-
-    Args:
-        names: dotted names, such as ``granularity.stages.cluster.stage``, or paths of the user's files.
-
-    Returns:
-        The first 16 hexadecimal digits of a SHA-256.
+    """Digest of some modules (dotted names) or files of the user's, and of all the science in this package that they
+    import, directly or not: 16 hexadecimal digits; docs/development.md says what counts.
     """
     digest = hashlib.sha256(f"{RESULT_VERSION}\n".encode())
     for name in sorted(import_closure(*names)):

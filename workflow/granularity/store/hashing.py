@@ -1,8 +1,4 @@
-"""SHA-256 of files, once per machine, and the user's own cache folder, which remembers what was found out once.
-
-What was hashed is recorded there (`hashes/HOST`), with what the system says of the file: device, inode, size and the
-times of its last changes. As long as these five are the same, the record stands for the file.
-"""
+"""SHA-256 of files, once per machine (docs/artifacts.md), and the user's own cache folder, which remembers them."""
 
 import contextlib
 import errno
@@ -62,8 +58,7 @@ def _sha256_of(value: Any) -> str:
 def digests(paths: Sequence[Path]) -> list[str]:
     """SHA-256 of files, in hexadecimal and in the order given, hashed on all CPUs that this process may use.
 
-    Raises:
-        GranularityError: a link, no regular file, unreadable, or changed while it was read.
+    Raises GranularityError: a link, no regular file, unreadable, or changed while it was read.
     """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(_digest, paths))

@@ -1,11 +1,7 @@
 """Who makes a result: the process that holds the lock of its key, and drivers that share the lock of a name.
 
-After a driver is killed its jobs go on, and the rerun starts the same jobs beside them. Whoever finds a living writer
-waits, and takes the result that it makes.
-
-The kernel lets go of a writer's `flock` when it ends, however it ends. Some file systems have no locks or keep them
-within a machine, and a suspended writer holds its lock for ever: a writer therefore also touches its file, and whoever
-waits takes over what has not been touched for SILENT_SECONDS. Two writers of one key damage nothing: the first stays.
+Where a file system has no locks, or for a writer that is suspended, the touches of the lock's file count
+(docs/artifacts.md). Two writers of one key damage nothing: the first stays.
 """
 
 from __future__ import annotations
@@ -33,10 +29,7 @@ class LostError(GranularityError):
 
 
 class Lock:
-    """The lock of a key: a file that is locked and touched while its writer lives, or until this context ends.
-
-    `output` is what a store calls the name of the result. Raises a LostError where a writer has it that may live.
-    """
+    """The lock of a key, held while its writer lives, or in this context; LostError: another writer has it."""
 
     def __init__(self, file: Path, output: str):
         self.file, self._token, self._ended = file, secrets.token_hex(8), threading.Event()
@@ -85,11 +78,7 @@ class Lock:
 
 
 def read(file: Path) -> dict[str, Any] | None:
-    """What a lock's file says; None without a sound one.
-
-    With `beat`, when it was last touched (seconds since the epoch), and `live`, whether its writer lives: None where no
-    lock of the kernel tells.
-    """
+    """What a lock's file says, when it was touched (`beat`), and whether its writer lives (None: unknown)."""
     try:
         with file.open("rb") as stream:
             found = json.loads(stream.read())
@@ -171,13 +160,7 @@ def _flock(descriptor: int, how: int) -> bool | None:
 
 
 def share(file: Path, mine: str) -> dict[str, Any] | None:
-    """Hold the lock of a name until this process ends, together with all who hold it for the same configuration.
-
-    Snakemake locks the folder that it is started in, which two checkouts with one `results` do not share.
-
-    Returns:
-        None; or the latest who holds it for another one: `host`, `pid`, `started`, `folder`.
-    """
+    """Hold the lock of a name until this process ends; returns who holds it for another configuration, or None."""
     about = {"for": mine, "host": host(), "pid": os.getpid(), "started": time.time(), "folder": os.getcwd()}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

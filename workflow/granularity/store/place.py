@@ -1,13 +1,4 @@
-"""Where results lie: immutable folders, each under the key of all that it is made from, and names that lead to them.
-
-results/.store/cluster/3f2a.../     a generation: written once, published by one rename, deleted by `gc` alone
-results/.store/.work/cluster-3f2a...  what an unfinished job of that key has saved
-results/.store/.new/                private folders of writers
-results/.store/.aside/              generations that were found damaged
-results/.store/.locks/              who makes what (:mod:`granularity.store.lock`)
-results/digits/train-300/cluster/whole-30          a link to a generation: the name that people browse
-results/digits/train-300/cluster/whole-30.stamp    its kind and digest: all that Snakemake sees
-"""
+"""Where results lie: immutable folders, each under the key of all that it is made from, and names that lead to them."""
 
 import contextlib
 import json
@@ -286,11 +277,7 @@ class Found(NamedTuple):
 
 
 def needless(root: Path, days: float) -> list[Found]:
-    """What the store of a folder of results can do without, the largest first; a GranularityError without a store.
-
-    Kept are results that a name below the folder leads to and what those were made from, whatever is younger than
-    `days`, and what live writers work on.
-    """
+    """What no name below a folder leads to, nothing named is made from and no live writer has, older than `days`."""
     store = root / STORE
     if not store.is_dir():
         raise GranularityError(f"{root}: has no {STORE}; name a folder of results, such as results")
@@ -318,7 +305,7 @@ def delete(found: list[Found]) -> None:
 
 
 def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Path, str]]:
-    needed = _needed(root)
+    needed = closure(path.resolve() for path in find(root))
     for folder in all_of(store):
         # With any live writer a single run is kept: it may be of a job that has not published its result.
         of_live = f"{folder.parent.name}-{folder.name}" in live or (live and folder.parent.name in PARTS)
@@ -340,11 +327,6 @@ def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Pat
     for file in within(store / LOCKS):
         if file.suffix == ".json" and file.stem not in live:
             yield file, "lock of a writer that was killed"
-
-
-def _needed(root: Path) -> set[Path]:
-    """The generations that names below a folder lead to, and those that these were made from."""
-    return closure(path.resolve() for path in find(root))
 
 
 def closure(generations: Iterable[Path]) -> set[Path]:

@@ -1,8 +1,4 @@
-"""Long work that a kill interrupts and the next job goes on with: checkpoints, and files written by the record.
-
-A checkpoint is arrays and a JSON text in one safetensors file, written atomically and never unpickled. Results do not
-depend on where a job was interrupted.
-"""
+"""Long work that a kill interrupts and the next job goes on with: checkpoints, which are safetensors, and records."""
 
 from __future__ import annotations
 
@@ -127,9 +123,8 @@ def write_records(
         chunk: about this many records, at most, are not yet known to a resumed job.
         what, unit: words for progress, such as "decoding" and "batches of 256 images".
 
-    Returns:
-        What is known of each record, [total, ...]: `file` int32, `offset` int64, `bytes` int64, `crc32` uint32, and
-        what was noted of it.
+    Returns what is known of each record, [total, ...]: `file` int32, `offset` int64, `bytes` int64, `crc32` uint32, and
+    what was noted of it.
     """
     clock, new = Clock(), []
     with contextlib.closing(_Files(out.work, layout)) as files:

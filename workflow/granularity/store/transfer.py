@@ -1,13 +1,9 @@
 """Results carried to a folder or a URL of fsspec's and back: `granularity push` and `granularity pull`.
 
-URL/generations/KIND-KEY.tar   one generation: its manifest, then the files that this lists
+URL/generations/KIND-KEY.tar   one generation: its manifest, then the files that this lists, and no others
 URL/others/SHA256.tar          what lies beside results of a configuration: logs, benchmarks, copies for reports
 URL/names/NAME.json            of a configuration: its names and the generations that they lead to, all that these were
                                made from, and the tar of the other files
-
-Each is written whole or not at all, and nothing is deleted at either end: what was stopped goes on where it was. What
-comes back is trusted as little as any download: only regular files that a manifest lists, of the sizes and SHA-256 that
-it says, enter the store.
 """
 
 import contextlib
@@ -82,10 +78,7 @@ class Remote:
 
 
 def push(root: Path, url: str) -> str:
-    """Carry the results that names at or below a folder lead to, and all that they were made from; returns a summary.
-
-    What lies at the URL is not sent again. Raises a GranularityError where a result is damaged.
-    """
+    """Carry results at or below a folder, and all that they were made from; what is at the URL is not sent again."""
     remote, base = Remote(url.rstrip("/")), _base(root)
     there, others = remote.names("generations"), remote.names("others")
     tops: dict[str, dict[str, Artifact]] = {}  # by configuration, by name
@@ -116,10 +109,7 @@ def push(root: Path, url: str) -> str:
 
 
 def pull(root: Path, url: str) -> str:
-    """Bring back what names at or below a folder lead to, and those names; returns a summary.
-
-    A name that leads elsewhere here leads to what was pulled afterwards, and the other result stays in the store.
-    """
+    """Bring back what names at or below a folder lead to, and those names; returns a summary."""
     remote, base, began = Remote(url.rstrip("/")), _base(root), time.time()
     store, within = base / STORE, PurePosixPath(os.path.relpath(os.path.abspath(root), base))
     tops = [name.removesuffix(".json") for name in sorted(remote.names("names"))]

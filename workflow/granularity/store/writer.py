@@ -131,9 +131,8 @@ def create(
         resumable: `writer.work`, a folder of the result's key, holds what an earlier job had saved when it died.
         files: names or patterns of the files that it may hold.
 
-    Raises:
-        GranularityError: the disk is full, the folder cannot be written, or inputs do not belong together.
-        LostError: another writer makes this result.
+    Raises a GranularityError where the disk is full, the folder cannot be written, or inputs do not belong together; a
+    LostError where another writer makes this result.
     """
     since = began()
     _refuse_other_lineage(inputs)
@@ -211,10 +210,7 @@ def again(old: Artifact, origin: Values, parts: Inputs, **said: Any) -> Artifact
 
 
 def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -> Artifact:
-    """Move a whole artifact to its place in the store, unless a sound one of its key lies there; returns what does now.
-
-    `durable` waits until it is on the disk; what a power cut tears is seen to be torn, and made again.
-    """
+    """Move a whole artifact to its place, unless a sound one of its key lies there; returns what lies there then."""
     kind, key, digest = manifest["kind"], manifest["key"], manifest["digest"]
     target = place.generation(store, kind, key)
     while not place.publish(folder, target, durable):

@@ -1,8 +1,4 @@
-"""What training and evaluation see of images, by the seed, the step and the place in the batch alone.
-
-Whole batches of squares are cropped on the device; images of any shape, crops that are resized, and those that a policy
-alters, one by one in main memory.
-"""
+"""What training and evaluation see of images, by the seed, the step and the place in the batch alone."""
 
 import math
 from collections.abc import Sequence

@@ -181,9 +181,7 @@ def _resident(array: np.ndarray, device: torch.device) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class LabelSets:
-    """Several labels per image: those of image i are `values[offsets[i]:offsets[i + 1]]`, none of them twice; int32
-    [pairs] and int64 [N + 1].
-    """
+    """Several labels per image: `values[offsets[i]:offsets[i + 1]]` are those of image i; int32, int64 [N + 1]."""
 
     values: np.ndarray
     offsets: np.ndarray
@@ -202,9 +200,7 @@ class LabelSets:
 
 
 def vectors_of(embedding: Artifact, images: int) -> np.ndarray:
-    """The vectors of an embedding, float32 [images, D]. Raises GranularityError if there are others, or one is not
-    finite.
-    """
+    """The vectors of an embedding, float32 [images, D]; GranularityError: others, or one is not finite."""
     values = embedding.array("embedding.npy", (images, None), np.float32)
     if not np.isfinite(values).all():
         row = np.argmin(np.isfinite(values).all(1))

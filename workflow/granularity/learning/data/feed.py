@@ -1,9 +1,4 @@
-"""Reading images ahead of the network, in processes that decode and crop.
-
-What comes out is a function of the seed, the step and the place in the batch alone: not of the number of readers, nor
-of where a training was resumed. The readers are those of torch's DataLoader: processes, as Pillow decodes one JPEG at a
-time per process. A batch is read in pieces, so that all readers work on the next one.
-"""
+"""Reading images ahead of the network, by seed, step and place alone, in processes: torch's DataLoader."""
 
 from __future__ import annotations
 

@@ -59,9 +59,7 @@ class Backbones:
         return self._only((self.runs["run_id"] == run) | (stems == run), f"runs called '{run}'")
 
     def epochs(self, row: pd.Series) -> dict[int, str]:
-        """The epochs at which the weights of a run were kept, ascending, and their files; the last is the end of its
-        training.
-        """
+        """The epochs at which the weights of a run were kept, ascending, and their files; the last is its end."""
         kept = self._kept[(self._kept["run_id"] == row["run_id"]) & (self._kept["source"] == row["source"])]
         return dict(sorted(zip(kept["epoch"].tolist(), kept["file"], strict=True)))
 

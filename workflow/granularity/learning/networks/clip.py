@@ -114,10 +114,7 @@ def _check_quick_gelu(model: str, wanted: bool, weights: str) -> None:
 
 
 def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
-    """A tag of open_clip, TAG or TAG@REVISION: the tag, and the commit of its weights where they come from the hub.
-
-    Then open_clip's own table says where they lie now: it has no place for a revision.
-    """
+    """TAG or TAG@REVISION of open_clip: the tag, whose weights its table then has, and their commit on the hub."""
     tag, _, revision = pretrained.partition("@")
     tags = open_clip.list_pretrained_tags_by_model(name)
     if tag not in tags:

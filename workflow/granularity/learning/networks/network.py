@@ -14,10 +14,9 @@ METHODS = ("forward_features", "forward_head", "get_classifier", "reset_classifi
 
 
 def build(model: Model, channels: int, classes: int, seed: int, head_bias: float | None = None) -> torch.nn.Module:
-    """A network with fresh weights and a head of `classes` outputs.
-
-    Two networks of one seed have the same backbone whatever their heads, so arms start from the same place. Raises
-    GranularityError if there is no such network, it does not take the arguments, or it lacks a method.
+    """A network with fresh weights and a head of `classes` outputs; networks of one seed have the same backbone
+    whatever their heads. Raises GranularityError if there is none, it does not take the arguments, or it lacks a
+    method.
     """
     torch.manual_seed(seed)
     own = model.name in extensions.names("network") and model.name != "timm"
@@ -34,9 +33,7 @@ def build(model: Model, channels: int, classes: int, seed: int, head_bias: float
 
 
 class Strided(torch.nn.Conv2d):
-    """A strided 1x1 convolution, of the pixels that it sees: oneDNN's AVX2 loops for strides write past the gradients
-    of fewer than eight channels.
-    """
+    """A strided 1x1 convolution of the pixels it sees: oneDNN's for strides writes out of bounds below 8 channels."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         down, right = self.stride

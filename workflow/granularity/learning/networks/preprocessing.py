@@ -1,7 +1,4 @@
-"""What open_clip does to an image before its network sees it, cut in two: to bytes, and from bytes to numbers.
-
-The numbers are those of its own transform, bit for bit; a GPU is sent a quarter of the bytes.
-"""
+"""open_clip's own transform, bit for bit, cut in two: to bytes, of which a GPU is sent a quarter, and to numbers."""
 
 from collections.abc import Callable
 

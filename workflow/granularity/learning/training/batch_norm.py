@@ -27,10 +27,7 @@ def _normalised(network: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 class RunningMoments:
-    """Running moments of a network whose batches are made up of micro-batches, each normalised by its own moments.
-
-    A step moves them once, by the mean of what its micro-batches say, in whatever order and process.
-    """
+    """Running moments of a network in micro-batches: a step moves them once, by the mean of what these say."""
 
     def __init__(self, network: torch.nn.Module):
         moving = [module for module in _normalised(network) if module.running_mean is not None]

@@ -48,10 +48,8 @@ def percent_wrong(predicted: np.ndarray, truth: np.ndarray) -> float:
 
 
 def macro_f1(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Mean over the classes of `truth` of their F1 score, in percent; NaN where there is none.
-
-    As WILDS has it (iWildCam): a class that is predicted but has no image here is no part of the mean. A truth of -1
-    is a class that training never saw: its images count against the classes that are predicted for them.
+    """Mean over the classes of `truth` of their F1 score, in percent, as WILDS has it (iWildCam); NaN where there is
+    none. Images of a class that training never saw (-1) count against the classes that are predicted for them.
     """
     classes = np.unique(truth[truth >= 0])
     if not len(classes):

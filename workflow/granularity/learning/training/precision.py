@@ -10,9 +10,7 @@ from granularity.base.section import Precision
 
 @contextlib.contextmanager
 def computing(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Run networks in float32; in tf32, which rounds the factors of products on GPUs to 10 bits; or in bfloat16, by
-    torch's autocast.
-    """
+    """Run networks in float32; in tf32 (factors of products on GPUs have 10 bits); or in bfloat16's autocast."""
     backends = torch.backends.cuda.matmul, torch.backends.cudnn
     before = [one.allow_tf32 for one in backends]
     for one in backends:

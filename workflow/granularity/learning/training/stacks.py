@@ -1,10 +1,4 @@
-"""Small networks of one architecture trained side by side, as one network of grouped convolutions.
-
-A step of a small network takes as long as calling its operations, of which a stack of N needs as many as one network: a
-convolution has N times as many groups, batch normalisation N times as many channels. Heads, losses and images stay
-apart. A network's numbers are those of a training alone up to the rounding of sums, and do not depend on how many
-others there are, or which: where they would, there is no stack.
-"""
+"""Small networks of one architecture trained side by side, as one of grouped convolutions (docs/recipes.md)."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
@@ -34,9 +28,7 @@ TENSORS = {  # of the layers that can be stacked, all along the channels
 
 
 class Stack(nn.Module):
-    """Networks as one, of copies of their weights. `forward` takes images of all, float32 [B, N * C, H, W], and gives
-    outputs of each, [B, G].
-    """
+    """Networks as one, of copies of their weights: float32 [B, N * C, H, W] of all gives outputs [B, G] of each."""
 
     def __init__(self, networks: Sequence[nn.Module]):
         super().__init__()
@@ -111,8 +103,7 @@ def train_together(
 ) -> list[list[dict[str, Any]]]:
     """Train networks side by side, each as :func:`.trainings.train` would; returns their histories.
 
-    An odd number of networks is trained beside a copy of the first: last bits must not depend on how many share a job,
-    and oneDNN takes other loops for one group, and for three of one channel.
+    An odd number is trained beside a copy of the first, as oneDNN takes other loops for one group, and for three.
     """
     if len(networks) % 2:
         copies = [*networks, copy.deepcopy(networks[0])]

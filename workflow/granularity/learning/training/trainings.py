@@ -1,8 +1,4 @@
-"""The trainings of one job: what any job has trained is not trained again.
-
-A training is a result of its own, of the kind `run`, which lies in the store under the key of all that decides its
-bytes. A job trains those that are missing, and makes its tables and files of weights from all of them.
-"""
+"""The trainings of one job: each is a result of its own, of the kind `run`, and none is trained twice."""
 
 import contextlib
 import json
@@ -56,9 +52,7 @@ class Training:
 
 
 def prepared(task: Task) -> tuple[torch.device, dict[str, Artifact], dict[str, Any], dict[str, Any]]:
-    """What both stages of training begin with: the device, the samples and pixels, what the manifest says of the
-    options, and what of them decides the bytes of every run.
-    """
+    """What both stages of training begin with: device, inputs, resolved options, and what of them decides bytes."""
     place, resolved = torch_device(task.device, task.threads), task.options.model_dump(mode="json")
     processes.check_size(task.options.processes)
     inputs = {role: opened(task, role) for role in ("samples", "pixels")}
@@ -76,15 +70,12 @@ def train_runs(
     folder: str = "",
     keep: Sequence[int] = (),
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Train, and write `runs.parquet`, `history.parquet` and, where they are wanted, the weights.
-
-    `runs.parquet`: the known columns, `train_loss` (of the last epoch), what the objective evaluates, and the file of
-    the weights. `history.parquet`: `run_id`, `epoch`, `lr`, `train_loss`. With weights, `checkpoints.parquet`:
-    `run_id`, `epoch`, `file`, of the epochs in `keep` (0 is before the first) and the last one.
+    """Train, and write `runs.parquet`, `history.parquet` and, where they are wanted, the weights (docs/artifacts.md).
 
     `what` is the word for progress; `column` names the files of weights (None: they are not kept), which are in
-    `folder`. Returns the arrays that the objective's evaluation gave, by run_id. Raises GranularityError if a network
-    cannot take the images, or a loss is no longer finite.
+    `folder`; those of the epochs in `keep` (0 is before the first) and the last one are kept. Returns the arrays that
+    the objective's evaluation gave, by run_id. Raises GranularityError if a network cannot take the images, or a loss
+    is no longer finite.
     """
     rows, history, checkpoints, found = [], [], [], {}
     epochs = (*sorted({*keep} - {recipe.epochs}), recipe.epochs)

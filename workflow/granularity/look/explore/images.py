@@ -20,10 +20,7 @@ NONE = -1  # the code of an image without a label
 
 
 class Column(NamedTuple):
-    """What images are called by one labelling: a code for each image, -1 for none, and the names of the codes.
-
-    `group`: rank, label space, clustering, prediction or hardness.
-    """
+    """What images are called by one labelling: a code for each image (-1: none), and the names of the codes."""
 
     group: str
     name: str
@@ -155,10 +152,7 @@ SHOWN = 8  # images of a cluster: nearest, farthest, random
 
 
 def clusters(images: Images, features: np.ndarray | None, job: Artifact) -> Iterator[tuple[Column, list[dict]]]:
-    """Each level of a clustering, from above: its column, and for each cluster its size, parent, children and images.
-
-    `nearest`, `farthest` (from the mean of its images) and `random` are places among the images drawn.
-    """
+    """Each level of a clustering, from above: its column, and size, parent, children, images of each cluster."""
     table = job.table("clusters.parquet").set_index("cluster")
     found = job.table("assignment.parquet").set_index("sample_id")["cluster"]
     levels = sorted((name for name in table if name.startswith("level_")), key=lambda name: int(name[6:]))

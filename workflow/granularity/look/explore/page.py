@@ -25,11 +25,7 @@ NOTHING = {"condition": "", "lost": [], "plots": {}, "trees": [], "legend": {}, 
 
 
 def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
-    """Write the pages about the results in `root`; returns the first page, and a line for each result that is not used.
-
-    Raises:
-        GranularityError: no results lie there, or the folder for the pages holds something else.
-    """
+    """Write the pages about the results in `root`; returns the first, and a line for each result not used."""
     to = root / "explore" if to is None else to
     before = _made_before(to)
     results = found.read(root)

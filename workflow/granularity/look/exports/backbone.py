@@ -58,10 +58,9 @@ tags: [image-classification, timm]
 
 
 def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
-    """Write a network into a new folder: `model.safetensors`, `README.md` and timm's `config.json`, or `labels.json`.
-
-    It is loaded and compared with the network before the folder gets its name. Raises GranularityError: there is no
-    such network; it is none of timm's; what was written gives other outputs; or something is there already.
+    """Write a network into a new folder, loaded again and compared with the network first (docs/exports.md). Raises
+    GranularityError: there is no such network; it is none of timm's; what was written gives other outputs; or something
+    is there already.
     """
     networks, row, epoch = find_network(run, results)
     about, (source, file) = networks.about(row, epoch), networks.at(row, epoch)

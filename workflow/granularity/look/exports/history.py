@@ -13,10 +13,7 @@ ABOUT = [*PLACE, "run", "space", "pretrain_seed", "finetune_seed"]
 
 
 def export(results: Path, to: Path, form: str = "csv") -> None:
-    """Write the histories of all trainings into a new folder: `history.csv`, or a folder of event files per run.
-
-    Raises GranularityError: there are no trainings; one is corrupt; something is there already; tensorboard is not.
-    """
+    """Write the histories of all trainings into a new folder: `history.csv`, or a folder of event files per run."""
     tables = []
     for condition, one in of_kinds(results, "pretrain", "finetune"):
         runs = one.table("runs.parquet").assign(condition=condition, stage=one.kind)

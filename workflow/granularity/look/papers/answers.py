@@ -1,8 +1,4 @@
-"""Our number of a published row, or why there is none.
-
-Numbers of simulated worlds are read from the run table of their verdicts, those of images from the table of results of
-an experiment's report.
-"""
+"""Our number of a published row, or why there is none: from a world's run table, or a report's table of results."""
 
 import difflib
 import itertools
@@ -225,9 +221,7 @@ def trained(root: Path, row: Row, source: Source, part: EntryRows, tables: Table
 
 
 def exact(table: pd.DataFrame, row: Row, source: Source, most: float = math.log(SAME)) -> pd.DataFrame:
-    """The rows of a table of results that are of the published row's arm: of its family, the nearest G up to a ratio,
-    whose logarithm is `most`.
-    """
+    """The rows of a table of results of the published row's arm, at the nearest G within a ratio of log `most`."""
     own = table[table["transfer"].isin(source.transfers)]
     if source.space:
         return own[own["space"] == source.space.replace("{x}", row["x"])]

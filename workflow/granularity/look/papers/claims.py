@@ -54,12 +54,10 @@ class JudgedClaim:
 
 @dataclass(frozen=True)
 class Group:
-    """The claims of a study in one experiment.
-
-    `paper`: empty where they are none's; `results`: its folder's name, `theory` for worlds; `tested`: whether there are
-    verdicts, `current`: of the code that is here; `cost`: None where it is not known; `command`: what makes the
-    verdicts; `missing` inputs; `data`: the images that it was judged on, in words, or the size of a world; `committed`:
-    whether it is of the project's own runs, whose numbers are committed, as these results hold none.
+    """The claims of a study in one experiment. `paper`: empty where they are none's; `results`: its folder's name,
+    `theory` for worlds; `tested`: whether there are verdicts, `current`: of the code that is here; `cost`: None where
+    it is not known; `command`: what makes the verdicts; `data`: the images that it was judged on, in words, or the size
+    of a world; `committed`: whether it is of the project's own runs, as these results hold none.
     """
 
     paper: str
@@ -96,10 +94,7 @@ class Group:
 
 
 def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[Group]:
-    """Every study in every experiment: those of images first, then the worlds; what was tested before what was not.
-
-    The folder of all results need not be there; `wrong` takes what cannot be read, a line each.
-    """
+    """Every study in every experiment, images first, then what was tested; `wrong` takes what cannot be read."""
     files = {one.name: one for one in reversed(experiments)}  # of two of a name, the first
     found = {}
     for folder in sorted(root.glob("[!.]*/verdicts/[!.]*")):
@@ -169,10 +164,7 @@ def _claims(rows: Rows, summary: Mapping[str, Mapping[str, str]]) -> list[Judged
 
 
 def folded(groups: Iterable[Group], kind: str = "claim", beyond: bool = False) -> dict[str, str]:
-    """One verdict for each claim over several experiments, by its id: of the paper's own, or of those `beyond` it.
-
-    It `holds` or `fails` where it does so in all that decide it, and does both where they differ.
-    """
+    """One verdict for each claim over several experiments, by its id: of the paper's own, or of those `beyond` it."""
     found: dict[str, set[str]] = {}
     for one in (one for group in groups for one in group.claims if one.kind == kind and one.beyond == beyond):
         found.setdefault(one.id, set()).add(one.verdict)

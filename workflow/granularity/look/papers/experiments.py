@@ -137,10 +137,7 @@ def noted(wrong: list[str]) -> Iterator[None]:
 
 @functools.cache
 def untested(module: ModuleType) -> Rows:
-    """The rows of `checks.csv` as a study or a world has them without a run, all cells as text.
-
-    Which columns the claims ask for is known to them alone: one that is missing is added, until none is.
-    """
+    """The rows of `checks.csv` before any run, as text; columns that the claims ask for are added one by one."""
     columns: list[str] = []
     world = not hasattr(module, "READS")
     while len(columns) < MOST:

@@ -1,7 +1,4 @@
-"""Error against the number of pretraining classes: a figure of the core paper beside what lies here.
-
-A configuration has one encoder, so the two of the paper's Fig. 4 are two folders of results: no report has both.
-"""
+"""Error against the number of pretraining classes: a figure of the core paper beside what lies here."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping

@@ -55,12 +55,8 @@ def tables_of(source: str) -> set[str]:
 
 
 def rows(root: Path, parts: list[EntryRows], tables: Tables, wrong: list[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The rows of `papers_numbers.csv`, by paper and line of the published row; with the `answer`, and whether its
-    values are `named`.
-
-    Raises:
-        GranularityError: `config/published/experiments.yaml` names what its world or study lacks: an arm, a measure, a
-            claim.
+    """The rows of `papers_numbers.csv`, by paper and line of the published row, with the `answer`, and whether its
+    values are `named`. Raises GranularityError: experiments.yaml names an arm, measure or claim that does not exist.
     """
     papers, worlds, found = about.read(), {}, {}
     for paper in papers:  # the world that judges its rows, with what was run of it and can be read

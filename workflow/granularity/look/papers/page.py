@@ -1,6 +1,4 @@
-"""The page, its tables and figures: `papers.html`, `papers.csv` (a row per quantity of a claim), `papers_numbers.csv`,
-`papers_figures.csv` and `papers_fig_N.svg`.
-"""
+"""The page `papers.html`, its tables and figures."""
 
 import os
 from collections import Counter
@@ -24,11 +22,7 @@ CLASSES = {HOLDS: "better", FAILS: "worse"}  # of the report's style sheet
 
 
 def write(root: Path) -> tuple[Path, dict[str, int]]:
-    """Write the page and its tables into the folder of all results; returns it, and how many claims have each verdict.
-
-    Raises:
-        GranularityError: the published rows are wrong.
-    """
+    """Write the page and its tables into the folder of all results; returns it, and the claims by verdict."""
     wrong: list[str] = []
     here = experiments.here(wrong)
     groups = claims.groups(root, here, wrong)

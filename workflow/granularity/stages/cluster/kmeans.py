@@ -135,10 +135,7 @@ def means(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:
 def squares(
     vectors: np.ndarray, centroids: np.ndarray, labels: np.ndarray, memory: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """Squared differences of rows and the centroids of their clusters, float32 [at most ROWS, D] at a time.
-
-    All lie in the same memory: to ask the system for fresh memory takes longer than the arithmetic on it.
-    """
+    """Squared differences of rows and their centroids, float32 [at most ROWS, D] at a time, in the same memory."""
     memory = np.empty_like(vectors[:ROWS]) if memory is None else memory
     for at in range(0, len(vectors), ROWS):
         rows = vectors[at : at + ROWS]

@@ -1,9 +1,7 @@
 """Stage `cluster`: k-means on the embedding, over the whole training split or within groups of it.
 
-Specification: Lloyd's algorithm from random training points, several restarts, on all points (FAISS by itself would
-take at most 256 per centroid), see :mod:`granularity.stages.cluster.kmeans`. Cluster IDs are canonical: clusters are
-numbered by their first image in the order of the sample table, group by group, so the same partition always has the
-same IDs.
+Cluster IDs are canonical: clusters are numbered by their first image in the order of the sample table, group by group,
+so the same partition always has the same IDs.
 """
 
 from collections.abc import Callable
@@ -22,13 +20,10 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Write one clustering of the training images.
+    """Write one clustering of the training images; docs/artifacts.md has the files.
 
-    `assignment.parquet`: `sample_id`, `cluster` (int32, 0..G-1). `clusters.parquet`: `cluster`, `size`, `superclass`
-    (the target class, or the class, it lies within; null over the whole set), `objective` (sum of squared distances
-    to the centroid), and `level_1`, `level_2`, ...: the cluster's ancestor at each level of a tree of clusters.
-    `centroids.npy`: float32 [G, D], the mean of each cluster's rows. Raises GranularityError: more clusters than
-    images, an embedding that is not finite, or a GPU was asked for and FAISS sees none.
+    `objective` is the sum of squared distances to the mean of the cluster's rows. Raises GranularityError: more
+    clusters than images, an embedding that is not finite, or a GPU was asked for and FAISS sees none.
     """
     options, seed = task.options, task.seed
     scope, *counts = options.clustering.split("-")

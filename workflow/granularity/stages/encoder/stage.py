@@ -1,8 +1,4 @@
-"""Stage `encoder`: a small CLIP model trained here, for want of published weights.
-
-Contrastive training (open_clip's ClipLoss) on image-caption pairs of the training split; docs/encoder.md says what
-captions leak. All images are held in memory: this is for data sets of thousands of images, not millions.
-"""
+"""Stage `encoder`: a small CLIP model trained here on thousands of images, all held in memory (docs/encoder.md)."""
 
 import numpy as np
 import open_clip

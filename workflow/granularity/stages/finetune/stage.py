@@ -17,17 +17,8 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Finetune the runs of one job.
-
-    Images are normalised as those of the pretraining were, whose data set may be another.
-
-    `runs.parquet`: `run_id`, `parent` (the pretraining's run_id), `network`, `transfer`, `space`, `family`,
-    `granularity`, `pretrain_seed`, `finetune_seed`, `train_loss` (last epoch), `val_error` (percent) and, if the
-    networks are kept, `weights` (the file). `history.parquet` and, if they are, `checkpoints.parquet`: see
-    :func:`granularity.learning.training.trainings.train_runs`. `predictions.parquet`: `sample_id` of the validation
-    images and one int32 column per run_id, the predicted target class. `classes.parquet`: `label` and `name` of these
-    classes, in alphabetical order. Raises GranularityError if a backbone is missing or cannot take the images, or a
-    loss is no longer finite.
+    """Finetune the runs of one job (docs/artifacts.md). Raises GranularityError if a backbone is missing or cannot take
+    the images, or a loss is no longer finite.
     """
     options: Finetune = task.options
     recipe, (place, inputs, resolved, decides) = options.recipe, prepared(task)

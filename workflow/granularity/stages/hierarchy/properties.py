@@ -1,7 +1,4 @@
-"""Properties of a label space, which can be measured before anything is trained on it.
-
-Where images have several labels, an image counts once with each of them: everything is over pairs of image and label.
-"""
+"""Properties of a label space, before training; with several labels an image counts once with each of them."""
 
 import numpy as np
 import pandas as pd
@@ -13,10 +10,7 @@ Coded = tuple[np.ndarray, np.ndarray]  # class numbers of images, and the class 
 
 
 def class_table(labels: Labels, target: Coded) -> pd.DataFrame:
-    """One row per class: `label`, `name`, `size`, `parent` (majority target class; ties to the first), `purity`.
-
-    `purity` is the share of the class that lies in its parent. Classes without an image have neither.
-    """
+    """One row per class: `label`, `name`, `size`, `parent` (majority target class; ties: the first), `purity`."""
     count = len(labels.names)
     sizes = np.bincount(labels.values, minlength=count)
     label, human, images = _majority(*_joint(labels, target))
@@ -66,10 +60,7 @@ def properties(labels: Labels, classes: pd.DataFrame, ranks: dict[str, Coded]) -
 
 
 def _joint(labels: Labels, human: Coded) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The pairs of label and human class that occur, sorted, and how many images each has.
-
-    Through sorted pairs and not a table of label x class, which for one label per image would not fit in memory.
-    """
+    """Pairs of label and human class that occur, sorted, with their images; a table of all would not fit in memory."""
     codes, names = human
     key = labels.values.astype(np.int64) * len(names) + codes[labels.image_of_pair()]
     pairs, images = np.unique(key, return_counts=True)

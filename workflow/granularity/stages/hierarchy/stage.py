@@ -18,15 +18,11 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Write one label space.
+    """Write one label space; docs/artifacts.md has the files.
 
-    `labels.parquet`: `sample_id`, `label` (int32, 0..G-1; a list of them where images have several), training images
-    only. `labels_elsewhere.parquet`, where the space says what other images are: `sample_id`, `split`, `label` (a list
-    where those in labels.parquet are lists, or an image here has several), without images that have none.
-    `classes.parquet`: see :func:`.properties.class_table`. `properties.json`: `space`, `family` and
-    :func:`.properties.properties`. Further tables, where the family has them.
-
-    Raises GranularityError: there is no such family; an input is missing or does not cover the training images.
+    `label` in `labels_elsewhere.parquet` is a list where those in `labels.parquet` are, or an image there has several;
+    images without a label are left out. Raises GranularityError: there is no such family; an input is missing or does
+    not cover the training images.
     """
     name, params = task.options.space, task.options.params
     family = extensions.find("family", task.options.family)
@@ -71,10 +67,7 @@ def run(task: Task) -> None:
 
 
 def _images(samples: Artifact, seed: int) -> tuple[Training, pd.DataFrame]:
-    """What is known of the training images; and of the others `sample_id`, `split` and a column per rank.
-
-    The index of the others is their row in the sample table, and so in the embedding.
-    """
+    """What is known of the training images; and of the others, indexed as in the sample table, their ranks."""
     ranks = samples.facts["ranks"]
     frame = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", *ranks], "text"))
     training = Training(

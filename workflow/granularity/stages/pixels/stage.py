@@ -1,8 +1,4 @@
-"""Stage `pixels`: every image read and decoded once, and kept in the small size that training reads.
-
-A training reads each image hundreds of times, and an arm has a dozen trainings: decoding the originals once is what
-makes many small trainings cheap.
-"""
+"""Stage `pixels`: every image read and decoded once, and kept in the small size that training reads."""
 
 import io
 from collections.abc import Iterator
@@ -25,15 +21,11 @@ SHARD_BYTES = 1 << 28
 
 
 def run(task: Task) -> None:
-    """Write the images, in the order of the sample table, and what is known of them.
+    """Write the images, in the order of the sample table, and what is known of them; docs/artifacts.md has the files.
 
-    With `format: raw`, `pixels.npy`: uint8 [N, size, size, channels], the centre squares. With `format: jpeg`,
-    `shards/NUMBER.jpegs`: JPEGs one after another, their short side `size`.
-
-    `index.parquet`: `sample_id`, and `sha256` of the bytes that were read of the original, whether or not the sample
-    table has it; of JPEGs `file` (number of the shard), `offset`, `bytes`, `crc32`, `height` and `width`, too.
-    `moments.json`: see :func:`granularity.data.moments.by_split`; of the images as they were before they became JPEGs.
-    Raises GranularityError: an image is missing, changed or corrupt.
+    `sha256` in the index is of the bytes that were read of the original, whether or not the sample table has it; the
+    moments (:func:`granularity.data.moments.by_split`) are of the images as they were before they became JPEGs. Raises
+    GranularityError: an image is missing, changed or corrupt.
     """
     options, table = task.options, task.open("samples")
     images = Images(table)

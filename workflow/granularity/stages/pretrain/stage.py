@@ -25,16 +25,8 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Train the runs of one job.
-
-    `runs.parquet`: `run_id`, `network`, `space`, `family`, `granularity` (null where the objective has no classes),
-    `pretrain_seed`, `train_loss` (last epoch), `val_error` (percent: the parent of the predicted class against the
-    target; null without classes), `backbone` (the file). `backbones/RUN.safetensors`: weights with the head, and a
-    record of all that using them takes; `backbones/RUN@EPOCH.safetensors`: those of the epochs to be kept.
-    `checkpoints.parquet`, `history.parquet`: see :func:`granularity.learning.training.trainings.train_runs`.
-    `classes.parquet`: `space`, `label`, `name`, `parent` (the target class that predicting it means, or null). Raises
-    GranularityError if an input is missing or does not fit the samples, the objective or the network, or a loss is no
-    longer finite.
+    """Train the runs of one job (docs/artifacts.md). Raises GranularityError if an input is missing or does not fit the
+    samples, the objective or the network, or a loss is no longer finite.
     """
     options: Pretrain = task.options
     recipe, runs = options.recipe, [Run.parse(name) for name in options.runs]

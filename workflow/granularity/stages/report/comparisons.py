@@ -1,7 +1,5 @@
-"""What is compared with what, and what follows: what was declared, arms with their baseline, fine with coarse.
-
-Intervals are Student's over backbones, paired by pretraining seed; those of a question hold together over the whole
-report (Bonferroni). A verdict of better or worse is an interval without zero.
+"""What is compared with what, and what follows (docs/results.md, "The rule"): declared, arms with baseline, fine with
+coarse.
 """
 
 import functools
@@ -67,10 +65,7 @@ def answer(arms: pd.DataFrame) -> str:
 
 
 def pairs_needed(difference: float, error: float, pairs: int, comparisons: int) -> int | None:
-    """How many pairs would give an interval without zero, if the mean and the spread of the differences stayed.
-
-    None where there is no spread, or where `MOST_PAIRS` would not do. Half of such experiments would find it.
-    """
+    """How many pairs would exclude zero if mean and spread stayed; None without spread, or beyond `MOST_PAIRS`."""
     n = np.arange(2, MOST_PAIRS + 1)
     reaching = error * np.sqrt(pairs) * reach(n, comparisons)
     return next(iter(n[reaching < abs(difference)].tolist()), None)  # none is below NaN
@@ -157,11 +152,7 @@ class Panel:
 
 
 def panels(conditions: list[ConditionResults]) -> list[Panel]:
-    """Every baseline with what is compared with it.
-
-    A network that is not pretrained on the target labels, as with an objective that takes none, is compared with the
-    first one of the same architecture that is, with the same recipe if there is one.
-    """
+    """Every baseline with the networks compared with it: its own, and those of its architecture without one."""
     networks = {name for one in conditions for name in one.models}
     transfers = {name for one in conditions for name in one.finetune["transfer"]}
     found = []

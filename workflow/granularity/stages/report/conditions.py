@@ -75,11 +75,7 @@ class ConditionResults:
 
 
 def read(task: Task) -> list[ConditionResults]:
-    """Open all inputs of the report but the verdicts, and sort them by condition.
-
-    Raises:
-        GranularityError: one is missing or corrupt, lacks runs, or was made from others than are given.
-    """
+    """Open all inputs of the report but the verdicts, by condition; GranularityError: corrupt, or of other inputs."""
     opened = [artifact for role in READS for artifact in task.open_all(role)]
     every = [*opened, *task.open_all("verdicts")]
     shown = {(artifact.kind, artifact.digest) for artifact in every}
@@ -134,10 +130,7 @@ def _values(measured: Mapping[str, Artifact], pretrainings: list[Mapping[str, An
 
 
 def first_alike(spaces: Mapping[str, Artifact], classes: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """For each label space of some images, by name, the first that parts them as it does: itself, or one before it.
-
-    Labels are read only where the class tables `classes` are of the same sizes.
-    """
+    """For each label space, by name, the first that parts the images as it does; labels are read where sizes agree."""
     sizes = {name: np.sort(classes[name].query("size > 0")["size"].to_numpy()).tobytes() for name in spaces}
     alike, first = Counter(sizes.values()), {}
     parted = {name: _partition(space) if alike[sizes[name]] > 1 else None for name, space in spaces.items()}

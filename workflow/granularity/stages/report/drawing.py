@@ -1,7 +1,4 @@
-"""Drawing: colours, markers, text, and SVG whose bytes depend on the numbers alone.
-
-Ink is `currentColor`, so that a page may give it the colour of its text; backgrounds are transparent.
-"""
+"""Drawing: colours, markers, text, and SVG whose bytes depend on the numbers alone, in the page's `currentColor`."""
 
 import io
 import re
@@ -37,10 +34,7 @@ def shorten(text: object, limit: int = 34) -> str:
 
 
 def svg(figure: Figure, name: str, description: str, legend: Mapping[str, Any] | None = None) -> str:
-    """Draw a figure as SVG without dates, versions or outside references; ids begin with the figure's name.
-
-    `legend`: what stands below it, by its words.
-    """
+    """Draw a figure as SVG without dates or outside references, ids beginning with its name, over a legend by words."""
     if legend:
         columns = 2 if max(map(len, legend)) < 38 else 1
         figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=columns)

@@ -1,8 +1,4 @@
-"""What the report reads, and the tables made of it.
-
-Errors are validation errors in percent. An arm is compared with the retraining baseline: the same two stages, both on
-the target labels.
-"""
+"""What the report reads, and the tables made of it. Errors are validation errors in percent."""
 
 import os
 import shlex
@@ -175,10 +171,7 @@ def _over_backbones(errors: pd.Series) -> dict[str, Any]:
 
 
 def probe(conditions: list[ConditionResults]) -> pd.DataFrame:
-    """Errors (percent) of probes on frozen networks: mean, lowest and highest over backbones.
-
-    A row per entry of `measures` (`measure`), network, label space, `state` of the network, split, rank and probe.
-    """
+    """Errors (percent) of probes, over backbones, by measure, network, label space, `state`, split, rank and probe."""
 
     def errors(values: pd.DataFrame) -> pd.DataFrame:
         values = values[values["file"] == "probe"]
@@ -202,10 +195,7 @@ def _summed(
     count: str,
     orders: dict[str, list[str]],
 ) -> pd.DataFrame:
-    """Measured numbers over the runs of each label space; the embedding, measured in several jobs, counts once.
-
-    Rows come by condition, network, label space and state, as they were planned; then by other columns, in `orders`.
-    """
+    """Measured numbers over the runs of each label space, in the planned order; the embedding counts once."""
     groups = ["measure", "network", "space", "family", "state", "split", *keys]
     over = {"granularity": ("granularity", "first"), count: ("value", "size")}
     over |= {name: ("value", name) for name in ("mean", "min", "max")} | {"artifact": ("artifact", "first")}

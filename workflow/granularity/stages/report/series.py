@@ -1,8 +1,4 @@
-"""The series that tables and figures show: a family of label spaces as it says of itself, and what stands beside them.
-
-A family is one series, or several where it says so. One that is not known here, such as a user's file that this command
-was not given, is drawn under its own name.
-"""
+"""The series that tables and figures show: label-space families as they say of themselves, or under their own names."""
 
 import functools
 from typing import Any, NamedTuple

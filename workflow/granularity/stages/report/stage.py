@@ -28,11 +28,8 @@ LARGEST = 1_000_000  # characters of a table that the page itself holds, for dow
 def run(task: Task) -> None:
     """Write the report of a finished configuration, all of whose results are the task's inputs, by role.
 
-    It is `report.html`, and `figures/*.svg`, `tables/*.csv` and `*.parquet` of sections that have something to show.
-
-    Raises:
-        GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for; or two sections have a
-            figure or a table of one name.
+    Raises GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for; or two sections
+    have a figure or a table of one name.
     """
     loaded = Loaded(task)
     built = {name: extensions.find("section", name).build(loaded) for name in task.options.sections}

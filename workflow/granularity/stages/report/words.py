@@ -50,20 +50,14 @@ def less(difference: float) -> str:
 
 
 def finer(results: pd.DataFrame) -> pd.DataFrame:
-    """Label spaces with a meaning that are finer than the target: not what has no labels, or no baseline.
-
-    They are what the question is about: the headline, and every mark of better or worse on the page, are theirs alone.
-    """
+    """Label spaces with a meaning that are finer than the target: the page's headline and marks are theirs alone."""
     arms = results[(results["role"] == "arm") & ~results["meaningless"].astype(bool)]
     size = results[results["role"] == "baseline"].set_index("label")["granularity"]
     return arms[arms["granularity"].astype(float) > arms["label"].map(size).astype(float)]
 
 
 def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
-    """What is said of each baseline: its `answer` (a key of `ANSWERS`), the number of `arms`, and the best arm's row.
-
-    Without an interval there is no best arm, and no `space`.
-    """
+    """Of each baseline: its `answer` (a key of `ANSWERS`), the number of `arms`, and the best arm's row."""
     found = []
     for label, part in results.groupby("label", sort=False):
         arms = finer(part)

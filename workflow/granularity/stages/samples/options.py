@@ -164,10 +164,7 @@ def asked(chosen: Any) -> dict[str, Any]:
 
 
 def files(samples: Samples) -> list[str]:
-    """The files of labels, as far as they exist: an edit to one makes the sample table again.
-
-    Images, and archives or tables that hold both images and labels, are not among them.
-    """
+    """The files of labels (not of images), as far as they exist: an edit to one makes the sample table again."""
     found = [samples.taxonomy, samples.wordnet and samples.wordnet / "data.noun"]
     found += getattr(module(samples), "files", lambda _: ())(samples)
     named = [located(str(file)) for file in dict.fromkeys(found) if file is not None]

@@ -24,10 +24,7 @@ WNID = re.compile(r"n[0-9]{8}")
 
 
 def add(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet | None]:
-    """The frame of a source with every rank that is asked for, and the part of WordNet above its synsets.
-
-    Raises GranularityError: there is no such rank, an image has no label, or a class is in no taxonomy or WordNet.
-    """
+    """The frame with every rank that is asked for, and WordNet above its synsets; GranularityError: one is missing."""
     if params.taxonomy is not None:
         source = replace(source, frame=join(source.frame, read_taxonomy(params.taxonomy), params.taxonomy))
     graph = None
@@ -77,10 +74,7 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
 
 
 def join(frame: pd.DataFrame, taxonomy: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """Add the ranks of a taxonomy to a frame whose classes its first column names.
-
-    They are those of the rank of that name; or, where there is none, of the one rank whose classes are all in it.
-    """
+    """Add the ranks of a taxonomy, whose first column names the classes of the rank so called, or of one that fits."""
     key, *added = taxonomy.columns
     available = {name: _categorical(frame[name]) for name in frame.columns if name not in RESERVED}
     known = pd.Index(taxonomy[key])

@@ -1,8 +1,4 @@
-"""What a source gives, and which of the publisher's splits it has to read.
-
-A source reads one family of data sets in its publisher's own layout. It knows nothing of splits held out, of
-training-set sizes or of which ranks are wanted; the stage sees to those.
-"""
+"""What a source gives, and which of the publisher's splits it reads; all else is for the stage to see to."""
 
 from __future__ import annotations
 
@@ -91,10 +87,7 @@ def named(params: Samples) -> dict[str, str]:
 
 
 def chosen(published: Collection[str], params: Samples) -> tuple[str | None, str | None]:
-    """The published splits that are train and val; None where there is none, or where val is held out.
-
-    Raises GranularityError: the source has splits, but not one that is asked for.
-    """
+    """The published splits that are train and val (None: held out); GranularityError: one asked for is not there."""
     for key, name in named(params).items():
         if name not in published:
             raise GranularityError(f"samples.{key}: there is no split '{name}'; the source has {sorted(published)}")

@@ -22,15 +22,11 @@ CONTAINED = "images.parquet"
 
 
 def run(task: Task) -> None:
-    """Write the sample table of one condition.
+    """Write the sample table of one condition; docs/artifacts.md has the files.
 
-    `samples.parquet`: `sample_id` (stable), `split` (train, val, and the publisher's names of extra splits), `file`
-    (relative to `root`, or to the artifact where the images lie in it), `row` (in a Parquet file, else null), `offset`
-    (in an archive, else null), `bytes`, `sha256` (null with `checksums: size`), `distribution` (ID, OOD; domain-shift
-    sets only), and one categorical column per rank, coarse to fine. `taxonomy.parquet`: see :func:`.ranks.taxonomy`.
-    `wordnet.parquet`: the part of WordNet above the synsets. `findings.parquet`: see :mod:`.checks`; images with errors
-    are not in the sample table, and the splits are smaller by them. Raises GranularityError: unreadable or too few
-    images, or a rank that the source does not have; with `check_images: fail`, an image that cannot be used.
+    `file` is relative to `root`, or to the artifact where the images lie in it. Images with errors (:mod:`.checks`) are
+    not in the table, and the splits are smaller by them. Raises GranularityError: unreadable or too few images, or a
+    rank that the source does not have; with `check_images: fail`, an image that cannot be used.
     """
     options = task.options
     if options.show and options.check_images == "no":
@@ -83,8 +79,7 @@ def run(task: Task) -> None:
 def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: int) -> tuple[pd.DataFrame, str]:
     """The images of this condition with their split (train, val, or the name of an extra split), in their order.
 
-    Validation images do not depend on the training-set size, and smaller training sets are subsets of larger ones; both
-    are stratified by the finest rank. Returns also where the validation images come from. Raises GranularityError:
+    Returns also where the validation images come from (docs/recipes.md, docs/datasets.md). Raises GranularityError:
     fewer images than asked for, an empty split, or one that the source does not have.
     """
     order = _stratified_order(frame[params.ranks[-1]], seed_of(seed, "split"))

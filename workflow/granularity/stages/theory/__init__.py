@@ -1,7 +1,4 @@
-"""Theory: simulations of papers' two-layer models (worlds) on one engine, small, fast and exact.
-
-What a world is, and how to add one, is in :mod:`granularity.stages.theory.worlds`.
-"""
+"""Theory: simulations of papers' two-layer models (:mod:`granularity.stages.theory.worlds`) on one engine."""
 
 from collections.abc import Iterator
 from typing import Any

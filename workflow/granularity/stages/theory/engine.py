@@ -1,9 +1,8 @@
 """The engine of every world: settings, trials and their random streams, grouping, and the training loop.
 
-A trial is one setting with one seed: one run. Runs whose settings share shapes train in one tensor program with a
-leading run axis. Every stream of random numbers is derived from (world, purpose, seed), so a run's numbers depend on
-its settings and seed alone, and settings with the same seed share their streams, which sharpens comparisons between
-arms.
+A trial is one setting with one seed: one run. Every stream of random numbers is derived from (world, purpose, seed), so
+a run's numbers depend on its settings and seed alone, and settings of one seed share their streams, which sharpens
+comparisons between arms.
 """
 
 import contextlib
@@ -146,10 +145,7 @@ def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "tra
 def sgd(
     direction: Callable[[State, int], tuple[torch.Tensor, State]], rates: torch.Tensor | Mapping[str, torch.Tensor]
 ) -> Callable[[State, int], tuple[State, State]]:
-    """The step of plain SGD for :func:`train`, of ``direction(state, t) -> (loss (B,), minus the gradients)``.
-
-    Step sizes are (B, 1, ...), one for all that is trained or one each.
-    """
+    """The step of plain SGD for :func:`train`, of ``(state, t) -> (loss (B,), minus the gradients)``."""
 
     def step(state: State, t: int) -> tuple[State, State]:
         loss, down = direction(state, t)
@@ -276,10 +272,8 @@ def run_table(
 ) -> pd.DataFrame:
     """The run table (see :func:`.runs.ordered`) of every seed of every setting, or of one part of whole groups of them.
 
-    In the folder `store` each finished group is kept, and from it taken when it is there.
-
-    Raises:
-        GranularityError: two settings share a name, or a measure has the name of a parameter.
+    In the folder `store` each finished group is kept, and from it taken when it is there. Raises GranularityError: two
+    settings share a name, or a measure has the name of a parameter.
     """
     names = [item.name for item in settings]
     if len(set(names)) != len(names):

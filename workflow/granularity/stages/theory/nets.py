@@ -1,8 +1,4 @@
-"""Numerics of two-layer networks, batched over runs, without autograd: activations, losses, gradients, updates.
-
-Shapes: B runs, N samples, d inputs, m hidden units, C outputs. All take and return float tensors of one dtype and
-device.
-"""
+"""Numerics of two-layer networks without autograd; shapes: B runs, N samples, d inputs, m hidden units, C outputs."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -14,10 +10,7 @@ PIECE = 1 << 15  # numbers that a CPU works on at once: with what is made of the
 
 
 def orthonormal(rows: int, d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(rows, d) with orthonormal rows, uniform over such matrices (QR of a Gaussian matrix, signs fixed).
-
-    Drawn in float64, so rows are orthonormal to the last digit of `dtype`. Needs ``rows <= d``.
-    """
+    """(rows, d) with orthonormal rows, uniform over such matrices: QR of a Gaussian matrix in float64, signs fixed."""
     gauss = torch.randn(d, rows, generator=generator, dtype=torch.float64, device=generator.device)
     q, r = torch.linalg.qr(gauss)
     return (q * r.diagonal().sign()).T.contiguous().to(dtype)
@@ -67,10 +60,7 @@ def leaky_relu(below: float) -> Activation:
 
 
 def softmax_residual(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy (B,) of logits (B, N, C) and labels (B, N) int64, and minus its gradient in the logits.
-
-    The latter is ``onehot(label) - softmax`` (B, N, C) of each sample, not divided by N.
-    """
+    """Mean cross-entropy (B,) of logits (B, N, C), labels (B, N) int64, and ``onehot(label) - softmax`` (B, N, C)."""
     log_p = torch.log_softmax(logits, -1)
     picked = log_p.gather(-1, labels.unsqueeze(-1))
     residual = -log_p.exp()
@@ -87,10 +77,7 @@ def hinge_residual(outputs: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
 def two_layer(
     x: Tensor, w: Tensor, a: Tensor, phi: Activation, b: Tensor | None = None, c: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs (B, N, C) ``a phi(w x + b) + c``, hidden units and pre-activations (B, N, m).
-
-    Of x (B, N, d), w (B, m, d), a (B, C, m), b (B, m) and c (B, C) or None.
-    """
+    """``a phi(w x + b) + c`` (B, N, C), hidden units, pre-activations (B, N, m); b (B, m), c (B, C) or None."""
     u = torch.bmm(x, w.transpose(1, 2)) if b is None else torch.baddbmm(b.unsqueeze(1), x, w.transpose(1, 2))
     h = phi.value(u)
     f = torch.bmm(h, a.transpose(1, 2)) if c is None else torch.baddbmm(c.unsqueeze(1), h, a.transpose(1, 2))

@@ -16,10 +16,7 @@ def ordered(frame: pd.DataFrame, settings: Sequence[Any]) -> pd.DataFrame:
     """The run table of the rows that groups of runs gave, ordered as the settings, then by seed.
 
     A row per setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss`` and the world's
-    measures (float64, NaN where a row lacks one).
-
-    Raises:
-        GranularityError: a measure has the name of a parameter.
+    measures (float64, NaN where a row lacks one). Raises GranularityError: a measure has the name of a parameter.
     """
     names = [item.name for item in settings]
     parameters = [{"setting": item.name, **_scalars(item)} for item in settings]

@@ -21,9 +21,7 @@ def simulate(
     """Run one setting of a world, or arms of a size; print measures and the conditions of the theorem that are broken.
 
     `overrides` are keys and values, as text, over the setting's defaults (with ``seeds=1`` unless given), or an arm's.
-
-    Raises:
-        GranularityError: an unknown world, size, arm or key, a bad value, or a constraint that does not hold.
+    Raises GranularityError: an unknown world, size, arm or key, a bad value, or a constraint that does not hold.
     """
     module = extensions.find("world", world)
     chosen = [arm_of(module, arm, size, overrides) for arm in arms] or [settings_from(module, overrides)]

@@ -13,13 +13,8 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Train one part of a world. Finished groups of runs outlive a kill: the part continues with the next one.
-
-    Files: ``runs.parquet`` (see :func:`.runs.ordered`), ``settings.json`` (of the whole world, in the order of its
-    arms). The number of threads is part of the result, as sums over threads decide its last bits.
-
-    Raises:
-        GranularityError: there is no such world, size or device.
+    """Train one part of a world; finished groups of runs outlive a kill. Raises GranularityError: there is no such
+    world, size or device.
     """
     options = task.options
     world = extensions.find("world", options.world)

@@ -38,10 +38,7 @@ def room_of(study: str) -> str:
 
 
 def papers_of(study: str) -> tuple[str, ...]:
-    """The papers whose published rows a study or world is held against, see :mod:`granularity.claims.published`.
-
-    A study names them. A world's are those of its own name, where there are any: importing a world takes seconds.
-    """
+    """The papers whose published rows a study names, or that have a world's name: importing a world takes seconds."""
     if room_of(study) == "study":
         return extensions.find("study", study).PUBLISHED
     paper = PAPERS.get(study, study)

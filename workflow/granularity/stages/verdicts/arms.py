@@ -1,8 +1,7 @@
-"""Arms, which studies compare: the errors of networks finetuned after a pretraining, by label space of the pretraining.
+"""Arms, which studies compare (docs/studies.md): errors in percent after a pretraining, by its label space.
 
-Errors are validation errors in percent, differences in percentage points. Our arms and a paper's printed table are
-judged by one rule: every comparison is a weighted sum of arms, with an interval that is corrected for their number. The
-unit of replication is the backbone; of a printed table, which has means and standard deviations, the run.
+Our arms and a paper's printed table are judged by one rule: every comparison is a weighted sum of arms, with an
+interval that is corrected for their number. The unit of replication is the backbone; of a printed table the run.
 """
 
 import math
@@ -147,10 +146,7 @@ def without(arms: Arms, wanted: Frame, what: str) -> str:
 
 
 def against_baseline(arms: Arms, chance: bool) -> int:
-    """How many arms, by chance or with a meaning, the report holds against the baseline on the same page.
-
-    A claim about the baseline is corrected for as many, and so never holds where the report's own interval has zero.
-    """
+    """How many arms the report holds against the baseline: what a claim about the baseline is corrected for, too."""
     families = {name: extensions.find("family", name) for name in extensions.names("family")}
     by_chance = [name for name, family in families.items() if getattr(family, "MEANINGLESS", False)]
     drawn = arms.table["family"].isin(by_chance) | (arms.table.index == ONE_PASS)

@@ -30,14 +30,11 @@ WITH_EVERY_ROW = {
 
 
 def run(task: Task) -> None:
-    """Judge every claim of a study, and draw its figures.
+    """Judge every claim of a study, and draw its figures; docs/artifacts.md has the files.
 
-    Files: ``checks.csv`` (one row per claim's quantity, see :meth:`granularity.claims.claim.Claim.row`) and
-    ``figures/*.svg``; of a world also ``runs.parquet`` (the run table of all its parts) and ``settings.json``. The
-    summary holds one verdict per claim in `verdicts`, and those of identities apart.
-
-    Raises GranularityError: there is no such study, or its inputs (all parts of a world; `samples` and the stages that
-    a study of images reads) are missing or do not belong together.
+    The summary holds one verdict per claim in `verdicts`, and those of identities apart. Raises GranularityError: there
+    is no such study, or its inputs (all parts of a world; `samples` and the stages that a study of images reads) are
+    missing or do not belong together.
     """
     room = room_of(task.options.study)
     study = extensions.find(room, task.options.study)

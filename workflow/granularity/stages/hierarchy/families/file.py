@@ -48,10 +48,7 @@ def spaces(option: list[LabelFile], samples: Any) -> Iterator[Space]:
 def labels(
     training: Training, path: str, sha256: str, of: dict[str, Any] | None = None, clusterings: Sequence[str] = ()
 ) -> Labels:
-    """The labels of the file; where it corrects another label space, that one's for the other images.
-
-    A label is the name of a class, one of the other label space or a new one. Classes without an image are left out.
-    """
+    """The labels of the file; where it corrects another label space, that one's for the other images."""
     import pandas as pd
 
     data = _read(path)

@@ -1,7 +1,4 @@
-"""Clusters of the CLIP embedding: k-means over the whole training split, in each superclass, or in each class.
-
-Source: Hong et al., section 4 and appendix.
-"""
+"""Clusters of the CLIP embedding, over the whole training split or within groups. Source: Hong et al., section 4."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

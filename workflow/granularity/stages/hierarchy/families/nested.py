@@ -1,7 +1,4 @@
-"""Label spaces that refine one another exactly: levels of one tree of clusters.
-
-They are this project's own: granularity varies while the hierarchy stays one tree.
-"""
+"""Label spaces that refine one another exactly: levels of one tree of clusters, which are this project's own."""
 
 import re
 from collections.abc import Iterator

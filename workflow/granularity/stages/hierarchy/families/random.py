@@ -1,7 +1,4 @@
-"""IDs drawn by chance: over the whole set, one per image, or within each superclass. Source: Hong et al., section 4.
-
-The classes hold the functions of a family and are never instantiated.
-"""
+"""IDs drawn by chance: over the whole set, one per image, or within each superclass. Source: Hong et al., section 4."""
 
 from collections.abc import Iterator
 from typing import Any

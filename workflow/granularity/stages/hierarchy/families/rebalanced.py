@@ -50,11 +50,7 @@ def check(option: Rebalanced, config: Any) -> Iterator[str]:
 def elsewhere(
     training: Training, images: Frame, clusterings: list[str], threshold: int | None = None, classes: int = 0
 ) -> Labels | None:
-    """For each superclass, the finest clustering whose smallest cluster still holds more than `threshold` images.
-
-    Where even the coarsest clustering of the grid has a smaller one, the superclass stays one class (C = 1). Without a
-    threshold, it is :func:`threshold_for` so many `classes`.
-    """
+    """For each superclass, the finest clustering whose smallest cluster has over `threshold` images, or none."""
     clusters = {name: training.clusters(name, images) for name in clusterings}
     if any(one is None for one in clusters.values()):
         return None

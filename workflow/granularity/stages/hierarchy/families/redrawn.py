@@ -1,8 +1,4 @@
-"""The finest rank with a share of its labels redrawn: from what a label means to a label by chance, at one G.
-
-A share of the images, drawn by chance, exchange their labels within each superclass. So a label stays in one superclass
-and keeps its size; at 100 % it says nothing of the image beyond its superclass, as random IDs per superclass.
-"""
+"""The finest rank with a share of its labels exchanged by chance within each superclass, which keep their sizes."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any

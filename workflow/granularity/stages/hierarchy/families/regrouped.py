@@ -1,8 +1,7 @@
 """Clusters of classes, regrouped by chance: labels that can be learnt, and say next to nothing of the finest rank.
 
-A control beside random IDs, whose labels nothing in an image tells. Each class of the finest rank is cut into C
-clusters; each of the C labels of a superclass takes one cluster of each of its classes, drawn by chance. So a label
-lies in one superclass, is as fine as random IDs per superclass are, and holds every class of its superclass.
+Each class of the finest rank is cut into C clusters; each of the C labels of a superclass takes one cluster of each of
+its classes, drawn by chance.
 """
 
 from collections.abc import Iterator

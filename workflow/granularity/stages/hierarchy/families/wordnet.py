@@ -1,8 +1,4 @@
-"""Synsets of WordNet above an image's own.
-
-Source: Hong et al., ImageNet21k experiments: level k is the k-th synset on the path from a label to its root, or the
-root of a shorter path. A synset may have several paths: an image carries the union (docs/label_spaces.md).
-"""
+"""Synsets of WordNet at level k above an image's own (docs/label_spaces.md). Source: Hong et al., ImageNet21k."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -42,10 +38,7 @@ def check(option: list[int], config: Any) -> Iterator[str]:
 
 
 def elsewhere(training: Training, images: Frame, level: int) -> Labels:
-    """The synsets `level` steps above each image's own: one, or several where paths or labels do not agree.
-
-    Those that lie above no training image are left out: another image may be left with none.
-    """
+    """The synsets `level` steps above each image's own that lie above some training image: one, several, or none."""
     classes = sorted(frozenset().union(*_above(training, training.frame, level)[1]))
     own, above = _above(training, images, level)
     sets = [one.intersection(classes) for one in above]

@@ -36,10 +36,7 @@ def build(loaded: Loaded) -> Part | None:
 
 
 def encoder_of(conditions: list[ConditionResults]) -> dict[str, Any] | None:
-    """What the images were embedded with; None where nothing was embedded.
-
-    `pretrained`: its weights; `captions`: how it was trained here (None: elsewhere), and the `rank` that they name.
-    """
+    """What the images were embedded with: `pretrained`, or `captions` and their `rank`; None where nothing was."""
     for condition in (one for one in conditions if one.of("embed")):
         options = condition.of("embed")[0].manifest["options"]  # without captions: those are the encoder's
         captions = next((one.manifest["options"]["captions"] for one in condition.of("encoder")), None)

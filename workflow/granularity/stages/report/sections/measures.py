@@ -37,9 +37,7 @@ def build(loaded: Loaded) -> Part | None:
 
 @mpl.rc_context(drawing.RC)
 def draw(table: pd.DataFrame, ranks: list[str], name: str = "probe") -> str:
-    """Probe errors of frozen networks, of one entry of `measures`, one state and one split: a column of panels per
-    rank, a row per condition and network.
-    """
+    """Probe errors of one entry of `measures`, state and split: a column per rank, a row per network."""
     tables = dict(tuple(table.groupby("label", sort=False)))
     sizes = [part["space"].nunique() + 1 for part in tables.values()]
     height = 1.0 + 0.4 * len(tables) + 0.24 * sum(sizes)

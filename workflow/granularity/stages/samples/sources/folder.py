@@ -1,11 +1,4 @@
-"""Your own images: one folder level per rank, coarse to fine, then the files.
-
-root/animal/dog/1.jpg                  ranks: [kind, species]
-root/train/dog/1.jpg, root/test/...    ranks: [species]; the publisher's own splits are kept
-
-Which folders are splits, and which ranks have none, is in docs/datasets.md. `imagenet21k`: a folder per synset, or the
-publisher's n01440764.tar, in which images are read in place.
-"""
+"""Your own images, one folder level per rank; `imagenet21k`, of whose archives images are read (docs/datasets.md)."""
 
 from __future__ import annotations
 

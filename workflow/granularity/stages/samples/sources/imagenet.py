@@ -1,15 +1,12 @@
 """ImageNet-1k (ILSVRC 2012), Tiny ImageNet, and test sets of a shifted distribution; layouts: docs/datasets.md.
 
-Below `val` lie a folder per synset, or all images, with samples.labels or Tiny ImageNet's val_annotations.txt. Shifted
-sets have a folder per synset; or ImageNetV2's 0 to 999, the place of the synset in the alphabetical order of all; or
-are ObjectNet: images/OBJECT/*.png, and mappings/ with folder_to_objectnet_label.json (folder -> label),
-objectnet_to_imagenet_1k.json (label -> names of ImageNet classes, joined by `; `), imagenet_to_label_2012_v2 (these
-names, one per line) and pytorch_to_imagenet_2012_id.json (place in alphabetical order -> line, from 0). The red border
-of its images, 2 pixels wide, that its publisher asks to crop, is not cropped here.
+ImageNetV2's folders, 0 to 999, are places of synsets in the alphabetical order of all. ObjectNet: images/OBJECT/*.png,
+and mappings/ with folder_to_objectnet_label.json (folder -> label), objectnet_to_imagenet_1k.json (label -> names of
+ImageNet classes, joined by `; `), imagenet_to_label_2012_v2 (these names, one per line) and
+pytorch_to_imagenet_2012_id.json (place in alphabetical order -> line, from 0).
 
 Source: readme.txt of ILSVRC2012_devkit_t12; torchvision/datasets/imagenet.py; tiny-imagenet-200.zip;
-github.com/modestyachts/ImageNetV2; README of ObjectNet 1.0, and src/datasets/objectnet.py of
-github.com/mlfoundations/wise-ft.
+github.com/modestyachts/ImageNetV2; src/datasets/objectnet.py of github.com/mlfoundations/wise-ft.
 """
 
 from __future__ import annotations
@@ -80,10 +77,7 @@ def folders(samples: Samples) -> Iterator[Path]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The training images, and of the others those that are asked for; `sample_id` is the split and the file.
-
-    With shifted test sets, `distribution` is OOD for their images and ID for the others.
-    """
+    """The training images, and the others that are asked for; with shifted sets, `distribution` is ID or OOD."""
     import numpy as np
     import pandas as pd
 
@@ -156,13 +150,9 @@ def _validation(params: Samples) -> pd.DataFrame:
 
 
 def _synsets(images: list[str], file: Path, root: Path) -> list[str]:
-    """The synset of each image (a file name), in order. The formats, told by the first line:
+    """The synset of each image (a file name), in order; the first line tells which format of docs/datasets.md it is.
 
-    * `490`: ILSVRC2012_ID of the images in the order of their names, as in the development kit's
-      ILSVRC2012_validation_ground_truth.txt; meta.mat, beside it or in ILSVRC2012_devkit_t12/data, explains them.
-    * `n01751748`: synsets in the order of the images' names.
-    * `ILSVRC2012_val_00000001.JPEG n01751748`, or with a comma or tab, with or without the extension, and whatever
-      follows: Tiny ImageNet's val_annotations.txt, Kaggle's LOC_val_solution.csv.
+    `490` is an ILSVRC2012_ID, which meta.mat explains: beside the file, or in ILSVRC2012_devkit_t12/data.
     """
     lines = [(number, line.strip()) for number, line in enumerate(read_text(file).splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line and (number, line) != (1, HEADER)]
@@ -205,10 +195,7 @@ def _wnids(file: Path, root: Path) -> dict[int, str]:
 
 
 def _shifted(name: str, folder: Path, known: list[str]) -> tuple[Path, dict[str, str]]:
-    """The folder that holds a folder of images per class, and the synset of each (several joined, "" for none).
-
-    `known` are the synsets of the training images, in alphabetical order.
-    """
+    """The folder with a folder of images per class, and the synsets of each; `known` is in alphabetical order."""
     objectnet = (folder / "mappings").is_dir()
     images = folder / "images" if objectnet else folder
     if not images.is_dir():

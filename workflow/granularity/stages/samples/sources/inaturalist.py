@@ -3,8 +3,7 @@
 {"images": [{"id", "file_name", ...}], "annotations": [{"image_id", "category_id", ...}], "categories": [{"id", ...}]}:
 a split is called as its file is (`train_mini`, `val`, `train2018`), `file_name` is relative to root. Categories have
 `name` and `supercategory` (2017), also `kingdom` to `genus` (2018; 2019 without `supercategory`), also
-`specific_epithet` (2021). The names of 2018 and 2019 are obfuscated in the annotation files; the publisher gives the
-true ones in `categories.json`, to take the place of the list of categories: samples.labels.
+`specific_epithet` (2021).
 
 Source: "Annotation Format" and "Data" in 2017/README.md to 2021/README.md of github.com/visipedia/inat_comp.
 """
@@ -50,10 +49,7 @@ def _splits(params: Samples) -> list[str]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The images of the splits that are asked for, or of `train` and `val`; `sample_id` is the path.
-
-    Ranks: see :func:`ranks`; and how many classes each has (`notes["distinct"]`, `notes["pairs"]`).
-    """
+    """The images of the splits asked for, by path; `ranks`, and how many classes each has, in the notes."""
     import pandas as pd
 
     categories, first, parts = None, None, []

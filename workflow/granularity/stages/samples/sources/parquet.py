@@ -1,8 +1,6 @@
 """Image data sets in Parquet, as on the Hugging Face hub; which files they are: docs/datasets.md.
 
-A column of images (`img` or `image`: bytes and path), and labels: integers whose class names stand in the schema's
-metadata `huggingface`, or else in the README.md; or text. The names of the files give the splits, of which only those
-that the configuration asks for are read: the hub's test splits are often unlabelled.
+Only the splits that the configuration asks for are read: the hub's test splits are often unlabelled.
 
 Layout: https://github.com/huggingface/datasets, src/datasets/data_files.py (names of files) and features/features.py
 (`Features.arrow_schema`, `ClassLabel`, and `_to_yaml_list`: the README.md, which numbers the names of classes).

@@ -1,8 +1,5 @@
 """MNIST's family (`mnist`), CIFAR-10 and -100 (`cifar`), SVHN (`svhn`): what torchvision.datasets knows of their files.
 
-CIFAR's files are pickles: each is unpickled only if its MD5 is the one that torchvision has of it. EMNIST's images are
-transposed, and turned upright. `samples.root` holds the files (docs/datasets.md), or is where torchvision puts them.
-
 Sources: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; Y. Netzer et al., "Reading Digits
 in Natural Images with Unsupervised Feature Learning", 2011; G. Cohen et al., arXiv:1702.05373 (EMNIST; transposed:
 https://www.tensorflow.org/datasets/catalog/emnist).

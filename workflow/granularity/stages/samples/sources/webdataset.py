@@ -1,8 +1,7 @@
 """WebDataset: tar archives in which the files of a sample lie next to one another and share a name (docs/datasets.md).
 
-The split is the folder that an archive lies in (train/000000.tar), or what its name says before the number of the
-shard: `val` for val-000000.tar, `train` for imagenet1k-train-0000.tar. The images are read in place; of other members
-than LABELS (such as .pyd and .pth, which webdataset's own decoders unpickle) nothing is read.
+The images are read in place; of other members than LABELS (such as .pyd and .pth, which webdataset's own decoders
+unpickle) nothing is read.
 
 Layout: https://github.com/webdataset/webdataset, src/webdataset/tariterators.py (`base_plus_ext`, `group_by_keys`,
 `tar_file_iterator`: the key is all before the first dot of the file name, extensions are in any case).

@@ -3,13 +3,9 @@
 How to add a world
 ------------------
 Write ``NAME.py`` here, or a file of your own that the configuration names under `extensions` and that says
-``EXTENDS = "world"``; where it would grow past some 350 lines, make it a package (``label_granularity`` is the example)
-whose ``model.py`` holds data, network, loss and update, so that it can be held against the paper's section,
-``settings.py`` its parameters and what is trained, ``claims.py`` the arithmetic of what is judged (its table:
-`config/claims/NAME.txt`). Worlds import what worlds share, never each other (but a finding imports the world that it
-extends): ``theory.engine`` (settings, trials and their random streams, training), ``theory.nets`` (activations,
-the batched two-layer network, gradients by hand), ``theory.runs`` (the run table), ``theory.statements`` (claims as a
-table in words), ``theory.figures`` (figures from rows of data). They expose:
+``EXTENDS = "world"``; where it would grow past some 350 lines, a package (``label_granularity`` is the example). Worlds
+import what they share from ``theory.engine``, ``nets``, ``runs``, ``statements`` and ``figures``, never each other (but
+a finding imports the world that it extends). They expose:
 
 ``Settings(engine.Settings)``
     One setting, closed to unknown keys. ``WORLD: ClassVar[str]`` names the world, ``FREE`` the scalars that may differ
@@ -22,15 +18,12 @@ table in words), ``theory.figures`` (figures from rows of data). They expose:
     axis (``engine.stacked``, ``engine.collated``), then call ``engine.train(runs, state, step, measure, ...)`` as often
     as there are phases; ``engine.row`` makes the other rows. Never seed a stream from anything but the trial.
 ``judge(table: DataFrame) -> list[Claim]``
-    Every claim from the run table alone (``statements.judge``); one whose arms are absent is not tested. Bands are the
-    paper's, or come from pilot runs, and are not moved by what they judge; those of a finding are in its
-    preregistration. A claim names its `arms`.
+    Every claim from the run table alone (``statements.judge``, its table: `config/claims/NAME.txt`); one whose arms are
+    absent is not tested. Bands are not moved by what they judge. A claim names its `arms`.
 ``figures(table: DataFrame, folder: Path) -> None``
     Writes SVG files with ``figures.draw``.
 
-A *finding* is a world with a file `config/preregistrations/NAME.yaml` of its predictions
-(:mod:`granularity.claims.preregistered`): `snakemake theory` leaves it out, `snakemake findings` or `theory_NAME`
-trains it.
+A *finding* is a world with a preregistration of its predictions (:mod:`granularity.claims.preregistered`).
 """
 
 ORDER = ("label_granularity", "neural_collapse", "feature_emergence", "feature_contamination", "mask_reconstruction")

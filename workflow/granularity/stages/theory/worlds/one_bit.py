@@ -1,9 +1,4 @@
-"""Finding: one more bit in the labels makes parity learnable. Extends the world `stairs`.
-
-Labels tell the parity of k of d fair coins, alone or with one more bit: the majority of the k, whose correlation with
-each of them falls as k^-1/2; a random balanced function of them, whose correlations fall as 2^(-k/2); or one of them.
-Predictions, bands and arms are in `config/preregistrations/one_bit.yaml`.
-"""
+"""Finding: one more bit in the labels makes parity learnable (docs/findings/one_bit.md). Extends the world `stairs`."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

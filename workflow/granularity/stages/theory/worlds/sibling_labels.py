@@ -1,9 +1,4 @@
-"""Finding: sibling labels cure feature contamination. Extends the world `feature_contamination`.
-
-A label's samples push its neurons up along the background, the samples that it rivals push them down. Where the
-strongest rival is a sibling, both see the same neurons fire, and the two cancel. Predictions, bands and arms are in
-`config/preregistrations/sibling_labels.yaml`.
-"""
+"""Finding: sibling labels cure feature contamination (docs/findings/sibling_labels.md), whose world it extends."""
 
 from pathlib import Path
 

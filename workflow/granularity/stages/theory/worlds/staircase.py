@@ -1,7 +1,6 @@
-"""Finding: which label spaces teach parity can be said before training. Extends the world `feature_emergence`.
+"""Finding: which label spaces teach parity can be said before training (docs/findings/staircase.md).
 
-Random refinements of parity on inputs without structure, each trained with several seeds; beside each the numbers that
-`feature_emergence.spaces.law` knows of it. Predictions, bands and arms are in `config/preregistrations/staircase.yaml`.
+Extends the world `feature_emergence`, whose `spaces.law` has the numbers that are known of a label space.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,10 +59,7 @@ KINDS: dict[str, Callable[[Draw], np.ndarray]] = {
 
 
 def refinements(number: int, seed: int, shuffled: Sequence[float]) -> list[dict[str, Any]]:
-    """Random refinements of parity, no two of them alike, as `name`, `table` and `shuffled` of settings.
-
-    `shuffled`: shares of labels that are shuffled within a class of parity; each space has one of them.
-    """
+    """Random refinements of parity, all different, as `name`, `table` and `shuffled` (a share of each) of settings."""
     draw, found = np.random.default_rng(seed), {}
     while len(found) < number:
         kinds = draw.choice(list(KINDS), draw.integers(1, 5))
@@ -127,10 +123,7 @@ def resamples(spaces: int) -> np.ndarray:
 
 
 def ahead(known: pd.DataFrame, emerged: np.ndarray, peer: str) -> float:
-    """AUC of the staircase minus that of another number: lower end of its bootstrap interval over label spaces.
-
-    Of the mean over seeds; the intervals for all `PEERS` hold together at 95 % (Bonferroni).
-    """
+    """AUC of the staircase minus another number's, mean over seeds: lower end of its corrected bootstrap interval."""
     mine, other = (auc(known[name].to_numpy(), emerged, resamples(len(known))) for name in (STAIRCASE, peer))
     return float(np.quantile((mine - other).mean(1), 0.025 / len(PEERS)))
 

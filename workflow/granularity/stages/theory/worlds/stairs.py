@@ -1,9 +1,7 @@
-"""Finding: does learning parity take longer where coordinates show in the labels only one after another?
+"""Finding: does learning parity take longer where coordinates show only one after another (docs/findings/stairs.md)?
 
 A label tells the parity of five fair coins and a noisy bit z of them, E[z | x] = c (a sum of products of coordinates),
-x in {-1, 1}^5; with two bits it says which of them it tells. All products have one strength c, so that coordinates show
-with one R (`feature_emergence.spaces`), at first or after others. Networks see fresh samples at every step.
-Predictions, bands and arms are in `config/preregistrations/stairs.yaml`.
+x in {-1, 1}^5; with two bits it says which of them it tells. Networks see fresh samples at every step.
 """
 
 import re

@@ -1,7 +1,6 @@
-"""The tables of Hong et al. 2023, a study each; their claims in words are `config/claims/granularity.yaml`.
+"""The tables of Hong et al. 2023, a study each (docs/studies.md); claims in words: `config/claims/granularity.yaml`.
 
-Signs and orderings are judged at any scale, sizes on the paper's own data only; the baseline is the same two stages on
-target labels. Functions like `t5` yield the claims of a table about our arms, or about those that the paper printed.
+Functions like `t5` yield the claims of a table about our arms, or about those that the paper printed.
 """
 
 import itertools
@@ -233,10 +232,7 @@ def gaps(arms: Arms) -> list[Contrast]:
 
 
 def judge_t6(tables: Tables) -> list[Claim]:
-    """Each condition and network, on human ranks (WordNet levels where there are none).
-
-    At another length than 90 epochs, the kept epochs nearest to the same shares of it stand for them.
-    """
+    """Each condition and network, on human ranks or WordNet levels, at the kept epochs nearest to the paper's."""
     runs = of.joined(tables)
     other = runs[runs["space"] != BASELINE]
     spaces = (set(other.loc[other["family"] == family, "space"]) for family in ("manual", "wordnet"))

@@ -1,9 +1,7 @@
-"""Table 1 of Pan, Zhou and Yan 2022 on images: finetuned from mask reconstruction, against training from scratch.
+"""Table 1 of Pan, Zhou and Yan 2022 on images (docs/studies.md): finetuned from mask reconstruction, or from scratch.
 
-Networks of the objective `mask` that were finetuned whole, on the images they were pretrained on, are held against
-networks of their architecture that were pretrained on the target's labels and nothing else, for as many epochs as the
-finetuning has (M1, what the table says), and for as many as both stages have together (M2). Of several networks from
-scratch the one with the lowest mean error counts. Differences are those of one seed of the pretraining.
+Networks of the objective `mask` are held against those of their architecture that were pretrained on the target's
+labels and nothing else; of several, against that with the lowest mean error, by pretraining seed.
 """
 
 from collections.abc import Iterator

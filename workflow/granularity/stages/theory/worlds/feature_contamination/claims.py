@@ -1,8 +1,6 @@
 """World 4's claims (how to read them: `theory.statements`) and figures: 3(b), 7, 8, 9, 10 of the paper, and others.
 
-Bands come from runs of an earlier implementation, X's from pilots; those of C16 and X5 were set before any of their
-arms was run. All are judged seed by seed. Claims that begin with "Paper:" are the paper's own where a reproduction had
-reason to doubt them. X crosses the world with label granularity.
+Bands come from an earlier implementation, X's from pilots. X crosses the world with label granularity.
 """
 
 from pathlib import Path

@@ -43,10 +43,7 @@ def simulate(runs: list[Trial], device: torch.device) -> Rows:
 
 
 class Evaluation:
-    """Test sets of a group of runs (fresh cores, `SAMPLES` each) and the measures taken on them.
-
-    One draw of cores, classes and U[0, 1] serves all test sets: only the background is moved.
-    """
+    """Test sets of a group of runs, one draw of which only the background is moved, and the measures on them."""
 
     def __init__(self, runs: list[Trial], device: torch.device):
         self.cfg, self.phi = runs[0].settings, model.ACTIVATIONS[runs[0].settings.activation]

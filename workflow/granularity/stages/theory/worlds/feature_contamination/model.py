@@ -175,10 +175,7 @@ def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tens
 
 
 def updater(cfg: Settings, runs: list[Trial], device: torch.device) -> Callable[[State, State, int], State]:
-    """The optimiser: ``(state, minus gradients, t) -> changed entries``. Buffers stand beside parameters.
-
-    SGD with coupled L2 and heavy-ball momentum, v <- mu v + g + lambda w, w <- w - lr v; or AdamW.
-    """
+    """SGD with heavy ball and coupled L2, or AdamW: ``(state, minus gradients, t) -> changed entries``."""
     one, two = ADAM_BETAS
     scalars = [engine.column(runs, key, device) for key in ("lr", "momentum", "decay")]
 

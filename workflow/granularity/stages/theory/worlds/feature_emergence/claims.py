@@ -1,8 +1,7 @@
 """World 3's claims (how to read them: `theory.statements`) and figures, which say what of the paper they re-plot.
 
-Bands come from pilot runs, and from exact ceilings where there are; those of A19 and A20 were set before any of their
-arms was run. Every claim is judged seed by seed; accuracies are in per cent. A: confirmed by an independent
-re-implementation of the paper. P: published results that it did not find. X: the crossing with label granularity.
+Bands come from pilot runs, and from exact ceilings where there are; those of A19 and A20 were set before. A: confirmed
+by an independent re-implementation. P: published results that it did not find. X: the crossing with label granularity.
 """
 
 import math

@@ -63,10 +63,7 @@ def draw(
 
 
 def draw_labels(cfg: Settings, mine: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Labels of one granularity, as signs (n, C) of one output each, and the rule's class (C,) of each label.
-
-    `mine` (n, k) are the relevant patterns, y (n,) the rule's labels.
-    """
+    """Signs (n, C) of one output each, and the rule's class (C,) of each label, of patterns (n, k) and y (n,)."""
     s, device = mine.sum(1).long(), mine.device
     if cfg.labels == "rule":
         return y.unsqueeze(1), torch.ones(1, device=device)

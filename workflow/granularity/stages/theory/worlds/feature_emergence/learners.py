@@ -26,10 +26,7 @@ def spread(runs: Sequence[Trial], phase: str, measures: dict[str, Tensor], step:
 
 
 def correct(g: Tensor, y: Tensor, parity: Tensor) -> Tensor:
-    """Accuracy in per cent (B,) on the rule's two classes y (B, n) +-1; a tie counts as half.
-
-    One output g (B, n, C) decides by its sign, several by the class `parity` (B, C) +-1 of the largest.
-    """
+    """Accuracy in per cent (B,) on y (B, n) +-1 of outputs (B, n, C), by sign or by the class (B, C) of the largest."""
     if g.shape[2] == 1:
         g = g.squeeze(2)
         return 100 * ((g * y > 0).to(g.dtype) + 0.5 * (g == 0)).mean(1)
@@ -83,10 +80,7 @@ def _hidden(net: State, x: Tensor) -> Tensor:
 def gradient(
     net: State, x: Tensor, signs: Tensor, phi: nets.Activation, weight: Tensor | None = None, steep: bool = True
 ) -> tuple[Tensor, State | None]:
-    """Hinge loss (B,), summed over outputs, mean over samples x (B, n, p), and minus its gradient (None if not steep).
-
-    The network is w (B, R, p), b (B, R), a (B, C, R); `signs` +-1 and weights (None: 1) are (B, n, C).
-    """
+    """Hinge loss (B,), summed over outputs, and minus its gradient (None if not steep); signs, weights (B, n, C)."""
     total, direction = 0.0, None
     for start in range(0, x.shape[1], CHUNK):
         part = slice(start, start + CHUNK)
@@ -190,10 +184,7 @@ class Learner:
         return self._learn({"c": torch.zeros_like(net["b"])}, sets, rate, phase, outputs, direction, **how)[0]
 
     def tangent(self, net: State, rate: Rate, phase: str, fold: int = 1) -> Rows:
-        """SGD on the network's first-order expansion at `net`, from zero perturbation, all weights moving.
-
-        f(x) = sum_i c_i h_i(x) + a_i sigma'_i(x) (<v_i, x> + e_i), h and sigma' at the initial weights.
-        """
+        """SGD on sum_i c_i h_i(x) + a_i sigma'_i(x) (<v_i, x> + e_i), from zero; h and sigma' are those of `net`."""
         sets, phi = {}, nets.TRUNCATED_RELU
         for name in SPLITS:
             x = self.data[f"{name} x"]
@@ -215,9 +206,8 @@ class Learner:
         return self._learn(zero, sets, rate, phase, outputs, direction, fold=fold)[0]
 
     def ridge(self, net: State | None, phase: str) -> Rows:
-        """Ridge regression, in float64, of +-1 labels on the hidden units of `net`, or on x and a constant.
-
-        The penalty is the best on validation data among `PENALTIES`; all of them for one decomposition.
+        """Ridge regression, in float64, on the hidden units of `net`, or on x and 1; the penalty is the best on
+        validation data.
         """
 
         def features(x: Tensor) -> Tensor:

@@ -60,10 +60,7 @@ def class_weights(signs: Tensor) -> Tensor:
 
 
 def initial(runs: Sequence[Trial], data: State, device: torch.device) -> State:
-    """Mirrored Gaussian network: s.d. 1/k for w, 1/k^2 for b, sigma~^2 / (gamma k^2) for a.
-
-    Drawn in the coordinates of the dictionary, completed to R^d, so both coordinates give the same network.
-    """
+    """Mirrored Gaussian network: s.d. 1/k for w, 1/k^2 for b, sigma~^2 / (gamma k^2) for a, in either coordinates."""
     cfg = runs[0].settings
 
     def draw(run: Trial) -> State:

@@ -1,13 +1,9 @@
 """Label spaces that refine parity, and the staircase: which of them teach it, said before any training.
 
-A label space is a table: the label of each of the 32 patterns of A. By the staircase property (Abbe, Boix-Adsera,
-Misiakiewicz, COLT 2022) networks learn coordinates one after another, each from the correlation of the labels with it
-given those learnt before; here for the family of a label space's indicator functions:
+A label space is a table: the label of each of the 32 patterns of A. The staircase (docs/findings/staircase.md) is of
+the family of its indicator functions, for x in {-1, 1}^5:
 
-    R(v | S)^2 = E over x_S of | E[(onehot - p_S(x)) x_v | x_S] |^2,    p_S = E[onehot | x_S],    x in {-1, 1}^5
-
-S begins empty and greedily takes the coordinate of largest R; parity needs all five, so the least R on the way is how
-strongly the space teaches parity. For fair coins some R is zero exactly where the merged-staircase property fails.
+    R(v | S)^2 = E over x_S of | E[(onehot - p_S(x)) x_v | x_S] |^2,    p_S = E[onehot | x_S]
 """
 
 from collections.abc import Callable, Sequence

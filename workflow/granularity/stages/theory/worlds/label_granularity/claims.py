@@ -1,7 +1,4 @@
-"""World 1's claims (how to read them: `theory.statements`) and figures; bands come from pilots of two to five seeds.
-
-Unless a claim compares arms (by the interval of their paired differences), it is judged seed by seed.
-"""
+"""World 1's claims (how to read them: `theory.statements`) and figures; bands come from pilots of two to five seeds."""
 
 import math
 from functools import partial

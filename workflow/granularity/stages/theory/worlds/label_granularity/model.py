@@ -112,10 +112,7 @@ def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
 
 
 def forward(w: Tensor, b: Tensor, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Responses of the classes F (B, C, N), of the neurons h (B, R, N) summed over patches; which fire (B, R, N, P).
-
-    Of w (B, R, d), b (B, R) and x (B, N, P, d); `classes` as of :func:`members`.
-    """
+    """Responses of classes (B, C, N), neurons (B, R, N), which fire (B, R, N, P), of w (B, R, d), x (B, N, P, d)."""
     B, N, P, _ = x.shape
     z = torch.baddbmm(b.unsqueeze(2), w, x.flatten(1, 2).transpose(1, 2))
     fires = (z > 0).view(B, -1, N, P)
@@ -124,10 +121,7 @@ def forward(w: Tensor, b: Tensor, x: Tensor, classes: Tensor) -> tuple[Tensor, T
 
 
 def weight_step(fires: Tensor, residual: Tensor, x: Tensor, cls: Tensor, eta: Tensor) -> Tensor:
-    """The update dw (B, R, d).
-
-    Of fires (B, R, N, P) bool, residual 1{y_n = c} - softmax_c(X_n) (B, C, N), neurons' classes (R,), eta (B, 1, 1).
-    """
+    """The update dw (B, R, d), of fires (B, R, N, P), residual 1{y_n = c} - softmax_c (B, C, N), eta (B, 1, 1)."""
     B, R, N, P = fires.shape
     pull = (fires * residual[:, cls].unsqueeze(3)).view(B, R, N * P)
     return eta / (N * P) * torch.bmm(pull, x.flatten(1, 2))

@@ -1,9 +1,7 @@
 """Claims of mask reconstruction (how to read them: `theory.statements`) and figures, each where its arms were run.
 
-Bands come from pilot runs of two to five seeds. A: exact identities. B: the simulations' claims. P: the paper's own
-statements, literally ("Paper:"). C: the crossing with label granularity. R: other settings. G: the baselines' own
-sizes, and the ingredients of masking one at a time. Every seed is judged unless a quantity says mean, or a claim
-compares arms.
+A: exact identities. B: the simulations' claims. P: the paper's own statements. C: the crossing with label granularity.
+R: other settings. G: the baselines' own sizes, and the ingredients of masking one at a time.
 """
 
 import math

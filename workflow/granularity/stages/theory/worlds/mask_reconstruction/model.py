@@ -61,10 +61,7 @@ def draw_samples(cfg: Settings, count: int, generator: torch.Generator, mu: floa
 
 
 def pretraining_labels(cfg: Settings, y: Tensor, strength: Tensor, generator: torch.Generator) -> Tensor:
-    """Labels (N,) int64 of the supervised pretraining, in 0..granularity-1, for y (N,) and strength (N, 2).
-
-    `class`: neighbouring classes merged. `view`: 2y + the stronger view. `random`: 2y + a fixed random bit.
-    """
+    """Labels (N,) int64 of the supervised pretraining: classes merged, or 2y + the stronger view or a random bit."""
     if cfg.labels == "class":
         return y // (cfg.k // cfg.granularity)
     if cfg.labels == "view":
@@ -111,10 +108,7 @@ def back(pull: Tensor, x: Tensor) -> Tensor:
 def masked(
     x: Tensor, w: Tensor, theta: Tensor, q: int, width: float, tau: Tensor, teacher: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Mask reconstruction of x (B, N, P, d), expected over masks: mean loss (B,) and minus its gradient in w (B, R, d).
-
-    theta and tau are (B,); the kernels of `teacher` (B, R, d) take the place of tau w.
-    """
+    """Mean loss (B,) of x (B, N, P, d), expected over masks, and minus its gradient; `teacher`: else tau w."""
     lost = 1 / theta - 1
     z, some = products(x, w), pieces(x, w.shape[1])
     aheads = z if teacher is None else products(x, teacher)

@@ -1,8 +1,7 @@
-"""World 2's claims (how to read their tables: `theory.statements`); bands come from pilot runs of one to four seeds.
+"""World 2's claims (how to read their tables: `theory.statements`).
 
-Claims about the theorem are judged on medians over seeds, and trends in d and in the width on means (the paper's curves
-are averages over 10 runs); all others seed by seed. A curve that lacks full training accuracy, at which alone the
-specification admits it, is reported and not judged.
+Claims about the theorem are judged on medians over seeds, and trends in d and in the width on means (as the paper's
+curves); all others seed by seed. A curve that lacks full training accuracy is reported and not judged.
 """
 
 import math

@@ -1,8 +1,4 @@
-"""Collapse metrics and class distances (Sections 3 and 4), batched over runs, float64.
-
-Shapes: B runs, N samples, h feature dimensions, K classes, `member` (B, N, K) one-hot. A class without
-samples gives NaN.
-"""
+"""Collapse metrics and class distances (Sections 3 and 4), float64; `member` (B, N, K) is one-hot."""
 
 import torch
 from torch import Tensor
@@ -21,10 +17,7 @@ def class_means(features: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def class_distances(features: Tensor, member: Tensor) -> Tensor:
-    """D_ij (B, K, K): mean over all pairs u in i, v in j of ||h_u - h_v||^2, u = v included.
-
-    Exactly ``tr S_i + tr S_j + ||mu_i - mu_j||^2`` with the divisor n_i in S_i, in O(N h).
-    """
+    """D_ij (B, K, K): mean ||h_u - h_v||^2 over u in i, v in j, exactly ``tr S_i + tr S_j + ||mu_i - mu_j||^2``."""
     mean, off = class_means(features, member)
     trace = (member.transpose(1, 2) @ (off**2).sum(2, keepdim=True)).squeeze(2) / member.sum(1)
     gap = mean.unsqueeze(2) - mean.unsqueeze(1)
@@ -71,10 +64,7 @@ def _merged(distance: Tensor) -> Tensor:
 
 
 def structure(distance: Tensor) -> dict[str, Tensor]:
-    """Off D of the natural classes (B, K, K): d_within, d_sup, d_far and MSDR = R1, R2, R3, each (B,).
-
-    Always with the pairs (c, c + K/2), whatever labels were given, so that labels can be compared.
-    """
+    """Of the natural classes' D (B, K, K), in pairs (c, c + K/2): d_within, d_sup, d_far and MSDR = R1, R2, R3."""
     merged = _merged(distance)
     d_within = distance.diagonal(dim1=1, dim2=2).mean(1)
     d_sup, d_far = distance[:, merged].mean(1), distance[:, ~merged & ~_eye(distance)].mean(1)
@@ -99,10 +89,7 @@ def split_ratios(distance: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
 
 
 def nearest_mean_accuracy(train: Tensor, test: Tensor, member: Tensor) -> Tensor:
-    """Share (B,) of test samples whose nearest training mean is their own class's.
-
-    Of features (B, N, h), samples of both in the classes of `member` (B, N, K).
-    """
+    """Share (B,) of test samples (B, N, h) whose nearest training mean is their own class's in `member` (B, N, K)."""
     mean, _ = class_means(train, member)
     score = test.double() @ mean.transpose(1, 2) - (mean**2).sum(2).unsqueeze(1) / 2
     return (score.argmax(2) == member.argmax(2)).double().mean(1)

@@ -19,10 +19,7 @@ OF_INPUTS = ("input_msdr", "input_msdr_similar", "input_msdr_dissimilar", "input
 
 
 def draw_means(cfg: Settings, generator: torch.Generator) -> Tensor:
-    """Cluster means (K, d). One draw serves all sigma^2 and tau^2: common random numbers.
-
-    With tau^2, the first half of the pairs are similar: mu_c = sigma centre + tau z_c (Section B.1).
-    """
+    """Cluster means (K, d), one draw for all sigma^2; with tau^2, half of the pairs are similar (Section B.1)."""
     device, pairs = generator.device, cfg.clusters // 2
     z = torch.randn(cfg.clusters, cfg.d_in, generator=generator, device=device)
     mean = math.sqrt(cfg.sigma2) * z

@@ -59,10 +59,7 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def update(w: Tensor, x: Tensor, y: Tensor, eta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One step: new weights (B, m, D), loss (B,) and pre-activations (B, n, m) of the old.
-
-    Of w (B, m, D), x (B, n, D), y (n,) of +-1 and eta (B, 1, 1).
-    """
+    """One step: new weights (B, m, D), loss (B,), pre-activations (B, n, m) of the old; x (B, n, D), eta (B, 1, 1)."""
     z = x @ w.transpose(1, 2)
     loss = -(y * ACT.value(z).sum(2)).mean(1) / 2
     pull = y.unsqueeze(1) * ACT.slope(z)

@@ -1,8 +1,4 @@
-"""Finding: does residual first-order signal order the label spaces of every world? Extends four worlds.
-
-Each arm is trained as in its world; beside what it learnt stands the signal of its label space, known before training
-(`spaces`). Predictions, bands and arms are in `config/preregistrations/residual_signal.yaml`.
-"""
+"""Finding: does residual first-order signal order label spaces of four worlds (docs/findings/residual_signal.md)?"""
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -105,10 +101,7 @@ def seen(table: pd.DataFrame, world: str) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def pairs(score: np.ndarray, learnt: np.ndarray) -> np.ndarray:
-    """(arms, arms): 1 where the row's arm has the larger score and learnt more, -1 where it learnt less.
-
-    0 for pairs that scores or seeds do not tell apart: seeds do where all rank the two alike.
-    """
+    """(arms, arms): 1, -1 where the row's arm has the larger score and learnt more, less by all seeds; else 0."""
     gap = score[:, None] - score
     larger = gap > np.maximum(ZERO, APART * np.maximum(score[:, None], score))
     difference = learnt[:, None] - learnt
@@ -116,10 +109,7 @@ def pairs(score: np.ndarray, learnt: np.ndarray) -> np.ndarray:
 
 
 def order(ranked: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    """(resamples,) share of the differing pairs that the score ranks as what was learnt; NaN where there are none.
-
-    `weight` (resamples, arms): how often each arm was drawn; left out: once.
-    """
+    """Share of differing pairs that the score ranks right, for arms drawn `weight` (resamples, arms) times."""
     weight = np.ones((1, len(ranked))) if weight is None else weight
     right, all_ = (np.einsum("ri,ij,rj->r", weight, part, weight) for part in (ranked > 0, ranked != 0))
     with np.errstate(invalid="ignore"):

@@ -1,12 +1,9 @@
-"""Residual first-order signal of a label space over any features, and the label spaces of four worlds.
+"""Residual first-order signal (docs/findings/residual_signal.md) of a label space, and those of four worlds.
 
-R(v | S) is that of `feature_emergence.spaces`, but that a feature is absent says nothing, as a neuron that does not
-fire adds nothing to an output. (Else the last of several exclusive features would be known from the others' absence.)
-
-A label space is a table of what inputs show and how they are labelled: where samples and labels are drawn afresh at
-each step the true distribution, where they are fixed the training set of that run, so that what random labels say of it
-by chance counts. Features that no label depends on are left out (but those `background` of feature_contamination, whose
-tested features say nothing of it).
+R(v | S) is that of `feature_emergence.spaces`, but that a feature is absent says nothing: else the last of several
+exclusive features would be known from the others' absence. A label space is a table of what inputs show and how they
+are labelled: the true distribution, or, where samples and labels are fixed, the training set of that run. Features that
+no label depends on are left out (but those `background` of feature_contamination).
 """
 
 import math
