@@ -166,7 +166,7 @@ CONTRADICTIONS = [
     ("label_spaces.nested.0: 'topdown' is no tree", {"label_spaces": {"nested": ["topdown"]}}),
     ("label_spaces.nested: 'topdown-9' is the name of", {"label_spaces": {"nested": ["topdown-9", "topdown-9-2"]}}),
     ("label_spaces.manual: 'genus' is not", {"label_spaces": {"manual": ["genus"]}, "conditions": ONE}),
-    ("label_spaces.relabelled.0: 'coarse-mod-0' is none of", {"label_spaces": {"relabelled": ["coarse-mod-0"]}}),
+    ("label_spaces.several.0: 'nearest-3-3' is none such as", {"label_spaces": {"several": ["nearest-3-3"]}}),
     ("label_spaces.wordnet: needs samples.wordnet", {"label_spaces": {"wordnet": [2]}}),
     ("conditions: a train_size is given twice", {"conditions": [{"train_size": 300}, {"train_size": 300}]}),
     ("conditions: train_size 901", {"conditions": [{"train_size": 901}]}),

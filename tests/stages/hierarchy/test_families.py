@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from granularity.base.errors import GranularityError
-from granularity.stages.hierarchy.families import nested, rebalanced, relabelled
+from granularity.stages.hierarchy.families import nested, rebalanced
 from granularity.stages.hierarchy.labels import Clustering, Training
 from granularity.stages.hierarchy.space import label_spaces_section, spaces
 from granularity.store.artifact import Artifact
@@ -238,43 +238,6 @@ def test_merging_from_below_joins_what_is_near():
     assert nested.bottomup(one, 3)[0].tolist() == [0, 1, 0, 2]
 
 
-# ---------------------------------------------------------------- relabellings
-
-
-def test_cifar10s_coarse_classes_are_the_published_ones():
-    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-    frame = pd.DataFrame({"sample_id": names, "class": pd.Categorical(names)})
-    space = relabelled.elsewhere(Training(frame, "class", order=names), frame, "coarse_mod", 5)
-    published = ["airplane + dog", "automobile + frog", "bird + horse", "cat + ship", "deer + truck"]
-    assert list(space.names) == published
-    assert space.values.tolist() == [0, 1, 2, 3, 4] * 2
-
-
-RANDOM_COARSE = {"way": "random_coarse", "classes": 3}
-
-
-def test_random_coarse_labels_are_equal_groups_of_whole_classes(make):
-    space = make("relabelled", RANDOM_COARSE)
-    groups = space.train.groupby(space.labels)["species"].agg(lambda names: tuple(sorted(set(names))))
-    assert sorted(name for group in groups for name in group) == sorted(TREE)
-    assert [len(group) for group in groups] == [2, 2, 2]
-    others = [make("relabelled", RANDOM_COARSE, seed, f"seed {seed}").labels for seed in range(1, 4)]
-    assert any((other != space.labels).any() for other in others)
-
-
-def test_a_modulus_that_does_not_divide_is_refused(make):
-    with pytest.raises(GranularityError, match="coarse-mod-4: 4 does not divide the 6 classes of species"):
-        make("relabelled", {"way": "coarse_mod", "classes": 4})
-
-
-def test_random_fine_labels_halve_each_class(make):
-    space = make("relabelled", {"way": "random_fine"})
-    assert len(space.classes) == 12
-    order = sorted(TREE)
-    assert [order[label % 6] for label in space.labels] == space.train["species"].tolist()
-    assert 0.3 < (space.labels >= 6).mean() < 0.7
-
-
 # ---------------------------------------------------------------- rebalanced
 
 
@@ -327,8 +290,6 @@ DEFINITIONS = [
     ("rebalanced", {"clusterings": ["superclass-2", "superclass-4"], "threshold": 3}),
     ("manual", {"rank": "species"}),
     ("nested", bottomup("whole-6", 3)),
-    ("relabelled", {"way": "random_coarse", "classes": 3}),
-    ("relabelled", {"way": "random_fine"}),
 ]
 
 
@@ -369,8 +330,6 @@ def elsewhere(space: Space, world) -> pd.DataFrame:
     [
         ("manual", {"rank": "phylum"}),
         ("manual", {"rank": "species"}),
-        ("relabelled", {"way": "coarse_mod", "classes": 3}),
-        ("relabelled", {"way": "random_coarse", "classes": 3}),
     ],
 )
 def test_what_follows_from_the_species_is_so_everywhere(make, world, family, params):
@@ -417,7 +376,7 @@ def test_other_images_are_what_the_training_images_of_their_nearest_cluster_are(
             assert {image.label} == answers
 
 
-@pytest.mark.parametrize("family", [("random", {"classes": 5}), ("relabelled", {"way": "random_fine"})])
+@pytest.mark.parametrize("family", [("random", {"classes": 5}), ("random_superclass", {"per_superclass": 4})])
 def test_chance_says_nothing_of_other_images(make, family):
     assert "labels_elsewhere.parquet" not in make(*family).artifact.manifest["files"]
 

@@ -103,7 +103,6 @@ class Training:
     frame: Frame  # `sample_id` and one categorical column per rank, coarse to fine
     target: str  # the rank of the superclasses
     seed: int = 0  # the base seed
-    order: list[str] = field(default_factory=list)  # the classes of the finest rank, in the publisher's order
     clusterings: dict[str, Clustering] = field(default_factory=dict)  # by name
     embedding: np.ndarray | None = None  # float32 [images, D], by rows of the sample table, where there are clusterings
     graph: WordNet | None = None  # above the images' synsets, if the sample table has it
@@ -140,12 +139,6 @@ class Training:
         """The clusters of the training images, or of the others; None where those are not known."""
         one = self.clusterings[clustering]
         return one.assignment if images is self.frame else one.elsewhere
-
-    def publishers_numbers(self, images: Frame) -> np.ndarray:
-        """Number of each image's finest class in the publisher's order, int32 [N]; -1 where it has none."""
-        import pandas as pd
-
-        return pd.Index(self.order).get_indexer(images[self.finest].astype("str")).astype(np.int32)
 
 
 def labels_of(family: Any, training: Training, params: Mapping[str, Any]) -> Labels:

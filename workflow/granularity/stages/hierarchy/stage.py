@@ -74,7 +74,6 @@ def _images(samples: Artifact, seed: int) -> tuple[Training, pd.DataFrame]:
         frame.loc[frame["split"] == "train", ["sample_id", *ranks]].reset_index(drop=True),
         samples.facts["target"],
         seed,
-        order=samples.table("taxonomy.parquet", [ranks[-1]])[ranks[-1]].drop_duplicates().tolist(),
         graph=WordNet.from_frame(samples.table("wordnet.parquet")) if samples.facts["wordnet"] else None,
         at=np.flatnonzero(frame["split"] == "train"),
     )

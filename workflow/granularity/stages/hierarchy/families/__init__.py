@@ -36,6 +36,6 @@ functions.
 IDS = ("random", "random_instance", "random_superclass")
 CLUSTERS = ("kmeans", "kmeans_superclass", "kmeans_class")
 TREES = ("rebalanced", "nested", "several")
-ORDER = ("manual", "wordnet", *IDS, "redrawn", "regrouped", *CLUSTERS, *TREES, "relabelled", "file")
+ORDER = ("manual", "wordnet", *IDS, "redrawn", "regrouped", *CLUSTERS, *TREES, "file")
 # The file of a family that is one of several in it.
 FILES = dict.fromkeys(IDS, "random") | dict.fromkeys(CLUSTERS, "kmeans")
