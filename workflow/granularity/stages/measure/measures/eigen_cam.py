@@ -4,10 +4,8 @@ Source: Muhammad and Yeasin 2020. Of an image's activations A [positions, D] wit
 map is A v; of the two signs of v the one on which the mean activation is not negative. Over `images` of a split, evenly
 spaced, with each map's positive part divided by its sum:
 
-- `largest_quarter`: the mean share of the map in the quarter of its positions that has most; a quarter of it at least;
 - `spread`: the mean exponential of the map's entropy over the number of positions; 1 for an even map;
 - `regions`: the mean number of connected parts at half of the map's largest value or more;
-- `explained`: the mean share of the squared activations that the first component has;
 - `maps`, an array float32 [images, H, W], the maps as they are; `rows`, their images' rows of the sample table.
 
 A map without a positive part counts as even, in one region.
@@ -43,22 +41,19 @@ def measure(view, options: Options, seed: int):
             raise GranularityError(f"{needs} activations of the shape {found.shape[1:]}")
         if not np.isfinite(found).all():
             raise GranularityError(f"{view.about['run']}: its activations are not finite; did its training diverge?")
-        maps, explained = eigen_cam(found, options.centred)
+        maps = eigen_cam(found, options.centred)
         parts = shares(maps.reshape(len(maps), -1))
-        quarter = -(-parts.shape[1] // 4)
         regions = [label(part >= part.max() / 2)[1] for part in parts.reshape(maps.shape)]
         with np.errstate(divide="ignore", invalid="ignore"):
             entropy = -np.nansum(parts * np.log(parts), axis=1)
-        yield split, "largest_quarter", np.sort(parts, axis=1)[:, -quarter:].sum(1).mean()
         yield split, "spread", np.mean(np.exp(entropy)) / parts.shape[1]
         yield split, "regions", np.mean(regions)
-        yield split, "explained", explained.mean()
         yield split, "maps", maps.astype(np.float32)
         yield split, "rows", rows
 
 
-def eigen_cam(activations: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The maps [N, H, W] of activations [N, D, H, W], and the share of the squared activations they have [N]."""
+def eigen_cam(activations: np.ndarray, centred: bool) -> np.ndarray:
+    """The maps [N, H, W] of activations [N, D, H, W]."""
     whole = activations.reshape(*activations.shape[:2], -1).transpose(0, 2, 1).astype(np.float64)
     mean = whole.mean(1, keepdims=True)
     about = whole - mean if centred else whole
@@ -66,9 +61,7 @@ def eigen_cam(activations: np.ndarray, centred: bool) -> tuple[np.ndarray, np.nd
     component = vectors[:, :, -1:].transpose(0, 2, 1) @ about  # v, as long as the first singular value
     sign = np.where((component @ mean.transpose(0, 2, 1))[:, 0] < 0, -1, 1)
     maps = sign * vectors[:, :, -1] * np.sqrt(np.maximum(sizes[:, -1:], 0))
-    total = np.square(about).sum((1, 2))
-    explained = np.divide(sizes[:, -1], total, out=np.ones(len(total)), where=total > 0)
-    return maps.reshape(len(maps), *activations.shape[2:]), explained
+    return maps.reshape(len(maps), *activations.shape[2:])
 
 
 def shares(maps: np.ndarray) -> np.ndarray:
