@@ -7,7 +7,7 @@ import pandas as pd
 from tables import BASELINE, HERE, SCORED, compared, lines, predictions, scored, signed
 
 from granularity.claims.statistics import holm
-from granularity.look.robustness import residuals
+from granularity.look.robustness import effective_robustness
 
 OVER = {"borders": ["red", "mean", "inverted"], "colour": ["hue", "grey"], "noise": ["noise", "noisier"]}
 OVER |= {"blur": ["blur", "blurrier"]}
@@ -42,7 +42,7 @@ def distilled() -> str:
     shifts = {"shifts": [split for splits in OVER.values() for split in splits], **OVER}
     errors = errors.assign(**{f"all {name}": errors[splits].mean(axis=1) for name, splits in shifts.items()})
     arms = errors.index.unique("arm")
-    robust = residuals(errors, arms[arms.str.contains("/coarse/")])
+    robust = effective_robustness(errors, arms[arms.str.contains("/coarse/")])
 
     def number(arm: str, one: dict) -> pd.Series:
         table = errors if one["of"].startswith("error") else robust
@@ -60,7 +60,7 @@ def grounded(ground: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     errors = errors_of("cifar10_backgrounds", "error", f"cifar10-backgrounds-{ground}-").rename(columns={"val": "none"})
     arms = errors.index.unique("arm")
-    robust = residuals(errors, arms[arms.str.contains("/coarse/")], [ground])
+    robust = effective_robustness(errors, arms[arms.str.contains("/coarse/")], [ground])
     parts = arms.to_series().str.split("/")
     cells = parts.map(lambda one: f"{'two' if one[1] == 'coarse' else 'ten'} labels, {one[0]}")
 

@@ -40,7 +40,7 @@ def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
         parts.append(part)
     more = [*repetitions.agreement(arms, split), *repetitions.hardness(arms)]
     found = pd.concat([*parts, pd.DataFrame(more, columns=[*BY, "value"])])
-    return found.sort_values(BY, ignore_index=True)
+    return found.groupby(BY, as_index=False)["value"].mean()
 
 
 def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -62,7 +62,7 @@ def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series]:
     ends = runs[(runs["stage"] == "finetune") & (runs["measure"] == "val_error")]
     key = ENDS if ends["transfer"].nunique() == 1 else ENDS + " (" + ends["transfer"] + ")"
     parts += [ends.assign(key=key), _of_labels(folder, runs)]
-    found = pd.concat(parts)[[*BY, "value"]].groupby(BY, as_index=False)["value"].mean()
+    found = pd.concat(parts)[[*BY, "value"]]
     return found, runs.drop_duplicates("run").set_index("run")["arm"]
 
 

@@ -85,7 +85,7 @@ def hardness(arms: Arms) -> Iterator[Row]:
     """`error/hardest tenth` and `error/other images` after finetuning, of images by how many finetuned networks of the
     other repetitions are wrong on them: so hardness is independent of the networks that are compared.
     """
-    wrong = defaultdict(dict)  # of each condition and repetition, by arm
+    wrong = []  # condition, repetition, arm, and which images a network has wrong
     for folder, arm_of in arms.items():
         samples = dict(api.of_kinds(folder, "samples"))
         for condition, made in api.of_kinds(folder, "finetune"):
@@ -96,23 +96,11 @@ def hardness(arms: Arms) -> Iterator[Row]:
                 continue
             for run in made.table("runs.parquet").itertuples():
                 missed = names["name"].to_numpy()[said[run.run_id]] != truth[said.index].astype(str)
-                wrong[condition, f"{folder.name}/{run.pretrain_seed}"].setdefault(arm_of[run.run_id], []).append(missed)
-    for (condition, repetition), of in wrong.items():
-        judges = [
-            one
-            for key, arms in wrong.items()
-            if key[0] == condition and key[1] != repetition
-            for some in arms.values()
-            for one in some
-        ]
+                wrong.append((condition, f"{folder.name}/{run.pretrain_seed}", arm_of[run.run_id], missed))
+    for condition, repetition, arm, missed in wrong:
+        judges = [one for where, other, _, one in wrong if where == condition and other != repetition]
         if judges:
-            yield from _parts(condition, repetition, of, pd.concat(judges, axis=1).mean(axis=1))
-
-
-def _parts(condition: str, repetition: str, of: Mapping[str, list[pd.Series]], hard: pd.Series) -> Iterator[Row]:
-    order = hard.sort_values(ascending=False, kind="stable").index
-    cut = round(SHARE * len(order))
-    for arm, some in of.items():
-        missed = pd.concat(some, axis=1).mean(axis=1)
-        for key, images in {"hardest tenth": order[:cut], "other images": order[cut:]}.items():
-            yield condition, repetition, arm, f"error/{key}", float(100 * missed.reindex(images).mean())
+            order = pd.concat(judges, axis=1).mean(axis=1).sort_values(ascending=False, kind="stable").index
+            cut = round(SHARE * len(order))
+            for key, images in {"hardest tenth": order[:cut], "other images": order[cut:]}.items():
+                yield condition, repetition, arm, f"error/{key}", float(100 * missed.reindex(images).mean())

@@ -13,31 +13,12 @@ import pandas as pd
 from scipy import special
 
 from granularity.base.errors import GranularityError
-from granularity.claims.statistics import interval, mean_of
 
 LEVELS = ["repetition", "arm"]
 SCALES = {"logit": (special.logit, special.expit), "linear": (lambda share: share, lambda share: share)}
 
 
 def effective_robustness(
-    errors: pd.DataFrame,
-    references: Collection[str],
-    within: Sequence[str] = ("val",),
-    scale: Literal["logit", "linear"] = "logit",
-) -> pd.DataFrame:
-    """The effective robustness of each arm under each shift, with intervals over repetitions that hold together
-    (Bonferroni): `mean`, `low`, `high` in points and `backbones`, by arm and split. For the rest see
-    :func:`residuals`.
-    """
-    found = residuals(errors, references, within, scale).groupby(level="arm", sort=False)
-    told = {(arm, split): mean_of(values.dropna()) for arm, own in found for split, values in own.items()}
-    compared = sum(not np.isnan(one.error) for one in told.values())
-    rows = [(one.difference, *interval(*one, compared), one.pairs) for one in told.values()]
-    index = pd.MultiIndex.from_tuples(told, names=["arm", "split"])
-    return pd.DataFrame(rows, index, columns=["mean", "low", "high", "backbones"])
-
-
-def residuals(
     errors: pd.DataFrame,
     references: Collection[str],
     within: Sequence[str] = ("val",),
