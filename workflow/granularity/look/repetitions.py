@@ -25,7 +25,7 @@ def agreement(arms: Arms, split: str) -> Iterator[Row]:
         seen = {name: tuple(_images(one, split)) for name, one in api.of_kinds(folder, "samples")}
         for condition, made in api.of_kinds(folder, "measure"):
             for run in made.table("runs.parquet").dropna(subset="pretrain_seed").itertuples():
-                files = sorted((made.folder / "arrays").glob(f"{run.run}@*/{split}/features.npy"), key=_epoch)
+                files = sorted((made.folder / "arrays").glob(f"*{run.run}@*/{split}/features.npy"), key=_epoch)
                 for file in {files[0], files[-1]} if files else ():
                     arm = arm_of[run.run] if _epoch(file) else "untrained"
                     features = made.array(str(file.relative_to(made.folder)))[:IMAGES].astype(np.float64)
