@@ -1,6 +1,7 @@
 """Several networks, objectives, transfers and measures in one configuration, through Snakemake to one report."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -44,6 +45,7 @@ CONFIG = {
         {"name": "collapse", "of": ["checkpoints", "backbones"], "splits": ["train", "val"]},
         {"name": "cluster_probe", "of": ["backbones"]},
         {"name": "transferability", "of": ["backbones"], "ranks": ["digit"]},
+        {"name": "features", "of": ["untrained", "backbones"]},
     ],
     "studies": STUDIES,
     "seeds": {"pretrain": 1, "finetune": 2},
@@ -79,11 +81,21 @@ def test_the_atlas_has_every_measure_of_each_network(finished):
     made = pd.read_csv(finished.path("results/lists/shown/atlas/atlas.csv"))
     measured = table(finished, f"{CHAIN}/measure/probe/plain/all/values.parquet").groupby("key")["value"].mean()
     arms = made[made["key"] == "probe/digit/linear"].set_index("arm")["value"]
-    assert arms.filter(regex="plain|target").mean() == pytest.approx(measured["digit/linear"], rel=1e-4)
+    assert arms.drop(["distil", "untrained"], errors="ignore").mean() == pytest.approx(measured["digit/linear"], rel=1e-4)
     assert {"untrained", "target"} <= set(made["arm"]) and {"G", "learnt", "meaning"} <= set(made["key"])
     assert "probe/digit/linear" in finished.path("results/lists/shown/atlas/index.html").read_text()
     said = finished.run("granularity", "atlas", "results/lists", "--key", "colour", code=1)
     assert "'colour' was not measured; there are" in said
+
+
+def test_an_atlas_of_two_folders_says_how_alike_their_networks_are(finished):
+    shutil.copytree(finished.path("results/lists"), finished.path("results/again"), symlinks=True)
+    finished.run("granularity", "atlas", "results/lists", "results/again", "--to", "both")
+    made = pd.read_csv(finished.path("both/atlas.csv")).groupby("key")["value"]
+    for key in ("agreement/cka", "agreement/knn", "agreement/procrustes"):
+        assert made.get_group(key).between(1 - 1e-6, 1 + 1e-6).all()  # the same networks
+    hard, other = (made.get_group(f"error/{part}").mean() for part in ("hardest tenth", "other images"))
+    assert hard > other
 
 
 def test_an_objective_without_labels_has_no_granularity(finished):
