@@ -34,17 +34,21 @@ def test_the_commented_default_is_the_default():
 
 @pytest.mark.parametrize("file", sorted((ROOT / "config/experiments").glob("*.yaml")), ids=lambda file: file.name)
 def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
-    """Those that need data expect it below data/, and WordNet where Debian puts it: here both are empty folders."""
+    """Those that need data expect it below data/, and WordNet where Debian puts it: here both are empty folders.
+
+    Some change another experiment, which the command at their head names before them.
+    """
     shutil.copytree(ROOT / "config", tmp_path / "config")
     monkeypatch.chdir(tmp_path)
-    own = tmp_path / file.name
-    own.write_text(file.read_text().replace("wordnet: /usr/share/wordnet", f"wordnet: {tmp_path}"))
-    written = yaml.safe_load(own.read_text())
+    own, text = tmp_path / file.name, file.read_text().replace("wordnet: /usr/share/wordnet", f"wordnet: {tmp_path}")
+    own.write_text(text)
+    other = re.findall(rf"--configfile (\S+) \S+/{file.name}", text)
+    written = {**yaml.safe_load(Path(*other).read_text() if other else "{}"), **yaml.safe_load(text)}
     others = [one["data"]["samples"] for one in written.get("transfers", []) if "data" in one]
     for root in {one["root"] for one in (written.get("samples", {}), *others) if "root" in one}:
         assert root.startswith("data/")
         (tmp_path / root).mkdir(parents=True)
-    config = files.load(ROOT / "config/config.yaml", own)
+    config = files.load(ROOT / "config/config.yaml", *map(Path, other), own)
     plan = Plan(config)
     assert all(one.spaces for one in plan.conditions if not one.name.startswith("data-")) and plan.jobs("report")
 
