@@ -12,8 +12,8 @@ validation error in percent, one row per backbone; `NAME/SEED.csv` the same for 
 `results/cifar10-border-*` with the keys of `neighbours.bordered`, `cifar10_halves.csv` by `halves.py`.
 Also by `measured.py`: `cifar10_collapse_more.csv` (`results/cifar10-collapse-{random,plain,fine}`, keys
 `(?:^pair/class|^label/half)/r[12]$|^error$`), `cifar10_students.csv`, `cifar10_filters_measures.csv` (keys
-`within|mean/`), `cifar10_shifts.csv` (see `shifts.py`); `cifar10_filters.csv` by `traced.py`, `tiny_imagenet_pairs.csv` by `pairs.py`,
-`tiny_imagenet_finer_atlas.csv` as the tree's.
+`within|mean/`), `cifar10_shifts.csv` (see `shifts.py`); `cifar10_filters.csv` by `traced.py`,
+`tiny_imagenet_pairs.csv` by `pairs.py`, `tiny_imagenet_finer_atlas.csv` as the tree's.
 `cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
 measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
 `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
