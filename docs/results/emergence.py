@@ -16,17 +16,22 @@ def row(name: str, said: dict, values: pd.Series) -> list[str]:
     return [name, f"{said['low']} to {said['high']}", came, inside(values.mean(), said)]
 
 
-def students() -> str:
-    """Differences between parts of test inputs and between students, and the size that the rule selects."""
+def student_values() -> dict[str, pd.Series]:
+    """Differences between parts of test inputs and between students, by prediction."""
     table = pd.read_csv(HERE / "cifar10_students.csv")
     wide = table[table["measure"] == "students"].pivot_table(index="results", columns="key", values="value")
 
     def number(key: str) -> pd.Series:
         return wide[key if key in wide else f"{key}/{EPOCH}"]
 
-    rows = []
-    for name, said in predictions("cifar10_students").items():
-        rows.append(row(name, said, number(said["of"]) - (number(said["minus"]) if "minus" in said else 0)))
+    said = predictions("cifar10_students")
+    return {key: number(one["of"]) - (number(one["minus"]) if "minus" in one else 0) for key, one in said.items()}
+
+
+def students() -> str:
+    """What was predicted of students, and the size that the rule selects."""
+    table, said = pd.read_csv(HERE / "cifar10_students.csv"), predictions("cifar10_students")
+    rows = [row(key, said[key], values) for key, values in student_values().items()]
     errors = table[table["measure"] == "val_error"].groupby("network")["value"].mean()[[*SIZES]]
     rises = [one <= other for one, other in itertools.pairwise(errors)]
     selected = SIZES[[*rises, True].index(True)].removeprefix("width-")
@@ -34,8 +39,8 @@ def students() -> str:
     return lines(HEAD, [*rows, ["size by the rule; errors by size", "", f"{selected} ({curve})", ""]])
 
 
-def filters() -> str:
-    """Clusters, ways and early gradients of filters."""
+def filter_values() -> dict[str, pd.Series]:
+    """Clusters, ways and early gradients of filters, by prediction."""
     table = pd.concat([pd.read_csv(HERE / f"cifar10_filters{one}.csv") for one in ("", "_measures")])
     names = table["key"].str.extract(r"(?P<layer>(?:hidden|layer\d\.0\.conv2))/(?P<key>\w+)$")
     table["layer"], table["key"] = table["layer"].fillna(names["layer"]), names["key"].fillna(table["key"])
@@ -45,8 +50,12 @@ def filters() -> str:
         of = of if said["layer"] == "all" else of[of["layer"] == said["layer"]]
         return of.groupby("results")["value"].mean()
 
-    rows = []
-    for name, said in predictions("cifar10_filters").items():
-        values = number(said, said["epoch"])
-        rows.append(row(name, said, values - number(said, said["minus"]) if "minus" in said else values))
-    return lines(HEAD, rows)
+    return {
+        key: number(one, one["epoch"]) - (number(one, one["minus"]) if "minus" in one else 0)
+        for key, one in predictions("cifar10_filters").items()
+    }
+
+
+def filters() -> str:
+    said = predictions("cifar10_filters")
+    return lines(HEAD, [row(key, said[key], values) for key, values in filter_values().items()])

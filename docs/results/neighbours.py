@@ -1,10 +1,15 @@
 """Tables of docs/neighbours.md."""
 
+import operator
+import re
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 from tables import BASELINE, HERE, SCORED, compared, inside, lines, predictions, scored
 
 from granularity.claims.statistics import holm
+from granularity.stages.verdicts.studies.neural_collapse_images import FITTED
 
 
 def collapse() -> str:
@@ -33,26 +38,25 @@ def epochs() -> str:
     return lines(["trained on", "measure", *(f"epoch {epoch}" for epoch in grid)], rows)
 
 
-def collapse_more() -> str:
-    """What was predicted of other labels, another network and classes that are alike: means over backbones."""
-    table = pd.read_csv(HERE / "cifar10_collapse_more.csv").query("split == 'train'")
-    first = pd.read_csv(HERE / "cifar10_collapse_measures.csv").query("split == 'train' and space == 'target'")
-    wrong = table[(table["key"] == "error") & (table["epoch"] == table.groupby("results")["epoch"].transform("max"))]
-    wrong = wrong.groupby("results")["value"].mean()
+def ratios(name: str, results: str, key: str) -> pd.DataFrame:
+    """Of one measure of training images, a row per backbone and a column per epoch; of a grid, a row per cell."""
+    table = pd.read_csv(HERE / f"{name}.csv").query("split == 'train' and key == @key and results == @results")
+    return table.pivot(index=["network", "pretrain_seed"], columns="epoch", values="value")
 
-    def of(name: str, key: str, rows: pd.DataFrame = table) -> pd.DataFrame:
-        """A row per backbone and a column per epoch."""
-        rows = rows[(rows["key"] == key) & (rows.get("results", name) == name)]
-        return rows.pivot(index="pretrain_seed", columns="epoch", values="value")
 
+def collapse_values() -> dict[str, pd.Series]:
+    """Of other labels, another network and classes that are alike, by prediction; empty of networks that do not fit."""
     random, plain, fine = (f"cifar10-collapse-{name}" for name in ("random", "plain", "fine"))
-    r1, halves = of(plain, "pair/class/r1"), of(fine, "label/half/r1")
-    apart = of(fine, "label/half/r2")
-    pairs = pd.read_csv(HERE / "tiny_imagenet_pairs.csv").query("epoch > 0")
-    medians = pairs.groupby(["results", "run"])["ratio"].median().groupby("results", sort=False)
+    more = "cifar10_collapse_more"
+    first = pd.read_csv(HERE / "cifar10_collapse_measures.csv").query("split == 'train' and space == 'target'")
+    pairs = first.query("key == 'pair/class/r1' and epoch == 120")["value"].mean()
+    r1, halves = ratios(more, plain, "pair/class/r1"), ratios(more, fine, "label/half/r1")
+    apart = ratios(more, fine, "label/half/r2")
+    alike = pd.read_csv(HERE / "tiny_imagenet_pairs.csv").query("epoch > 0")
+    medians = alike.groupby(["results", "run"])["ratio"].median().groupby("results", sort=False)
     wordnet, drawn = (medians.get_group(f"tiny-imagenet-collapse-{kind}") for kind in ("parents", "random_parents"))
     found = {
-        "A8": of(random, "pair/class/r1")[120] / of(random, "pair/class/r1", first)[120].mean(),
+        "A8": ratios(more, random, "pair/class/r1")[120] / pairs,
         "A9, end": r1[120],
         "A9, largest": r1[[1, 3, 10, 30, 120]].max(axis=1),
         "A12, F1": halves[20],
@@ -61,15 +65,60 @@ def collapse_more() -> str:
         "A13, F2": apart[120],
         "A10": pd.Series((wordnet.to_numpy()[:, None] - drawn.to_numpy()).ravel()),
     }
-    trained = {"A8": random, "A9": plain, "A12": "", "A13": fine, "A10": ""}
-    rows = []
-    for key, said in predictions("cifar10_collapse_more").items():
-        values, name = found[key], trained[key.partition(",")[0]]
-        untested = name and wrong[name] >= 1
-        verdict = f"not tested: {wrong[name]:.1f} % training error" if untested else met(values.mean(), said["band"])
-        span = f"{values.mean():.2f} ({values.min():.2f} to {values.max():.2f})"
-        rows.append([key, said["of"], f"{said['low']} to {said['high']}", span, inside(values.mean(), said)])
-        rows[-1] += [said["band"], verdict]
+    for id, results in {"A8": random, "A9": plain, "A13": fine}.items():
+        if ratios(more, results, "error").iloc[:, -1].mean() >= FITTED:
+            found |= {key: found[key][:0] for key in found if key.startswith(id)}
+    return found
+
+
+def rest_values() -> dict[str, pd.Series]:
+    """Of the paper's nine cells, a DenseNet and epochs, by prediction; empty of networks that do not fit."""
+    rest = "cifar10_collapse_rest"
+    epochs, grid, dense = (f"cifar10-collapse-{name}" for name in ("epochs", "grid", "densenet"))
+
+    def last(results: str, key: str) -> pd.Series:
+        """At the end, of backbones whose labels are fitted, but of errors."""
+        wrong = ratios(rest, results, "error")[120]
+        return wrong if key == "error" else ratios(rest, results, f"pair/class/{key}")[120][wrong < FITTED]
+
+    def first(key: str) -> pd.Series:
+        """The first epoch in which a ratio lies below a half; none: not a number."""
+        below = ratios(rest, epochs, f"pair/class/{key}") < 0.5
+        return below.idxmax(axis=1).where(below.any(axis=1))
+
+    wrong, r1 = ({cell(network): value for (network, _), value in last(grid, key).items()} for key in ("error", "r1"))
+    large = {key: value for key, value in wrong.items() if key != (0.1, 5e-3)}
+    slow = [(1e-3, 5e-4), (1e-3, 5e-5)]
+    found = {
+        "A3": first("r2") - first("r3"),
+        "A7, largest": [wrong[0.1, 5e-3] - max(large.values())],
+        "A7, zero": [max(value for key, value in large.items() if key not in slow and key[0] > 1e-3)],
+        "A7, small": [max(wrong[key] for key in slow)],
+        "cells, R1": [min(r1.values())],
+        "cells, decay": [r1[0.1, 5e-5] - r1[0.1, 5e-4]] if {(0.1, 5e-5), (0.1, 5e-4)} <= set(r1) else [],
+        "DenseNet, R1": last(dense, "r1"),
+        "DenseNet, R2": last(dense, "r2"),
+        "DenseNet, null": last(dense, "r1") - last(dense, "r1_null"),
+    }
+    return {key: pd.Series(values, dtype=float) for key, values in found.items()}
+
+
+def cell(network: str) -> tuple[float, float]:
+    """Learning rate and weight decay in the name of a network of a grid."""
+    lr, decay = re.search(r"_lr-(.+?)_weight_decay-(.+)$", network).groups()
+    return float(lr), float(decay)
+
+
+def collapse_more(name: str = "cifar10_collapse_more", values: Callable = collapse_values) -> str:
+    """What was predicted of collapse elsewhere: means over backbones, and their verdicts by their bands."""
+    found, rows = values(), []
+    for key, said in predictions(name).items():
+        row = [key, said["of"], f"{said['low']} to {said['high']}"]
+        if len(of := found[key]) and of.notna().all():
+            span = f"{of.mean():.2f} ({of.min():.2f} to {of.max():.2f})" if len(of) > 1 else f"{of.mean():.2f}"
+            rows.append([*row, span, inside(of.mean(), said), said["band"], met(of.mean(), said["band"])])
+        else:
+            rows.append([*row, "", "", said["band"], "not tested"])
     return lines(["claim", "quantity", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
 
 
@@ -79,8 +128,8 @@ def met(value: float, band: str) -> str:
     if high:
         return "holds" if float(low) <= value <= float(high) else "fails"
     sign, limit = band.split()
-    holds = {"<": value < float(limit), "<=": value <= float(limit), ">": value > float(limit)}[sign]
-    return "holds" if holds else "fails"
+    beyond = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
+    return "holds" if beyond(value, float(limit)) else "fails"
 
 
 def of_seeds(name: str, **which: str | int) -> pd.Series:
@@ -126,8 +175,8 @@ def masked() -> str:
 LAYERS = {"FIRST": "layer1.0.act2", "LAST": "layer3.0.act2"}
 
 
-def bordered() -> str:
-    """What units prefer, and what a probe loses under other borders than those of training."""
+def bordered_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
+    """What units prefer, and what a probe loses under other borders than those of training, by prediction."""
     table = pd.read_csv(HERE / "cifar10_border.csv").dropna(subset="key")
     run = table["results"].str.extract(r"cifar10-border-?(.*?)-?(\d+)$")
     table = table.assign(under=run[0], seed=run[1].astype(int))
@@ -153,6 +202,11 @@ def bordered() -> str:
         other = {"arm": one["arm"], "under": one["under"]} | one.get("minus", {})
         zero = lost(one["arm"], one["under"], one)
         pairs[name] = zero, lost(**other, one=one) if "minus" in one else 0 * zero
-    found, told = compared(pairs), said["units"] | said["borders"]
+    return pairs
+
+
+def bordered() -> str:
+    said = predictions("cifar10_border")
+    found, told = compared(bordered_pairs()), said["units"] | said["borders"]
     found["holm"] = holm(found["p"])
     return lines(["", "arm", *SCORED], [[key, row["arm"], *scored(row, told[key])] for key, row in found.iterrows()])

@@ -3,6 +3,8 @@
 `cifar10_shifts.csv` is made by measured.py with `--keys '^class/linear$'`, `cifar10_backgrounds.csv` with `^error$`.
 """
 
+from collections.abc import Callable
+
 import pandas as pd
 from tables import BASELINE, HERE, SCORED, compared, lines, predictions, scored, signed
 
@@ -26,17 +28,20 @@ def errors_of(name: str, key: str, folders: str) -> pd.DataFrame:
     return found.rename(columns=lambda split: split.removeprefix("test-"))
 
 
-def judged(name: str, number) -> str:
-    """What was predicted of numbers, and what came out; `number` gives that of each base seed, of an arm and a row."""
-    said = predictions(name)
-    pairs = {key: (number(one["arm"], one), number(one["against"], one)) for key, one in said.items()}
-    found = compared(pairs)
+def pairs_of(name: str, number: Callable) -> dict[str, tuple[pd.Series, pd.Series]]:
+    """By prediction, the numbers of its two arms; `number` gives that of each base seed, of an arm and a prediction."""
+    return {key: (number(one["arm"], one), number(one["against"], one)) for key, one in predictions(name).items()}
+
+
+def judged(name: str, pairs: dict[str, tuple[pd.Series, pd.Series]]) -> str:
+    """What was predicted of numbers, and what came out."""
+    said, found = predictions(name), compared(pairs)
     found["holm"] = holm(found["p"])
     rows = [[key, said[key]["arm"], said[key]["against"], *scored(row, said[key])] for key, row in found.iterrows()]
     return lines(["", "arm", "against", *SCORED], rows)
 
 
-def distilled() -> str:
+def distilled_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
     """Effective robustness of networks distilled from an encoder and of the encoder, in points; and their errors."""
     errors = errors_of("cifar10_shifts", "class/linear", "cifar10-shifts-")
     shifts = {"shifts": [split for splits in OVER.values() for split in splits], **OVER}
@@ -50,7 +55,11 @@ def distilled() -> str:
         known = {"encoder": "encoder/embedding/nan", "line": "encoder/embedding/nan"}.get(arm, f"{arm}/distil/16")
         return (table.xs(known, level="arm")[column] * (arm != "line")).rename(arm)
 
-    return judged("cifar10_shifts", number)
+    return pairs_of("cifar10_shifts", number)
+
+
+def distilled() -> str:
+    return judged("cifar10_shifts", distilled_pairs())
 
 
 def grounded(ground: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -97,4 +106,4 @@ def backgrounds() -> str:
         first = relief(one["under"], one["to"], "own")
         return (0 * first if units == "none" else relief(one["under"], one["to"], units)).rename(units)
 
-    return judged("cifar10_backgrounds", number)
+    return judged("cifar10_backgrounds", pairs_of("cifar10_backgrounds", number))
