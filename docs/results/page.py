@@ -35,6 +35,8 @@ from photographs import by_hardness, by_steps, by_transfer, differences, hardnes
 from shifts import distilled
 from tables import BASELINE, arms, compared, inside, lines, predictions, shown, signed
 
+import claims
+
 HERE = Path(__file__).parent
 PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md")
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
@@ -186,7 +188,9 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["--papers"]:
         rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)
         tested = rows["measured"].ne("").groupby([rows["results"], rows["study"]]).transform("any")
-        rows[tested].to_csv(HERE / "papers.csv", index=False, lineterminator="\n")
+        judged = claims.rows()[rows.columns]
+        kept = rows[tested & ~rows["study"].isin(judged["study"])]
+        pd.concat([kept, judged]).to_csv(HERE / "papers.csv", index=False, lineterminator="\n")
     else:
         for name, block in BLOCKS.items():
             print(f"{name}\n{block()}\n")

@@ -12,6 +12,7 @@ import yaml
 from granularity.config import files
 from granularity.config import options as cfg
 from granularity.learning.runs import Run
+from granularity.look.papers.experiments import files_of
 from granularity.plan.graph import Plan
 from granularity.plan.trainings import deep
 
@@ -42,13 +43,13 @@ def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own, text = tmp_path / file.name, file.read_text().replace("wordnet: /usr/share/wordnet", f"wordnet: {tmp_path}")
     own.write_text(text)
-    other = re.findall(rf"--configfile (\S+) \S+/{file.name}", text)
-    written = {**yaml.safe_load(Path(*other).read_text() if other else "{}"), **yaml.safe_load(text)}
+    named = files_of(own)
+    written = {key: value for one in named for key, value in yaml.safe_load(one.read_text()).items()}
     others = [one["data"]["samples"] for one in written.get("transfers", []) if "data" in one]
     for root in {one["root"] for one in (written.get("samples", {}), *others) if "root" in one}:
         assert root.startswith("data/")
         (tmp_path / root).mkdir(parents=True)
-    config = files.load(ROOT / "config/config.yaml", *map(Path, other), own)
+    config = files.load(ROOT / "config/config.yaml", *named)
     plan = Plan(config)
     assert all(one.spaces for one in plan.conditions if not one.name.startswith("data-")) and plan.jobs("report")
 

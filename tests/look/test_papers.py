@@ -140,6 +140,8 @@ def test_what_is_damaged_is_named_and_nothing_else_is_lost(made):
     root, _ = made
     text = (root / "papers.html").read_text()
     assert text.count("damaged/verdicts/granularity_one_pass/checks.csv: corrupt") == 1 and ".store" not in text
+    (unread,) = re.findall(r"What could not be read.*?</ul>", text, re.DOTALL)
+    assert unread.count("<li>") == 1  # no experiment
     assert not [row for row in table(root, "papers.csv") if row["results"] == "damaged"]
 
 
@@ -259,7 +261,8 @@ def test_a_name_that_the_world_does_not_have_is_one_line(made, monkeypatch, tmp_
 def test_experiments_say_what_is_so():
     """The one place that says which experiment is about which rows names what there is, and the files agree."""
     files = {file.stem: strict_yaml.read(file) for file in (ROOT / "config/experiments").glob("*.yaml")}
-    known = [*extensions.names("study"), *extensions.names("world")]
+    several = {one["study"] for one in strict_yaml.read(ROOT / "docs/results/claims.yaml")}
+    known = [*extensions.names("study"), *extensions.names("world"), *several]
     for name, paper in about.read().items():
         held = {paper.entry_of(row) for row in published.read(name)}
         assert held == set(range(len(paper.rows)))  # every row fits one, and no entry is without rows

@@ -17,7 +17,7 @@ class Entry(Section):
 
     tables: list[str] = Field([], description="Tables that the rows stand in; empty: any, or none.")
     settings: list[str] = Field([], description="How the rows' settings begin; empty: in any way.")
-    study: str = Field("", description="The study or world that judges claims about them.")
+    study: str = Field("", description="What judges claims: a study, a world, an entry of docs/results/claims.yaml.")
     experiments: list[Name] = Field([], description="Files of config/experiments/ that would give these numbers.")
     why: str = Field("", description="Why there is none, or what else to know.")
 

@@ -103,7 +103,7 @@ def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[
                 group = _tested(folder, files)
                 found[group.results, group.study] = group
     with noted(wrong):
-        found = {(one.results, one.study): one for one in _committed(files)} | found
+        found = {(one.results, one.study): one for one in _committed()} | found
     for one in (one for one in experiments if files[one.name] is one):
         for name, rows in one.studies.items():
             if (one.name, name) not in found:
@@ -130,7 +130,7 @@ def _tested(folder: Path, files: Mapping[str, Experiment]) -> Group:
     return Group(paper_of(study), study, results, True, is_current(artifact), claims, cost, command, (), words)
 
 
-def _committed(files: Mapping[str, Experiment]) -> Iterator[Group]:
+def _committed() -> Iterator[Group]:
     if not COMMITTED.is_file():
         return
     table = pd.read_csv(COMMITTED, keep_default_na=False, dtype=str)
@@ -140,7 +140,7 @@ def _committed(files: Mapping[str, Experiment]) -> Iterator[Group]:
         claims = _claims([row | {"verdict": row["of_quantity"]} for row in rows], summary)
         cost = Cost(*(float(rows[0][key] or 0) for key in ("cpu_hours", "gpu_hours")), "measured")
         data = rows[0]["data"]
-        command = _command(study, results, files)
+        command = f"snakemake theory_{study}" if results == THEORY else rows[0]["command"]
         yield Group(rows[0]["paper"], study, results, True, True, claims, cost, command, (), data, committed=True)
 
 

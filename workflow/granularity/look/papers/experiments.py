@@ -60,7 +60,7 @@ class Experiment:
     @property
     def options(self) -> str:
         """What tells Snakemake of it, with a blank in front."""
-        return "" if self.file == DEFAULT else f" --configfile {self.file}"
+        return "" if self.file == DEFAULT else f" --configfile {' '.join(map(str, files_of(self.file)))}"
 
 
 def here(wrong: list[str]) -> list[Experiment]:
@@ -73,8 +73,14 @@ def here(wrong: list[str]) -> list[Experiment]:
     return found
 
 
+def files_of(file: Path) -> list[Path]:
+    """The file, behind the one that it changes if the command in its head names both."""
+    base = re.search(rf"^#.* --configfile (\S+) \S*{file.name}", file.read_text(encoding="utf-8"), re.MULTILINE)
+    return [*([Path(base[1])] if base else []), file]
+
+
 def _experiment(file: Path) -> Experiment:
-    given, missing = dict.fromkeys((DEFAULT, file)), ()
+    given, missing = dict.fromkeys((DEFAULT, *files_of(file))), ()
     try:
         config = files.load(*given)
     except GranularityError as error:
