@@ -141,8 +141,8 @@ class Settings(engine.Settings):
         return self.gamma**2 * rarer * self.sigma / (self.k * self.m**3)
 
     def conditions(self) -> dict[str, bool]:
-        """What the theorems suppose (section 3, appendix F), constants taken as 1, without bounds on k, m and p_o and
-        (A2), a background of independent fair coins, which holds in every setting."""
+        """What the theorems suppose (section 3, appendix F), constants taken as 1, without bounds on k, m, p_o, mu
+        and sigma_zeta, and (A2), a background of independent fair coins, which holds in every setting."""
         if self.experiment != "patterns":
             return {}
         met = {"one output, for the rule's two classes": self.labels == "rule"}
