@@ -92,6 +92,31 @@ def test_prepared_inputs_have_unit_mean_square():
         assert known["u"].norm(dim=1).item() == pytest.approx(1)
 
 
+@pytest.mark.parametrize("mu", [0.5, 9.0])
+def test_columns_are_as_incoherent_as_asked_for_or_as_drawn(mu):
+    cfg = Settings(**SMALL, coordinates="inputs", coherence=mu)
+    span = nets.orthonormal(cfg.D, cfg.d, generator()).T
+    inner = (columns := data.dictionary(cfg, span, generator(1)).double()).T @ columns
+    drawn = torch.randn(cfg.d, cfg.D, generator=generator(1), dtype=torch.float64)
+    drawn = (drawn / drawn.norm(dim=0)).T @ (drawn / drawn.norm(dim=0))
+    largest = (drawn - torch.eye(cfg.D)).abs().max() * cfg.d**0.5
+    wanted = torch.eye(cfg.D) + min(1, mu / largest) * (drawn - torch.eye(cfg.D))
+    assert 2 < largest < 9 and torch.allclose(inner, wanted, atol=1e-5)
+    assert (inner - torch.eye(cfg.D)).abs().max() * cfg.d**0.5 <= mu + 1e-4
+
+
+@pytest.mark.parametrize("share", [None, 0.8])
+def test_input_noise_enters_sigma_and_is_divided_by_it(share):
+    noise = {"coordinates": "inputs", "input_noise": 0.3, "negative_share": share}
+    cfg, _, known, *_ = prepared(n=20_000, **noise)
+    x, basis = known["train x"][0], known["basis"][0]
+    total = 0.3**2 / (x @ basis[:, cfg.D :]).var().item()  # sigma~^2, of the directions that are noise alone
+    relevant = 0.5 if share is None else 0.8 * 0.25 + 0.2 * 0.75  # probability of a relevant pattern
+    signal = 7 / 4 + 5 * relevant * (1 - relevant)
+    assert total == pytest.approx(signal + cfg.d * 0.3**2, rel=0.01)
+    assert x.square().sum(1).mean().item() == pytest.approx(1, abs=0.01)
+
+
 # ---------------------------------------------------------------- activation and gradients
 
 
@@ -157,6 +182,7 @@ def reference(cfg, known, start, order):
         return torch.autograd.grad((weight * (1 - y * g).relu()).mean(), leaves)
 
     kept, eta1 = [], cfg.gamma**2 * cfg.sigma / (cfg.k * cfg.m**3)
+    eta1 *= min(positive, 1 - positive).item() if cfg.input_noise else 1
     weight, phi = torch.where(y > 0, 0.5 / positive, 0.5 / (1 - positive)), model.smoothed(cfg.k**-1.5)
     for eta, *penalties in ((eta1, 1 / (2 * eta1), 0, 0), (1.0, 0.5, 0, 0.5)):
         steps = zip(net, gradients(x, y, weight, phi), penalties, strict=True)
@@ -170,7 +196,10 @@ def reference(cfg, known, start, order):
     return [*kept, net[0]]
 
 
-@pytest.mark.parametrize("arm", [{}, {"negative_share": 0.8}], ids=["balanced", "unbalanced"])
+IN_GENERAL = {"negative_share": 0.8, "coherence": 0.5, "input_noise": 0.3}
+
+
+@pytest.mark.parametrize("arm", [{}, {"negative_share": 0.8}, IN_GENERAL], ids=["balanced", "unbalanced", "general"])
 def test_training_follows_the_float64_reference_in_full_dimension(arm):
     cfg, run, known, start, learn = prepared(**arm, coordinates="inputs")
     _, state = model.two_steps(run, start, known)
@@ -181,7 +210,7 @@ def test_training_follows_the_float64_reference_in_full_dimension(arm):
         assert (got[0] - wanted).norm() / wanted.norm() < 1e-3
     # in the span of the inputs, as nothing else is left
     outside = state["w1"] @ known["basis"][:, :, cfg.D :]
-    assert outside.norm() / state["w1"].norm() < 1e-5
+    assert cfg.input_noise or outside.norm() / state["w1"].norm() < 1e-5
 
 
 def test_coordinates_of_the_dictionary_change_nothing():

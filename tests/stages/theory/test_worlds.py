@@ -118,6 +118,7 @@ def test_a_diverged_arm_fails_its_claims():
         ("feature_emergence", {"labels": "count", "methods": "[rf]"}, "methods: finer labels are for 'network' only"),
         ("feature_emergence", {"labels": "table"}, "table: goes with labels"),
         ("feature_emergence", {"labels": "table", "table": "[0, 1]"}, "table: must have 32 labels"),
+        ("feature_emergence", {"coherence": "1"}, "coherence, input_noise: are for parity"),
         ("feature_contamination", {"d": "60"}, "d: must be at least d_core"),
         ("feature_contamination", {"task": "granularity", "g": "3"}, "g: must divide subclasses = 4"),
         ("feature_contamination", {"objective": "softmax"}, "objective: can be chosen for task 'granularity' only"),

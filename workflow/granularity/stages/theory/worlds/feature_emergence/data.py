@@ -83,6 +83,20 @@ def draw_labels(cfg: Settings, mine: Tensor, y: Tensor, generator: torch.Generat
     return onehot.float() * 2 - 1, parity.float() * 2 - 1
 
 
+def dictionary(cfg: Settings, span: Tensor, generator: torch.Generator) -> Tensor:
+    """M (d, D), unit columns with |<M_i, M_j>| <= mu / sqrt(d), in the span of orthonormal columns (d, D).
+
+    Inner products are those of random unit columns, all of them shrunk alike where the largest is above the bound.
+    """
+    if not cfg.coherence:
+        return span
+    drawn = torch.randn(cfg.d, cfg.D, generator=generator, dtype=torch.float64, device=span.device)
+    drawn = torch.nn.functional.normalize(drawn, dim=0)
+    inner = (drawn.T @ drawn).fill_diagonal_(0)
+    inner *= (cfg.coherence / cfg.d**0.5 / inner.abs().max()).clamp(max=1)
+    return span @ torch.linalg.cholesky(inner.fill_diagonal_(1)).T.to(span)
+
+
 def _facts(cfg: Settings, phi: Tensor, y: Tensor, mine: Tensor, x: Tensor) -> dict[str, float]:
     """What the data model promises, of the training inputs of one run; z: in standard errors."""
     n = len(y)
@@ -105,7 +119,7 @@ def prepare(runs: Sequence[Trial], device: torch.device) -> tuple[State, State]:
 
     For each of `SPLITS`, fresh draws: normalised inputs "train x" (B, n, p), the rule's "train y" (B, n) and "train
     signs" (B, n, C) of each output, all +-1; "u" (B, p), the unit direction of the truth; "parity" (B, C) +-1, the
-    rule's class of each label; in input coordinates "basis" (B, d, d), the dictionary first, completed.
+    rule's class of each label; in input coordinates "basis" (B, d, d), orthonormal, the dictionary's span first.
     """
     known, facts = zip(*(_prepare(run, device) for run in runs), strict=True)
     return engine.collated(known), engine.collated(facts)
@@ -117,6 +131,7 @@ def _prepare(run: Trial, device: torch.device) -> tuple[State, State]:
     relevant = torch.randperm(cfg.D, generator=source, device=device)[: cfg.k]
     codes = torch.randint(2, (2 * CODES, cfg.k), generator=source, device=device).float()
     basis = nets.orthonormal(cfg.d, cfg.d, source).T.contiguous() if cfg.coordinates == "inputs" else None
+    columns = None if basis is None else dictionary(cfg, basis[:, : cfg.D], run.generator("inner products", device))
     found: State = {}
     for name, purpose in SPLITS.items():
         phi, y = draw(cfg, cfg.n if name == "train" else cfg.test, relevant, codes, run.generator(purpose, device))
@@ -125,17 +140,25 @@ def _prepare(run: Trial, device: torch.device) -> tuple[State, State]:
         if name == "train":
             fair = cfg.rule == "parity" and cfg.negative_share is None
             mean = torch.full_like(phi[0], 0.5) if fair else phi.mean(0)
-            sigma = cfg.sigma if fair else phi.var(0, unbiased=False).sum().sqrt().item()
+            noise2 = cfg.d * cfg.input_noise**2
+            sigma = cfg.sigma if fair else (phi.var(0, unbiased=False).sum() + noise2).sqrt().item()
         x = (phi - mean) / sigma
-        if basis is not None:
-            x = x @ basis[:, : cfg.D].T
+        if columns is not None:
+            x = x @ columns.T
+        if cfg.input_noise:  # the paper prints zeta / sigma_zeta
+            zeta = torch.randn(x.shape, generator=run.generator(f"noise of {purpose}", device), device=device)
+            x += cfg.input_noise / sigma * zeta
         if name == "train":
             facts = _facts(cfg, phi, y, mine, x)
         found |= {f"{name} x": x, f"{name} y": y, f"{name} signs": signs}
     u = torch.zeros(cfg.D, device=device)
     u[relevant] = codes[:CODES].mean(0) - codes[CODES:].mean(0) if cfg.rule == "hidden" else 1.0
     u = u / u.norm()
-    if basis is not None:
+    if columns is not None:
         found |= {"basis": basis}
-        u = basis[:, : cfg.D] @ u
+        u = columns @ u
+        u = u / u.norm() if cfg.general else u
+    if cfg.general:
+        inner = (columns.T @ columns).fill_diagonal_(0)
+        facts["largest_inner"] = inner.abs().max().item() * cfg.d**0.5
     return found | {"u": u, "parity": parity}, {key: torch.tensor(value, device=device) for key, value in facts.items()}

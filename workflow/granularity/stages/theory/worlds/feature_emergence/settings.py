@@ -51,6 +51,9 @@ class Settings(engine.Settings):
     noise: bool = True  # neuron noise of s.d. k^-1.5 in steps 1 and 2, averaged out
     residual: NonNegative | None = None  # step 1 leaves so much of the initial weights; none: wipes them exactly
     coordinates: Literal["dictionary", "inputs"] = "dictionary"  # of weights: in the span of the dictionary, or in R^d
+    # Of the general setting (appendix F), of parity and in R^d alone.
+    coherence: NonNegative = 0.0  # mu: |<M_i, M_j>| <= mu / sqrt(d) of the dictionary's unit columns; 0: orthonormal
+    input_noise: NonNegative = 0.0  # sigma_zeta: x~ = M phi~ + zeta, zeta ~ N(0, sigma_zeta^2 I_d)
     methods: tuple[Method, ...] = ("network",)  # what is trained on the data, see `model.patterns`
     rf_rates: tuple[Positive, ...] = (0.01, 0.1, 1.0)  # step sizes of random features,
     ntk_rates: tuple[Positive, ...] = (1e-4, 3e-4, 1e-3)  # of the tangent kernel,
@@ -97,6 +100,8 @@ class Settings(engine.Settings):
             yield fine, "table: must refine parity, but a label has patterns of both"
         in_all = "reference" not in self.methods or self.coordinates == "inputs"
         yield in_all, "methods: 'reference' compares weights in R^d, it needs coordinates = inputs"
+        in_general = self.coordinates == "inputs" and rule == "parity"
+        yield not self.general or in_general, "coherence, input_noise: are for parity and coordinates = inputs"
         yield self.residual is None or self.coordinates == "dictionary", "residual: is for coordinates = dictionary"
 
     @property
@@ -104,9 +109,14 @@ class Settings(engine.Settings):
         return max(self.table) + 1 if self.table else OUTPUTS[self.labels]
 
     @property
+    def general(self) -> bool:
+        """Whether dictionary or noise are those of appendix F."""
+        return self.coherence > 0 or self.input_noise > 0
+
+    @property
     def sigma(self) -> float:
-        """sigma~, the root of the summed variances of fair patterns."""
-        return math.sqrt(self.D) / 2
+        """sigma~, the root of the summed variances of fair patterns, and of the noise."""
+        return math.sqrt(self.D + 4 * self.d * self.input_noise**2) / 2
 
     @property
     def gamma(self) -> float:
@@ -122,12 +132,17 @@ class Settings(engine.Settings):
 
     @property
     def eta1(self) -> float:
-        """Step size of step 1, as in the short version and the lemmas; Theorem 26 has sigma~^2, and noise k^-2."""
-        return self.gamma**2 * self.sigma / (self.k * self.m**3)
+        """Step size of step 1, as in the short version and the lemmas; Theorem 26 has sigma~^2, and noise k^-2.
+
+        In the general setting it is multiplied by the share of the smaller class.
+        """
+        share = self.negative_share or 0.5
+        rarer = min(share, 1 - share) if self.general else 1.0
+        return self.gamma**2 * rarer * self.sigma / (self.k * self.m**3)
 
     def conditions(self) -> dict[str, bool]:
-        """What the theorems suppose (section 3, appendix F), constants taken as 1, without bounds on k, m and p_o and
-        (A2), a background of independent fair coins, which holds in every setting."""
+        """What the theorems suppose (section 3, appendix F), constants taken as 1, without bounds on k, m, p_o, mu
+        and sigma_zeta, and (A2), a background of independent fair coins, which holds in every setting."""
         if self.experiment != "patterns":
             return {}
         met = {"one output, for the rule's two classes": self.labels == "rule"}
@@ -147,7 +162,7 @@ class Settings(engine.Settings):
         }
 
     def shape(self) -> tuple:
-        return self.outputs, *super().shape()
+        return self.outputs, self.eta1, *super().shape()
 
     def work(self) -> float:
         if self.experiment == "digits":
@@ -190,6 +205,9 @@ DIGITS |= {"digits, Gaussians added": {"mixture": "added"}, "digits, teacher by 
 VARIED = {"d = 100": {"d": 100}, "d = 2000": {"d": 2000}, "n = 25000": {"n": 25_000}}
 VARIED |= {"n = 10000, m = 50": {"n": 10_000, "m": 50}}
 SHARES = (0.8, 0.9)
+GENERAL = {"incoherent": {"coherence": 0.5}, "noisy": {"input_noise": 0.05}}  # appendix F
+GENERAL["both, 80% negative"] = {"coherence": 0.5, "input_noise": 0.05, "negative_share": 0.8}
+GENERAL["random columns"] = {"coherence": 4.0}  # in most dictionaries all inner products are below it as drawn
 # What network and baselines rest on, one key varied at a time at the small size. Each rate is a phase of its own.
 SWEEP = "small, {} = {:g}"
 SWEPT = {"baseline_rms": (0.05, 1.0), "m": (25,), "steps": (150,)}  # as drawn, r.m.s. is 0.2
@@ -258,6 +276,11 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     if wide:
         bare = {share: unbalanced(share, False) for share in SHARES}
         arms += named(bare, "negative_share", **MAIN, weighted=False, methods=("network",), seeds=wide)
+    for structured, words in BOTH.items():
+        own = SMALL | {"coordinates": "inputs", "structured": structured, "seeds": wide or 3}
+        own |= {"methods": PLAINLY if structured or wide else PLAINLY[:3]}
+        own |= {} if wide else {"ntk_rates": (1e-3,)}
+        arms += [{"name": f"{name}, {words}", **own, **one} for name, one in GENERAL.items()]
     return arms
 
 
