@@ -88,13 +88,27 @@ ADDED = ("kmeans-50", "nearest-50-3", "levels-5", "random-instance", "distil", "
 NETWORKS = ("resnet18",)  # of the finer classes of Tiny ImageNet, that were run
 
 
+TINY = [  # rows of the atlas of Tiny ImageNet
+    *(f"probe/{rank}/{probe}" for rank in ("synset", "living_thing") for probe in ("linear", "knn")),
+    *(f"collapse/{rank}/{what}" for rank in ("synset", "living_thing") for what in ("cdnv", "nc1")),
+    "collapse/effective_rank",
+    *(f"selectivity/{rank}/mean" for rank in ("synset", "living_thing")),
+    look.ENDS,
+    *(f"{look.ENDS}/{part}" for part in ("hardest tenth", "other images")),
+]
+
+
+def of_finer() -> pd.DataFrame:
+    return pd.read_csv(HERE / "tiny_imagenet_finer_atlas.csv")
+
+
 def of_tree() -> pd.DataFrame:
     return pd.read_csv(HERE / "cifar10_tree_atlas.csv")
 
 
-def tree() -> str:
+def matrix(table: pd.DataFrame, keys: list[str]) -> str:
     """Means of measures by label space, bold where the difference from the target is significant."""
-    made = look.differences(of_tree(), [*TREE, *MORE])
+    made = look.differences(table, keys)
     shown, stands = look.gridded(made["mean"]), look.gridded((made["low"] > 0) | (made["high"] < 0))
     arms = [look.UNTRAINED, *(arm for arm in shown if arm != look.UNTRAINED)]
     rows = [
@@ -105,6 +119,16 @@ def tree() -> str:
         for key in shown.index
     ]
     return lines(["", *arms], rows)
+
+
+def tree() -> str:
+    return matrix(of_tree(), [*TREE, *MORE])
+
+
+def tiny() -> str:
+    """The same of Tiny ImageNet, on the residual network."""
+    table = of_finer()
+    return matrix(table[~table["arm"].str.endswith(")")], TINY)
 
 
 def picture() -> str:
@@ -148,8 +172,7 @@ def tree_more_relations() -> str:
 
 def finer_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
     """Labels that cut the 200 classes of Tiny ImageNet: errors after finetuning, by prediction."""
-    table, said = pd.read_csv(HERE / "tiny_imagenet_finer_atlas.csv"), predictions("tiny_imagenet_finer")
-    errors = look.tables(table)[look.ENDS]
+    errors, said = look.tables(of_finer())[look.ENDS], predictions("tiny_imagenet_finer")
 
     def arm(name: str, network: str) -> pd.Series:
         plain = f"{name} ({network})"

@@ -12,8 +12,8 @@ validation error in percent, one row per backbone; `NAME/SEED.csv` the same for 
 `results/cifar10-border-*` with the keys of `neighbours.bordered`, `cifar10_halves.csv` by `halves.py`.
 Also by `measured.py`: `cifar10_collapse_more.csv` (`results/cifar10-collapse-{random,plain,fine}`, keys
 `(?:^pair/class|^label/half)/r[12]$|^error$`), `cifar10_students.csv`, `cifar10_filters_measures.csv` (keys
-`within|mean/`), `cifar10_shifts.csv` and `cifar10_backgrounds.csv` (see `shifts.py`); `cifar10_filters.csv` by `traced.py`,
-`tiny_imagenet_pairs.csv` by `pairs.py`, `tiny_imagenet_finer_atlas.csv` as the tree's.
+`within|mean/`), `cifar10_shifts.csv`, `cifar10_backgrounds.csv` (see `shifts.py`); `cifar10_filters.csv` by
+`traced.py`, `tiny_imagenet_pairs.csv` by `pairs.py`, `tiny_imagenet_finer_atlas.csv` as the tree's.
 `cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
 measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
 `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
@@ -28,7 +28,7 @@ import atlases
 import halves
 import matplotlib.pyplot as plt
 import pandas as pd
-from atlases import atlas, atlas_predicted, finer, tree, tree_more, tree_more_relations, tree_relations
+from atlases import atlas, atlas_predicted, finer, tiny, tree, tree_more, tree_more_relations, tree_relations
 from emergence import filters, students
 from neighbours import bordered, collapse, collapse_more, epochs, masked
 from photographs import by_hardness, by_steps, by_transfer, differences, hardness, learnt, predicted, steps, transfers
@@ -132,6 +132,7 @@ BLOCKS = {
     "cells": cells,
     "backgrounds": backgrounds,
     "tree atlas": tree,
+    "tiny atlas": tiny,
     "tree relations": tree_relations,
     "tree more": tree_more,
     "tree more relations": tree_more_relations,
