@@ -158,13 +158,16 @@ LAZY = {1: "lazy, coarse", 8: "lazy, fine"}
 GAUSS, SLOW = "plain Gaussian draw, coarse", "fine, coarse step size"
 
 
-def _arms(scales: dict[str, int], seeds: int) -> list[Settings]:
-    arms: list[dict[str, Any]] = []
+def _scaled(scales: dict[str, int]) -> Iterator[dict[str, Any]]:
     for scale, count in scales.items():
         size = SCALES[scale] | {"seeds": count}
         own = {"g": size["k"], "eta": 0.2 * size["k"], "neurons": "five", "stop_loss": 0.03}
-        arms.append({"name": COARSE.format(scale), **size, "stop_loss": 0.01})
-        arms.append({"name": FINE.format(scale), **size, **own, "finetune_steps": 150 * (scale == "A")})
+        yield {"name": COARSE.format(scale), **size, "stop_loss": 0.01}
+        yield {"name": FINE.format(scale), **size, **own, "finetune_steps": 150 * (scale == "A")}
+
+
+def _arms(scales: dict[str, int], seeds: int) -> list[Settings]:
+    arms = list(_scaled(scales))
     equal, fine = {"equal_counts": True}, {"g": 8, "eta": 1.6, "neurons": "five"}
     start = {"sigma_0": 1e-5, "eta": 5e-4, "steps": 15}
     arms += [{"name": EARLY, **equal, **start}, {"name": EARLY_FINE, **equal, **fine, **start}]
@@ -189,5 +192,6 @@ def _arms(scales: dict[str, int], seeds: int) -> list[Settings]:
 
 SIZES = {
     "quick": _arms({"A": 5, "B": 3, "C": 2}, seeds=3),
-    "paper": _arms({"A": 10, "B": 10, "C": 10, "D": 3, "E": 3, "P": 5}, seeds=10),
+    "paper": _arms({"A": 10, "B": 10, "C": 10, "P": 5}, seeds=10),
+    "grid": [Settings(**arm) for arm in _scaled({"D": 3, "E": 3})],
 }
