@@ -135,13 +135,15 @@ def _committed() -> Iterator[Group]:
         return
     table = pd.read_csv(COMMITTED, keep_default_na=False, dtype=str)
     for (results, study), part in table.groupby(["results", "study"], sort=False):
-        rows = part.to_dict("records")
-        summary = {kind: {row["id"]: row["verdict"] for row in rows} for kind in ("claim", "identity")}
-        claims = _claims([row | {"verdict": row["of_quantity"]} for row in rows], summary)
-        cost = Cost(*(float(rows[0][key] or 0) for key in ("cpu_hours", "gpu_hours")), "measured")
-        data = rows[0]["data"]
-        command = f"snakemake theory_{study}" if results == THEORY else rows[0]["command"]
-        yield Group(rows[0]["paper"], study, results, True, True, claims, cost, command, (), data, committed=True)
+        first = part.iloc[0]
+        command = f"snakemake theory_{study}" if results == THEORY else first["command"]
+        said = part["command"].mask(part["command"] == command, "")
+        rows = part.assign(verdict=part["of_quantity"], command=said).to_dict("records")
+        summary = {kind: part.set_index("id")["verdict"].to_dict() for kind in ("claim", "identity")}
+        claims = _claims(rows, summary)
+        cost = Cost(*(float(first[key] or 0) for key in ("cpu_hours", "gpu_hours")), "measured")
+        about = (claims, cost, command, (), first["data"])
+        yield Group(first["paper"], study, results, True, True, *about, committed=True)
 
 
 def _command(study: str, results: str, files: Mapping[str, Experiment]) -> str:
