@@ -85,9 +85,6 @@ MORE = [  # rows that were added with six more columns
 ADDED = ("kmeans-50", "nearest-50-3", "levels-5", "random-instance", "distil", "mask")
 
 
-NETWORKS = ("resnet18",)  # of the finer classes of Tiny ImageNet, that were run
-
-
 TINY = [  # rows of the atlas of Tiny ImageNet
     *(f"probe/{rank}/{probe}" for rank in ("synset", "living_thing") for probe in ("linear", "knn")),
     *(f"collapse/{rank}/{what}" for rank in ("synset", "living_thing") for what in ("cdnv", "nc1")),
@@ -110,7 +107,7 @@ def matrix(table: pd.DataFrame, keys: list[str]) -> str:
     """Means of measures by label space, bold where the difference from the target is significant."""
     made = look.differences(table, keys)
     shown, stands = look.gridded(made["mean"]), look.gridded((made["low"] > 0) | (made["high"] < 0))
-    arms = [look.UNTRAINED, *(arm for arm in shown if arm != look.UNTRAINED)]
+    arms = sorted(shown, key=lambda arm: arm != look.UNTRAINED)
     rows = [
         [
             key,
@@ -127,8 +124,8 @@ def tree() -> str:
 
 def tiny() -> str:
     """The same of Tiny ImageNet, on the residual network."""
-    table = of_finer()
-    return matrix(table[~table["arm"].str.endswith(")")], TINY)
+    own = of_finer().query("arm.str.endswith('(resnet18)')")
+    return matrix(own.assign(arm=own["arm"].str.removesuffix(" (resnet18)")), TINY)
 
 
 def picture() -> str:
@@ -178,8 +175,7 @@ def finer_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
         plain = f"{name} ({network})"
         return errors[plain if plain in errors else name].rename(name)
 
-    run = {key: one for key, one in said.items() if one["network"] in NETWORKS}
-    return {key: tuple(arm(one[which], one["network"]) for which in ("arm", "against")) for key, one in run.items()}
+    return {key: tuple(arm(one[which], one["network"]) for which in ("arm", "against")) for key, one in said.items()}
 
 
 def finer() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from atlases import finer_pairs
 from emergence import filter_values, student_values
-from neighbours import bordered_pairs, collapse_values
+from neighbours import bordered_pairs, collapse_values, rest_values
 from shifts import distilled_pairs
 from tables import HERE
 
@@ -18,6 +18,7 @@ from granularity.claims.claim import Claim
 
 VALUES: dict[str, Callable[[], Mapping[str, Any]]] = {  # by study: numbers per backbone or base seed, by prediction
     "cifar10_collapse_more": collapse_values,
+    "cifar10_collapse_rest": rest_values,
     "cifar10_students": student_values,
     "cifar10_filters": filter_values,
     "cifar10_border": bordered_pairs,

@@ -11,9 +11,11 @@ validation error in percent, one row per backbone; `NAME/SEED.csv` the same for 
 `measured.py results/cifar10-mask-* --keys 'class/linear|regions|spread'`, `cifar10_border.csv` by the same of
 `results/cifar10-border-*` with the keys of `neighbours.bordered`, `cifar10_halves.csv` by `halves.py`.
 Also by `measured.py`: `cifar10_collapse_more.csv` (`results/cifar10-collapse-{random,plain,fine}`, keys
-`(?:^pair/class|^label/half)/r[12]$|^error$`), `cifar10_students.csv`, `cifar10_filters_measures.csv` (keys
-`within|mean/`), `cifar10_shifts.csv`, `cifar10_backgrounds.csv` (see `shifts.py`); `cifar10_filters.csv` by
-`traced.py`, `tiny_imagenet_pairs.csv` by `pairs.py`, `tiny_imagenet_finer_atlas.csv` as the tree's.
+`(?:^pair/class|^label/half)/r[12]$|^error$`), `cifar10_collapse_rest.csv` (`-{epochs,grid,densenet}`, keys
+`^pair/class/r[123]$|^pair/class/r1_null$|^error$`), `cifar10_few.csv` (keys `linear`), `cifar10_students.csv`,
+`cifar10_filters_measures.csv` (keys `within|mean/`), `cifar10_shifts.csv`, `cifar10_backgrounds.csv` (see `shifts.py`);
+`cifar10_filters.csv` by `traced.py`, `tiny_imagenet_pairs.csv` by `pairs.py`, `tiny_imagenet_finer_atlas.csv` as the
+tree's.
 `cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
 measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
 `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
@@ -30,15 +32,26 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from atlases import atlas, atlas_predicted, finer, tiny, tree, tree_more, tree_more_relations, tree_relations
 from emergence import filters, students
-from neighbours import bordered, collapse, collapse_more, epochs, masked
-from photographs import by_hardness, by_steps, by_transfer, differences, hardness, learnt, predicted, steps, transfers
+from neighbours import bordered, collapse, collapse_more, epochs, masked, rest_values
+from photographs import (
+    by_hardness,
+    by_steps,
+    by_transfer,
+    differences,
+    few,
+    hardness,
+    learnt,
+    predicted,
+    steps,
+    transfers,
+)
 from shifts import backgrounds, cells, distilled
 from tables import BASELINE, arms, compared, inside, lines, predictions, shown, signed
 
 import claims
 
 HERE = Path(__file__).parent
-PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md")
+PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md", "findings/fixed_images.md")
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
 
 
@@ -122,6 +135,7 @@ BLOCKS = {
     "collapse": collapse,
     "collapse epochs": epochs,
     "collapse more": collapse_more,
+    "collapse rest": lambda: collapse_more("cifar10_collapse_rest", rest_values),
     "students": students,
     "filters": filters,
     "atlas": atlas,
@@ -138,6 +152,7 @@ BLOCKS = {
     "tree more relations": tree_more_relations,
     "finer classes": finer,
     "halves": picked,
+    "few": few,
 }
 
 
