@@ -77,7 +77,7 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
         "  target: samples.target (default)",
         f"  random-5: label_spaces.random ({folder / 'mine.yaml'})",
     ):
-        assert line in text.replace("\n    ", " ").splitlines(), text
+        assert line in text.replace("\n      ", " ").splitlines(), text
     assert all(there == count and missing == "0" for _, count, there, missing, *_ in rows(text)), text
     assert "about" in more and all(len(line) <= 80 or str(folder) in line for line in more.splitlines())
 

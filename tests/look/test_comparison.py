@@ -127,7 +127,7 @@ def test_the_command_prints_it_and_json(condition):
 
 
 def test_a_folder_without_label_spaces_is_refused(tmp_path):
-    with pytest.raises(GranularityError, match="holds no label spaces; make them with: snakemake hierarchy"):
+    with pytest.raises(GranularityError, match="holds nothing of hierarchy; make it with: snakemake hierarchy"):
         comparison.compare(tmp_path, Config())
 
 

@@ -319,9 +319,9 @@ def config_check(files: Files) -> None:
     plan, found = _plan(files), config_files.read(*config_files.in_order(files))
     from granularity.look import checking
 
-    checked = checking.check(plan)
-    config_files.refuse(checked.complaints, found)
-    _show(checking.describe(plan, found, checked.flops))
+    complaints, flops = checking.check(plan)
+    config_files.refuse(complaints, found)
+    _show(checking.describe(plan, found, flops))
 
 
 @config_app.command("report")

@@ -102,7 +102,7 @@ def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
     return _judged(made)
 
 
-def relations(found: pd.DataFrame, keys: Iterable[str], ends: str = ENDS) -> pd.DataFrame:
+def relations(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
     """Rank correlations over arms, within repetitions: of a key with the error after finetuning; and what it follows.
 
     Index: key, `with`: the error, or G, `learnt`, `meaning`, the coefficients of a regression of the key's ranks on the
@@ -112,9 +112,9 @@ def relations(found: pd.DataFrame, keys: Iterable[str], ends: str = ENDS) -> pd.
     of, rows = tables(found), {}
     for key in keys:
         for repetition, values in of[key].iterrows():
-            ended = pd.concat([values, of[ends].loc[repetition]], axis=1).dropna() if ends in of else []
+            ended = pd.concat([values, of[ENDS].loc[repetition]], axis=1).dropna() if ENDS in of else []
             if len(ended) >= 5:
-                rows.setdefault((key, ends), []).append(stats.spearmanr(*ended.to_numpy().T).statistic)
+                rows.setdefault((key, ENDS), []).append(stats.spearmanr(*ended.to_numpy().T).statistic)
             about = pd.concat([values, *(of[one].loc[repetition] for one in LABELS)], axis=1).dropna()
             if len(about) >= 5 and about.nunique().min() > 1:
                 ranks = stats.zscore(about.rank().to_numpy())

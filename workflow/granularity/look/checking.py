@@ -1,19 +1,18 @@
 """`granularity config check`: what would fail in a job for all that needs no data, and what would be made."""
 
 import difflib
-import importlib
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.files import Found, setter
 from granularity.learning.options import Augment, Recipe
 from granularity.look.inspection import is_current
-from granularity.look.text import WIDTH, seconds, tables_of
+from granularity.look.text import WIDTH, fitted, seconds, tables_of
 from granularity.plan.graph import Plan
 from granularity.plan.trainings import Network
 from granularity.stages.hierarchy.space import TARGET
@@ -25,15 +24,11 @@ BACKWARD = 3  # a step takes as many operations as so many forward passes
 Complaint = tuple[str, str]  # the key of a section, and what is wrong with one of the section's keys, "key: what"
 
 
-class Checked(NamedTuple):
-    """What is wrong, "key: what" each; and the operations of an image's forward pass, by the network's name."""
+def check(plan: Plan) -> tuple[list[str], dict[str, float]]:
+    """Try all of a configuration that needs no data.
 
-    complaints: list[str]
-    flops: dict[str, float]
-
-
-def check(plan: Plan) -> Checked:
-    """Try all of a configuration that needs no data."""
+    Returns what is wrong, "key: what" each; and the operations of an image's forward pass, by the network's name.
+    """
     built = {network.name: _built(network, plan) for network in plan.networks}
     flops = {name: one for name, one in built.items() if isinstance(one, float)}
     found = [(_model_key(plan, one), built[one.name]) for one in plan.networks if one.name not in flops]
@@ -47,7 +42,7 @@ def check(plan: Plan) -> Checked:
     # What an entry has from a section is the section's mistake.
     common = {what for where, what in found if where in ("model", "pretrain")}
     lines = [f"{where}.{what}" for where, what in found if where in ("model", "pretrain") or what not in common]
-    return Checked(list(dict.fromkeys(lines)), flops)
+    return list(dict.fromkeys(lines)), flops
 
 
 def _model_key(plan: Plan, network: Network) -> str:
@@ -146,7 +141,8 @@ def _of_objective(network: Network, plan: Plan, can_be_built: bool) -> Iterator[
 
 
 def _of_encoder(encoder: Any) -> Iterator[str]:
-    clip = importlib.import_module("granularity.learning.networks.clip")
+    from granularity.learning.networks import clip
+
     try:
         name = clip.architecture(encoder.model)
     except GranularityError as error:
@@ -177,13 +173,12 @@ def describe(plan: Plan, found: Found, flops: dict[str, float]) -> str:
             key = "samples.target" if space.name == TARGET else f"label_spaces.{space.family}"
             named[f"{key} ({setter(key, found)})"].append(space.name)
         for origin, names in named.items():
-            lines += textwrap.wrap(f"{', '.join(names)}: {origin}", WIDTH, **HANGING)
+            lines += fitted([f"  {', '.join(names)}: {origin}"])
     rows = [["", "trainings", "in all", "there", "to make", "operations", "time"], *_trainings(plan, flops)]
     lines += ["", *tables_of(rows, 2), "", *textwrap.wrap(LEGEND, WIDTH)]
     return "\n".join(lines)
 
 
-HANGING = {"initial_indent": "  ", "subsequent_indent": "    ", "break_on_hyphens": False, "break_long_words": False}
 LEGEND = (
     "there: kept in the store, made by the present code. operations: of those to make, in floating point, forward and "
     "backward. time: of those to make, one after another, as those that are there took (-: nothing tells)."

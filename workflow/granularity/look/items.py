@@ -1,12 +1,12 @@
 """Looking at one thing: an artifact, a file of one, or a run by its id or name (`granularity inspect`)."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.strict_json import read_safetensors_header
@@ -15,9 +15,6 @@ from granularity.look import inspection
 from granularity.look.text import as_csv, frame_text, megabytes, seconds
 from granularity.store import place
 from granularity.store.artifact import Artifact, readable
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TOLD = ("network", "transfer", "granularity", "train_loss", "val_error")  # of a run
 WIDEST = 8  # columns of an array that are shown
@@ -63,8 +60,6 @@ def _file(artifact: Artifact, name: str, rows: int | None, width: int | None, fo
 
 def _table(artifact: Artifact, name: str) -> pd.DataFrame | None:
     """A file as a table; None where it is none."""
-    import pandas as pd
-
     if name.endswith(".parquet"):
         return artifact.table(name)
     if name.endswith(".csv"):
@@ -93,8 +88,6 @@ def trained(root: Path, *kinds: str) -> Iterator[tuple[Artifact, list[Run]]]:
 
 
 def _run(what: str, root: Path, rows: int | None, width: int | None, form: str) -> str:
-    import pandas as pd
-
     held = list(trained(root, "pretrain", "finetune", "measure")) if root.exists() else []
     names = {run.id: run.name for one, runs in held for run in runs}
     asked = next((Run.parse(name) for pair in names.items() if what in pair for name in pair[1:]), None)

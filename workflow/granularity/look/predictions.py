@@ -1,21 +1,19 @@
 """Two finetuned arms or runs, image by image: which images one of them gets right alone (`granularity compare`)."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
 
 from granularity.base.errors import GranularityError
 from granularity.learning.runs import Run
 from granularity.look.items import trained
 from granularity.look.text import as_csv, frame_text, table_of
 from granularity.store.artifact import Artifact
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 CASES = ("both_right", "only_a_right", "only_b_right", "both_wrong")
 SHOWN = 10  # images of each kind
@@ -29,8 +27,6 @@ def compare(a: str, b: str, root: Path) -> dict[str, Any]:
     `a_says` and `b_says`, and the number of backbones in each case. Runs are paired by their seeds; those of one
     backbone count as one together. A GranularityError: there is nothing to compare.
     """
-    import pandas as pd
-
     arms = [_arms(asked, root) for asked in (a, b)]
     every = list(itertools.product(*arms))
     places = [(one, other) for one, other in every if one == other] or every
@@ -53,8 +49,8 @@ def compare(a: str, b: str, root: Path) -> dict[str, Any]:
     weight = (1 / seeds.map(seeds.value_counts())).to_numpy()
     a_right, b_right, backbones = one == own, two == own, int(seeds.nunique())
     cases = (a_right & b_right, a_right & ~b_right, ~a_right & b_right, ~(a_right | b_right))
-    table = table.assign(a_says=_most_frequent(one, names), b_says=_most_frequent(two, names))
-    table = table.assign(**{name: (case @ weight).round(6) for name, case in zip(CASES, cases, strict=True)})
+    said = {key: np.array(names)[stats.mode(of, axis=1).mode] for key, of in (("a_says", one), ("b_says", two))}
+    table = table.assign(**said, **{name: (case @ weight).round(6) for name, case in zip(CASES, cases, strict=True)})
     found = {name: float(table[name].sum() / backbones) for name in CASES}
     wrong = {"a": found["only_b_right"] + found["both_wrong"], "b": found["only_a_right"] + found["both_wrong"]}
     errors = {name: 100 * count / len(table) for name, count in wrong.items()}
@@ -108,15 +104,9 @@ def _predicted(arm: dict[Run, Artifact], runs: list[Run]) -> tuple[pd.DataFrame,
     """The images that runs were validated on (`sample_id`, `file` where one is known, `class`), the names of the
     classes, and what each run predicts, int [images, runs].
     """
-    import numpy as np
-
     opened = {path: Artifact.open(path, "finetune") for path in dict.fromkeys(arm[run].path for run in runs)}
     tables = {path: one.table("predictions.parquet") for path, one in opened.items()}
-    predicted = []
-    for run in runs:
-        if run.id not in tables[arm[run].path]:
-            raise GranularityError(f"{arm[run].path}: predictions.parquet lacks {run.name}; make it again")
-        predicted.append(tables[arm[run].path][run.id].to_numpy())
+    predicted = [tables[arm[run].path][run.id] for run in runs]
     one = opened[arm[runs[0]].path]
     own, names = tables[one.path][["sample_id"]], one.table("classes.parquet", ["label", "name"]).sort_values("label")
     if (source := one.lineage().get("samples")) is None:
@@ -130,10 +120,3 @@ def _predicted(arm: dict[Run, Artifact], runs: list[Run]) -> tuple[pd.DataFrame,
         table["file"] = numbered.where(table["row"].notna(), table["file"])
     table = table[[name for name in ("sample_id", "file", target) if name in table]].astype("str")
     return table.rename(columns={target: "class"}), names["name"].tolist(), np.stack(predicted, axis=1)
-
-
-def _most_frequent(predicted: np.ndarray, names: list[str]) -> list[str]:
-    import numpy as np
-
-    counts = np.stack([(predicted == label).sum(axis=1) for label in range(len(names))])
-    return [names[label] for label in counts.argmax(axis=0)]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from sklearn.neighbors import NearestNeighbors
 
 from granularity.look import api
 
@@ -59,8 +60,9 @@ def alike(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
     parts = [features - features.mean(0) for features in (ours, theirs)]
     grams = [part @ part.T for part in parts]
     cka = unbiased_hsic(*grams) / np.sqrt(unbiased_hsic(grams[0], grams[0]) * unbiased_hsic(grams[1], grams[1]))
-    near = [neighbours(features) for features in (ours, theirs)]
-    shared = np.mean([len(np.intersect1d(*both)) for both in zip(*near, strict=True)]) / near[0].shape[1]
+    search = NearestNeighbors(n_neighbors=NEIGHBOURS, metric="cosine")
+    near = [search.fit(features).kneighbors(return_distance=False) for features in (ours, theirs)]
+    shared = np.mean([len(np.intersect1d(*both)) for both in zip(*near, strict=True)]) / NEIGHBOURS
     product = parts[0].T @ parts[1] / np.prod([np.linalg.norm(part) for part in parts])
     return {"cka": float(cka), "knn": float(shared), "procrustes": float(np.linalg.norm(product, "nuc"))}
 
@@ -71,14 +73,6 @@ def unbiased_hsic(first: np.ndarray, second: np.ndarray) -> float:
     n = len(first)
     sums = first.sum() * second.sum() / ((n - 1) * (n - 2)) - 2 * first.sum(0) @ second.sum(0) / (n - 2)
     return float(((first * second).sum() + sums) / (n * (n - 3)))
-
-
-def neighbours(features: np.ndarray) -> np.ndarray:
-    """The nearest others of each image by cosine similarity: int64 [N, 10]."""
-    unit = features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12)
-    similar = unit @ unit.T
-    np.fill_diagonal(similar, -np.inf)
-    return np.argpartition(-similar, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
 
 
 def hardness(arms: Arms) -> Iterator[Row]:

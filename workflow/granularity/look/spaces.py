@@ -1,8 +1,7 @@
 """Label spaces before GPU weeks are spent: comparison, checks (L1-L7 of docs/label_spaces.md), levels of WordNet."""
 
-import importlib.util
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import pandas as pd
 
 from granularity.base import extensions
-from granularity.base.errors import GranularityError
 from granularity.base.regular import read_text
 from granularity.config.options import Config
 from granularity.data.wordnet import WordNet
+from granularity.look.api import of_kinds
 from granularity.look.text import fitted, tables_of
 from granularity.stages.hierarchy.checks import Check, published
 from granularity.stages.hierarchy.checks import compare as check
-from granularity.store import place
 from granularity.store.artifact import Artifact
 
 SWEEP = "threshold_sweep.parquet"
@@ -57,11 +55,8 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
     from granularity.learning.networks.network import forward_flops
 
     made: dict[Path, list[Artifact]] = {}
-    for folder in place.find(root):
-        if Artifact.peek(folder).kind == "hierarchy":
-            made.setdefault(folder.parents[1], []).append(Artifact.open(folder, "hierarchy"))
-    if not made:
-        raise GranularityError(f"{root}: holds no label spaces; make them with: snakemake hierarchy --configfile FILE")
+    for _, space in of_kinds(root, "hierarchy"):
+        made.setdefault(space.path.parents[1], []).append(space)
     order = {family: place for place, family in enumerate(extensions.names("family"))}
     backbone, width = forward_flops(config.model, config.pixels)
     found = []
@@ -156,14 +151,15 @@ def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int
 def read_synsets(file: Path | None) -> list[str]:
     """Synset ids, one per line, all else on a line ignored; None: the 21,843 of ImageNet-21k's labels in timm."""
     if file is None:
-        timm = Path(importlib.util.find_spec("timm").submodule_search_locations[0])
-        file = timm / "data" / "_info" / "imagenet21k_goog_synsets.txt"
+        from timm.data import ImageNetInfo
+
+        return ImageNetInfo("imagenet21k-goog").label_names()
     return [line.split()[0] for line in read_text(file, what="list of synsets").splitlines() if line.strip()]
 
 
-def level_counts(graph: WordNet, labels: list[str], levels: Iterable[int] = range(11)) -> pd.DataFrame:
+def level_counts(graph: WordNet, labels: list[str]) -> pd.DataFrame:
     """Classes at each WordNet level of some labels: `level`, `granularity`, `several` (labels with more than one)."""
-    above = {level: [graph.level(label, level) for label in labels] for level in levels}
+    above = {level: [graph.level(label, level) for label in labels] for level in range(11)}
     rows = [(level, len(frozenset().union(*of)), sum(len(one) > 1 for one in of)) for level, of in above.items()]
     return pd.DataFrame(rows, columns=["level", "granularity", "several"])
 

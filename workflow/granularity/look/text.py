@@ -64,9 +64,8 @@ def fitted(lines: Iterable[str]) -> list[str]:
     found = []
     for line in lines:
         indent = line[: len(line) - len(line.lstrip())] + "    "
-        whole = {"break_long_words": False, "break_on_hyphens": False, "drop_whitespace": True}
-        broken = textwrap.wrap(line, WIDTH, subsequent_indent=indent, **whole) if len(line) > WIDTH else [line]
-        found += broken
+        whole = {"subsequent_indent": indent, "break_long_words": False, "break_on_hyphens": False}
+        found += textwrap.wrap(line, WIDTH, **whole) if len(line) > WIDTH else [line]
     return found
 
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from PIL import Image
+from scipy import stats
+from sklearn.decomposition import PCA
 
 from granularity.base.seeds import seed_of
 from granularity.data.shards import pictures
@@ -83,8 +85,7 @@ class Images:
         several = [column for column in ("transfer", "network") if table[column].nunique() > 1]
         for arm, own in table.groupby(["space", *several], sort=False):
             cast = np.stack([votes[run] for run in own["run_id"]])
-            counts = np.stack([(cast == code).sum(0) for code in range(len(names))])
-            yield Column("prediction", ", ".join(arm), names, np.where((cast == NONE).all(0), NONE, counts.argmax(0)))
+            yield Column("prediction", ", ".join(arm), names, stats.mode(cast).mode)
         truth = pd.Categorical(self.frame[self.target].astype("str"), categories=names).codes
         every = np.stack([*votes.values()])
         wrong = np.where((every == NONE).any(0), NONE, (every != truth).sum(0))
@@ -94,12 +95,13 @@ class Images:
     # ------------------------------------------------------------ where they lie
 
     def features(self, embedding: Artifact | None = None) -> np.ndarray | None:
-        """The embedding of the images, or else their pixels; None where there is neither."""
+        """The embedding of the images, or else their pixels, of large images some; None where there is neither."""
         if embedding is not None:
             return np.asarray(embedding.array("embedding.npy")[self.rows], np.float32)
         if self.pictures is None:
             return None
-        return np.stack([_few(self.pictures[row]) for row in self.rows])
+        step = -(-self.pictures[0].shape[0] // PIXELS)
+        return np.stack([self.pictures[row][::step, ::step].astype(np.float32).ravel() / 255 for row in self.rows])
 
     def sheets(self) -> tuple[dict[str, int] | None, list[bytes]]:
         """The images as PNG sheets, row by row, and how to find one: `side`, `across` a sheet, on `each` sheet."""
@@ -109,31 +111,20 @@ class Images:
         across = min(SHEET // side, int(np.ceil(np.sqrt(len(self.rows)))))
         found = []
         for begin in range(0, len(self.rows), across**2):
-            tiles = np.stack([self.pictures[row] for row in self.rows[begin : begin + across**2]])
-            high = -(-len(tiles) // across)
-            sheet = np.zeros((high * across, *tiles.shape[1:]), np.uint8)
-            sheet[: len(tiles)] = tiles
-            sheet = sheet.reshape(high, across, side, side, -1).swapaxes(1, 2).reshape(high * side, across * side, -1)
+            tiles = [Image.fromarray(self.pictures[row].squeeze()) for row in self.rows[begin : begin + across**2]]
+            sheet = Image.new(tiles[0].mode, (across * side, -(-len(tiles) // across) * side))
+            for place, tile in enumerate(tiles):
+                sheet.paste(tile, (place % across * side, place // across * side))
             stream = io.BytesIO()
-            Image.fromarray(sheet.squeeze(2) if sheet.shape[2] == 1 else sheet).save(stream, "png")
+            sheet.save(stream, "png")
             found.append(stream.getvalue())
         return {"side": side, "across": across, "each": across**2}, found
 
 
-def _few(image: np.ndarray) -> np.ndarray:
-    step = -(-image.shape[0] // PIXELS)
-    return image[::step, ::step].astype(np.float32).reshape(-1) / 255
-
-
 def pca(features: np.ndarray) -> tuple[np.ndarray, float]:
     """The first two principal components, each with its largest loading positive, and the share of variance in them."""
-    centred = features - features.mean(0)
-    if centred.shape[1] < 2:
-        centred = np.pad(centred, ((0, 0), (0, 2 - centred.shape[1])))
-    values, vectors = np.linalg.eigh(centred.T.astype(np.float64) @ centred)
-    first = vectors[:, -2:][:, ::-1]
-    first = first * np.sign(first[np.abs(first).argmax(0), [0, 1]])
-    return centred @ first, float(values[-2:].sum() / max(values.sum(), 1e-12))
+    model = PCA(2, svd_solver="covariance_eigh")  # the others draw numbers, or take long for many images
+    return model.fit_transform(features.astype(np.float64)), float(model.explained_variance_ratio_.sum())
 
 
 def tsne(features: np.ndarray) -> np.ndarray:

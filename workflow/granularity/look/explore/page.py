@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from granularity.base import strict_json
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.look.explore import found, images, plots
@@ -58,9 +59,7 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
 
 def _table(data: dict[str, Any]) -> bytes:
     """The map as a table for other viewers: a row per image, its place in each map, its name by each labelling."""
-    named = {
-        one["name"]: [one["names"][code] if code >= 0 else None for code in one["codes"]] for one in data["columns"]
-    }
+    named = {one["name"]: pd.Series(one["codes"]).map(dict(enumerate(one["names"]))) for one in data["columns"]}
     axes = {
         f"{kind} {axis}": each for kind, both in data["places"].items() for axis, each in zip("xy", both, strict=True)
     }
@@ -153,10 +152,7 @@ def _made_before(to: Path) -> set[str]:
         return set()
     if not (to / MARKER).is_file():
         raise GranularityError(f"{to}: holds something that `granularity explore` did not make; choose another --to")
-    try:
-        return set(map(str, json.loads((to / MARKER).read_bytes())))
-    except ValueError:
-        raise GranularityError(f"{to / MARKER}: is damaged; delete the folder, or choose another --to") from None
+    return set(map(str, strict_json.read_json(to / MARKER)))
 
 
 def _put(to: Path, files: Mapping[str, bytes], before: set[str]) -> None:

@@ -14,6 +14,7 @@ from granularity.look.papers import claims, experiments, figures, numbers
 from granularity.look.papers.answers import EntryRows
 from granularity.look.papers.claims import Group
 from granularity.stages.report import stage as report
+from granularity.store import place
 
 HERE = Path(__file__).parent
 PAGE = "papers.html"
@@ -44,10 +45,8 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
         PAGE: _html(root, found, dict.fromkeys(wrong)),
     }
     root.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():  # each whole or not at all
-        new = root / f".{name}.{os.getpid()}"
-        new.write_text(content, encoding="utf-8")
-        new.replace(root / name)
+    for name, content in files.items():
+        place.write_atomically(root / name, content.encode())
     return root / PAGE, claims.tally(sum((Counter(paper["claims"]) for paper in papers), Counter()))
 
 
