@@ -106,6 +106,9 @@ def _predicted(arm: dict[Run, Artifact], runs: list[Run]) -> tuple[pd.DataFrame,
     """
     opened = {path: Artifact.open(path, "finetune") for path in dict.fromkeys(arm[run].path for run in runs)}
     tables = {path: one.table("predictions.parquet") for path, one in opened.items()}
+    if lacking := [run for run in runs if run.id not in tables[arm[run].path]]:
+        path, name = arm[lacking[0]].path, lacking[0].name
+        raise GranularityError(f"{path}: predictions.parquet lacks {name}; make it again")
     predicted = [tables[arm[run].path][run.id] for run in runs]
     one = opened[arm[runs[0]].path]
     own, names = tables[one.path][["sample_id"]], one.table("classes.parquet", ["label", "name"]).sort_values("label")

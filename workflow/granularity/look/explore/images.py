@@ -123,8 +123,10 @@ class Images:
 
 def pca(features: np.ndarray) -> tuple[np.ndarray, float]:
     """The first two principal components, each with its largest loading positive, and the share of variance in them."""
+    features = np.pad(features.astype(np.float64), ((0, 0), (0, max(0, 2 - features.shape[1]))))
     model = PCA(2, svd_solver="covariance_eigh")  # the others draw numbers, or take long for many images
-    return model.fit_transform(features.astype(np.float64)), float(model.explained_variance_ratio_.sum())
+    places = model.fit_transform(features)
+    return places, float(np.nan_to_num(model.explained_variance_ratio_.sum()))  # images that are all alike: 0
 
 
 def tsne(features: np.ndarray) -> np.ndarray:
