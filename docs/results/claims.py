@@ -10,7 +10,7 @@ from atlases import finer_pairs
 from emergence import filter_values, student_values
 from neighbours import bordered_pairs, collapse_values, rest_values
 from shifts import distilled_pairs
-from tables import HERE
+from tables import HERE, ends, predictions
 
 from granularity.base import strict_yaml
 from granularity.claims import claim, preregistered
@@ -43,17 +43,18 @@ def rows() -> pd.DataFrame:
 
 
 def quantity(id: str, key: str, one: Mapping, values: Mapping[str, Any], study: str) -> Claim:
-    """One quantity of a claim; `low` and `high` are of all of its quantities, or by quantity."""
+    """One quantity of a claim; its band is the prediction's, or else `low` and `high`, of all quantities or by quantity."""
 
     def end(name: str, none: float) -> float:
         given = one.get(name, none)
         given = given.get(key, none) if isinstance(given, dict) else given
         return ENDS.get(given, given)
 
+    said = predictions(study).get(key, {})
+    low, high = ends(said["band"]) if "band" in said else (end("low", -math.inf), end("high", math.inf))
     of = values.get(key, ())
     of = of[0] - of[1] if isinstance(of, tuple) and of else of
     told = {name: one[name] for name in ("claim", "source", "judged", "reason") if name in one}
-    band = {"low": end("low", -math.inf), "high": end("high", math.inf)}
     about = {"preregistration": preregistered.digest_of(study), "comparisons": len(values)}
     about |= {"untested": "" if len(of) else "not run, or training labels that are not fitted"}
-    return Claim(id, quantity=one["of"][key], values=[*of], **told, **band, **about)
+    return Claim(id, quantity=one["of"][key], values=[*of], low=low, high=high, **told, **about)

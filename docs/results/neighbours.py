@@ -1,12 +1,11 @@
 """Tables of docs/neighbours.md."""
 
-import operator
 import re
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from tables import BASELINE, HERE, SCORED, compared, inside, lines, predictions, scored
+from tables import BASELINE, HERE, SCORED, compared, ends, inside, lines, predictions, scored
 
 from granularity.claims.statistics import holm
 from granularity.stages.verdicts.studies.neural_collapse_images import FITTED
@@ -123,13 +122,8 @@ def collapse_more(name: str = "cifar10_collapse_more", values: Callable = collap
 
 
 def met(value: float, band: str) -> str:
-    """Whether a mean lies in a band such as `< 1.2` or `0.67 to 1.5`."""
-    low, _, high = band.partition(" to ")
-    if high:
-        return "holds" if float(low) <= value <= float(high) else "fails"
-    sign, limit = band.split()
-    beyond = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}[sign]
-    return "holds" if beyond(value, float(limit)) else "fails"
+    low, high = ends(band)
+    return "holds" if low <= value <= high else "fails"
 
 
 def of_seeds(name: str, **which: str | int) -> pd.Series:

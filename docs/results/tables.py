@@ -1,5 +1,6 @@
 """What the pages' tables are made of: errors by backbone, comparisons, predictions, and rows in Markdown."""
 
+import math
 from pathlib import Path
 
 import pandas as pd
@@ -59,6 +60,16 @@ def lines(head: list[str], rows: list[list[str]]) -> str:
 
 def predictions(name: str) -> dict[str, dict]:
     return yaml.safe_load((PREDICTIONS / f"{name}.yaml").read_text(encoding="utf-8"))["predictions"]
+
+
+def ends(band: str) -> tuple[float, float]:
+    """Both ends of a band in words, such as `< 1.2`, `>= 5` or `0.67 to 1.5`; what is excluded lies beyond them."""
+    if " to " in band:
+        return tuple(map(float, band.split(" to ")))
+    sign, limit = band[0], float(band.split()[1])
+    outward = math.inf if sign == ">" else -math.inf
+    limit = limit if "=" in band else math.nextafter(limit, outward)
+    return (limit, math.inf) if sign == ">" else (-math.inf, limit)
 
 
 def scored(row: pd.Series, said: dict) -> list[str]:
