@@ -43,7 +43,7 @@ def rows() -> pd.DataFrame:
 
 
 def quantity(id: str, key: str, one: Mapping, values: Mapping[str, Any], study: str) -> Claim:
-    """One quantity of a claim; its band is the prediction's, or else `low` and `high`, of all quantities or by quantity."""
+    """One quantity of a claim; its band is the prediction's, or `low` and `high`, of all quantities or by quantity."""
 
     def end(name: str, none: float) -> float:
         given = one.get(name, none)

@@ -61,7 +61,14 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
     if not looks:
         hold(plan, Path(modify(plan.root)))
-    return _remaking(workflow, plan, modify)
+    results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
+
+    def remake(job: Job) -> None:
+        """Let a job be made again whose result is not what is asked for; Snakemake adds what follows from it."""
+        if not workflow.touch and results.outdated(job):
+            workflow.dag.forcefiles.add(modify(plan.stamp(job)))
+
+    return remake
 
 
 def _refuse(workflow: Any, looks: bool) -> None:
@@ -101,14 +108,3 @@ def hold(plan: Plan, root: Path) -> None:
             f"{root}: another configuration of this name is being made by {lock.who(other)}, since "
             f"{since}, in {other['folder']}; wait for its end, or give this one another name: --config name=..."
         )
-
-
-def _remaking(workflow: Any, plan: Plan, modify: Callable[[str], str]) -> Callable[[Job], None]:
-    """What lets jobs be made again whose results are not what is asked for; Snakemake adds what follows from them."""
-    results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
-
-    def look(job: Job) -> None:
-        if not workflow.touch and results.outdated(job):
-            workflow.dag.forcefiles.add(modify(plan.stamp(job)))
-
-    return look
