@@ -311,11 +311,9 @@ def test_slope_of_an_exact_power_law():
     assert found == pytest.approx((0.06, 0.06, 0.06), rel=1e-6)
 
 
-def test_the_grid_is_a_part_of_the_size_paper_and_its_trend_is_judged():
-    paper = {arm.name: arm for arm in neural_collapse.SIZES["paper"]}
-    grid = neural_collapse.SIZES["grid"]
-    assert len(grid) == 16 and all(paper[arm.name].model_copy(update={"seeds": 3}) == arm for arm in grid)
-    cut = {"steps": 100, "per_cluster": 8, "d_in": 32, "seeds": 2}
-    table = engine.run_table(neural_collapse, [arm.model_copy(update=cut) for arm in grid], "cpu")
-    found = [one for one in neural_collapse.judge(table) if one.id == "A16" and one.quantity.endswith("512 over 64")]
-    assert len(found) == 3 and all(len(one.values) == 1 for one in found)
+def test_the_papers_trends_are_judged_at_its_size():
+    arms = [arm for arm in neural_collapse.SIZES["paper"] if arm.model == "mixture" and arm.steps]
+    cut = {"steps": 5, "per_cluster": 4, "seeds": 2}
+    table = engine.run_table(neural_collapse, [arm.model_copy(update=cut) for arm in arms], "cpu")
+    judged = {one.id for one in neural_collapse.judge(table) if len(one.values)}
+    assert {"A14", "A15", "A15-paper", "A16", "A18"} <= judged

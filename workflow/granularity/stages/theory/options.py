@@ -28,5 +28,5 @@ class Theory(Section):
     size: Literal["quick", "paper", "grid"] = Field(
         "quick",
         description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds; "
-        "grid: what takes hours, widths of neural_collapse and the largest scales of label_granularity.",
+        "grid: the largest scales of label_granularity, hours.",
     )
