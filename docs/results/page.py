@@ -12,10 +12,10 @@ validation error in percent, one row per backbone; `NAME/SEED.csv` the same for 
 `results/cifar10-border-*` with the keys of `neighbours.bordered`, `cifar10_halves.csv` by `halves.py`.
 Also by `measured.py`: `cifar10_collapse_more.csv` (`results/cifar10-collapse-{random,plain,fine}`, keys
 `(?:^pair/class|^label/half)/r[12]$|^error$`), `cifar10_collapse_rest.csv` (`-{epochs,grid,densenet}`, keys
-`^pair/class/r[123]$|^pair/class/r1_null$|^error$`), `cifar10_few.csv` (keys `linear`), `cifar10_students.csv`,
-`cifar10_filters_measures.csv` (keys `within|mean/`), `cifar10_shifts.csv`, `cifar10_backgrounds.csv` (see `shifts.py`);
-`cifar10_filters.csv` by `traced.py`, `tiny_imagenet_pairs.csv` by `pairs.py`, `tiny_imagenet_finer_atlas.csv` as the
-tree's.
+`^pair/class/r[123]$|^pair/class/r1_null$|^error$`), `cifar10_few.csv` (keys `linear`), `best.csv` (of `val_error`),
+`cifar10_students.csv`, `cifar10_filters_measures.csv` (keys `within|mean/`), `cifar10_shifts.csv`,
+`cifar10_backgrounds.csv` (see `shifts.py`). `cifar10_filters.csv` is made by `traced.py`, `tiny_imagenet_pairs.csv` by
+`pairs.py`, `tiny_imagenet_finer_atlas.csv` as the tree's.
 `cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
 measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
 `benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
@@ -27,6 +27,7 @@ import sys
 from pathlib import Path
 
 import atlases
+import few_images
 import halves
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -38,7 +39,6 @@ from photographs import (
     by_steps,
     by_transfer,
     differences,
-    few,
     hardness,
     learnt,
     predicted,
@@ -51,7 +51,7 @@ from tables import BASELINE, arms, compared, inside, lines, predictions, shown, 
 import claims
 
 HERE = Path(__file__).parent
-PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md", "findings/fixed_images.md")
+PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md", "findings/fixed_photographs.md")
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
 
 
@@ -152,7 +152,9 @@ BLOCKS = {
     "tree more relations": tree_more_relations,
     "finer classes": finer,
     "halves": picked,
-    "few": few,
+    "few": few_images.few,
+    "best": few_images.best,
+    "best slopes": few_images.slopes,
 }
 
 
@@ -203,6 +205,7 @@ if __name__ == "__main__":
         for name in PAGES:
             (HERE.parent / name).write_text(page(name), encoding="utf-8")
         drawing()
+        few_images.drawing()
     elif sys.argv[1:2] == ["--papers"]:
         rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)
         tested = rows["measured"].ne("").groupby([rows["results"], rows["study"]]).transform("any")

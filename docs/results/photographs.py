@@ -133,25 +133,3 @@ def hardness() -> str:
         ]
         rows.append([key, *shares, *scored(row, said[key])])
     return lines(["wrong", "images", "error, target", "share of the gain", *SCORED], rows)
-
-
-def few() -> str:
-    """Few images: what random labels leave of the class, against the target's own labels."""
-    table = pd.read_csv(HERE / "cifar10_few.csv").query("key == 'class/linear'")
-    table[["images", "seed"]] = table["results"].str.extract(r"few-(\d+)-(\d+)").astype(int)
-    last = table.groupby("images")["epoch"].transform("max")
-    table["at"] = np.select([table["epoch"] == 0, table["epoch"] == last], ["start", "end"], "fifth")
-    wide = table.pivot(index="seed", columns=["images", "at", "space"], values="value")
-
-    def arm(name: str, one: dict) -> pd.Series:
-        def of(images: int) -> pd.Series:
-            return wide[images, "start", BASELINE] if name == "untrained" else wide[images, one["at"], name]
-
-        return (of(one["images"]) - (of(one["less"]) if "less" in one else 0)).rename(name)
-
-    said = predictions("cifar10_few")
-    pairs = {key: (arm(one["arm"], one), arm(one["against"], one)) for key, one in said.items()}
-    found = compared(pairs)
-    found["holm"] = holm(found["p"])
-    rows = [[key, row["arm"], row["against"], *scored(row, said[key])] for key, row in found.iterrows()]
-    return lines(["", "arm", "against", *SCORED], rows)

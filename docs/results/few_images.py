@@ -1,0 +1,115 @@
+"""Tables and the figure of docs/findings/fixed_photographs.md: label spaces on few images, drawn once."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from tables import BASELINE, HERE, PREDICTIONS, compared, inside, lines, predictions, scored, signed, yaml
+
+from granularity.claims.statistics import holm, interval, paired
+
+LABELS = {  # labels in all, of each arm
+    "cifar10": {BASELINE: 2, "manual-group": 5, "manual-class": 10, "random-parts-2": 20, "random-parts-4": 40},
+    "digits": {BASELINE: 3, "manual-digit": 10, "random-parts-2": 20, "random-parts-4": 40},
+}
+AT = {"end": "after finetuning", "head": "of the pretrained head"}
+
+
+def table(wide: pd.DataFrame, name: str) -> str:
+    """What was predicted of `name`: an arm's error minus another's, or that of many images less that of few."""
+
+    def arm(name: str, one: dict) -> pd.Series:
+        def of(images: int) -> pd.Series:
+            at, space = ("start", BASELINE) if name == "untrained" else (one["at"], name)
+            return wide[one.get("data", "cifar10"), images, at, space].dropna()
+
+        return (of(one["images"]) - (of(one["less"]) if "less" in one else 0)).rename(name)
+
+    said = predictions(name)
+    found = compared({key: (arm(one["arm"], one), arm(one["against"], one)) for key, one in said.items()})
+    found["holm"] = holm(found["p"])
+    rows = [[key, *scored(row, said[key])] for key, row in found.iterrows()]
+    return lines(["", "predicted", "came out", "Holm's p", "it lies"], rows)
+
+
+def few() -> str:
+    found = pd.read_csv(HERE / "cifar10_few.csv").query("key == 'class/linear'")
+    found[["images", "seed"]] = found["results"].str.extract(r"few-(\d+)-(\d+)").astype(int)
+    last = found.groupby("images")["epoch"].transform("max")
+    found["at"] = np.select([found["epoch"] == 0, found["epoch"] == last], ["start", "end"], "fifth")
+    found["on"] = "cifar10"
+    return table(found.pivot(index="seed", columns=["on", "images", "at", "space"], values="value"), "cifar10_few")
+
+
+def errors() -> pd.DataFrame:
+    """Errors in percent: a row per base seed, a column per data set, number of images, moment and arm."""
+    found = pd.read_csv(HERE / "best.csv")
+    found[["on", "images", "seed"]] = found["results"].str.extract(r"(\w+)-best-(\d+)-(\d+)")
+    found = found.astype({"images": int, "seed": int})
+    once = found["network"] == "once"  # the target alone, for the steps of both stages
+    found["space"] = found["space"].mask(once, "once")
+    found["at"] = np.where(once | found["transfer"].notna(), "end", "head")
+    return found.pivot(index="seed", columns=["on", "images", "at", "space"], values="value").sort_index(axis=1)
+
+
+def best() -> str:
+    return table(errors(), "best")
+
+
+def optima(wide: pd.DataFrame, on: str, at: str) -> pd.Series:
+    """The number of labels of the least mean error, by number of images."""
+    return pd.Series(
+        {
+            images: LABELS[on][wide[on, images, at][list(LABELS[on])].mean().idxmin()]
+            for images in sorted(set(wide[on].columns.get_level_values(0)))
+        }
+    )
+
+
+def slopes() -> str:
+    """G* by number of images, and the slope of ln G* on ln N with its interval by drawing base seeds anew."""
+    wide, rng, rows = errors(), np.random.default_rng(0), []
+
+    def slope(of: pd.DataFrame, on: str, at: str) -> float:
+        found = optima(of, on, at)
+        return np.polyfit(np.log(found.index), np.log(found.to_numpy(float)), 1)[0]
+
+    draws = [wide.iloc[rng.integers(len(wide), size=len(wide))] for _ in range(1000)]
+    said = yaml.safe_load((PREDICTIONS / "best.yaml").read_text(encoding="utf-8"))["slopes"]
+    for key, one in said.items():
+        on, at = one["data"], one["at"]
+        value, (low, high) = slope(wide, on, at), np.quantile([slope(draw, on, at) for draw in draws], [0.025, 0.975])
+        found = ", ".join(f"{labels} of {images:,}" for images, labels in optima(wide, on, at).items())
+        ahead = f"{signed(one['low'])} to {signed(one['high'])}"
+        rows.append([key, found, ahead, f"{signed(value)} [{signed(low)}, {signed(high)}]", inside(value, one)])
+    return lines(["", "G* of N images", "slope, predicted", "came out", "it lies"], rows)
+
+
+def drawing() -> None:
+    """Each arm's error minus the target's, with intervals at 95 %, against the number of labels."""
+    wide = errors()
+    plt.rcParams.update({"svg.hashsalt": "best", "font.size": 9})
+    figure, axes = plt.subplots(1, 4, figsize=(13, 2.8), layout="constrained", sharey=True)
+    panels = [(on, at) for on in LABELS for at in AT]
+    for axis, (on, at) in zip(axes, panels, strict=True):
+        names, labels = zip(*list(LABELS[on].items())[1:], strict=True)
+        for shift, images in enumerate(sorted(set(wide[on].columns.get_level_values(0)))):
+            found = wide[on, images, at]
+            each = [paired(found[name], found[BASELINE]) for name in names]
+            middle = np.array([one.difference for one in each])
+            ends = np.array([interval(*one, 1) for one in each])
+            axis.errorbar(
+                np.array(labels) * 1.05 ** (shift - 1.5),
+                middle,
+                np.abs(ends.T - middle),
+                fmt="o-",
+                color=f"C{shift}",
+                capsize=2,
+                label=f"{images:,} images",
+            )
+        axis.axhline(0, color="grey", linewidth=0.8)
+        axis.set(title=f"{'CIFAR-10' if on == 'cifar10' else on}, {AT[at]}", xlabel="labels", xscale="log")
+        axis.set_xticks(labels, [str(one) for one in labels])
+        axis.minorticks_off()
+    axes[0].set_ylabel("error minus the target's (points)")
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.savefig(HERE.parent / "images/fixed_photographs.svg", metadata={"Date": None, "Creator": None})
