@@ -45,7 +45,7 @@ def simulate(
     arms: Annotated[list[str], typer.Option("--arm", help="An arm of the world, by its name.")] = [],  # noqa: B006
     size: Annotated[str, typer.Option(help="The size that the arms are of: quick or paper.")] = "quick",
     extension: Annotated[list[Path], typer.Option(help="A Python file of your own, such as a world.")] = [],  # noqa: B006
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda (never a silent fallback).")] = "auto",
+    device: Annotated[of_stages.Device, typer.Option(help="cuda is never silently replaced.")] = "auto",
 ) -> None:
     """Train one setting of a world, or some of its arms, alone and print their measures."""
     from granularity.base import extensions
@@ -54,7 +54,7 @@ def simulate(
     extensions.load(extension)
     if without := [text for text in settings if "=" not in text]:
         raise GranularityError(f"--set {without[0]}: must be KEY=VALUE")
-    run(world, dict(text.split("=", 1) for text in settings), of_stages.device(device), arms, size)
+    run(world, dict(text.split("=", 1) for text in settings), device, arms, size)
 
 
 @app.command(rich_help_panel=LOOK)

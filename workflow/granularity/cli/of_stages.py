@@ -5,7 +5,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -25,6 +25,7 @@ from granularity.store.task import Task, find, make
 
 PANEL = "Stages, as the data flows"
 LOST = 75  # exit status of a process that found another writer at work (EX_TEMPFAIL of sysexits.h)
+Device = Literal["auto", "cpu", "cuda"]
 NOTHING, ONLY = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
 
 
@@ -38,7 +39,7 @@ def _command(stage: Stage) -> Any:
     def run(**given: Any) -> None:
         extensions.load(given["extension"])
         options = parse(stage.model, given["options"], "--options")
-        output, threads, on = folder_of(given["output"]), given["threads"], device(given.get("device", "cpu"))
+        output, threads, on = folder_of(given["output"]), given["threads"], given.get("device", "cpu")
         inputs = _gathered(stage, options, output) if stage.gathers else _given(stage, given)
         processes = getattr(options, "processes", 1)
         here = machine(on, launch.threads_each(threads, processes))
@@ -84,7 +85,7 @@ def _parameters(stage: Stage) -> Iterator[inspect.Parameter]:
     if stage.seeded:
         yield parameter("seed", int, 0, "Base seed.", min=0)
     if stage.needs.gpu:
-        yield parameter("device", str, "auto", "auto, cpu or cuda (never a silent fallback).")
+        yield parameter("device", Device, "auto", "cuda is never silently replaced.")
     yield parameter("threads", int, 1, "CPU threads.", min=1)
     yield parameter("extension", list[Path], [], "A Python file of your own that the options use.")
 
@@ -111,13 +112,6 @@ def _gathered(stage: Stage, options: Any, output: Path) -> dict[str, tuple[Path,
     folder, planned = str(output), str(plan.folder(job))
     prefix = folder.removesuffix(planned) if folder.endswith(planned) else ""  # of a Snakemake module
     return {role: tuple(Path(f"{prefix}{plan.folder(one)}") for one in jobs) for role, jobs in job.inputs.items()}
-
-
-def device(name: str) -> str:
-    """Check the name of a device."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise GranularityError(f"--device {name}: must be auto, cpu or cuda")
-    return name
 
 
 def parse(model: type[BaseModel], text: str, option: str) -> Any:

@@ -17,6 +17,7 @@ THIS_FILE = Path(__file__).read_bytes()  # which says how files are parsed
 # Raise it when a change below base/, store/, machine/ or data formats changes the bytes of results.
 RESULT_VERSION = 4
 SCIENCE = ("stages", "learning", "data", "claims")  # rooms that decide bytes
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 OPTIONS = ("options", "clip_options", "cost")  # files in them that only plan and check
 
 # Imported name -> packages whose versions decide what it computes. A test holds that none is missing.
@@ -133,12 +134,6 @@ def _parsed(content: bytes) -> _Source:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-            and isinstance(node.body[0].value, ast.Constant)
-            and isinstance(node.body[0].value.value, str)
-        ):
+        elif isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             node.body[0] = ast.Pass()
     return _Source(names, ast.unparse(tree))
