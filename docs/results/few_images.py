@@ -88,9 +88,9 @@ def drawing() -> None:
     """Each arm's error minus the target's, with intervals at 95 %, against the number of labels."""
     wide = errors()
     plt.rcParams.update({"svg.hashsalt": "best", "font.size": 9})
-    figure, axes = plt.subplots(1, 4, figsize=(13, 2.8), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(2, 2, figsize=(7, 5), layout="constrained", sharey=True)
     panels = [(on, at) for on in LABELS for at in AT]
-    for axis, (on, at) in zip(axes, panels, strict=True):
+    for axis, (on, at) in zip(axes.flat, panels, strict=True):
         names, labels = zip(*list(LABELS[on].items())[1:], strict=True)
         for shift, images in enumerate(sorted(set(wide[on].columns.get_level_values(0)))):
             found = wide[on, images, at]
@@ -110,6 +110,6 @@ def drawing() -> None:
         axis.set(title=f"{'CIFAR-10' if on == 'cifar10' else on}, {AT[at]}", xlabel="labels", xscale="log")
         axis.set_xticks(labels, [str(one) for one in labels])
         axis.minorticks_off()
-    axes[0].set_ylabel("error minus the target's (points)")
-    axes[0].legend(frameon=False, fontsize=8)
+    figure.supylabel("error minus the target's (points)", fontsize=9)
+    axes[0, 0].legend(frameon=False, fontsize=8)
     figure.savefig(HERE.parent / "images/fixed_photographs.svg", metadata={"Date": None, "Creator": None})

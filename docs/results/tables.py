@@ -44,7 +44,7 @@ def compared(pairs: dict[str, tuple[pd.Series, pd.Series]]) -> pd.DataFrame:
 
 
 def signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
+    return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")  # no -0.00
 
 
 def shown(row: pd.Series) -> str:
