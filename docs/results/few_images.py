@@ -42,7 +42,7 @@ def few() -> str:
 
 def errors() -> pd.DataFrame:
     """Errors in percent: a row per base seed, a column per data set, number of images, moment and arm."""
-    found = pd.read_csv(HERE / "best.csv")
+    found = pd.read_csv(HERE / "best.csv").query("measure == 'val_error'")
     found[["on", "images", "seed"]] = found["results"].str.extract(r"(\w+)-best-(\d+)-(\d+)")
     found = found.astype({"images": int, "seed": int})
     once = found["network"] == "once"  # the target alone, for the steps of both stages

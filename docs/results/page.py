@@ -12,7 +12,7 @@ validation error in percent, one row per backbone; `NAME/SEED.csv` the same for 
 `results/cifar10-border-*` with the keys of `neighbours.bordered`, `cifar10_halves.csv` by `halves.py`.
 Also by `measured.py`: `cifar10_collapse_more.csv` (`results/cifar10-collapse-{random,plain,fine}`, keys
 `(?:^pair/class|^label/half)/r[12]$|^error$`), `cifar10_collapse_rest.csv` (`-{epochs,grid,densenet}`, keys
-`^pair/class/r[123]$|^pair/class/r1_null$|^error$`), `cifar10_few.csv` (keys `linear`), `best.csv` (of `val_error`),
+`^pair/class/r[123]$|^pair/class/r1_null$|^error$`), `cifar10_few.csv` (keys `linear`), `best.csv`,
 `cifar10_students.csv`, `cifar10_filters_measures.csv` (keys `within|mean/`), `cifar10_shifts.csv`,
 `cifar10_backgrounds.csv` (see `shifts.py`). `cifar10_filters.csv` is made by `traced.py`, `tiny_imagenet_pairs.csv` by
 `pairs.py`, `tiny_imagenet_finer_atlas.csv` as the tree's.

@@ -11,7 +11,7 @@ class Options(Section):
     """One part of the trainings of a world."""
 
     world: Name = Field(description="Name of the world: see docs/theory.md.")
-    size: Name = Field("quick", description="quick, paper (the paper's own dimensions, sweeps and seeds), or grid.")
+    size: Name = Field("quick", description="quick, paper (the paper's own dimensions), or grid.")
     part: Natural = Field(0, description="Number of the part of its trainings, from 0.")
     parts: Few = Field(1, description="Parts that the world's trainings are cut into; changes no result.")
 
@@ -27,6 +27,6 @@ class Theory(Section):
 
     size: Literal["quick", "paper", "grid"] = Field(
         "quick",
-        description="quick: minutes on a laptop; paper: the papers' own dimensions, sweeps and seeds; "
+        description="quick: minutes on a laptop; paper: the papers' own dimensions; "
         "grid: the largest scales of label_granularity, hours.",
     )
