@@ -14,15 +14,14 @@ from granularity.base.errors import GranularityError, printable
 from granularity.base.progress import say, track
 from granularity.base.regular import MissingError
 from granularity.data.columns import PLACE
-from granularity.data.decoding import ImageError, image_errors, open_image, upright
+from granularity.data.decoding import ImageError, image_errors, open_image, orientation, upright
 from granularity.data.images import Reader
 from granularity.stages.samples.options import Samples
 
-ERRORS = ("missing", "unreadable", "empty", "truncated", "corrupt", "bomb", "in_both_splits")
-NOTES = ("not_ascii", "cmyk", "palette", "sixteen_bit", "alpha", "animated", "rotated", "duplicate")
-FINDINGS = (*ERRORS, *NOTES, "conflicting_duplicate")
+ERRORS = ("missing", "unreadable", "empty", "truncated", "corrupt", "bomb", "in_both_splits", "untrained_class")
+NOTES = ("not_ascii", "cmyk", "palette", "sixteen_bit", "narrow_range", "alpha", "animated", "rotated", "duplicate")
+FINDINGS = (*ERRORS, *NOTES, "conflicting_duplicate", "untrained_subclass", "similar_names")
 CHUNK = 4096  # images between two reports of progress
-ORIENTATION = 0x0112  # EXIF
 
 Finding = tuple[int, str, str]  # row of the table, name, detail
 
@@ -46,17 +45,18 @@ def run(
     GranularityError: with `fail`, an image has an error; with `skip`, all images of a split have.
     """
     findings: list[Finding] = []
-    sizes, digests = np.zeros(len(frame), dtype=np.int64), np.zeros((len(frame), 32), dtype=np.uint8)
+    sizes, digests = np.zeros(len(frame), dtype=np.int64), np.zeros((2, len(frame), 32), dtype=np.uint8)
     for start, looks in in_chunks(frame, lambda place: look(reader, *place), threads, "checking"):
-        for row, (data, found) in enumerate(looks, start):
-            sizes[row], digests[row] = data
+        for row, (size, hashes, found) in enumerate(looks, start):
+            sizes[row], digests[:, row] = size, hashes
             findings += [(row, name, detail) for name, detail in found]
     for row in np.flatnonzero(~frame["sample_id"].astype("str").str.isascii()):
         findings.append((int(row), "not_ascii", "its name has letters beyond ASCII"))
     bad = np.isin(np.arange(len(frame)), [row for row, name, _ in findings if name in ERRORS])
-    copies = list(_copies(frame, digests, params.ranks[-1], np.flatnonzero(~bad)))
-    bad[[row for row, name, _ in copies if name in ERRORS]] = True
-    found = _table(frame, findings + copies)
+    for more in (copies(frame, *digests, params.ranks[-1], np.flatnonzero(~bad)), of_classes(frame, params, ~bad)):
+        findings += (more := list(more))
+        bad[[row for row, name, _ in more if name in ERRORS]] = True
+    found = table(frame, findings)
     errors = found[found["severity"] == "error"]
     if show or params.check_images == "fail":
         for line in _lines(found if show else errors):
@@ -69,15 +69,33 @@ def run(
         remedy = "The log names each of them. Repair or remove them, or set samples.check_images to skip"
         raise GranularityError(f"samples.check_images: {what}. {remedy}")
     frame["bytes"] = sizes
-    texts = (digest.tobytes().hex() if params.checksums == "content" else None for digest in digests)
+    texts = (digest.tobytes().hex() if params.checksums == "content" else None for digest in digests[0])
     frame["sha256"] = pd.array(list(texts), "str")
     kept = frame[~bad]
     if len(errors):
-        say(f"left out {len(errors)} of {len(frame)} images")
+        say(f"left out {bad.sum()} of {len(frame)} images")
     for split in frame["split"].unique():
         if not (kept["split"] == split).any():
             raise GranularityError(f"samples.check_images: no image of the split '{split}' can be used")
     return kept, found
+
+
+def unchecked(frame: pd.DataFrame, params: Samples) -> pd.DataFrame:
+    """The findings, as :func:`run` has them, that need no look at an image: of equal files and of classes.
+
+    Nothing is left out for them. They are logged, at most three of each kind.
+    """
+    findings = list(of_classes(frame, params, np.ones(len(frame), dtype=bool)))
+    if frame["sha256"].notna().all():
+        files = np.frombuffer(bytes.fromhex("".join(frame["sha256"])), np.uint8).reshape(-1, 32)
+        findings += copies(frame, files, files, params.ranks[-1], np.arange(len(frame)))
+    found = table(frame, findings)
+    for name, count in counted(found).items():
+        for line in _lines(found[found["finding"] == name].iloc[:3]):
+            say(line)
+        if count > 3:
+            say(f"... and {count - 3} more of {name}; findings.parquet has all")
+    return found
 
 
 def counted(findings: pd.DataFrame) -> dict[str, int]:
@@ -86,26 +104,33 @@ def counted(findings: pd.DataFrame) -> dict[str, int]:
     return {name: int(count) for name, count in counts.items() if count}
 
 
-def look(reader: Reader, *place) -> tuple[tuple[int, np.ndarray], list[tuple[str, str]]]:
-    """Read and decode one image: its size in bytes and SHA-256 (uint8 [32]); its findings, each with a detail."""
-    data, found = b"", []
+def look(reader: Reader, *place) -> tuple[int, np.ndarray, list[tuple[str, str]]]:
+    """Read and decode one image: its size in bytes; the SHA-256 of its bytes and of its upright pixels in RGB (uint8
+    [2, 32]; equal where it cannot be decoded); its findings, each with a detail.
+    """
+    data, pixels, found = b"", None, []
     try:
         data = reader.read(*place)
         image = open_image(data)
         found = list(_notes(image))  # before it is decoded: Pillow keeps some of this only until then
-        upright(image, "RGB")
+        pixels = upright(image, "RGB")
         if image.format == "PNG":  # the one format with checksums, which Pillow does not look at to decode
             with image_errors():
                 open_image(data).verify()
         if _has_frames(image):
             found.append(("animated", "the first of its frames is used"))
+        largest = max(high for _, high in pixels.getextrema())
+        if "sixteen_bit" in dict(found) and largest < 64:
+            found.append(("narrow_range", f"no value is above {largest} of 255: are 14 bits or fewer of its 16 used?"))
     except MissingError as error:
         found = [("missing", str(error))]
     except ImageError as error:
         found = [(error.finding, str(error))]
     except (GranularityError, OSError, ValueError, MemoryError) as error:
         found = [("unreadable", " ".join(str(error).split()))]
-    return (len(data), np.frombuffer(hashlib.sha256(data).digest(), np.uint8)), found
+    file = hashlib.sha256(data)
+    shown = file if pixels is None else hashlib.sha256(b"%d %d " % pixels.size + pixels.tobytes())
+    return len(data), np.frombuffer(file.digest() + shown.digest(), np.uint8).reshape(2, 32), found
 
 
 def _notes(image: Image.Image) -> Iterator[tuple[str, str]]:
@@ -119,9 +144,9 @@ def _notes(image: Image.Image) -> Iterator[tuple[str, str]]:
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         yield "alpha", f"{mode}: what is transparent shows its hidden colour"
     with image_errors():
-        orientation = image.getexif().get(ORIENTATION, 1)
-    if orientation in range(2, 9):
-        yield "rotated", f"EXIF orientation {orientation}: it is turned upright"
+        image.load()  # or reading a PNG's orientation would do it, and swallow what is wrong with the pixels
+    if (turn := orientation(image)) != 1:
+        yield "rotated", f"EXIF orientation {turn}: it is turned upright"
 
 
 def _has_frames(image: Image.Image) -> bool:
@@ -130,24 +155,53 @@ def _has_frames(image: Image.Image) -> bool:
     return True
 
 
-def _copies(frame: pd.DataFrame, digests: np.ndarray, rank: str, usable: np.ndarray) -> Iterator[Finding]:
-    parts = pd.DataFrame(digests.view(np.uint64)[usable], index=usable)
+def copies(
+    frame: pd.DataFrame, files: np.ndarray, pixels: np.ndarray, rank: str, usable: np.ndarray
+) -> Iterator[Finding]:
+    """Images that show the same as another one, given SHA-256 of files and of pixels, uint8 [N, 32] each."""
+    parts = pd.DataFrame(np.ascontiguousarray(pixels).view(np.uint64)[usable], index=usable)
     parts = parts[parts.duplicated(keep=False)]
     ids, labels, split = frame["sample_id"], frame[rank], frame["split"].astype("str").to_numpy()
-    for _, copies in parts.groupby(list(parts.columns), sort=False):
-        firsts = {split[row]: row for row in copies.index[::-1]}
-        for row in copies.index:
-            first, train = firsts[split[row]], firsts.get("train")
-            if split[row] != "train" and train is not None:
-                yield row, "in_both_splits", f"the same bytes as the training image {ids.iat[train]}"
+    for _, group in parts.groupby(list(parts.columns), sort=False):
+        firsts = {split[row]: row for row in group.index[::-1]}
+        for row in group.index:
+            train = firsts.get("train") if split[row] != "train" else None
+            first = firsts[split[row]] if train is None else train
+            same = "bytes" if (files[row] == files[first]).all() else "pixels"
+            if train is not None:
+                yield row, "in_both_splits", f"the same {same} as the training image {ids.iat[train]}"
             elif row != first:
                 name, detail = "duplicate", f"of the same {rank}"
                 if labels.iat[row] != labels.iat[first]:
                     name, detail = f"conflicting_{name}", f"whose {rank} is {labels.iat[first]}, not {labels.iat[row]}"
-                yield row, name, f"the same bytes as {ids.iat[first]}, {detail}"
+                yield row, name, f"the same {same} as {ids.iat[first]}, {detail}"
 
 
-def _table(frame: pd.DataFrame, findings: list[Finding]) -> pd.DataFrame:
+def of_classes(frame: pd.DataFrame, params: Samples, usable: np.ndarray) -> Iterator[Finding]:
+    """Classes that only validation images have: of the target, each such image; of a finer rank, the first. And names
+    of classes that differ only in case or in blanks.
+    """
+    split = frame["split"].to_numpy()
+    train, val = (usable & (split == name) for name in ("train", "val"))
+    for rank in params.ranks:
+        column, counts = frame[rank], frame.loc[usable, rank].value_counts()
+        for one in sorted({*column[val].unique()} - {*column[train].unique()}):
+            rows = np.flatnonzero(val & (column == one).to_numpy())
+            detail = f"the {rank} {one!r} has {len(rows)} images in val and none in train"
+            if rank == params.target:
+                yield from ((int(row), "untrained_class", f"{detail}, so each can only be an error") for row in rows)
+            else:
+                yield int(rows[0]), "untrained_subclass", detail
+        alike: dict[str, str] = {}
+        for one in counts.index[counts > 0].sort_values():
+            first = alike.setdefault(" ".join(one.split()).casefold(), one)
+            if first != one:
+                row = int(np.flatnonzero(usable & (column == one).to_numpy())[0])
+                names = f"the {rank} {first!r} ({counts[first]} images) and {one!r} ({counts[one]})"
+                yield row, "similar_names", f"{names} are two classes, and differ only in case or blanks"
+
+
+def table(frame: pd.DataFrame, findings: list[Finding]) -> pd.DataFrame:
     findings = sorted(findings, key=lambda finding: (finding[0], FINDINGS.index(finding[1])))
     rows, names, details = zip(*findings, strict=True) if findings else ((), (), ())
     columns = {name: frame[name].astype("str").array.take(np.array(rows, dtype=int)) for name in ("sample_id", "file")}

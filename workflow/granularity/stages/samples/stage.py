@@ -58,11 +58,14 @@ def run(task: Task) -> None:
             )
         if options.check_images == "no":
             _measure(frame, reader, options.checksums, task.threads)
+            findings = checks.unchecked(frame, options)
         else:
             whole = frame["split"].value_counts(sort=False)
             frame, findings = checks.run(frame, options, reader, task.threads, options.show)
+        if options.check_images != "no" or len(findings):
             out.table("findings.parquet", findings)
             out.summary["findings"] = checks.counted(findings)
+        if options.check_images != "no":
             out.summary["left_out"] = (whole - frame["split"].value_counts(sort=False)).to_dict()
         columns = ["sample_id", "split", "file", "row", "offset", "bytes", "sha256"]
         columns += ["distribution"] if "distribution" in frame else []

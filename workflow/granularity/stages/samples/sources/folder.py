@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import mimetypes
 import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from granularity.base.errors import GranularityError
-from granularity.data.decoding import ENDINGS
+from granularity.base.progress import say
+from granularity.data.decoding import ENDINGS, is_image
 from granularity.stages.samples.options import Condition, Samples
 from granularity.stages.samples.source import VALIDATION, Source, named, wanted
 
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
 
 IMAGES = {"imagenet21k": 14_197_122}
 SPLITS = ("train", *VALIDATION)
+TYPES = mimetypes.MimeTypes()  # not the machine's own, which differ
 LIKE_SPLITS = {*SPLITS, "training", "dev", "testing", "eval", "evaluation"}
 
 
 class Folder(NamedTuple):
-    """The images of one folder, or of one in an archive."""
+    """The images of one folder, or of one in an archive; perhaps none."""
 
     parts: tuple[str, ...]  # the folders from the root down; an archive's name without `.tar`
     names: pd.Series  # in alphabetical order; text of Arrow's, as those of 12.7 million images are 1 GB of Python
+    others: Counter[str]  # files that are no images, by their endings
     archive: str | None = None  # its path below the root ...
     places: np.ndarray | None = None  # ... and the offset and the size of each image, int64 [images, 2]
 
@@ -48,12 +52,19 @@ def read(params: Samples, threads: int = 1) -> Source:
     from granularity.stages.samples.ranks import repeated
 
     ranks = _levels(params)
-    found = below(params.root, archives=params.source == "imagenet21k", threads=threads)
+    everything = below(params.root, archives=params.source == "imagenet21k", threads=threads)
+    found = [folder for folder in everything if len(folder.names)]
     if not found:
-        raise GranularityError(f"{params.root}: holds no images ({', '.join(sorted(ENDINGS))})")
+        there = counted(sum((folder.others for folder in everything), Counter()))
+        raise GranularityError(
+            f"{params.root}: holds no images ({', '.join(sorted(ENDINGS))}){there and f', but {there}'}"
+        )
     splits = _splits(sorted({folder.parts[0] for folder in found if folder.parts}), params)
-    asked = wanted(splits, params)
-    found = [folder for folder in found if not (splits and folder.parts and folder.parts[0] in {*splits} - asked)]
+    unread = {*splits} - wanted(splits, params)
+    everything, found = (
+        [folder for folder in some if not (folder.parts and folder.parts[0] in unread)] for some in (everything, found)
+    )
+    notes = left_out(everything, params.root)
     depth = len(ranks) + bool(splits)
     for folder in found:
         if len(folder.parts) != depth:
@@ -79,7 +90,39 @@ def read(params: Samples, threads: int = 1) -> Source:
         # "other" below two parents is two classes, and only then needs its parents in its name
         parents = Counter(path[-1] for path in set(paths))
         frame[rank] = repeated([path[-1] if parents[path[-1]] == 1 else "/".join(path) for path in paths], counts)
-    return Source(frame)
+    return Source(frame, notes=notes)
+
+
+def left_out(folders: list[Folder], root: Path) -> dict[str, Any]:
+    """What a sample table of these folders leaves out, for the manifest; logged. GranularityError: all of a folder."""
+    others, notes = sum((folder.others for folder in folders), Counter()), {}
+    if others:
+        notes["other_files"] = dict(sorted(others.items()))
+        say(f"{root}: left out {counted(others)}: no images that can be read")
+    if empty := without_images(folders):
+        for parts, there in empty.items():
+            if there:
+                what = f"has no image that can be read, but {counted(there)}; convert them to JPEG or PNG, or move it"
+                raise GranularityError(f"{root.joinpath(*parts)}: {what} out of samples.root")
+        notes["empty_folders"] = ["/".join(parts) for parts in empty]
+        say(f"{root}: {len(empty)} folders are empty: {_listed(notes['empty_folders'])}")
+    return notes
+
+
+def without_images(folders: list[Folder]) -> dict[tuple[str, ...], Counter[str]]:
+    """The topmost folders that have no image at any depth, with the endings of the files below each."""
+    full = {folder.parts[:depth] for folder in folders if len(folder.names) for depth in range(len(folder.parts) + 1)}
+    found: dict[tuple[str, ...], Counter[str]] = {}
+    for folder in folders:
+        top = next((folder.parts[:n] for n in range(len(folder.parts) + 1) if folder.parts[:n] not in full), None)
+        if top is not None:
+            found[top] = found.get(top, Counter()) + folder.others
+    return found
+
+
+def counted(others: Counter[str]) -> str:
+    """Files by their endings, in words."""
+    return ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in sorted(others.items()))
 
 
 def _levels(params: Samples) -> list[str]:
@@ -115,10 +158,11 @@ def _listed(names: list[str]) -> str:
 
 
 def below(root: Path, archives: bool = False, threads: int = 1) -> list[Folder]:
-    """All folders below a root that hold images, in alphabetical order; what is hidden is left out, links are followed.
+    """All folders below a root, in alphabetical order; what is hidden is left out, links are followed.
 
-    With `archives`, a `.tar` stands for a folder. Raises GranularityError: a folder cannot be read, or is a link to one
-    that it lies in; or see :func:`tars.scan`.
+    A file is an image if its name ends as one or, where its ending says nothing, if it begins as one. With `archives`,
+    a `.tar` stands for a folder. Raises GranularityError: a folder cannot be read, or is a link to one that it lies in;
+    or see :func:`tars.scan`.
     """
 
     import pandas as pd
@@ -138,10 +182,11 @@ def below(root: Path, archives: bool = False, threads: int = 1) -> list[Folder]:
         within = (*above.pop(at), here)
         folders[:] = [name for name in folders if not name.startswith(".")]  # thumbnails, checkpoints, trash
         above |= {os.path.join(at, name): within for name in folders}
-        images = sorted(filter(_is_image, files))
-        if images:
-            found.append(Folder(Path(at).relative_to(root).parts, pd.Series(images, dtype="str")))
-        packed += [Path(at, name) for name in files if archives and name.endswith(".tar")]
+        archived = [Path(at, name) for name in files if archives and name.endswith(".tar")]
+        images, others = _sorted([name for name in files if not (archived and name.endswith(".tar"))], Path(at))
+        if not archived or images:
+            found.append(Folder(Path(at).relative_to(root).parts, pd.Series(images, dtype="str"), others))
+        packed += archived
     packed.sort()
     for archive, members in zip(packed, tars.scan(packed, threads) if packed else (), strict=True):
         found += _in_archive(archive.relative_to(root), members)
@@ -152,18 +197,28 @@ def _in_archive(archive: Path, members: Members) -> Iterator[Folder]:
     import numpy as np
     import pandas as pd
 
-    folders: dict[tuple[str, ...], list[tuple[str, int, int]]] = {}
+    top = archive.with_suffix("").parts
+    folders: dict[tuple[str, ...], dict[str, tuple[int, int]]] = {}
     for name, *place in zip(*members, strict=True):
         path = PurePosixPath(name)
-        if _is_image(path.name):
-            folders.setdefault(path.parts[:-1], []).append((path.name, *place))
-    for parts, rows in folders.items():
-        names, *places = zip(*sorted(rows), strict=True)
-        places = np.array(places, dtype=np.int64).T
-        yield Folder(
-            (*archive.with_suffix("").parts, *parts), pd.Series(names, dtype="str"), archive.as_posix(), places
-        )
+        folders.setdefault(path.parts[:-1], {})[path.name] = tuple(place)
+    for parts, files in (folders or {(): {}}).items():
+        images, others = _sorted([*files])
+        places = np.array([files[name] for name in images], dtype=np.int64).reshape(-1, 2)
+        yield Folder((*top, *parts), pd.Series(images, dtype="str"), others, archive.as_posix(), places)
 
 
-def _is_image(name: str) -> bool:
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in ENDINGS
+def _sorted(files: list[str], folder: Path | None = None) -> tuple[list[str], Counter[str]]:
+    """Those of some files that are images, in alphabetical order, and the endings of the others that are not hidden.
+
+    With their folder, files whose endings say nothing are looked into.
+    """
+    images, others = [], Counter()
+    for name in sorted(name for name in files if not name.startswith(".")):
+        ending = os.path.splitext(name)[1].lower()
+        silent = folder is not None and (TYPES.guess_type(name)[0] or "image/").startswith("image/")
+        if ending in ENDINGS or (silent and is_image(folder / name)):
+            images.append(name)
+        else:
+            others[ending] += 1
+    return images, others

@@ -117,16 +117,16 @@ def _part(split: str, base: Path, root: Path, order: list[str] | None = None) ->
     """`sample_id` (split/file), `split`, `file` and `synset` (the folder) of images below base, by folder and file."""
     import pandas as pd
 
-    from granularity.stages.samples.sources.folder import below
+    from granularity.stages.samples.sources.folder import below, counted, without_images
 
     packed = [one.name for one in base.glob("*.tar*")] if base.is_dir() else []
     if packed:
         raise GranularityError(f"{base / packed[0]}: is still packed; unpack it, or move it elsewhere")
-    found = below(base)
-    empty = {one.name for one in base.iterdir() if one.is_dir() and not one.name.startswith(".")}
-    empty -= {folder.parts[0] for folder in found if folder.parts}
-    if empty or not found:
-        raise GranularityError(f"{base / min(empty, default='')}: holds no images; was it unpacked whole?")
+    everything = below(base)
+    for parts, others in without_images(everything).items():
+        what = f"holds no images{others and f', but {counted(others)}'}; was it unpacked whole?"
+        raise GranularityError(f"{base.joinpath(*parts)}: {what}")
+    found = [one for one in everything if len(one.names)]
     if order is not None:
         found = sorted((one for one in found if one.parts), key=lambda one: order.index(one.parts[0]))
     # resolved, or `..` would be taken from where a symbolic link leads to
