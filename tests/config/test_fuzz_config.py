@@ -194,7 +194,6 @@ CONTRADICTIONS = [
     ("encoder.model: there is no folder", {"encoder": {"model": "local-dir:gone", "pretrained": None}}),
     ("model.name: must be the name of an architecture", {"model": {"name": "hf-hub:a/b"}}),
     ("encoder.pretrained: 'hf-hub:a/b' carries", {"encoder": {"model": "hf-hub:a/b"}}),
-    ("encoder.pretrained: a name with braces", {"encoder": {"pretrained": "/data/{x}.pt"}}),
     ("encoder.captions.template: needs exactly", {"encoder": {"captions": {"template": "{} and {}"}}}),
     ("model.args.pretrained: initial weights are", {"model": {"args": {"pretrained": True}}}),
     ("seeds.finetune: 1000 on each of 1000", {"seeds": {"pretrain": 1000, "finetune": 1000}}),

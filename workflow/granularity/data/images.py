@@ -34,7 +34,7 @@ class Images:
         where = samples.path / "samples.parquet"
         if not len(self.table) or any((self.table[name].dropna() < 0).any() for name in PLACE[1:]):
             raise GranularityError(f"{where}: has no rows, or a row, offset or size below zero")
-        self.reader = Reader(Path(samples.params["root"] or samples.folder))
+        self.reader = Reader(Path(samples.params["root"] or samples.folder), samples.params.get("image_column"))
 
     def __len__(self) -> int:
         return len(self.table)
@@ -61,8 +61,8 @@ class Images:
 class Reader:
     """Bytes of single images: whole files, rows of Parquet files, members of archives."""
 
-    def __init__(self, root: Path):
-        self.root = root
+    def __init__(self, root: Path, column: str | None = None):
+        self.root, self._column = root, column  # of images, in Parquet files
         self._lock = threading.Lock()
         # Of odd metadata, which is no concern here, and of large images, which `decode` refuses. Here and not around
         # each image, as Python's filters belong to all threads together.
@@ -82,7 +82,7 @@ class Reader:
             if not pd.isna(row):
                 check_regular(self.root / file)
                 with self._lock:  # or every thread would read a new row group for itself
-                    return _parquet_row(self.root / file, int(row))
+                    return _parquet_row(self.root / file, int(row), self._column)
             if pd.isna(offset):
                 return read_regular(self.root / file, LARGEST)
             with open_regular(self.root / file) as stream:
@@ -97,14 +97,18 @@ class Reader:
         return data
 
 
-def _parquet_row(file: Path, row: int) -> bytes:
+def _parquet_row(file: Path, row: int, name: str | None) -> bytes:
     starts = _row_groups(file)
     group = int(starts.searchsorted(row, side="right")) - 1
-    column, within = _row_group(file, group), row - int(starts[group])
+    column, within = _row_group(file, group, name), row - int(starts[group])
     value = column[within].as_py() if within < len(column) else None
-    if value is None:
-        raise GranularityError(f"{file}: row {row} holds no image bytes")
-    return value
+    data, path = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)
+    if data is None:
+        elsewhere = (
+            f", but the path {path!r}; images beside the file are read by samples.source 'table'" if path else ""
+        )
+        raise GranularityError(f"{file}: row {row} holds no image bytes{elsewhere}")
+    return data
 
 
 @functools.lru_cache(maxsize=1024)
@@ -117,25 +121,32 @@ def _row_groups(file: Path):
 
 
 @functools.lru_cache(maxsize=4)
-def _row_group(file: Path, group: int):
+def _row_group(file: Path, group: int, name: str | None):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     reader = pq.ParquetFile(file)
-    name = image_column(reader.schema_arrow)
-    if name is None:
-        raise GranularityError(f"{file}: has no column of images (img or image, of bytes and path)")
+    name = image_column(reader.schema_arrow, file, name)
     try:
-        column = reader.read_row_group(group, columns=[f"{name}.bytes"]).column(name).combine_chunks()
+        return reader.read_row_group(group, columns=[name]).column(name).combine_chunks()
     except (OSError, pa.ArrowException) as error:
         raise GranularityError(f"{file}: corrupt ({error})") from None
-    return column.field("bytes")
 
 
-def image_column(schema) -> str | None:
-    """The column of an Arrow schema that holds images as {bytes, path}: `img`, `image` or the first of that type."""
-    import pyarrow as pa
+def image_column(schema, file: Path, asked: str | None = None) -> str:
+    """The column of an Arrow schema that holds images, as {bytes, path} or, where none does so, as plain bytes.
 
-    structs = [field for field in schema if pa.types.is_struct(field.type)]
-    names = [field.name for field in structs if field.type.get_field_index("bytes") >= 0]
-    return next((name for name in ("img", "image") if name in names), names[0] if names else None)
+    Raises GranularityError: there is none, or not the one that is asked for; or several, and none is asked for.
+    """
+    from pyarrow import types
+
+    structs = [one.name for one in schema if types.is_struct(one.type) and one.type.get_field_index("bytes") >= 0]
+    plain = [one.name for one in schema if types.is_binary(one.type) or types.is_large_binary(one.type)]
+    found = [asked] if asked in (*structs, *plain) else structs or plain
+    if asked is not None and found != [asked]:
+        raise GranularityError(f"{file}: samples.image_column: '{asked}' is no column of images; those are {found}")
+    if len(found) > 1:
+        raise GranularityError(f"{file}: has several columns of images, {found}; name one in samples.image_column")
+    if not found:
+        raise GranularityError(f"{file}: has no column of images, of bytes or of {{bytes, path}}")
+    return found[0]

@@ -61,9 +61,6 @@ class Encoder(Section):
 
     @model_validator(mode="after")
     def _weights_known(self):
-        for key in ("model", "pretrained"):
-            if {"{", "}"} & set(getattr(self, key) or ""):
-                raise ValueError(f"{key}: a name with braces, which Snakemake takes for a wildcard; rename it")
         schema = self.model.startswith(("hf-hub:", "local-dir:"))
         if schema and self.pretrained is not None:
             raise ValueError(f"pretrained: '{self.model}' carries its own weights; set pretrained to null")
@@ -80,8 +77,7 @@ def files(encoder: Encoder) -> list[str]:
     """The user's files that an encoder is read from; a change to one makes the embedding again."""
     if encoder.model.startswith("local-dir:"):
         folder = Path(encoder.model.removeprefix("local-dir:"))
-        found = (str(file) for file in folder.iterdir() if file.is_file())
-        return sorted(file for file in found if not {"{", "}"} & set(file))  # Snakemake would take it for a wildcard
+        return sorted(str(file) for file in folder.iterdir() if file.is_file())
     return [name for name in (encoder.model, encoder.pretrained) if name is not None and os.path.isfile(name)]
 
 

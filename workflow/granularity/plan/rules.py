@@ -63,7 +63,8 @@ class Rules:
             found = {role: [self.plan.stamp(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
             own = commands.own_files(self.plan, job)
             # A module's prefix is for results. (An absolute path would be another input wherever the checkout moves.)
-            files = [ancient(local(file)) for file in (*job.files, *own)]
+            # Nor one with braces, which Snakemake takes for a wildcard and cannot be made not to.
+            files = [ancient(local(file)) for file in (*job.files, *own) if "{" not in file]
             return found | ({"user_files": files} if files else {})
 
         return of_job

@@ -90,6 +90,10 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[
         if beside.is_file():
             said = read_json(beside, "open_clip model configuration").get("model_cfg", {})
             _check_quick_gelu(name, bool(said.get("quick_gelu")), f"by {beside}, the weights beside it")
+        else:
+            activation = "QuickGELU" if open_clip.get_model_config(name).get("quick_gelu") else "GELU"
+            why = f"as {name} has it, because no {CONFIG} lies beside the weights to say with which they were trained"
+            say(f"{called}: its activation is {activation}, {why}; OpenAI's, and what comes from them, have QuickGELU")
     elif pretrained is not None:
         pretrained, revision = _tag(called, name, pretrained)
     try:
@@ -157,7 +161,10 @@ def _reason(error: Exception) -> str:
     """Why a library failed. Not in its words where these tell to load what is not safe to load."""
     text = " ".join(str(error).split())[:300]
     if isinstance(error, SafetensorError | EOFError) or ADVICE.search(f"{type(error).__name__} {text}"):
-        return "no intact file of tensors, or one that holds more than tensors; get it from its publisher"
+        remedy = (
+            "get it from its publisher or, if you trained it, safetensors.torch.save_file(model.state_dict(), FILE)"
+        )
+        return f"no intact file of tensors, or one that holds more than tensors; {remedy}"
     return f"{type(error).__name__}: {text}"
 
 

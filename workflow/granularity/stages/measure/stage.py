@@ -10,7 +10,7 @@ import pandas as pd
 
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
-from granularity.base.progress import track
+from granularity.base.progress import say, track
 from granularity.learning.data.dataset import Data, vectors_of
 from granularity.learning.networks.backbones import Backbones
 from granularity.machine.device import torch_device
@@ -71,6 +71,11 @@ def run(task: Task) -> None:
             notes = part.json(NOTES)
             for name in notes["arrays"]:
                 out.share(f"arrays/{one.name}/{name}.npy", part, f"{name}.npy")
+            odd = [f"{split} {key}" for split, key, value in notes["rows"] if not np.isfinite(value)]
+            if odd:
+                say(
+                    f"{one.name}: undefined: {', '.join(odd[:5])}{', ...' * (len(odd) > 5)}; are its features constant?"
+                )
             of = (one.about["run"], one.about["epoch"])
             rows += [(*of, split, options.name, key, value) for split, key, value in notes["rows"]]
         kinds = dict.fromkeys(["run", "split", "measure", "key"], "str") | {"epoch": "Int64", "value": "float64"}

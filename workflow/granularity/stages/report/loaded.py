@@ -195,16 +195,20 @@ def _summed(
     count: str,
     orders: dict[str, list[str]],
 ) -> pd.DataFrame:
-    """Measured numbers over the runs of each label space, in the planned order; the embedding counts once."""
+    """Measured numbers over the runs of each label space, in the planned order; the embedding counts once. Those that
+    are not finite, such as those of a network whose features are constant, are in no mean; `undefined` counts them.
+    """
     groups = ["measure", "network", "space", "family", "state", "split", *keys]
-    over = {"granularity": ("granularity", "first"), count: ("value", "size")}
+    over = {"granularity": ("granularity", "first"), count: ("value", "count"), "undefined": ("value", "size")}
     over |= {name: ("value", name) for name in ("mean", "min", "max")} | {"artifact": ("artifact", "first")}
     several = len({name for one in conditions for name in one.models}) > 1
     frames = []
     for condition in conditions:
         values = pick(condition.values).drop_duplicates(["measure", "run", "epoch", "split", "key"])
         first = next(iter(condition.models), "")  # beside which the embedding is shown
+        values = values.assign(value=values["value"].where(np.isfinite(values["value"])))
         table = values.fillna({"network": first}).groupby(groups, sort=False).agg(**over).reset_index()
+        table["undefined"] -= table[count]
         spaces = in_order(condition)
         series = {space.name: series_of(space) for space in spaces} | {EMBEDDING: EMBEDDING}
         at = {space.name: place for place, space in enumerate(spaces)} | {EMBEDDING: len(spaces) + 1}

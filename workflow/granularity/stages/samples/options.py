@@ -186,8 +186,11 @@ def outside(samples: Samples) -> dict[str, str]:
 
 def expected_images(samples: Samples) -> int | None:
     """The number of images, roughly, if the source says it."""
-    known = getattr(module(samples), "IMAGES", None)
-    return known.get(samples.train, known.get(samples.source)) if isinstance(known, dict) else known
+    known = getattr(source := module(samples), "EXPECTED_IMAGES", None)
+    known = known.get(samples.train, known.get(samples.source)) if isinstance(known, dict) else known
+    if not isinstance(known, int | None):
+        raise GranularityError(f"{source.__file__}: EXPECTED_IMAGES: must be a whole number, or one for each name")
+    return known
 
 
 def _file(samples: Samples) -> str:

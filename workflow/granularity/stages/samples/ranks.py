@@ -2,6 +2,7 @@
 
 import io
 import re
+import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ LARGEST = 16 << 20  # bytes of a taxonomy
 LIVING = "living_thing"
 NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 WNID = re.compile(r"n[0-9]{8}")
+FEW = 50  # images of which each may have a class of its own
 
 
 def add(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet | None]:
@@ -39,7 +41,37 @@ def add(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet | None]:
             raise GranularityError(f"samples.ranks: there is no rank '{rank}'; {has}")
         source.complete(rank, params)
     kept = frame[[column for column in frame.columns if column in RESERVED]].copy()
-    return kept.assign(**{rank: _categorical(frame[rank]) for rank in params.ranks}), graph
+    return kept.assign(**{rank: _checked(rank, _categorical(frame[rank]), frame) for rank in params.ranks}), graph
+
+
+def _checked(rank: str, column: pd.Series, frame: pd.DataFrame) -> pd.Series:
+    """A rank whose classes are what they seem; several synsets of an image in one order. Raises GranularityError: a
+    class stands for several labels, two are one name in two Unicode forms, or nearly every image has one of its own.
+    """
+    names, forms = column.cat.categories, {}
+    if rank == SYNSET and names.str.contains(SEPARATOR, regex=False).any():
+        sets = names.map(lambda name: SEPARATOR.join(sorted({*name.split(SEPARATOR)})))
+        names = sets.unique()
+        codes = names.get_indexer(sets)[column.cat.codes]
+        column = pd.Series(pd.Categorical.from_codes(codes, names), column.index)
+    for name in names:
+        first, wrong = forms.setdefault(unicodedata.normalize("NFC", name), name), None
+        if rank != SYNSET and SEPARATOR in name:
+            wrong = f"{name!r} joins labels by {SEPARATOR}; only the rank {SYNSET} can have several labels of an image"
+        if first != name:
+            wrong = f"the classes {first!a} and {name!a} are one name in two Unicode forms; rename one of them"
+        if wrong:
+            raise GranularityError(_of(rank, wrong, frame, column == name))
+    counts = column.value_counts()
+    alone = counts.index[counts == 1]
+    if len(frame) > FEW and len(alone) > 0.9 * len(frame):
+        wrong = f"{len(alone):,} of {len(frame):,} images have a class of their own; does it hold captions, or names?"
+        raise GranularityError(_of(rank, wrong, frame, column == alone[0]))
+    return column
+
+
+def _of(rank: str, what: str, frame: pd.DataFrame, rows: pd.Series) -> str:
+    return f"samples.ranks: {rank}: {what} (the image {str(frame['sample_id'][rows].iloc[0])!r} has it)"
 
 
 def _categorical(column: pd.Series) -> pd.Series:
@@ -158,3 +190,12 @@ def is_text(kind) -> bool:
 
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return types.is_string(kind) or types.is_large_string(kind)
+
+
+def no_class(field, params: Samples, file: Path) -> None:
+    """Raise a GranularityError where a rank is an Arrow field of floating-point numbers, which name no classes."""
+    from pyarrow import types
+
+    if types.is_floating(field.type) and field.name in params.ranks:
+        what = f"holds floating-point numbers ({field.type}), as pandas makes of whole ones where some are missing"
+        raise GranularityError(f"{file}: column '{field.name}' {what}; write whole numbers or text, null for missing")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from granularity.stages.samples.options import Samples
 
 NO_PATH = r"^/|(?:^|/)\.\.(?:/|$)|\x00|\n|^$"
+NUMBERED = re.compile(r"(?:(?P<name>.*?)[-_.])?(?P<number>\d+)(?:-of-(?P<total>\d+))?")  # the name of a shard
 VALIDATION = ("val", "validation", "valid", "test")  # where samples.val is null: the first that the source has
 
 
@@ -105,6 +107,22 @@ def chosen(published: Collection[str], params: Samples) -> tuple[str | None, str
 def wanted(published: Collection[str], params: Samples) -> set[str]:
     """The published splits that a source has to read."""
     return {*chosen(published, params), *params.extra_splits} - {None}
+
+
+def check_complete(shards: Sequence[tuple[Path, int, int | None]], split: str) -> None:
+    """Raise a GranularityError where some of the numbered files of a split are missing, or of another numbering.
+
+    Each is its path, its number, and how many there are where its name says it; else they begin with 0 or 1.
+    """
+    file, numbers, totals = shards[-1][0], sorted(number for _, number, _ in shards), {total for _, _, total in shards}
+    first = numbers[0] if totals == {None} and numbers[0] in (0, 1) else 0
+    count = len(shards) if totals == {None} else max(total or 0 for total in totals)
+    missing = {*range(first, first + count)} - {*numbers}
+    if len(totals) > 1 or (len(shards) > count and not missing):
+        raise GranularityError(f"{file.parent}: split '{split}' has files of two versions; download it again")
+    if missing and (totals != {None} or len(shards) > 1):
+        what = f"lacks file number {min(missing)} of {count} (from {first})"
+        raise GranularityError(f"{file.parent}: split '{split}' {what}; download it again, or rename those there are")
 
 
 def pngs(images: Iterable[np.ndarray]) -> Iterator[bytes]:

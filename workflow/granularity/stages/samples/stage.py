@@ -51,7 +51,8 @@ def run(task: Task) -> None:
         if found.images is not None:
             frame = _store(found, frame, out)
         frame = frame.reset_index(drop=True)
-        reader = Reader(root if found.images is None else out.folder)
+        own = found.images is not None
+        reader = Reader(out.folder if own else root, None if own else getattr(options, "image_column", None))
         for column in ("row", "offset", "bytes"):  # those that the source does not need are null
             frame[column] = (
                 frame[column].astype("Int64") if column in frame else pd.array([pd.NA] * len(frame), "Int64")

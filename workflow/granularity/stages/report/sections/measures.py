@@ -32,7 +32,12 @@ def build(loaded: Loaded) -> Part | None:
     more = [key for key in ("measure", "split", "state") if set(probe[key]) - usual and probe[key].nunique() > 1]
     others = [key for key in ("measure", "state", "split") if measures[key].nunique() > 1]
     embedded = bool((probe["state"] == "embedding").any())
-    return Part(tables, drawn, {"more": more, "embedded": embedded, "most": MOST, "words": WORDS, "others": others})
+    undefined = int(measures["undefined"].sum())
+    return Part(
+        tables,
+        drawn,
+        {"more": more, "undefined": undefined, "embedded": embedded, "most": MOST, "words": WORDS, "others": others},
+    )
 
 
 @mpl.rc_context(drawing.RC)

@@ -8,7 +8,8 @@ pandas, PyArrow, Pillow, ...) are imported inside functions. A source holds, all
   section `samples`.
 * ``OPTIONS``: key -> (type, pydantic's ``Field(default, description=...)``): the keys of the section that it takes
   beside those that all take. Several sources can take a key, with one type and default.
-* ``IMAGES``: roughly how many images it has; a number, or one for each name of `samples.source` or `samples.train`.
+* ``EXPECTED_IMAGES``: roughly how many images it has; a number, or one for each name of `samples.source` or
+  `samples.train`.
 * ``NEEDS_ROOT = False``, where it does without `samples.root`.
 * ``check(samples, conditions)``: yields complaints about the configuration, "key: what is wrong with it", with the key
   of the section or `conditions` (empty where the section is checked alone). It looks at no files.

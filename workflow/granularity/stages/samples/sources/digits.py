@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from granularity.stages.samples.options import Condition, Samples
 from granularity.stages.samples.source import Source, pngs
 
-IMAGES = 1797
+EXPECTED_IMAGES = 1797
 NEEDS_ROOT = False
 RANKS = ["loops", "digit"]
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -22,10 +22,11 @@ def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
     if samples.ranks != RANKS:
         yield f"ranks: the digits have exactly the ranks [{', '.join(RANKS)}]"
     held_out = samples.validation
-    held_out = round(IMAGES * held_out) if held_out < 1 else held_out
+    held_out = round(EXPECTED_IMAGES * held_out) if held_out < 1 else held_out
     for size in (condition.train_size for condition in conditions):
-        if size != "all" and size + held_out > IMAGES:
-            yield f"conditions: train_size {size} and {held_out} validation images are more than the {IMAGES} digits"
+        if size != "all" and size + held_out > EXPECTED_IMAGES:
+            what = f"more than the {EXPECTED_IMAGES} digits"
+            yield f"conditions: train_size {size} and {held_out} validation images are {what}"
 
 
 def read(params: Samples, threads: int = 1) -> Source:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from granularity.data.tars import Members
 
-IMAGES = {"imagenet21k": 14_197_122}
+EXPECTED_IMAGES = {"imagenet21k": 14_197_122}
 SPLITS = ("train", *VALIDATION)
 TYPES = mimetypes.MimeTypes()  # not the machine's own, which differ
 LIKE_SPLITS = {*SPLITS, "training", "dev", "testing", "eval", "evaluation"}

@@ -31,7 +31,7 @@ from granularity.stages.samples.source import Source
 if TYPE_CHECKING:
     import pandas as pd
 
-IMAGES = 1_331_167
+EXPECTED_IMAGES = 1_331_167
 SHIFTED = (
     "For `imagenet`: test sets of a shifted distribution, by name (v2: /data/imagenetv2, ...). Each becomes a split of "
     "that name; list it in extra_splits."

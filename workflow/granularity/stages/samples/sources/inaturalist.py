@@ -25,7 +25,7 @@ from granularity.stages.samples.source import Source
 if TYPE_CHECKING:
     import pandas as pd
 
-IMAGES = {"inaturalist": 2_786_843, "train_mini": 600_000}  # with the 100,000 of val
+EXPECTED_IMAGES = {"inaturalist": 2_786_843, "train_mini": 600_000}  # with the 100,000 of val
 OPTIONS = {"labels": LABELS}
 LARGEST = 4 << 30  # bytes of an annotation file; the largest that is published has 1.2 GB
 TAXONOMY = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")

@@ -23,7 +23,7 @@ from granularity.base.regular import MissingError, check_regular, read_text
 from granularity.base.strict_json import parse_json
 from granularity.data.columns import RESERVED
 from granularity.stages.samples.options import Condition, Samples
-from granularity.stages.samples.source import Source, wanted
+from granularity.stages.samples.source import Source, check_complete, wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,11 @@ HUB = (
     "For `parquet`, instead of root: a data set of the Hugging Face hub, ORG/NAME or ORG/NAME@REVISION. "
     "Downloaded once."
 )
-OPTIONS = {"hub": (str | None, Field(None, description=HUB))}
+COLUMN = "For `parquet`: the column that holds the images (null: the only one that does)."
+OPTIONS = {
+    "hub": (str | None, Field(None, description=HUB)),
+    "image_column": (str | None, Field(None, description=COLUMN)),
+}
 SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{4,})-of-(?P<total>\d{4,})(-[0-9a-f]{16})?")
 README = "README.md"
 CONVERTED = "refs/convert/parquet"  # the revision with the hub's own conversions of other formats
@@ -74,9 +78,9 @@ def read(params: Samples, threads: int = 1) -> Source:
     asked = wanted({shard.split for shard in shards}, params)
     shards = [shard for shard in shards if shard.split in asked]
     for split in asked:
-        _check_complete([shard for shard in shards if shard.split == split])
+        check_complete([(one.file, one.number, one.total) for one in shards if one.split == split], split)
     files, splits = [shard.file for shard in shards], [shard.split for shard in shards]
-    labels_of = partial(_labels, _described(root / README, shards[0].folder.name), params.ranks)
+    labels_of = partial(_labels, _described(root / README, shards[0].folder.name), params)
     with ThreadPoolExecutor(threads) as pool:
         found = track(pool.map(labels_of, files), len(files), "reading labels", "files")
         rows, tables, named = zip(*found, strict=True)
@@ -136,14 +140,6 @@ def _shards(root: Path) -> list[Shard]:
     return sorted(found, key=lambda shard: (shard.split, shard.number, shard.file))
 
 
-def _check_complete(split: list[Shard]) -> None:
-    total = split[-1].total or len(split)
-    missing = {*range(total)} - {shard.number for shard in split}
-    if missing or len(split) > total or len({shard.total for shard in split}) > 1:
-        what = f"lacks file number {min(missing)} of {total} (from 0)" if missing else "has files of two versions"
-        raise GranularityError(f"{split[-1].file.parent}: split '{split[0].split}' {what}; download it again")
-
-
 def _described(file: Path, config: str) -> dict[str, Any]:
     """The class names of each label column according to the README.md; none, if it does not say.
 
@@ -166,24 +162,24 @@ def _described(file: Path, config: str) -> dict[str, Any]:
         raise GranularityError(f"{file}: its header is no YAML ({reason})") from None
 
 
-def _labels(described: dict[str, Any], ranks: list[str], file: Path) -> tuple[int, pa.Table, dict[str, list[str]]]:
+def _labels(described: dict[str, Any], params: Samples, file: Path) -> tuple[int, pa.Table, dict[str, list[str]]]:
     """The rows of one file, its label columns (text or numbers), and the class names of those that are numbers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from granularity.data.images import image_column
-    from granularity.stages.samples.ranks import is_text
+    from granularity.stages.samples.ranks import is_text, no_class
 
     check_regular(file)
     try:
         meta = pq.read_metadata(file)
         schema = meta.schema.to_arrow_schema()
-        if image_column(schema) is None:
-            raise GranularityError(f"{file}: has no column of images (img or image, of bytes and path)")
+        image_column(schema, file, params.image_column)
         known, kinds, names = described | _features(schema, file), {}, {}
         fields = [field for field in schema if field.name not in RESERVED]
         for field in fields:
-            if pa.types.is_integer(field.type) and field.name in {*known, *ranks}:
+            no_class(field, params, file)
+            if pa.types.is_integer(field.type) and field.name in {*known, *params.ranks}:
                 kinds[field.name], names[field.name] = pa.int64(), _names(known.get(field.name), field.name, file)
         kinds |= {field.name: pa.large_string() for field in fields if is_text(field.type)}
         table = pq.ParquetFile(file).read(columns=[*kinds])
@@ -197,7 +193,8 @@ def _features(schema: pa.Schema, file: Path) -> dict[str, Any]:
     metadata = (schema.metadata or {}).get(b"huggingface", b'{"info": {"features": {}}}')
     try:
         features = parse_json(metadata, f"{file}: the metadata 'huggingface' of its schema")["info"]["features"]
-        return {name: one["names"] for name, one in features.items() if one.get("_type") == "ClassLabel"}
+        kinds = {name: one for name, one in features.items() if isinstance(one, dict)}  # a list is a sequence's
+        return {name: one["names"] for name, one in kinds.items() if one.get("_type") == "ClassLabel"}
     except (LookupError, TypeError, AttributeError):
         raise GranularityError(f"{file}: the metadata 'huggingface' of its schema are malformed") from None
 

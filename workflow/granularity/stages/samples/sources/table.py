@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OPTIONS = {"labels": LABELS}
-IMAGES = {"wilds": 525_000, "domainnet": 586_575, "pacs": 9_991}
+EXPECTED_IMAGES = {"wilds": 525_000, "domainnet": 586_575, "pacs": 9_991}
 PATHS = ("path", "file", "filename", "image")  # the first that the table has
 WILDS = ("metadata.csv", "categories.csv")
 LISTS = {  # where the list of a split lies, the first that there is; and what comes before its paths
@@ -75,7 +75,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     if params.source == "table":
         file = params.root / params.labels
         check_regular(file)
-        table = _own(file)
+        table = _own(file, params)
     else:
         made = {"wilds": _wilds}.get(params.source, _lists)(params)
         file, table = params.root, pa.Table.from_pandas(made, preserve_index=False)
@@ -92,14 +92,14 @@ def read(params: Samples, threads: int = 1) -> Source:
     return Source(pd.DataFrame(columns), table=file)
 
 
-def _own(file: Path) -> pa.Table:
+def _own(file: Path, params: Samples) -> pa.Table:
     """The columns of paths and ranks; of a CSV file as text, none of it missing (a class can be called NA)."""
     import pyarrow as pa
     import pyarrow.csv as csv
     import pyarrow.parquet as pq
     from pyarrow import types
 
-    from granularity.stages.samples.ranks import is_text
+    from granularity.stages.samples.ranks import is_text, no_class
 
     options = csv.ReadOptions(use_threads=False)  # or no message says which row it is
     try:
@@ -110,6 +110,8 @@ def _own(file: Path) -> pa.Table:
             convert = csv.ConvertOptions(column_types=kinds, include_columns=kept, strings_can_be_null=False)
             return csv.read_csv(file, options, convert_options=convert)
         schema = pq.read_schema(file)
+        for field in schema:
+            no_class(field, params, file)
         texts = [field.name for field in schema if is_text(field.type)]
         whole = [field.name for field in schema if types.is_integer(field.type) or types.is_boolean(field.type)]
         kept = _columns([name for name in schema.names if name in (*texts, *whole)], file)

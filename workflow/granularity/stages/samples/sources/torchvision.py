@@ -24,7 +24,11 @@ from granularity.stages.samples.source import Source, pngs, wanted
 if TYPE_CHECKING:
     import numpy as np
 
-IMAGES = {"cifar": 60_000, "mnist": 814_255, "svhn": 630_420}  # of the largest of MNIST's family, EMNIST's byclass
+EXPECTED_IMAGES = {
+    "cifar": 60_000,
+    "mnist": 814_255,
+    "svhn": 630_420,
+}  # of the largest of MNIST's family, EMNIST's byclass
 LARGEST = 2 << 30  # bytes of a file, or of what it unpacks to; SVHN's extra images have 1.3e9
 CIFAR = {  # torchvision's class -> rank -> the keys of class names in `meta` and of labels in the batches
     "CIFAR10": {"class": ("label_names", "labels")},

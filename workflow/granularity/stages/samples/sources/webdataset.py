@@ -21,9 +21,10 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import open_regular, read_text
 from granularity.base.strict_json import parse_json
 from granularity.data.columns import RESERVED
+from granularity.data.decoding import ENDINGS
 from granularity.stages.samples.options import LABELS as LABELS_OPTION
 from granularity.stages.samples.options import Samples
-from granularity.stages.samples.source import Source, wanted
+from granularity.stages.samples.source import NUMBERED, Source, check_complete, wanted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,10 +33,9 @@ if TYPE_CHECKING:
 
 OPTIONS = {"labels": LABELS_OPTION}
 ARCHIVE = re.compile(r"\.(tar|tgz|tar\.(gz|bz2|xz|zst))$")
-SHARD = re.compile(r"(?:(.*?)[-_.])?\d+(?:-of-\d+)?")
 SPLITS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
-IMAGES = {"bmp", "gif", "jpeg", "jpg", "pbm", "pgm", "png", "pnm", "ppm", "tif", "tiff", "webp"}
-LABELS = ("cls", "txt", "json")  # the first that a sample has
+IMAGE_ENDINGS = {ending[1:] for ending in ENDINGS}
+LABELS = ("cls", "json", "txt")  # the first that a sample has; of JSON, one with a label
 MEMBER = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
 LABEL = "label"
 LONGEST = 1 << 20  # bytes of a label or of a JSON
@@ -80,20 +80,28 @@ def read(params: Samples, threads: int = 1) -> Source:
 def _shards(root: Path) -> dict[Path, str | None]:
     """The archives, in order, with their split; None where the name says nothing of it."""
     found: dict[Path, str | None] = {}
+    numbered: dict[tuple[str, Path, str], list[tuple[Path, int, int | None]]] = {}
     for file in sorted(file for pattern in ("*", "*/*") for file in root.glob(pattern)):
         if not ARCHIVE.search(file.name) or any(part.startswith(".") for part in file.relative_to(root).parts):
             continue
         if file.suffix != ".tar":
             raise GranularityError(f"{file}: is compressed; images are read in place, so make a plain .tar of it first")
-        match = SHARD.fullmatch(file.stem)
-        name = (match[1] or "") if match else file.stem
+        match = NUMBERED.fullmatch(file.stem)
+        name = (match["name"] or "") if match else file.stem
         words = SPLITS.intersection(re.split(r"[-_. ]", name))
         found[file] = file.parent.name if file.parent != root else words.pop() if len(words) == 1 else name or None
+        if match:
+            total = match["total"] and int(match["total"])
+            numbered.setdefault((found[file] or "train", file.parent, name), []).append(
+                (file, int(match["number"]), total)
+            )
     if not found:
         raise GranularityError(f"{root}: holds no archives (train-000000.tar, train/000000.tar, ...)")
     if None in found.values() and any(found.values()):
         file = next(file for file, split in found.items() if split is None)
         raise GranularityError(f"{file}: its name says no split, but those of other archives do")
+    for (split, _, _), shards in numbered.items():
+        check_complete(shards, split)
     return found
 
 
@@ -107,25 +115,27 @@ def _samples(file: Path, members: Members) -> pd.DataFrame:
     with open_regular(file) as stream:
         for key, group in groupby(named, key=lambda member: member[0]):
             found = {extension: place for _, extension, place in group}
-            images = [extension for extension in found if extension in IMAGES]
-            origin = next((extension for extension in LABELS if extension in found), None)
-            if len(images) != 1 or origin is None:
+            images = [extension for extension in found if extension in IMAGE_ENDINGS]
+            if len(images) != 1 or not found.keys() & {*LABELS}:
                 needs = f"needs one image and a label (.{', .'.join(LABELS)})"
                 raise GranularityError(f"{file}: the sample {key!r} {needs}: {[*found]}")
             row = dict(zip(("offset", "bytes"), found[images[0]], strict=True))
-            for extension in (one for one in dict.fromkeys((origin, "json")) if one in found):
+            labels: dict[str, str] = {}
+            for extension in (one for one in LABELS if one in found):
                 try:
-                    row |= _labels(stream.fileno(), *found[extension], extension, origin)
+                    labels = _labels(stream.fileno(), *found[extension], extension) | labels
                 except (OSError, ValueError, GranularityError) as error:
                     where = f"{file}: the sample {key!r}: its .{extension}"
                     raise GranularityError(f"{where} is malformed ({error})") from None
+            row |= labels
             rows.append({"sample_id": key.removeprefix("./"), **row})
     if not rows:
         raise GranularityError(f"{file}: holds no samples")
     return pd.DataFrame(rows)
 
 
-def _labels(stream: int, offset: int, size: int, extension: str, origin: str) -> dict[str, str]:
+def _labels(stream: int, offset: int, size: int, extension: str) -> dict[str, str]:
+    """The ranks that one member of a sample names, as text."""
     if size > LONGEST:
         raise ValueError(f"{size} bytes are more than any label has")
     data = os.pread(stream, size, offset)
@@ -134,12 +144,12 @@ def _labels(stream: int, offset: int, size: int, extension: str, origin: str) ->
     content = parse_json(data, "it")
     if not isinstance(content, dict):
         raise ValueError("not an object of keys and values")
-    label = next((content.pop(key) for key in (LABEL, "cls") if key in content), None)
-    if origin == "json" and not isinstance(label, str | int):
-        raise ValueError("it has no label")
-    ranks = ({LABEL: label} if origin == "json" else {}) | content
-    texts = {key: one if isinstance(one, str) else json.dumps(one) for key, one in ranks.items()}
-    return {key: texts[key] for key, one in ranks.items() if key not in ("", *RESERVED) and isinstance(one, str | int)}
+    if LABEL not in content and "cls" in content:
+        content = {LABEL: content.pop("cls")} | content
+    texts = {key: one if isinstance(one, str) else json.dumps(one) for key, one in content.items()}
+    return {
+        key: texts[key] for key, one in content.items() if key not in ("", *RESERVED) and isinstance(one, str | int)
+    }
 
 
 def _with_names(labels: pd.Categorical, file: Path) -> pd.Categorical:
