@@ -157,7 +157,10 @@ ODD = {
     "cmyk.jpg": (encoded(noise(20, mode="CMYK"), "JPEG"), ["cmyk"]),
     "palette.png": (encoded(noise(21, mode="P")), ["palette"]),
     "grey16.png": (encoded(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40) * 50)), ["sixteen_bit"]),
-    "grey16.tif": (encoded(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40)), "TIFF"), ["sixteen_bit", "narrow_range"]),
+    "grey16.tif": (
+        encoded(Image.fromarray(np.arange(1200, dtype=np.uint16).reshape(30, 40)), "TIFF"),
+        ["sixteen_bit", "narrow_range"],
+    ),
     "alpha.png": (encoded(noise(24, mode="RGBA")), ["alpha"]),
     "one colour clear.png": (encoded(noise(26), transparency=(1, 2, 3)), ["alpha"]),
     "alpha.webp": (encoded(clear(noise(28)), "WEBP"), ["alpha"]),

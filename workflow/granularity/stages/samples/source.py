@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from granularity.stages.samples.options import Samples
 
 NO_PATH = r"^/|(?:^|/)\.\.(?:/|$)|\x00|\n|^$"
-NUMBERED = re.compile(r"(?:(?P<name>.*?)[-_.])?(?P<number>\d+)(?:-of-(?P<total>\d+))?")  # the name of a shard
+NUMBERED = re.compile(r"(?:(?P<name>.*?)[-_.])??(?P<number>\d+)(?:-of-(?P<total>\d+))?")  # the name of a shard
 VALIDATION = ("val", "validation", "valid", "test")  # where samples.val is null: the first that the source has
 
 
