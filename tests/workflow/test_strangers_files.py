@@ -46,7 +46,7 @@ def samples(tmp_path, monkeypatch, capsys):
     Path("root").mkdir()
 
     def run(**options) -> tuple[Artifact, str]:
-        options = FOLDER | {"root": "root"} | options
+        options = FOLDER | {"root": str(tmp_path / "root")} | options
         cli.app(["samples", "--output", "made", "--options", json.dumps(options)], standalone_mode=False)
         return Artifact.open("made", "samples"), " ".join(capsys.readouterr().err.split())
 

@@ -316,12 +316,15 @@ def config_check(files: Files) -> None:
     Each network is built, on a device without memory, each optimiser with its arguments, each policy of augmentation:
     what a dry run of Snakemake, which imports no torch, leaves to the first job.
     """
-    plan, found = _plan(files), config_files.read(*config_files.in_order(files))
+    named = config_files.in_order(files)
+    plan, found = Plan(config_files.load(*named, inputs=False)), config_files.read(*named)
     from granularity.look import checking
 
-    complaints, flops = checking.check(plan)
-    config_files.refuse(complaints, found)
-    _show(checking.describe(plan, found, flops))
+    missing = list(config_files.missing_paths(plan.config))
+    complaints, built = checking.check(plan)
+    config_files.refuse([one for one in complaints if one.partition(":")[0] not in dict(missing)], found)
+    _show(checking.describe(plan, found, built))
+    config_files.refuse(map(": ".join, missing), found)
 
 
 @config_app.command("report")

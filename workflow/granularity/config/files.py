@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from granularity.base import extensions, strict_yaml
 from granularity.base.errors import GranularityError
 from granularity.base.section import Section, dotted, explained, place, split_key
-from granularity.base.shipped import located
+from granularity.base.shipped import given, located
 from granularity.config import options
 from granularity.config.options import Config
 from granularity.learning.options import ARCHITECTURE, OF_OTHERS
@@ -84,6 +84,7 @@ def _merged(found: Found) -> dict:
 
 
 def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
+    values = _at_home(values)
     _refuse(strict_yaml.odd(values), found)
     own = values.get("extensions")
     own = own if isinstance(own, list) and all(isinstance(file, str) for file in own) else []
@@ -104,7 +105,7 @@ def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
     except (ValueError, GranularityError) as error:  # of a network or a transfer, or of names of label spaces
         complaints += error.args
     refuse(complaints, found)
-    _refuse(_missing_paths(config) if inputs else (), found)
+    refuse(map(": ".join, missing_paths(config)) if inputs else (), found)
     return config
 
 
@@ -117,7 +118,8 @@ def _refuse(mistakes: Iterable[tuple[Sequence, str] | tuple[Sequence, str, str]]
         raise GranularityError(*lines) from None
 
 
-def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
+def missing_paths(config: Config) -> Iterator[tuple[str, str]]:
+    """Files and folders that a configuration names and that are not there, or empty: the key, and what is wrong."""
     wanted: list[tuple[str, Any, str]] = []
     sections = {"samples": config.samples}
     sections |= {f"{one.data.where}.samples": one.data.samples for one in transfers(config) if one.data}
@@ -135,19 +137,30 @@ def _missing_paths(config: Config) -> Iterator[tuple[list, str]]:
     for where, path, kind in wanted:
         is_there = os.path.isdir if kind == "folder" else os.path.isfile  # Path's own raise for names that are too long
         if path is not None and not is_there(located(str(path))):
-            yield place(where), f"there is no {kind} '{path}'"
+            yield where, f"there is no {kind} '{path}'"
+        elif path is not None and kind == "folder" and os.access(path, os.R_OK) and not os.listdir(path):
+            yield where, f"the folder '{path}' is empty"
 
 
 def _read(file: str | Path) -> dict:
     values = strict_yaml.read(file)
     if values is None:
-        return {}
+        raise GranularityError(f"{file}: is empty; write what differs from the default, at least a name")
     if not isinstance(values, dict):
         raise GranularityError(f"{file}: must be a mapping of keys to values, not a {type(values).__name__}")
     if "__use_yte__" in values:
         raise GranularityError(f"{file}: __use_yte__: templates run code, and a configuration is data; write it out")
     own = values.get(MODULE)  # of a workflow that has this one as a module
     return own if isinstance(own, dict) else values
+
+
+def _at_home(value: Any) -> Any:
+    """A configuration in which each text that begins with `~/`, as only paths do, names the folder that it means."""
+    if isinstance(value, dict):
+        return {key: _at_home(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_at_home(one) for one in value]
+    return os.path.expanduser(value) if isinstance(value, str) and value.startswith("~/") else value
 
 
 def _file_with(path: Sequence, found: Found) -> str:
@@ -214,5 +227,5 @@ def _document(section: Section, indent: str) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False).strip()
+    text = yaml.safe_dump(given(value), default_flow_style=True, width=10_000, sort_keys=False).strip()
     return text.removesuffix("\n...").removesuffix("...").strip()

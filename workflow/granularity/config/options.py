@@ -14,7 +14,7 @@ from granularity.learning.options import Init, Model, Objective, Recipe
 from granularity.learning.training.objectives import chosen
 from granularity.plan.trainings import deep, networks, transfers
 from granularity.stages.cluster.options import Cluster
-from granularity.stages.hierarchy.space import TARGET, label_spaces_section, misnamed, spaces
+from granularity.stages.hierarchy.space import TARGET, Space, clusterings, label_spaces_section, misnamed, spaces
 from granularity.stages.measure.measures.probe import Probe
 from granularity.stages.measure.options import Measure
 from granularity.stages.pixels.options import Pixels
@@ -23,6 +23,11 @@ from granularity.stages.samples.options import Condition, samples_section
 from granularity.stages.samples.options import complaints as samples_complaints
 from granularity.stages.theory.options import Theory
 
+DIGITS_PX = 8
+OWN_ENCODER = (
+    "for photographs name published weights (encoder: {model: ViT-L-14-quickgelu, pretrained: openai}), or train a "
+    "small encoder here (encoder: {model: config/encoders/photos-tiny.json, captions: {template: 'a photo of a {}'}})"
+)
 Unit = Literal["run", "space", "family", "condition", "auto"]
 
 
@@ -200,6 +205,7 @@ def complaints(config: Any) -> Iterator[str]:
             yield from family.check(getattr(config.label_spaces, name), config)
     for complaint in samples_complaints(config.samples, config.conditions):
         yield complaint if complaint.startswith("conditions") else f"samples.{complaint}"
+    yield from _of_encoder(config, made)
     yield from _of_networks(config)
     yield from _of_transfers(config)
     yield from _names("measures", config.measures)
@@ -211,6 +217,19 @@ def complaints(config: Any) -> Iterator[str]:
     for one in found:
         if "finetune" not in one or one.replace("finetune", "pretrain", 1) not in found:
             yield one
+
+
+def _of_encoder(config: Any, made: Iterable[Space]) -> Iterator[str]:
+    """The encoder of the default run, which is for its 8 px digits, where others are embedded."""
+    encoder, digits = config.encoder, Encoder()
+    asked = [space for one in config.conditions for space in made if one.spaces is None or space.name in one.spaces]
+    embedded = bool(clusterings(asked)) or any("embedding" in (one.of or ()) for one in config.measures)
+    if config.samples.source == "digits" or not embedded or not encoder.trained_here:
+        return
+    if encoder.model == digits.model and config.pixels.size > DIGITS_PX:
+        yield f"encoder.model: {digits.model} is for digits of {DIGITS_PX} px; {OWN_ENCODER}"
+    if encoder.captions.template == digits.captions.template:
+        yield f"encoder.captions.template: {digits.captions.template!r} is for digits; {OWN_ENCODER}"
 
 
 def _of_primary(config: Any, made: list[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
@@ -19,18 +19,27 @@ from granularity.stages.hierarchy.space import TARGET
 from granularity.store import place
 from granularity.store.artifact import RUN, Artifact
 
+FEW = 5  # backbones per label space, below which hardly any difference is significant
 DRAWS = 30  # images that a policy alters: each draws other operations
 BACKWARD = 3  # a step takes as many operations as so many forward passes
 Complaint = tuple[str, str]  # the key of a section, and what is wrong with one of the section's keys, "key: what"
 
 
-def check(plan: Plan) -> tuple[list[str], dict[str, float]]:
+class Built(NamedTuple):
+    """A network that can be built: operations of one image's forward pass, and its convolutions by what they see."""
+
+    flops: float
+    blind: int  # convolutions of several pixels that see one pixel alone
+    convolutions: int
+
+
+def check(plan: Plan) -> tuple[list[str], dict[str, Built]]:
     """Try all of a configuration that needs no data.
 
-    Returns what is wrong, "key: what" each; and the operations of an image's forward pass, by the network's name.
+    Returns what is wrong, "key: what" each; and the networks that can be built, by name.
     """
     built = {network.name: _built(network, plan) for network in plan.networks}
-    flops = {name: one for name, one in built.items() if isinstance(one, float)}
+    flops = {name: one for name, one in built.items() if isinstance(one, Built)}
     found = [(_model_key(plan, one), built[one.name]) for one in plan.networks if one.name not in flops]
     recipes = [(one.where, one.recipe) for one in plan.networks] + [(one.where, one.recipe) for one in plan.transfers]
     for where, recipe in recipes:
@@ -50,8 +59,8 @@ def _model_key(plan: Plan, network: Network) -> str:
     return f"networks.{own[0]}.model" if own else "model"
 
 
-def _built(network: Network, plan: Plan) -> float | str:
-    """The operations of a forward pass of one image; or what is wrong with the section `model`."""
+def _built(network: Network, plan: Plan) -> Built | str:
+    """The network, tried on one image; or what is wrong with the section `model`."""
     import timm
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -71,15 +80,27 @@ def _built(network: Network, plan: Plan) -> float | str:
             with torch.device(device), torch.no_grad():
                 made = build(model, channels, 2, 0, network.recipe.head_bias).eval()
                 what = f"name: this network cannot take images of {side} px"
+                seen = _sizes_seen(made)
                 with FlopCounterMode(display=False) as counter:
                     made(torch.zeros(1, channels, side, side))
-            return float(counter.get_total_flops())
+            return Built(float(counter.get_total_flops()), seen.count(1), len(seen))
         except Exception as error:  # whatever a network runs into
             failed = _line(error)
     if failed.startswith("model.stem"):
         return f"stem: {failed.partition(': ')[2]}"
     said = failed.removeprefix(f"model.name = {name}, model.args = {model.args}: ")
     return f"{what} ({said})" if said == failed else f"{'args' if model.args else 'name'}: {said} ({name})"
+
+
+def _sizes_seen(network: Any) -> list[int]:
+    """A list to which each convolution of several pixels adds the side of what it is given, in pixels."""
+    import torch
+
+    sides: list[int] = []
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.Conv2d) and max(layer.kernel_size) > 1:
+            layer.register_forward_hook(lambda _, images, found: sides.append(max(images[0].shape[2:])))
+    return sides
 
 
 def _of_optimiser(recipe: Recipe) -> Iterator[str]:
@@ -162,7 +183,27 @@ def _line(error: BaseException) -> str:
 # ---------------------------------------------------------------- the plan
 
 
-def describe(plan: Plan, found: Found, flops: dict[str, float]) -> str:
+def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
+    """What may be a mistake, and need not be one; of sample tables, once they are made."""
+    for network in plan.networks:
+        one = built[network.name]
+        if 3 * one.blind > one.convolutions:
+            side = network.recipe.augment.crop or plan.config.pixels.size
+            what = f"at {side} px {one.blind} of {one.convolutions} convolutions see a single pixel"
+            yield f"{network.name}: {what}; raise pixels.size, or choose a network that shrinks images less"
+    for condition in plan.conditions:
+        if condition.spaces and condition.backbones < FEW:
+            what = f"{condition.backbones} backbones per label space; with fewer than {FEW}, few differences can be"
+            yield f"{condition.name}: {what} significant (seeds.pretrain, conditions.backbones)"
+        made = plan.summary(condition)
+        findings = ", ".join(f"{count} {name}" for name, count in made.get("findings", {}).items())
+        yield from (f"{condition.name}: {one}" for one in made.get("remarks", ()))
+        if findings:
+            (job,) = plan.jobs("samples", condition=condition.name)
+            yield f"{condition.name}: {findings}; see granularity inspect {plan.folder(job)}/findings.parquet"
+
+
+def describe(plan: Plan, found: Found, built: dict[str, Built]) -> str:
     """The label spaces and where each comes from; the trainings to make, those that are there, and their cost."""
     lines = [f"{plan.config.name}: {plan.root}"]
     for i, condition in enumerate(one for one in plan.conditions if one.spaces):
@@ -174,18 +215,21 @@ def describe(plan: Plan, found: Found, flops: dict[str, float]) -> str:
             named[f"{key} ({setter(key, found)})"].append(space.name)
         for origin, names in named.items():
             lines += fitted([f"  {', '.join(names)}: {origin}"])
-    rows = [["", "trainings", "in all", "there", "to make", "operations", "time"], *_trainings(plan, flops)]
+    rows = [["", "trainings", "in all", "there", "to make", "FLOP", "time"], *_trainings(plan, built)]
     lines += ["", *tables_of(rows, 2), "", *textwrap.wrap(LEGEND, WIDTH)]
+    if noted := [f"- {line}" for line in remarks(plan, built)]:
+        lines += ["", "Worth a look:", *fitted(noted)]
     return "\n".join(lines)
 
 
 LEGEND = (
-    "there: kept in the store, made by the present code. operations: of those to make, in floating point, forward and "
-    "backward. time: of those to make, one after another, as those that are there took (-: nothing tells)."
+    "there: kept in the store, made by the present code. FLOP: floating-point operations of those to make, forward and "
+    "backward. time: of those to make, one after another, as those that are there took. -: not known, because the "
+    "images are not counted yet (snakemake samples), or nothing like it was trained."
 )
 
 
-def _trainings(plan: Plan, flops: dict[str, float]) -> Iterator[list[str]]:
+def _trainings(plan: Plan, built: dict[str, Built]) -> Iterator[list[str]]:
     """A row for each network of a condition, and for each way of finetuning it."""
     kept = _kept(place.store_of(Path(plan.root)))
     for condition in (one for one in plan.conditions if one.spaces):
@@ -198,7 +242,8 @@ def _trainings(plan: Plan, flops: dict[str, float]) -> Iterator[list[str]]:
         for name, network, recipe, data, runs in asked:
             there = [kept[run.id] for run in runs if run.id in kept]
             missing = len(runs) - len(there)
-            work = BACKWARD * flops.get(network.name, 0) * (data.images or 0) * recipe.epochs * missing
+            images = plan.summary(data).get("images", {}).get("train") or data.images or 0
+            work = BACKWARD * built[network.name].flops * images * recipe.epochs * missing
             operations = f"{work:.1e}".replace("+", "") if work else "-"
             time = f"about {seconds(missing * sum(there) / len(there))}" if there and missing else "-"
             yield [condition.name, name, *map(str, (len(runs), len(there), missing)), operations, time]

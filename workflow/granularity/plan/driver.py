@@ -21,6 +21,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.stage import Job
 from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
+from granularity.stages.samples.options import too_few
 from granularity.store import lock, place
 from granularity.store.artifact import canonical_json
 from granularity.store.code import ROOT
@@ -62,6 +63,12 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     if not looks:
         hold(plan, Path(modify(plan.root)))
     results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
+    for condition in plan.conditions:
+        (samples,) = plan.jobs("samples", condition=condition.name)
+        there = plan.summary(condition).get("images", {})
+        complaints = list(too_few(samples.options["asks"], there["train"])) if "train" in there else []
+        if complaints and not results.outdated(samples):
+            raise GranularityError(*(f"{condition.name}: {one}" for one in complaints))
 
     def remake(job: Job) -> None:
         """Let a job be made again whose result is not what is asked for; Snakemake adds what follows from it."""

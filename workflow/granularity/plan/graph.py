@@ -41,7 +41,9 @@ class Condition:
 
     @property
     def images(self) -> int | None:
-        """The number of its training images, roughly; None where nothing says it before they are read."""
+        """The number of its training images, roughly; None where nothing says it before they are read. Jobs are cut
+        by it, so it does not depend on what was made before.
+        """
         return expected_images(self.samples) if self.train_size == "all" else int(self.train_size)
 
     def made_by(self, space: Space, network: Network) -> list:
@@ -148,6 +150,14 @@ class Plan:
     def data_of(self, transfer: Transfer, condition: Condition) -> Condition:
         """The images that a transfer of a condition's networks trains on."""
         return condition if transfer.data is None else self.condition(transfer.data.name)
+
+    def asks(self, condition: Condition) -> dict[str, int]:
+        """How many training images the keys of the configuration ask for, at least."""
+        found = {f"label_spaces: {name}": int(name.split("-")[1]) for name in self.clusterings(condition)}
+        found = {key: count for key, count in found.items() if ": whole-" in key}
+        recipes = [(one.where, one.recipe) for one in self.networks if condition.spaces]
+        recipes += [(one.where, one.recipe) for one in self.transfers if self.data_of(one, condition) == condition]
+        return found | {f"{where}.batch_size": recipe.batch_size for where, recipe in recipes}
 
     def classes(self, condition: Condition, ranks: Iterable[str]) -> list[int]:
         """The numbers of classes of some ranks; 0 before the sample table is made."""

@@ -11,7 +11,8 @@ def _plan(plan: Any) -> Iterator[Job]:
     for condition in plan.conditions:
         chosen, where = options.of_source(condition.samples), {"condition": condition.name}
         files, folders = tuple(options.files(condition.samples)), tuple(options.folders(condition.samples))
-        yield Job("samples", where, chosen | {"train_size": condition.train_size}, files=files, folders=folders)
+        chosen |= {"train_size": condition.train_size, "asks": plan.asks(condition)}
+        yield Job("samples", where, chosen, files=files, folders=folders)
 
 
 STAGE = Stage(

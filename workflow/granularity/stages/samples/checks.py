@@ -177,6 +177,34 @@ def copies(
                 yield row, name, f"the same {same} as {ids.iat[first]}, {detail}"
 
 
+def finer(frame: pd.DataFrame, rank: str, other: str) -> bool:
+    """Whether each class of a rank lies in one class of another, which has fewer."""
+    pairs = frame[[rank, other]].drop_duplicates()
+    return len(pairs) == pairs[rank].nunique() > pairs[other].nunique()
+
+
+def of_ranks(frame: pd.DataFrame, params: Samples) -> None:
+    """Raise a GranularityError: the target has one class, or ranks are not in the order from coarse to fine."""
+    target, classes = params.target, frame[params.target].unique()
+    if len(classes) == 1:
+        raise GranularityError(f"samples.target: '{target}' has one class, {classes[0]!r}: there is nothing to predict")
+    for at, rank in enumerate(params.ranks):
+        for later in params.ranks[at + 1 :]:
+            if finer(frame, rank, later):
+                what = f"'{rank}' is finer than '{later}', which stands behind it; write them from coarse to fine"
+                raise GranularityError(f"samples.ranks: {what}")
+
+
+def remarks(frame: pd.DataFrame, params: Samples) -> Iterator[str]:
+    """What may be a mistake, and need not be one."""
+    if not any(finer(frame, rank, params.target) for rank in params.ranks if rank != params.target):
+        yield f"samples.target: none of the ranks {params.ranks} is finer than the target '{params.target}'"
+    for rank in params.ranks:
+        counts = frame.loc[frame["split"] == "train", rank].value_counts()
+        if single := int((counts == 1).sum()):
+            yield f"samples.ranks: {single} of {int((counts > 0).sum())} classes of '{rank}' have one training image"
+
+
 def of_classes(frame: pd.DataFrame, params: Samples, usable: np.ndarray) -> Iterator[Finding]:
     """Classes that only validation images have: of the target, each such image; of a finer rank, the first. And names
     of classes that differ only in case or in blanks.

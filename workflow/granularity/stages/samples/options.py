@@ -1,7 +1,7 @@
 """Options of the samples: the keys that every source has, and those that sources bring. No library but pydantic."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal
@@ -130,7 +130,11 @@ def samples_section() -> type[Samples]:
 def stage_section() -> type[Samples]:
     """The options of the stage: the section `samples`, the size of one condition, and what to log."""
     show = (bool, Field(False, description="Look at every image (check_images), and log each finding."))
-    return create_model("SamplesOptions", __base__=(samples_section(), _Size), __module__=__name__, show=show)
+    what = "Training images that the configuration asks for, by key: fewer are an error. No part of the result."
+    asks = (dict[str, Count], Field({}, description=what))
+    return create_model(
+        "SamplesOptions", __base__=(samples_section(), _Size), __module__=__name__, show=show, asks=asks
+    )
 
 
 def module(samples: Samples) -> ModuleType:
@@ -161,6 +165,13 @@ def asked(chosen: Any) -> dict[str, Any]:
     """The options as they count: those of the source, and that images are checked where findings are to be shown."""
     found = of_source(chosen) | {"train_size": chosen.train_size}
     return found | ({"check_images": "fail"} if chosen.show and chosen.check_images == "no" else {})
+
+
+def too_few(asks: Mapping[str, int], images: int) -> Iterator[str]:
+    """A complaint for every key that asks for more training images than there are."""
+    for key, count in asks.items():
+        if count > images:
+            yield f"{key}: {count:,} is more than the {images:,} training images"
 
 
 def files(samples: Samples) -> list[str]:

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
-from granularity.base.progress import track
+from granularity.base.progress import say, track
 from granularity.base.regular import check_regular
 from granularity.base.seeds import seed_of
 from granularity.data import hub
 from granularity.data.images import Reader
 from granularity.stages.samples import checks, ranks, source
-from granularity.stages.samples.options import Samples, of_source
+from granularity.stages.samples.options import Samples, of_source, too_few
 from granularity.store.task import Task
 from granularity.store.writer import Writer
 
@@ -38,6 +38,7 @@ def run(task: Task) -> None:
         frame = frame.astype(dict.fromkeys(names, "str"))
     except UnicodeEncodeError as error:  # lone surrogates: Python's stand-ins for other bytes, and JSON's escapes
         raise GranularityError(f"{options.root}: the name {error.object[:200]!r} is not UTF-8; rename it") from None
+    checks.of_ranks(frame, options)
     frame, held_out = assign(frame, options, options.train_size, task.seed)
     root = found.root or options.root
     resolved = of_source(options) | {"train_size": options.train_size, "seed": task.seed, "root": None}
@@ -68,6 +69,8 @@ def run(task: Task) -> None:
             out.summary["findings"] = checks.counted(findings)
         if options.check_images != "no":
             out.summary["left_out"] = (whole - frame["split"].value_counts(sort=False)).to_dict()
+        if complaints := list(too_few(options.asks, int((frame["split"] == "train").sum()))):
+            raise GranularityError("; ".join(complaints))
         columns = ["sample_id", "split", "file", "row", "offset", "bytes", "sha256"]
         columns += ["distribution"] if "distribution" in frame else []
         out.table("samples.parquet", frame[[*columns, *options.ranks]])
@@ -77,6 +80,10 @@ def run(task: Task) -> None:
         out.summary["images"] = frame["split"].value_counts(sort=False).to_dict()
         out.summary["classes"] = {rank: int(frame[rank].nunique()) for rank in options.ranks}
         out.summary["validation"] = held_out
+        if remarks := list(checks.remarks(frame, options)):
+            out.summary["remarks"] = remarks
+            for remark in remarks:
+                say(remark)
         out.summary |= found.notes
 
 
