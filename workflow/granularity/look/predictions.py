@@ -76,7 +76,7 @@ def described(found: dict[str, Any], rows: int | None, width: int | None, form: 
     lines += [f"{found['images']} validation images, mean over {found['backbones']} paired backbones", ""]
     lines += table_of([["", "B right", "B wrong"], ["A right", *right], ["A wrong", *wrong]], 1)
     lines += ["", f"error: A {found['errors']['a']:.2f} %, B {found['errors']['b']:.2f} %"]
-    for (name, one), better in zip(more.items(), (f"B ({b})", f"A ({a})"), strict=True):
+    for better, one in zip((f"B ({b})", f"A ({a})"), more.values(), strict=True):
         shown = one.head(SHOWN if rows is None else rows)
         lines += ["", f"right more often with {better}: {len(shown)} of {len(one)} images"]
         right = {f"{arm} right": shown["both_right"] + shown[f"only_{arm.lower()}_right"] for arm in "AB"}

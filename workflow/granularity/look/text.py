@@ -76,21 +76,17 @@ def width_for(form: str) -> int | None:
 
 
 def frame_text(frame: pd.DataFrame, width: int | None, index: bool = True) -> str:
-    """Rows of a table, with their numbers or without, no wider than a terminal; long texts lose their middle, unless two
-    of a column would then look alike.
-    """
+    """Rows of a table, no wider than a terminal; long texts lose their middle, unless two would then look alike."""
     frame = frame.rename(columns=lambda name: textwrap.shorten(printable(str(name)), CELL, placeholder="..."))
-    frame = frame.apply(_short)
-    longest = frame.apply(lambda column: column.fillna("").str.len().max() if column.dtype == "str" else 0).max()
-    return frame.to_string(line_width=width or 160, max_colwidth=max(CELL, int(longest) + 2), index=index)
+    return frame.apply(_short).to_string(line_width=width or 160, max_colwidth=None, index=index)
 
 
 def _short(column: pd.Series) -> pd.Series:
-    if column.dtype not in ("str", "category"):
+    if column.dtype not in ("object", "str", "category"):
         return column
-    column = column.astype("str")
-    short = column.map(lambda text: f"{text[:11]}...{text[-14:]}" if len(text) > CELL else text, na_action="ignore")
-    return short if short.nunique() == column.nunique() else column
+    whole = column.astype("str")
+    short = whole.map(lambda text: f"{text[:11]}...{text[-14:]}" if len(text) > CELL else text, na_action="ignore")
+    return short if column.dtype == "object" or short.nunique() == whole.nunique() else whole
 
 
 def as_csv(frame: pd.DataFrame) -> str:
