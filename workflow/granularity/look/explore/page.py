@@ -85,7 +85,7 @@ def _stages(results: list[Result]) -> dict[str, Any]:
 def _report(results: list[Result], to: Path) -> dict[str, Any]:
     """The report, the way to its page from these, and the question and the answer on it, as text."""
     for own in (one.artifact for one in results if one.artifact and one.kind == "report"):
-        html, path = (own.folder / "report.html").read_text(encoding="utf-8"), own.place / "report.html"
+        html, path = (own.folder / "report.html").read_text("utf-8", "replace"), own.place / "report.html"
         said = [Markup("".join(re.findall(pattern, html, re.DOTALL)[:1])).striptags() for pattern in SAID]
         return {"report": own, "path": os.path.relpath(path, to), "said": said}
     return {"report": None}
