@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from granularity import cli
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.store.artifact import Artifact
 from support import tiny_chain
 
 
@@ -80,6 +81,28 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
         assert line in text.replace("\n      ", " ").splitlines(), text
     assert all(there == count and missing == "0" for _, count, there, missing, *_ in rows(text)), text
     assert "about" in more and all(len(line) <= 80 or str(folder) in line for line in more.splitlines())
+
+
+def test_a_label_file_is_held_against_the_samples_that_are_there(tiny_results, tmp_path):
+    folder, _ = tiny_results
+    file, unseen = tmp_path / "labels.csv", "images not checked; run `snakemake samples`, then check again"
+    spaces = {**tiny_chain.TINY["label_spaces"], "file": [{"path": str(file), "of": "target", "name": "mine"}]}
+    values = {**tiny_chain.TINY, "label_spaces": spaces}
+    with contextlib.chdir(folder):
+        samples = Artifact.open("results/tiny/train-60/samples").table("samples.parquet")
+        train, val = (samples["sample_id"][samples["split"] == split].iloc[0] for split in ("train", "val"))
+        file.write_text(f"sample_id,label\n{train},a\n")
+        text = check(tmp_path, values)
+        assert "mine: label_spaces.file" in text and unseen not in text
+        file.write_text(f"sample_id,label\n{train},a\n{val},a\n")
+        with pytest.raises(GranularityError) as caught:
+            check(tmp_path, values)
+        wrong = f"images not of the training split (delete their rows): 1, such as '{val}' (train-60)"
+        assert caught.value.args == (f"{tmp_path / 'mine.yaml'}: label_spaces.file: {file}: {wrong}",)
+        assert unseen in check(tmp_path, values | {"samples": {"validation": 31}})  # other samples than are there
+        file.write_text(f"sample_id,label\n{val},\n")
+        with pytest.raises(GranularityError, match="images without a label"):
+            check(tmp_path, values | {"name": "new"})
 
 
 def test_a_source_of_ones_own_may_bring_keys(tmp_path):

@@ -5,11 +5,14 @@ import http.server
 import json
 import shutil
 import threading
+from html import escape
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 from sklearn.metrics import normalized_mutual_info_score
 
 from granularity import cli
@@ -43,8 +46,14 @@ def made(tmp_path_factory, make_samples, make_array):
     root, rng = tmp_path_factory.mktemp("explore") / "results" / "odd", np.random.default_rng(1)
     folder, code = root / f"train-{TRAIN}", rng.permutation(np.arange(ALL) % 4)
     ranks = {"kind": [KINDS[one // 2] for one in code], "class": [CLASSES[one] for one in code]}
-    samples = make_samples(folder / "samples", ["train"] * TRAIN + ["val"] * (ALL - TRAIN), ranks, "kind")
     images = rng.integers(0, 256, (ALL, SIDE, SIDE, 3)).astype(np.uint8)
+    photos, files = root.parent / "photos #1", [f"{row} #?%41<b>.png" for row in range(ALL)]
+    photos.mkdir(parents=True)
+    for name, image in zip(files, images, strict=True):
+        Image.fromarray(image).save(photos / name)
+    packed = pd.array([None] * (ALL - 1) + [0], "Int64")  # the last is a row of a larger file
+    where = {"root": str(photos), "columns": {"file": files, "row": packed, "offset": pd.NA}}
+    samples = make_samples(folder / "samples", ["train"] * TRAIN + ["val"] * (ALL - TRAIN), ranks, "kind", **where)
     make_array(folder / "pixels", "pixels", samples, images)
     near = np.eye(8, dtype=np.float32)[code] + 0.4 * rng.standard_normal((ALL, 8)).astype(np.float32)
     make_array(folder / "embed", "embed", samples, near / np.linalg.norm(near, axis=1, keepdims=True))
@@ -63,6 +72,9 @@ def made(tmp_path_factory, make_samples, make_array):
         out.table("classes.parquet", pd.DataFrame({"label": [0, 1], "name": sorted(KINDS)}))
         losses = [(name, epoch, 1 / epoch) for name in names for epoch in (1, 2)]
         out.table("history.parquet", pd.DataFrame(losses, columns=["run_id", "epoch", "train_loss"]))
+    with writing.create(root / "report", "report", **writing.unlike_any()) as out:
+        words = f"<b>Yes</b>\n{escape(CLASSES[2])} &lt;i&gt; helps"
+        out.text("report.html", f'<h1>Does it help?</h1><p class="headline">{words}.\n</p><p>More</p>')
     explore(root)
     return (
         root / "explore",
@@ -98,7 +110,7 @@ def saved(page, button: str) -> pd.DataFrame:
 @pytest.mark.browser
 def test_a_lasso_gives_images_counts_and_files(chromium, made):
     """Over file://: drawn with the mouse, counted as pandas counts, and what is downloaded reads back."""
-    folder, samples, _, _ = made
+    folder, samples, _, results = made
     with browser.driven(chromium) as page:
         go(page, (folder / VIEWS[0]).as_uri())
         page.select_option("#colour", label="class")
@@ -126,23 +138,86 @@ def test_a_lasso_gives_images_counts_and_files(chromium, made):
         )
         assert saved(page, "#save").equals(inside[["sample_id", "class"]].reset_index(drop=True))
 
-        page.fill("#name", CLASSES[2])
+        page.fill("#relabel input", CLASSES[2])
         page.keyboard.press("Enter")
+        left_out = (inside.index >= TRAIN).sum()
+        said = f"{len(inside) - left_out} images are now “{CLASSES[2]}”. {left_out} outside the training split"
+        assert left_out and page.text_content("#relabel output").startswith(said)
+        page.reload()  # the browser keeps them
+        page.evaluate("explore.ready")
+        page.select_option("#colour", label="new labels")
+        page.click(f"#legend button:has-text('{CLASSES[2]}')")
+        assert shown(page) == inside.index[inside.index < TRAIN].tolist()
+        page.select_option("#colour", label="class")
         page.click("#clear")
         assert shown(page) == [] and page.text_content("#number") == "0"
         page.click(f"#legend button:has-text('{CLASSES[1]}')")  # all of a class
         second = samples[samples["class"] == CLASSES[1]]
         assert shown(page) == second.index.tolist()
-        page.fill("#name", "other")
-        page.click("#relabel button:not([type])")
-        labels = saved(page, "#labels")
-        assert list(labels) == ["sample_id", "label"]
-        wanted = dict.fromkeys(inside["sample_id"], CLASSES[2]) | dict.fromkeys(second["sample_id"], "other")
-        assert dict(zip(labels["sample_id"], labels["label"], strict=True)) == wanted
+        page.fill("#relabel input", "other")
+        page.click("#relabel button")
         page.evaluate("scrollTo(0, 0)")
         page.mouse.move(x[0], y[0])
         page.wait_for_selector("#tip:not([hidden])")
-        assert any(name in page.text_content("#tip") for name in CLASSES)
+        assert any(f"class: {name}" in page.text_content("#tip") for name in CLASSES)
+
+        go(page, (folder / VIEWS[1]).as_uri())  # a cluster is named as a whole, beside what the map has named
+        page.fill("#cluster-0 input", "=cluster")
+        page.click("#cluster-0 form button")
+        labels = saved(page, "#labels")
+        assert list(labels) == ["sample_id", "label"]
+        tree = Artifact.open(results / "cluster" / "whole-2-2")
+        level = tree.table("clusters.parquet")["level_1"][tree.table("assignment.parquet")["cluster"]].to_numpy()
+        wanted = dict.fromkeys(inside["sample_id"], CLASSES[2]) | dict.fromkeys(second["sample_id"], "other")
+        wanted |= dict.fromkeys(samples["sample_id"][:TRAIN][level == 0], "=cluster")
+        wanted = {name: wanted[name] for name in samples["sample_id"][:TRAIN] if name in wanted}
+        assert dict(zip(labels["sample_id"], labels["label"], strict=True)) == wanted
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("kept", "images"),
+    [
+        (json.dumps([["image 0", CLASSES[0]], ["image 1", 7], [{}, "x"], [f"image {TRAIN}", "a"]]), 1),
+        ("[null]", 0),
+        ('{"image 0": "a"}', 0),
+        ("<img src=x onerror=alert(1)>", 0),
+    ],
+)
+def test_what_a_browser_kept_is_text_of_training_images_or_nothing(chromium, made, kept, images):
+    with browser.driven(chromium) as page:
+        go(page, (made[0] / VIEWS[0]).as_uri())
+        page.evaluate("kept => localStorage.setItem(key, kept)", kept)
+        page.reload()
+        page.evaluate("explore.ready")
+        assert page.text_content("#relabelled").startswith(f"Images with a new label: {images}.")
+        page.select_option("#colour", label="new labels")
+        assert page.locator("#legend button").all_text_contents() == [f"{CLASSES[0]} (1)"] * images
+
+
+@pytest.mark.browser
+def test_a_tile_opens_the_original(chromium, made):
+    folder, _, images, _ = made
+    with browser.driven(chromium) as page:
+        go(page, (folder / VIEWS[0]).as_uri())
+        page.evaluate("explore.select([3, 59])")
+        assert shown(page) == [3, 59] and page.locator("#tiles a").count() == 1
+        with page.expect_popup() as opened:
+            page.click("#tiles a")
+        opened.value.wait_for_load_state()
+        path = unquote(urlsplit(opened.value.url).path)
+        assert (np.asarray(Image.open(path)) == images[3]).all()
+        assert opened.value.evaluate("document.images[0].naturalWidth") == SIDE
+
+
+@pytest.mark.browser
+def test_the_first_page_begins_with_the_answer(chromium, made):
+    with browser.driven(chromium) as page:
+        go(page, (made[0] / pages.INDEX).as_uri())
+        assert page.text_content(".headline").startswith(f"Yes {CLASSES[2]} <i> helps.")
+        assert "sound" not in " ".join(page.locator("summary, .verdict").all_text_contents())
+        page.click(".headline a")
+        assert page.text_content("h1") == "Does it help?"
 
 
 @pytest.mark.browser
@@ -157,6 +232,7 @@ def test_tiles_have_the_pixels_that_are_stored(chromium, made):
             go(page, f"http://127.0.0.1:{server.server_port}/{VIEWS[0]}")
             page.evaluate("explore.select([...Array(60).keys()])")
             rows = shown(page)
+            assert page.locator("#tiles a").count() == 0  # such a page may not open files
             read = "one => [...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
             found = page.eval_on_selector_all("#tiles canvas", f"all => all.map({read})")
         server.shutdown()
@@ -199,6 +275,9 @@ def test_clusters_and_comparisons_are_those_of_pandas(chromium, made):
         assert page.locator(".cluster").count() == mixed
 
         go(page, (folder / VIEWS[2]).as_uri())
+        chosen = "one => one.selectedOptions[0].text"
+        opened = {one: page.eval_on_selector(f"#{one}", chosen) for one in ("one", "other", "arm", "against")}
+        assert list(opened.values()) == ["whole-2-2, level 1", "class", ARMS[1], ARMS[0]]
         page.select_option("#one", label="whole-2-2, level 2")
         page.select_option("#other", label="class")
         wanted = pd.crosstab("cluster " + cluster.astype(str), samples["class"][:TRAIN])
@@ -246,6 +325,9 @@ def test_dots_and_lines_are_those_of_the_runs(chromium, made):
         go(page, (made[0] / VIEWS[3]).as_uri())
         found = page.evaluate("Bokeh.documents.map(one => one.get_model_by_name('shown').data.run)")
         assert sorted(found[0]) == sorted(found[1]) == sorted(runs.index)
+        shades = page.evaluate("Bokeh.documents[0].get_model_by_name('shown').data.colour")
+        assert len({(runs.loc[run, "space"], shade) for run, shade in zip(found[0], shades, strict=True)}) == 2
+        assert len(set(shades)) == 2
         page.select_option("#space", label=ARMS[1])
         alpha = page.evaluate("Bokeh.documents[0].get_model_by_name('shown').data.alpha")
         assert (runs.loc[found[0], "space"] == ARMS[1]).tolist() == [one > 0.5 for one in alpha]
@@ -296,4 +378,4 @@ def test_the_folder_holds_nothing_of_others(made, tmp_path):
         explore(root.parent)
     assert made[0].is_dir()  # below results, where none of these sees it
     assert inspection.verify(root.parent)["problems"] == place.needless(root.parent, 0) == []
-    assert len(json.loads(inspection.as_json(root))) == 6
+    assert len(json.loads(inspection.as_json(root))) == 7

@@ -130,6 +130,7 @@ def test_networks_and_their_cards_say_the_same_where_this_package_is_not(results
 def test_label_spaces_are_read_by_datasets_with_the_names_of_their_classes(results, tmp_path):
     export("labels", results, "--to", tmp_path / "made")
     read = datasets.Dataset.from_parquet(str(tmp_path / "made"), cache_dir=str(tmp_path / "cache"))
+    assert set(granularity.__all__) <= set(dir(granularity))
     spaces = granularity.label_spaces(results).set_index("space")
     assert read.column_names == ["sample_id", *spaces.index]
     for space in ("target", "manual-digit"):

@@ -188,6 +188,24 @@ def test_images_that_one_arm_gets_right_alone(arms):
     assert "1 of 3 images" in said("compare", "coarse", "fine", "--rows", 1)
 
 
+def test_an_image_stands_under_one_heading(arms):
+    net = "train-4/finetune/target/net"
+    arms(f"{net}/one", "one", {(seed, 0): [seed > 0, 1, 1, 1, 1, 1] for seed in range(3)})
+    arms(f"{net}/two", "two", {(seed, 0): [seed == 0, *[1 - (seed == 2)] * 3, 0, 1] for seed in range(3)})
+    text = said("compare", "one", "two").split("right more often with ")
+    assert [part.partition("\n")[0] for part in text[1:]] == ["B (two): 3 of 3 images", "A (one): 2 of 2 images"]
+    rows = [" ".join(line.split()) for part in text for line in part.splitlines() if line.lstrip().startswith("image")]
+    assert sorted(row[:7] for row in rows) == [f"image {i}" for i in (4, 5, 6, 7, 8)]
+    assert "image 4 \\x1b4.jpg bird fish bird 1.0 2.0" in rows and "image 5 \\x1b5.jpg fish fish fish 3.0 2.0" in rows
+
+
+def test_names_that_are_cut_differ(make_samples, tmp_path):
+    names = [f"otter/2024-holiday-IMG_{i:04d}-edited-in-the-evening.jpg" for i in range(4)]
+    columns = {"sample_id": names}
+    make_samples(tmp_path / "samples", ["train"] * 4, {"kind": names}, "kind", columns=columns)
+    assert said("inspect", tmp_path / "samples").count(names[3]) >= 2
+
+
 def test_two_runs_are_compared_whatever_their_seeds(arms):
     first, second = (Run("coarse", 2, 0, "63323000"), Run("fine", 1, 0, "66313000"))
     found = json.loads(said("compare", first.name, second.id, "--json"))

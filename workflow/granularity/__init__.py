@@ -28,3 +28,7 @@ def __getattr__(name: str) -> Any:  # what they need takes a second to import
     from granularity.look import api
 
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

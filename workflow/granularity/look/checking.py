@@ -1,5 +1,6 @@
 """`granularity config check`: what would fail in a job for all that needs no data, and what would be made."""
 
+import contextlib
 import difflib
 import textwrap
 from collections import defaultdict
@@ -13,8 +14,10 @@ from granularity.config.files import Found, setter
 from granularity.learning.options import Augment, Recipe
 from granularity.look.inspection import is_current
 from granularity.look.text import WIDTH, fitted, seconds, tables_of
-from granularity.plan.graph import Plan
+from granularity.plan.fresh import Results
+from granularity.plan.graph import Condition, Plan
 from granularity.plan.trainings import Network
+from granularity.stages.hierarchy.families import file
 from granularity.stages.hierarchy.space import TARGET
 from granularity.store import place
 from granularity.store.artifact import RUN, Artifact
@@ -48,6 +51,7 @@ def check(plan: Plan) -> tuple[list[str], dict[str, Built]]:
         found += _of_objective(network, plan, network.name in flops)
     if any(map(plan.embeds, plan.conditions)):
         found += [("encoder", what) for what in _of_encoder(plan.config.encoder)]
+    found += [("label_spaces", f"file: {what}") for condition in plan.conditions for what in _of_files(plan, condition)]
     # What an entry has from a section is the section's mistake.
     common = {what for where, what in found if where in ("model", "pretrain")}
     lines = [f"{where}.{what}" for where, what in found if where in ("model", "pretrain") or what not in common]
@@ -176,6 +180,25 @@ def _of_encoder(encoder: Any) -> Iterator[str]:
             yield f"pretrained: '{tag}' is no file, and no weights of {name}; there are {', '.join(known) or 'none'}"
 
 
+def _of_files(plan: Plan, condition: Condition) -> Iterator[str]:
+    """What is wrong with the label files of a condition; with their images only once its samples are there."""
+    for params in (one.params for one in condition.spaces if one.family == "file"):
+        try:
+            file.checked(params["path"], params["sha256"], training_images(plan, condition), "of" in params)
+        except GranularityError as error:
+            yield f"{_line(error)} ({condition.name})"
+
+
+def training_images(plan: Plan, condition: Condition) -> Any | None:
+    """The ids of a condition's training images; None where its samples are not there as the configuration asks."""
+    (job,) = plan.jobs("samples", condition=condition.name)
+    with contextlib.suppress(GranularityError):  # it is not there, or must be made again
+        if Results(plan).unlike(job) is None:
+            table = Artifact.open(plan.folder(job)).table("samples.parquet", ["sample_id", "split"])
+            return table["sample_id"][table["split"] == "train"]
+    return None
+
+
 def _line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
@@ -215,6 +238,8 @@ def describe(plan: Plan, found: Found, built: dict[str, Built]) -> str:
             named[f"{key} ({setter(key, found)})"].append(space.name)
         for origin, names in named.items():
             lines += fitted([f"  {', '.join(names)}: {origin}"])
+            if origin.startswith("label_spaces.file ") and training_images(plan, condition) is None:
+                lines += fitted(["    images not checked; run `snakemake samples`, then check again"])
     rows = [["", "trainings", "in all", "there", "to make", "FLOP", "time"], *_trainings(plan, built)]
     lines += ["", *tables_of(rows, 2), "", *textwrap.wrap(LEGEND, WIDTH)]
     if noted := [f"- {line}" for line in remarks(plan, built)]:

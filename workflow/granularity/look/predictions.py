@@ -59,28 +59,32 @@ def compare(a: str, b: str, root: Path) -> dict[str, Any]:
 
 
 def described(found: dict[str, Any], rows: int | None, width: int | None, form: str) -> str:
-    """The four numbers, and the images that most backbones get right with one arm and wrong with the other; as `csv`,
-    a row per image, those first that B alone gets right.
+    """The four numbers, and the images that one arm gets right in more backbones than the other; as `csv`, a row per
+    image, those first that B gets right more often.
     """
-    a, b, table = found["a"], found["b"], found["table"]
-    alone = {name: table[table[name] > 0].sort_values(name, ascending=False, kind="stable") for name in CASES[2:0:-1]}
+    a, b = found["a"], found["b"]
+    gain = (found["table"]["only_b_right"] - found["table"]["only_a_right"]).sort_values(ascending=False, kind="stable")
+    table = found["table"].loc[gain.index]
+    more = {"only_b_right": table[gain > 0], "only_a_right": table[gain < 0][::-1]}
     if form == "csv":
-        return as_csv(table.sort_values([*alone], ascending=[False, True], kind="stable").head(rows))
+        return as_csv(table.head(rows))
     if form == "json":
-        lists = {name: json.loads(one.head(rows).to_json(orient="records")) for name, one in alone.items()}
+        lists = {name: json.loads(one.head(rows).to_json(orient="records")) for name, one in more.items()}
         return json.dumps({**{key: found[key] for key in found if key != "table"}, "most": lists}, indent=2)
     right, wrong = ([f"{found[name]:.1f}" for name in names] for names in (CASES[:2], CASES[2:]))
     lines = [f"A = {a}, B = {b}, in {' and '.join(dict.fromkeys(found['folders']))}"]
     lines += [f"{found['images']} validation images, mean over {found['backbones']} paired backbones", ""]
     lines += table_of([["", "B right", "B wrong"], ["A right", *right], ["A wrong", *wrong]], 1)
     lines += ["", f"error: A {found['errors']['a']:.2f} %, B {found['errors']['b']:.2f} %"]
-    for name, one in alone.items():
+    for better, one in zip((f"B ({b})", f"A ({a})"), more.values(), strict=True):
         shown = one.head(SHOWN if rows is None else rows)
-        good, bad = (f"B ({b})", f"A ({a})") if name == CASES[2] else (f"A ({a})", f"B ({b})")
-        words = f"right with {good}, wrong with {bad}"
-        lines += ["", f"{words}: {len(shown)} of {len(one)} images, by backbones of {found['backbones']}"]
-        shown = shown.drop(columns=[other for other in CASES if other != name]).rename(columns={name: "backbones"})
+        lines += ["", f"right more often with {better}: {len(shown)} of {len(one)} images"]
+        right = {f"{arm} right": shown["both_right"] + shown[f"only_{arm.lower()}_right"] for arm in "AB"}
+        shown = shown.drop(columns=[*CASES]).assign(**right)
+        if "file" in shown and shown["file"].equals(shown["sample_id"]):
+            shown = shown.drop(columns="file")
         lines += [frame_text(shown, width, index=False)] if len(shown) else []
+    lines += ["", f"A right, B right: the number of backbones, of {found['backbones']}"]
     return "\n".join(lines)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WIDTH = 80  # columns of a terminal
+CELL = 28  # characters of a text in a table
 SHOWN = ("table", "figure", "arm", "x", "metric", "mean", "std", "n", "note")  # under a line for each setting
 
 
@@ -75,9 +76,17 @@ def width_for(form: str) -> int | None:
 
 
 def frame_text(frame: pd.DataFrame, width: int | None, index: bool = True) -> str:
-    """Rows of a table, with their numbers or without, no wider than a terminal; long texts lose their ends."""
-    frame = frame.rename(columns=lambda name: textwrap.shorten(printable(str(name)), 28, placeholder="..."))
-    return frame.to_string(line_width=width or 160, max_colwidth=28, index=index)
+    """Rows of a table, no wider than a terminal; long texts lose their middle, unless two would then look alike."""
+    frame = frame.rename(columns=lambda name: textwrap.shorten(printable(str(name)), CELL, placeholder="..."))
+    return frame.apply(_short).to_string(line_width=width or 160, max_colwidth=None, index=index)
+
+
+def _short(column: pd.Series) -> pd.Series:
+    if column.dtype not in ("object", "str", "category"):
+        return column
+    whole = column.astype("str")
+    short = whole.map(lambda text: f"{text[:11]}...{text[-14:]}" if len(text) > CELL else text, na_action="ignore")
+    return short if column.dtype == "object" or short.nunique() == whole.nunique() else whole
 
 
 def as_csv(frame: pd.DataFrame) -> str:

@@ -68,7 +68,7 @@ def test_one_that_corrects_clusters_is_made_after_them(tmp_path):
         (
             "image 9,c\nimage 5,d\n",
             "target",
-            "images not of the training split: 2, such as 'image 9', 'image 5'",
+            r"images not of the training split \(delete their rows\): 2, such as 'image 9', 'image 5'",
         ),
         ("image 0,a\nimage 1,\n", "target", "images without a label: 1, such as 'image 1'"),
         ("image 0,a\nimage 1,a\n", None, "training images are missing .*: 3, such as 'image 2', 'image 3', 'image 4'"),

@@ -54,7 +54,9 @@ const download = (name, rows) => {
 const sheets = {};
 const tile = row => {
   const words = `${data.ids[row]}: ${called(data.columns[data.target], row)}`;
-  if (!data.tiles) return make("span", data.ids[row], {className: "tile bare", title: words});
+  const href = location.protocol === "file:" && data.originals[row];  // only pages that are files may open files
+  const [tag, link] = href ? ["a", {href, target: "_blank", rel: "noopener"}] : ["span", {}];
+  if (!data.tiles) return make(tag, data.ids[row], {className: "tile bare", title: words, ...link});
   const {side, across, each} = data.tiles, place = row % each, number = Math.floor(row / each);
   const one = make("canvas", null, {className: "tile", width: side, height: side, title: words, role: "img", ariaLabel: words});
   one.style.width = `${side > TILE ? Math.min(side, 2 * TILE) : side * Math.floor(TILE / side)}px`;
@@ -64,7 +66,7 @@ const tile = row => {
     one.getContext("2d").drawImage(sheet, left, top, side, side, 0, 0, side, side);
     one.dataset.row = row;
   });
-  return one;
+  return make(tag, null, link, one);
 };
 
 /* Show the page's plots; returns their sources. `words`: what is shown beside a point or line under the pointer. */
@@ -91,6 +93,45 @@ const colourOf = (column, code) => {
   return column.group === "hardness" ? RAMP[Math.round(share * (RAMP.length - 1))] : HUES[code % HUES.length];
 };
 
+/* New labels by sample_id, and as a column. The browser keeps them from page to page; what it returns may be anything. */
+const key = `granularity labels ${data?.digest}`, outside = new Set(data?.outside.map(row => data.ids[row]));
+const mine = {group: "new", name: "new labels", names: [], codes: []};
+let given = new Map(), keeps = true;
+const recall = () => {
+  try {
+    const kept = JSON.parse(localStorage.getItem(key) ?? "[]"), texts = pair => pair.every(one => one && typeof one === "string");
+    if (keeps) given = new Map(kept.filter(pair => texts(pair) && !outside.has(pair[0])));
+  } catch { /* no storage, or not ours: the labels of this page stay */ }
+  mine.names = [...new Set(given.values())].sort();
+  const codes = new Map(mine.names.map((name, code) => [name, code]));
+  mine.codes = data.ids.map(id => codes.get(given.get(id)) ?? -1);
+  at("relabelled").textContent = `Images with a new label: ${count(given.size)}. New classes: ${count(mine.names.length)}.`;
+  return given;
+};
+const relabel = (rows, name) => {
+  const labels = recall(), ids = rows.map(row => data.ids[row]), own = ids.filter(id => !outside.has(id));
+  for (const id of own) name ? labels.set(id, name) : labels.delete(id);
+  let words = `${count(own.length)} images ${name ? `are now “${name}”` : "have no new label now"}.`;
+  if (own.length < ids.length) words += ` ${count(ids.length - own.length)} outside the training split (validation) were left out.`;
+  try { localStorage.setItem(key, JSON.stringify([...labels])); } catch { keeps = false; }
+  if (!keeps) words += " This browser does not keep them: download them before you leave the page.";
+  recall();
+  return words;
+};
+/* A form that names the class of some images. */
+const naming = (what, rows, after = () => {}) => {
+  const name = make("input", null, {placeholder: "Name of a class", ariaLabel: `Name of a class for ${what}`});
+  const said = make("output", null, {className: "note"});
+  const onsubmit = () => { said.textContent = relabel(rows(), name.value.trim()); after(); return false; };
+  return make("form", null, {onsubmit}, name, make("button", `Name ${what}`), said);
+};
+if (at("relabelled")) {
+  for (const event of ["pageshow", "storage"]) addEventListener(event, recall);
+  at("labels").onclick = () => download("labels.csv", [["sample_id", "label"], ...recall()]);
+  data.columns.push(mine);
+  recall();
+}
+
 const pages = {
   index() {
     for (const one of document.querySelectorAll(".copy")) one.onclick = () => {
@@ -101,9 +142,9 @@ const pages = {
 
   async map() {
     if (!at("colour")) return;
-    const column = chooseColumn("colour", data.columns, data.columns[data.target]), labels = new Map();
+    const column = chooseColumn("colour", data.columns, data.columns[data.target]);
     const place = choose("place", Object.keys(data.places), name => name);
-    const told = (_, row) => [tile(row), ...[data.ids[row], called(column(), row)].map(text => make("div", text))];
+    const told = (_, row) => [tile(row), ...[data.ids[row], `${column().name}: ${called(column(), row)}`].map(text => make("div", text))];
     const [source] = await plot(told), every = labelled();
     const selected = () => [...source.selected.indices].sort((a, b) => a - b);
     const paint = () => {
@@ -139,21 +180,13 @@ const pages = {
       const rows = selected().map(row => [data.ids[row], called(column(), row)]);
       download("selection.csv", [["sample_id", column().name], ...rows]);
     };
-    at("relabel").onsubmit = () => {
-      for (const row of selected()) labels.set(row, at("name").value);
-      at("relabelled").textContent = `${count(labels.size)} images have one of ${new Set(labels.values()).size} new labels.`;
-      return false;
-    };
-    at("labels").onclick = () => {
-      const rows = [...labels].map(([row, name]) => [data.ids[row], name]);
-      download("labels.csv", [["sample_id", "label"], ...rows]);
-    };
+    at("relabel").append(naming("the selected images", selected, () => column() === mine && paint()));
     paint();
   },
 
   cluster() {
     if (!at("tree")) return;
-    const ranks = data.columns.filter(one => one.group === "rank"), rank = chooseColumn("rank", ranks, ranks.at(-1));
+    const ranks = data.columns.filter(one => one.group === "rank"), rank = chooseColumn("rank", [...ranks, mine], ranks.at(-1));
     const tree = choose("tree", data.trees, one => data.columns[one.column].name);
     const to = (one, step) => button(`cluster ${one}`, () => {
       at("tree").value = Number(at("tree").value) + step;
@@ -170,14 +203,15 @@ const pages = {
       const sets = ["nearest", "farthest", "random"].filter(name => one[name].length).map(name =>
         make("div", null, {}, make("span", name, {className: "note"}), make("div", null, {className: "tiles"}, ...one[name].map(tile))));
       const title = make("h3", `Cluster ${one.number}`);
-      return make("section", null, {className: "cluster", id: `cluster-${one.number}`}, title, line, family, make("div", null, {className: "sets"}, ...sets));
+      const within = [title, line, family, make("div", null, {className: "sets"}, ...sets), naming(`cluster ${one.number}`, () => one.rows)];
+      return make("section", null, {className: "cluster", id: `cluster-${one.number}`}, ...within);
     };
     const list = (upTo = 0) => {
       const codes = data.columns[tree().column].codes, members = tree().clusters.map(() => []);
       codes.forEach((code, row) => code >= 0 && members[code].push(row));
       const every = tree().clusters.map((one, number) => {
-        const images = members[number].length, classes = tally(rank(), members[number]).slice(0, 2);
-        return {...one, number, images, classes, mixed: classes.length > 1 && classes[1][1] >= MIXED * images};
+        const rows = members[number], images = rows.length, classes = tally(rank(), rows).slice(0, 2);
+        return {...one, number, rows, images, classes, mixed: classes.length > 1 && classes[1][1] >= MIXED * images};
       });
       const mixed = every.filter(one => one.mixed);
       at("number").textContent = `${count(every.length)} clusters, ${count(mixed.length)} mixed.`;
@@ -190,9 +224,9 @@ const pages = {
   compare() {
     if (!at("one")) return;
     const of = group => data.columns.filter(one => one.group === group), arms = of("prediction"), truth = data.columns[data.target];
-    const every = data.columns.filter(one => one.group !== "hardness"), target = arms.find(one => one.name === "target");
-    const one = chooseColumn("one", every, of("label space").at(-1)), other = chooseColumn("other", every, of("rank").at(-1));
-    const arm = chooseColumn("arm", arms, arms.findLast(one => one !== target)), against = chooseColumn("against", arms, target);
+    const every = data.columns.filter(one => one.group !== "hardness"), target = arms.find(one => one.name.split(", ")[0] === "target");
+    const one = chooseColumn("one", every, of("clustering")[0] ?? of("label space").at(-1)), other = chooseColumn("other", every, of("rank").at(-1));
+    const arm = chooseColumn("arm", arms, arms.find(one => one !== target)), against = chooseColumn("against", arms, target);
     const table = () => {
       const [a, b] = [one(), other()], rows = labelled(a, b), [down, across] = [tally(a, rows), tally(b, rows)];
       const both = {codes: a.codes.map((code, row) => code * b.names.length + b.codes[row])}, joint = new Map(tally(both, rows));

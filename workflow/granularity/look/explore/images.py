@@ -1,8 +1,11 @@
 """The images of one condition: places on the map, what they are called, what networks predict, sheets of tiles."""
 
 import io
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -53,6 +56,15 @@ class Images:
     def align(self, values: pd.Series) -> np.ndarray:
         """Values by `sample_id` as codes of the images drawn."""
         return values.reindex(self.ids).fillna(NONE).to_numpy(np.int64)
+
+    def originals(self) -> list[str | None]:
+        """The images' own files, as addresses: None for one within a larger file; no list if the root is not here."""
+        root = self.samples.params["root"]
+        if root is None or not os.path.isdir(root):
+            return []
+        frame, above = self.samples.table("samples.parquet", ["file", "row", "offset"]), Path(root).absolute().as_uri()
+        files = frame["file"].map(lambda name: f"{above}/{quote(name)}").astype(object)
+        return files.where(frame[["row", "offset"]].isna().all(axis=1), None).iloc[self.rows].tolist()
 
     def ranks(self) -> Iterator[Column]:
         for rank in self.samples.facts["ranks"]:

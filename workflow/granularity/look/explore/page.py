@@ -1,12 +1,15 @@
 """The pages and what they load, as files; and the folder that takes them, in which nothing of others is touched."""
 
 import json
+import os
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from granularity.base import strict_json
 from granularity.base.errors import GranularityError
@@ -22,6 +25,7 @@ from granularity.store.artifact import Artifact, by_stage
 HERE = Path(__file__).parent
 MARKER, INDEX = ".made-by-granularity-explore.json", "index.html"  # the marker lists what is ours
 VIEWS = {"map": "Map", "cluster": "Clusters", "compare": "Compare", "training": "Training"}
+SAID = ("<h1>(.*?)</h1>", '<p class="headline">(.*?)</p>')  # the question and the answer on the report's page
 NOTHING = {"condition": "", "lost": [], "plots": {}, "trees": [], "legend": {}, "shown": None, "note": ""}
 
 
@@ -52,7 +56,7 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
             files[f"{name}/map.parquet"] = _table(data)
         for view in VIEWS:
             files[f"{name}/{view}.html"] = page(view, "../", **given | {"plots": given["plots"].get(view, {})})
-    files[INDEX] = page("index", "", results=results, **_stages(results))
+    files[INDEX] = page("index", "", results=results, **_stages(results), **_report(results, to))
     _put(to, files, before)
     return to / INDEX, [f"{one.state}: {one.why}" for one in results if not one.artifact]
 
@@ -75,8 +79,16 @@ def _stages(results: list[Result]) -> dict[str, Any]:
         row = stages.setdefault(one.kind, {"states": Counter(), "bytes": 0, "cost": cost.get(one.kind, {})})
         row["states"][one.state] += 1
         row["bytes"] += one.artifact.size if one.artifact else 0
-    digest = next((one.digest for one in whole if one.kind == "report"), None)
-    return {"stages": stages, "digest": digest, "gpu": any("gpu_seconds" in row for row in cost.values())}
+    return {"stages": stages, "gpu": any("gpu_seconds" in row for row in cost.values())}
+
+
+def _report(results: list[Result], to: Path) -> dict[str, Any]:
+    """The report, the way to its page from these, and the question and the answer on it, as text."""
+    for own in (one.artifact for one in results if one.artifact and one.kind == "report"):
+        html, path = (own.folder / "report.html").read_text("utf-8", "replace"), own.place / "report.html"
+        said = [Markup("".join(re.findall(pattern, html, re.DOTALL)[:1])).striptags() for pattern in SAID]
+        return {"report": own, "path": os.path.relpath(path, to), "said": said}
+    return {"report": None}
 
 
 def _condition(whole: list[Artifact], most: int) -> tuple[dict[str, Any], list[bytes], dict[str, Any]]:
@@ -84,7 +96,7 @@ def _condition(whole: list[Artifact], most: int) -> tuple[dict[str, Any], list[b
     of: defaultdict[str, list[Artifact]] = defaultdict(list)
     for one in whole:
         of[one.kind].append(one)
-    data: dict[str, Any] = {"ids": [], "columns": [], "places": {}, "trees": [], "sheets": []}
+    data: dict[str, Any] = {"ids": [], "outside": [], "columns": [], "places": {}, "trees": [], "sheets": []}
     given, sheets = {"plots": {}}, []
     given["plots"]["training"], given["legend"] = _trainings(of)
     if of["samples"]:
@@ -98,6 +110,8 @@ def _condition(whole: list[Artifact], most: int) -> tuple[dict[str, Any], list[b
         for column, described in (one for job in of["cluster"] for one in images.clusters(shown, features, job)):
             data["trees"].append({"column": len(columns), "clusters": described})
             columns.append(column)
+        data |= {"digest": of["samples"][0].digest, "originals": shown.originals()}
+        data |= {"outside": shown.frame.index[shown.frame["split"] != "train"].tolist()}
         data |= {"ids": shown.ids.tolist(), "columns": [one.as_json() for one in columns]}
         data |= {"target": [one.name for one in columns].index(shown.target)}
         data |= {"sheets": [f"sheet-{number}.png" for number in range(len(sheets))]}

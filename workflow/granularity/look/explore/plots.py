@@ -58,7 +58,8 @@ def dots(runs: pd.DataFrame) -> dict[str, Any]:
 def styled(runs: pd.DataFrame, spaces: Mapping[str, Any]) -> pd.DataFrame:
     """Tables of runs with the report's `colour` and `words` for the series of each; `spaces`: by name."""
     of = {name: describe(series_of(spaces[name]) if name in spaces else name) for name in runs["space"].unique()}
-    of |= {"target": of["target"]._replace(words="target (baseline)")} if "target" in of else {}
+    if "target" in of:  # a series of human labels, but not to be taken for the others
+        of["target"] = of["target"]._replace(words="target (baseline)", style=(GREY, "o"))
     said = runs["space"].map(of)
     return runs.assign(colour=said.map(lambda one: one.style[0]), words=said.map(lambda one: one.words))
 

@@ -51,19 +51,11 @@ def labels(
     """The labels of the file; where it corrects another label space, that one's for the other images."""
     import pandas as pd
 
-    data = _read(path)
-    if hashlib.sha256(data).hexdigest() != sha256:
-        raise GranularityError(f"{path}: has changed since the run was planned; run snakemake again")
-    table = _table(Path(path), data)
     own = pd.Index(training.frame["sample_id"])
+    table = checked(path, sha256, own, of is not None)
     row = own.get_indexer(table["sample_id"])
-    _refuse(path, "images given twice", table.loc[table["sample_id"].duplicated(), "sample_id"])
-    _refuse(path, "images not of the training split", table.loc[row < 0, "sample_id"])
-    _refuse(path, "images without a label", table.loc[table["label"] == "", "sample_id"])
     names, codes = np.unique(table["label"].to_numpy(dtype=str), return_inverse=True)
     if of is None:
-        what = "training images are missing (say `of` where the file corrects another label space)"
-        _refuse(path, what, own.delete(row))
         base, known = np.empty(len(own), dtype=np.int64), []
     else:
         made = labels_of(extensions.find("family", of["family"]), training, of["params"])
@@ -75,6 +67,22 @@ def labels(
     base[row] = np.array([number[name] for name in names.tolist()], dtype=np.int64)[codes]
     kept, values = np.unique(base, return_inverse=True)
     return Labels(values.astype(np.int32), [every[i] for i in kept], notes={"from_file": len(table)})
+
+
+def checked(path: str, sha256: str, training: Any | None, corrects: bool) -> Frame:
+    """The table of a file whose labels can be used; `training`: ids of the training images, None if not known yet."""
+    data = _read(path)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise GranularityError(f"{path}: has changed since the run was planned; run snakemake again")
+    table = _table(Path(path), data)
+    ids = table["sample_id"]
+    _refuse(path, "images given twice", ids[ids.duplicated()])
+    _refuse(path, "images without a label", ids[table["label"] == ""])
+    if training is not None:
+        _refuse(path, "images not of the training split (delete their rows)", ids[~ids.isin(training)])
+        what = "training images are missing (say `of` where the file corrects another label space)"
+        _refuse(path, what, () if corrects else training[~training.isin(ids)])
+    return table
 
 
 def _read(path: str | Path) -> bytes:
