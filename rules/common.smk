@@ -19,6 +19,11 @@ try:
 except GranularityError as error:
     raise WorkflowError(*error.args) from None
 
+
+onstart:
+    driver.where_to_look((*workflow.configfiles, *workflow.overwrite_configfiles))
+
+
 ENV = f"../envs/{'gpu' if CONFIG.device == 'cuda' else 'cpu'}.yaml"
 
 

@@ -12,6 +12,22 @@ T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
 
 
+class _Loop:
+    """A loop of :func:`track` that is under way; `together`: how many of its items are being made at once."""
+
+    def __init__(self, total: int, words: str):
+        self.done, self.total, self.words, self.together = 0, total, words, 1
+
+
+_under_way: list[_Loop] = []
+
+
+def together(items: int) -> None:
+    """Say that the loop around this work is making so many of its items at once."""
+    if _under_way:
+        _under_way[-1].together = items
+
+
 def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator[T]:
     """Pass items on and say on standard error how far it is."""
     if sys.stderr is not None and sys.stderr.isatty():
@@ -19,24 +35,37 @@ def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator
 
         yield from tqdm(items, total=total, desc=what, unit=f" {unit}" if unit else "it", dynamic_ncols=True)
         return
-    started, done = time.monotonic(), 0
-    tell = teller(total, what, unit)
-    for done, item in enumerate(items, start=1):
-        yield item
-        tell(done)
-    say(f"{what}: {done} of {total} {unit} in {time.monotonic() - started:.1f} s")
+    started, tell, loop = time.monotonic(), teller(total, what, unit), _Loop(total, f"{what}: {{}} of {total} {unit}")
+    _under_way.append(loop)
+    try:
+        for item in items:
+            yield item
+            loop.done += 1
+            tell(loop.done)
+    finally:
+        _under_way.remove(loop)
+    say(f"{loop.words.format(loop.done)} in {time.monotonic() - started:.1f} s")
 
 
 def teller(total: int, what: str, unit: str, begun: int = 0) -> Callable[[int], None]:
-    """A function of how many are done, `begun` of them before, which says every ten seconds what time is left."""
+    """A function of how many are done, `begun` of them before, which says every ten seconds what time is left.
+
+    Within a loop of :func:`track`, that is the time until the loop ends, if its other items take as long.
+    """
     started = spoke = time.monotonic()
+    around = _under_way[-1] if _under_way else None
 
     def tell(done: int) -> None:
         nonlocal spoke
         now = time.monotonic()
         if now - spoke >= SECONDS_BETWEEN_LINES and done < total:
-            left = (now - started) / (done - begun) * (total - done)
-            say(f"{what}: {done} of {total} {unit}, {100 * done / total:.0f} %, about {left:.0f} s left")
+            each, more = (now - started) / (done - begun), ""
+            left = each * (total - done)
+            if around is not None:
+                after = max(0, around.total - around.done - around.together)
+                left += each * total * after / around.together
+                more = f"; {around.words.format(around.done)}"
+            say(f"{what}: {done} of {total} {unit}, {100 * done / total:.0f} %{more}, about {left:.0f} s left")
             spoke = now
 
     return tell

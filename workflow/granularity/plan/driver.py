@@ -1,5 +1,6 @@
 """Settings that Snakemake's own process makes for its jobs."""
 
+import atexit
 import contextlib
 import hashlib
 import importlib.metadata
@@ -11,14 +12,16 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from snakemake.settings.types import DeploymentMethod, SharedFSUsage
 
 from granularity.base.errors import GranularityError
+from granularity.base.progress import say
 from granularity.base.stage import Job
+from granularity.config.files import DEFAULT
 from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
 from granularity.stages.samples.options import too_few
@@ -62,6 +65,7 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
     if not looks:
         hold(plan, Path(modify(plan.root)))
+        _end_plainly()
     results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
     for condition in plan.conditions:
         (samples,) = plan.jobs("samples", condition=condition.name)
@@ -76,6 +80,27 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
             workflow.dag.forcefiles.add(modify(plan.stamp(job)))
 
     return remake
+
+
+def where_to_look(configfiles: Iterable[str | Path]) -> None:
+    """Say how to follow a run, in whose terminal nothing moves for as long as a job takes."""
+    files = "".join(f" -f {shlex.quote(str(file))}" for file in configfiles if Path(file) != DEFAULT)
+    say(f"Each job's progress and the time it has left, from another terminal: granularity status{files}")
+
+
+def _end_plainly() -> None:
+    """After an interrupt from the keyboard, let the last line say what happened, below what Snakemake prints of jobs."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    interrupted = []
+
+    def on_interrupt(number: int, frame: object) -> None:
+        interrupted.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    stopped = "Stopped on request, which is all that the errors above say. The same command goes on from here."
+    atexit.register(lambda: say(stopped) if interrupted else None)
 
 
 def _refuse(workflow: Any, looks: bool) -> None:

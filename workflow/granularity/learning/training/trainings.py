@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from granularity.base.errors import GranularityError
-from granularity.base.progress import track
+from granularity.base.progress import together, track
 from granularity.learning.data.augment import centre_crop
 from granularity.learning.data.dataset import Data
 from granularity.learning.data.order import Batches
@@ -138,6 +138,7 @@ class _Job:
     def trained(self, group: Sequence[Training]) -> list[dict[int, Artifact]]:
         """Train one network, or several side by side, and put their results into the store; by epoch."""
         began = time.time(), time.monotonic(), time.process_time()
+        together(len(group))
         running = self.out.work / f"{group[0].run.name}{f'+{len(group) - 1}' if len(group) > 1 else ''}.running"
         objectives, networks = [one.objective() for one in group], [one.start().to(one.data.device) for one in group]
         for network, one in zip(networks, group, strict=True):
