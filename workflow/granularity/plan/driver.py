@@ -84,12 +84,13 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
 
 def where_to_look(configfiles: Iterable[str | Path]) -> None:
     """Say how to follow a run, in whose terminal nothing moves for as long as a job takes."""
-    files = "".join(f" -f {shlex.quote(str(file))}" for file in configfiles if Path(file) != DEFAULT)
+    named = dict.fromkeys(os.path.relpath(file) for file in configfiles)
+    files = "".join(f" -f {shlex.quote(file)}" for file in named if Path(file) != DEFAULT)
     say(f"Each job's progress and the time it has left, from another terminal: granularity status{files}")
 
 
 def _end_plainly() -> None:
-    """After an interrupt from the keyboard, let the last line say what happened, below what Snakemake prints of jobs."""
+    """After an interrupt from the keyboard, let the last line say what happened, below what Snakemake prints."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
     interrupted = []
