@@ -46,9 +46,14 @@ def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
     named = files_of(own)
     written = {key: value for one in named for key, value in yaml.safe_load(one.read_text()).items()}
     others = [one["data"]["samples"] for one in written.get("transfers", []) if "data" in one]
-    for root in {one["root"] for one in (written.get("samples", {}), *others) if "root" in one}:
+    samples = (written.get("samples", {}), *others)
+    shifted = {folder for one in samples for folder in one.get("shifted", {}).values()}
+    for root in shifted | {one["root"] for one in samples if "root" in one}:
         assert root.startswith("data/")
         (tmp_path / root).mkdir(parents=True)
+    for init in (one["init"].removeprefix("timm:") for one in written.get("networks", []) if "init" in one):
+        (tmp_path / init).parent.mkdir()
+        (tmp_path / init).touch()
     config = files.load(ROOT / "config/config.yaml", *named)
     plan = Plan(config)
     assert all(one.spaces for one in plan.conditions if not one.name.startswith("data-")) and plan.jobs("report")
