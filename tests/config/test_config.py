@@ -47,8 +47,10 @@ def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
     written = {key: value for one in named for key, value in yaml.safe_load(one.read_text()).items()}
     others = [one["data"]["samples"] for one in written.get("transfers", []) if "data" in one]
     samples = (written.get("samples", {}), *others)
-    shifted = {folder for one in samples for folder in one.get("shifted", {}).values()}
-    for root in shifted | {one["root"] for one in samples if "root" in one}:
+    folders = [folder for one in samples for folder in one.get("shifted", {}).values()]
+    model = written.get("encoder", {}).get("model", "")
+    folders += [model.removeprefix("local-dir:")] * model.startswith("local-dir:")
+    for root in {*folders, *(one["root"] for one in samples if "root" in one)}:
         assert root.startswith("data/")
         (tmp_path / root).mkdir(parents=True)
     for init in (one["init"].removeprefix("timm:") for one in written.get("networks", []) if "init" in one):
