@@ -1,6 +1,6 @@
 """Objective `balanced`: labels, and on unlabelled inputs predictions that are balanced and each of one class.
 
-The teacher of Shi, Wei and Liang 2022, section 5: cross-entropy + weight * (sum_j p_j ln p_j + spread * mean entropy),
+The teacher of Shi, Wei and Liang 2022, section 6: cross-entropy + weight * (sum_j p_j ln p_j + spread * mean entropy),
 p being the mean prediction on as many unlabelled inputs as the step has images, in one batch with them. They are drawn
 at every step: images of a split, or Gaussians with the mean and standard deviation that each pixel has in the training
 images (of whole images: no random crops).

@@ -1,5 +1,7 @@
 """How alike mean gradients of steps 1-10, 11-20 and 21-30 are, filter by filter (Shi, Wei, Liang 2022, Table 7).
 
+The table is of one filter, the nearest to the mean of the green cluster; here all filters of a layer are averaged.
+
 Of untrained networks: a copy takes the first steps of a training on the target with `recipe`, those that its own
 pretraining on the target took if the recipe is the same. With v1, v2, v3 a filter's mean gradients over each third of
 the steps and v their mean, of each LAYER that a pattern of `layers` fits, under the first split:

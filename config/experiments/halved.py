@@ -1,6 +1,6 @@
 """A data set in Parquet whose classes are cut in two by a coin per image: the rank `half`, finer than the class.
 
-The fine labels of Yang, Steinhardt and Hu 2023, section 5, as a human rank, so that measures look at them. The coins
+The fine labels of Yang, Steinhardt and Hu 2023, section 6, as a human rank, so that measures look at them. The coins
 are drawn once, whatever the base seed.
 """
 

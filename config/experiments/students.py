@@ -1,4 +1,4 @@
-"""Students of a trained network on mixtures of images and other inputs, all labelled by it (Shi, Wei, Liang 2022, 5).
+"""Students of a trained network on mixtures of images and other inputs, all labelled by it (Shi, Wei, Liang 2022, 6).
 
 The teacher, a network of `teachers`, labels images and unlabelled inputs U by its largest output. Students learn as
 many inputs as there are training images, a share ALPHA of them from U; accuracy is the share of test inputs on which

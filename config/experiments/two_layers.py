@@ -1,4 +1,4 @@
-"""A network of two layers on the pixels, with ReLU in between (Shi, Wei and Liang 2022, section 5)."""
+"""A network of two layers on the pixels, with ReLU in between (Shi, Wei and Liang 2022, appendix E)."""
 
 import torch
 from torch import nn

@@ -46,7 +46,11 @@ def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
     named = files_of(own)
     written = {key: value for one in named for key, value in yaml.safe_load(one.read_text()).items()}
     others = [one["data"]["samples"] for one in written.get("transfers", []) if "data" in one]
-    for root in {one["root"] for one in (written.get("samples", {}), *others) if "root" in one}:
+    samples = (written.get("samples", {}), *others)
+    folders = [folder for one in samples for folder in one.get("shifted", {}).values()]
+    model = written.get("encoder", {}).get("model", "")
+    folders += [model.removeprefix("local-dir:")] * model.startswith("local-dir:")
+    for root in {*folders, *(one["root"] for one in samples if "root" in one)}:
         assert root.startswith("data/")
         (tmp_path / root).mkdir(parents=True)
     config = files.load(ROOT / "config/config.yaml", *named)

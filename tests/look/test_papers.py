@@ -13,6 +13,7 @@ from granularity.claims import experiments as about
 from granularity.claims import published
 from granularity.config import files
 from granularity.look.papers import answers, claims, figures, numbers, page
+from granularity.look.papers.experiments import files_of
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.theory.runs import at
@@ -260,7 +261,10 @@ def test_a_name_that_the_world_does_not_have_is_one_line(made, monkeypatch, tmp_
 
 def test_experiments_say_what_is_so():
     """The one place that says which experiment is about which rows names what there is, and the files agree."""
-    files = {file.stem: strict_yaml.read(file) for file in (ROOT / "config/experiments").glob("*.yaml")}
+    every = {file.stem: files_of(file) for file in (ROOT / "config/experiments").glob("*.yaml")}
+    files = {
+        name: {k: v for one in own for k, v in strict_yaml.read(ROOT / one).items()} for name, own in every.items()
+    }
     several = {one["study"] for one in strict_yaml.read(ROOT / "docs/results/claims.yaml")}
     known = [*extensions.names("study"), *extensions.names("world"), *several]
     for name, paper in about.read().items():

@@ -61,7 +61,8 @@ def reference(cfg):
         return before
 
     def masked(t, x, y, w):
-        tau = 1 + cfg.kappa * (1 - cfg.theta) / (cfg.copies * cfg.theta) + cfg.tau_extra / (t + 1)
+        fading = 1 / (t ** (1 / cfg.tau_root) + 1)  # Section 3.2, or with q Assumption B.2
+        tau = 1 + cfg.kappa * (1 - cfg.theta) / (cfg.copies * cfg.theta) + cfg.tau_extra * fading
         z = torch.einsum("npd,rd->npr", x, w)
         h, target = (identities.activated(one, cfg.q, cfg.width) for one in (z, tau * z.detach()))
         return (((target - h).sum(1) ** 2).sum(1) + lost * (h**2).sum((1, 2))).mean() / 2
@@ -76,11 +77,11 @@ def reference(cfg):
     return losses
 
 
-@pytest.mark.parametrize("copies", [1, 2])
-def test_training_follows_the_float64_reference(copies, monkeypatch):
+@pytest.mark.parametrize(("copies", "tau_root"), [(1, 1), (2, 8)])
+def test_training_follows_the_float64_reference(copies, tau_root, monkeypatch):
     monkeypatch.setattr(training, "RECORDED", range(10))
     monkeypatch.setattr(training, "RECORDED_SUPERVISED", range(10))
-    fast = {"sigma_0": 0.2, "eta_2": 20.0, "eta_1": 0.5, "copies": copies}
+    fast = {"sigma_0": 0.2, "eta_2": 20.0, "eta_1": 0.5, "copies": copies, "tau_root": tau_root}
     cfg = Settings(**SMALL, **fast)
     table = table_of(cfg)
     for phase, losses in reference(cfg).items():

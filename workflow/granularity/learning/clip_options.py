@@ -77,7 +77,7 @@ def files(encoder: Encoder) -> list[str]:
     """The user's files that an encoder is read from; a change to one makes the embedding again."""
     if encoder.model.startswith("local-dir:"):
         folder = Path(encoder.model.removeprefix("local-dir:"))
-        return sorted(str(file) for file in folder.iterdir() if file.is_file())
+        return sorted(str(file) for file in folder.glob("*") if file.is_file())
     return [name for name in (encoder.model, encoder.pretrained) if name is not None and os.path.isfile(name)]
 
 

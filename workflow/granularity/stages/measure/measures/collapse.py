@@ -11,9 +11,10 @@ Of a split, with float64 means mu and covariances S (divisor n) of the C classes
 - `RANK/distances`: an array [C, C], the mean squared distance between the images of two classes, D_ij = tr S_i + tr S_j
   + |mu_i - mu_j|^2, an image's from itself included (Yang et al., section 4.1).
 - `COARSE/FINE/r1`, `r2`, `r3`, for each two ranks of which the finer divides classes of the coarser: d_in, d_sup and
-  d_far the means of D_ii, of D_ij within a coarse class, and of D_ij of different ones, d_sup / d_in (the paper's mean
-  squared distance ratio), d_sup / d_far and d_in / d_far. `r1_null`: the largest r1 of 20 shufflings of the fine labels
-  within coarse classes; r1 is at least 1 for any labels.
+  d_far the means of D_ii, of D_ij within a coarse class, and of D_ij of different ones, d_sup / d_in (the mean squared
+  distance ratio of Yang et al., who have it of Gaussian mixtures only), d_sup / d_far and d_in / d_far (not of Yang et
+  al.). `r1_null`: the largest r1 of 20 shufflings of the fine labels within coarse classes; r1 is at least 1 for any
+  labels.
 - `effective_rank`: the exponential of the entropy of the covariance's eigenvalues (Roy and Vetterli 2007).
 
 A rank with fewer than two classes in the split has no row.

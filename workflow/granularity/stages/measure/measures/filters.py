@@ -1,4 +1,4 @@
-"""Directions of filters: whether those of a layer lie in two opposed clusters (Shi, Wei and Liang 2022, section 5).
+"""Directions of filters: whether those of a layer lie in two opposed clusters (Shi, Wei and Liang 2022, appendix E).
 
 A filter is an output's weights of a convolution or a linear layer, flattened to length one; filters of zero length are
 left out. The first principal direction v of a layer's filters, without centring, gives two clusters: the tenth of the

@@ -13,7 +13,7 @@ from granularity.stages.verdicts.arms import BASELINE, Frame, Tables
 READS = ("pretrain/runs.parquet", "pretrain/history.parquet", "finetune/runs.parquet", "finetune/history.parquet")
 PUBLISHED = ("mask_reconstruction",)
 WORDS = preregistered.words("mask_reconstruction_images")
-SINGLE = -1.0  # points, for the spread of a table that has one run of each
+SINGLE = -1.0  # points, for the spread of a table that gives no number of runs
 
 
 def judge(tables: Tables) -> Iterator[Claim]:
@@ -40,7 +40,7 @@ def judge(tables: Tables) -> Iterator[Claim]:
 def printed() -> Claim:
     """M1 of the paper's table."""
     one, other = (published.number(*PUBLISHED, table="T1", arm=arm) for arm in ("mask reconstruction", "supervised"))
-    single = {"judged": "mean", "high": SINGLE, "reason": "one run of each: a margin stands for the spread"}
+    single = {"judged": "mean", "high": SINGLE, "reason": "no number of runs given: a margin stands for the spread"}
     return _claim("M1", "T1", [other - one], "", **single)
 
 

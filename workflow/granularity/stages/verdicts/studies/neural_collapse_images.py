@@ -1,4 +1,4 @@
-"""Sections 3 and 4 of Yang, Steinhardt and Hu 2023 on images: collapse on coarse labels, and what is left within.
+"""Section 4 of Yang, Steinhardt and Hu 2023 on images: collapse on coarse labels, and what is left within.
 
 Of networks pretrained on the target's labels, by the measures `collapse`, `cluster_probe` and `accuracy` with the
 target as the coarse rank and the finest rank below it; claims and bands are in `config/claims/`. No claim is tested of

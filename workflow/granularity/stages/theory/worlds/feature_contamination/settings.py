@@ -103,7 +103,7 @@ class Settings(engine.Settings):
         return ("w", *("b",) * biases, *("a",) * readout, *("c",) * (readout and biases))
 
     def conditions(self) -> dict[str, bool]:
-        """What Theorems 4.1 to 4.4 suppose (section 4.1), every constant taken as 1, ~O and Theta as bounds."""
+        """What Theorems 4.1 to 4.4 suppose (section 4), every constant taken as 1, ~O and Theta as bounds."""
         if self.task != "classification":
             return {}
         d0, m = self.d0, self.m

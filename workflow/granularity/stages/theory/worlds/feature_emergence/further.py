@@ -3,7 +3,7 @@
 `clusters`: x = sum over i <= k of eps_i M_i + g, with fair signs eps_i, y = prod eps_i, g ~ N(0, sigma_r^2 (k/d) I_d),
 M_i the first k axes; ReLU, hinge loss, SGD on everything, epochs of random order.
 
-`digits` (for section 5): a teacher is trained on labelled digits L with a regulariser R = sum_j pbar_j ln pbar_j + the
+`digits` (for section 6): a teacher is trained on labelled digits L with a regulariser R = sum_j pbar_j ln pbar_j + the
 mean entropy over U, pbar the mean softmax over unlabelled Gaussian inputs U. Its arg max then labels L and U alike, and
 a student learns a mixture of both. Networks have one hidden layer, f(x) = A (W x + b)^2 + c, and Adam.
 """

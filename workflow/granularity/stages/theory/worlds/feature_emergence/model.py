@@ -1,6 +1,6 @@
 """World 3: features emerge from the structure of inputs (docs/theory/feature_emergence.md).
 
-Shi, Wei, Liang (ICLR 2022), section 4. The network is mirrored at the start (w_{m+i} = w_i, b_{m+i} = b_i, a_{m+i} =
+Shi, Wei, Liang (ICLR 2022), section 3. The network is mirrored at the start (w_{m+i} = w_i, b_{m+i} = b_i, a_{m+i} =
 -a_i, so g = 0). Finer labels have one output each, against the rest.
 
 Coordinates. Inputs lie in the span of M, so weights do as well once the first step has wiped the rest: `w` are their

@@ -21,7 +21,7 @@ OUTPUTS = {"rule": 1, "random": 6} | {name: max(table) + 1 for name, table in sp
 
 class Settings(engine.Settings):
     """One arm: which inputs, label rule, label granularity, methods. The first block is for all experiments, then those
-    of `patterns` (section 4 of the paper), `clusters` (mixture of Gaussians) and `digits` (teacher and student)."""
+    of `patterns` (section 3 of the paper), `clusters` (mixture of Gaussians) and `digits` (teacher and student)."""
 
     WORLD: ClassVar[str] = "feature_emergence"
     FREE: ClassVar = frozenset({"rate", "sigma_r", "structured", "negative_share", "table", "shuffled"})
@@ -132,7 +132,7 @@ class Settings(engine.Settings):
 
     @property
     def eta1(self) -> float:
-        """Step size of step 1, as in the short version and the lemmas; Theorem 26 has sigma~^2, and noise k^-2.
+        """Step size of step 1, as in Theorem 34 and the lemmas; Theorem 26 has sigma~^2, and noise k^-2.
 
         In the general setting it is multiplied by the share of the smaller class.
         """

@@ -6,7 +6,7 @@ coordinate s, v_{s,c} is coordinate 2 + s k + c. A *hard* image has no common pa
 
     dw_r   = eta / (N P) sum_n (1{y_n = c} - softmax_c(X_n)) sum_p 1{<w_r, x_np> + b_r > 0} x_np
     b_r   -= beta ||dw_r||                                                      (coarse labels, g = 1)
-    b_r   -= min(beta ||dw_r||, clip max_np <dw_r, x_np of the next batch>)     (finer; never below 0)
+    b_r   -= min(beta ||dw_r||, clip max_np <dw_r, x_np of the next batch>)     (finer; not below 0, unlike Eq. 93)
 """
 
 import math

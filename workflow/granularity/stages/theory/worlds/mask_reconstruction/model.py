@@ -138,6 +138,6 @@ def tuned(x: Tensor, y: Tensor, w: Tensor, u: Tensor, q: int, width: float) -> t
     return loss, back(z.mul_((residual @ u).unsqueeze(2)), x), residual.transpose(1, 2) @ h / x.shape[1]
 
 
-def tau_at(t: int, lead: Tensor, extra: Tensor) -> Tensor:
-    """tau_t (B,); the paper's has lead = (1 - theta)/(C_p theta) and extra = Theta(1)."""
-    return 1 + lead + extra / (t + 1)
+def tau_at(t: int, lead: Tensor, extra: Tensor, root: int = 1) -> Tensor:
+    """tau_t (B,); the paper's has lead = (1 - theta)/(C_p theta), extra = Theta(1) and root 1 or q."""
+    return 1 + lead + extra / (t ** (1 / root) + 1)

@@ -44,7 +44,8 @@ class Settings(engine.Settings):
     theta: Positive = Field(0.5, le=1)  # probability that a patch is kept; 1 - mask ratio
     kappa: NonNegative = 0.3  # tau = 1 + kappa (1 - theta)/(C_p theta) + ...; paper: 1
     gain: NonNegative | None = None  # tau = 1 + gain + ..., instead: the teacher's lead without masks to go with it
-    tau_extra: NonNegative = 0.5  # ... + tau_extra / (t + 1)
+    tau_extra: NonNegative = 0.5  # ... + tau_extra / (t^(1/tau_root) + 1)
+    tau_root: Count = 1  # 1: Section 3.2; q: Assumption B.2, on which Theorem B.4 rests
     ema: NonNegative = Field(0.99, lt=1)  # moving-average teacher: share of it that is kept
     eta: Positive = 0.1  # step size of mask reconstruction
     pretrain_steps: Count = 1500  # updates at most
@@ -57,7 +58,7 @@ class Settings(engine.Settings):
     head: Literal["joint", "block"] = "joint"  # u is trained from 0, or u = beta in a class's kernels, fixed
     finetune_steps: Natural = 800  # updates of kernels and head with class labels
     eta_1: NonNegative = 0.02  # step size of the kernels in fine-tuning
-    eta_2: Positive = 1.0  # step size of the head in fine-tuning
+    eta_2: Positive = 1.0  # step size of the head in fine-tuning; the paper: Theta(k)
     beta: Positive = 10.0  # output scale of `block`
     block_eta: Positive = 0.1  # step size of the kernels with `block`
     probe_steps: Natural = 0  # updates of a linear head on the frozen encoder; 0: none
@@ -128,6 +129,7 @@ def literal_rho(k: int) -> float:
 
 
 STABLE, PAPER = "masked, stable teacher", "masked, the paper's teacher"
+STABLE_ROOT, PAPER_ROOT = f"{STABLE}, tau of B.2", f"{PAPER}, tau of B.2"
 JOINT, BLOCK = "supervised from scratch", "supervised, fixed blocks"
 LITERAL, ENDLESS = "fixed blocks, rho = k^-0.01", "the paper's teacher, no stop"
 MUS = {0.0: "fixed blocks, mu = 0", 0.01: BLOCK, 0.1: "fixed blocks, mu = 0.1"}
@@ -161,6 +163,8 @@ def _arms(seeds: int, more: bool) -> list[dict[str, Any]]:
     arms: list[dict[str, Any]] = [
         {"name": STABLE, "probe_steps": 400, "few": 100},
         {"name": PAPER, **PAPER_TEACHER},
+        {"name": STABLE_ROOT, "tau_root": 8},
+        {"name": PAPER_ROOT, **PAPER_TEACHER, "tau_root": 8},
         {"name": JOINT, **SCRATCH, "probe_steps": 400, "few": 100},
         {"name": BLOCK, **BLOCKS},
         {"name": LITERAL, **BLOCKS, "rho": literal_rho(10)},

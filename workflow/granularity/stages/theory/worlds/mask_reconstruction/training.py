@@ -89,7 +89,7 @@ class Training:
         def step(state: State, t: int) -> tuple[State, State]:
             x = engine.picked(self.data["x"], next_batch())
             w = state["w"]
-            tau = model.tau_at(t, lead, extra)
+            tau = model.tau_at(t, lead, extra, cfg.tau_root)
             loss, direction = model.masked(x, w, theta, cfg.q, cfg.width, tau, state.get("teacher"))
             new = state | {"w": w + eta * direction}
             if "teacher" in state:
