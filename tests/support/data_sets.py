@@ -48,13 +48,14 @@ def devkit(folder: Path, wnids: dict[int, str]) -> None:
     savemat(folder / "meta.mat", {"synsets": synsets})
 
 
-def thousand(root: Path) -> None:
-    """ImageNet-1k of one training image a class, all the same file; n00000000 to n00000999 in alphabetical order."""
+def thousand(root: Path, each: int = 1) -> None:
+    """ImageNet-1k of few training images a class, all the same file; n00000000 to n00000999 in alphabetical order."""
     save(root / "image.JPEG")
     for number in range(1000):
         folder = root / "train" / f"n{number:08d}"
         folder.mkdir(parents=True)
-        (folder / "image.JPEG").hardlink_to(root / "image.JPEG")
+        for image in range(each):
+            (folder / f"{image}.JPEG").hardlink_to(root / "image.JPEG")
 
 
 def packed(root: Path, synsets: tuple[str, ...]) -> None:
