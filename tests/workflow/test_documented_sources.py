@@ -40,7 +40,7 @@ def examples(folder: str = "") -> dict[str, dict]:
         block = re.sub(r"(?<=[ {])/(?=data/|usr/)", f"{folder}/", block)
         for text in EXAMPLE.findall(block):
             one = yaml.safe_load(text)
-            found[one["samples"]["source"]] = one
+            assert found.setdefault(one["samples"]["source"], one) is one, f"two examples of a source: {text}"
         if "samples:" not in block:
             one["samples"] |= yaml.safe_load(block)
     return found
