@@ -9,30 +9,20 @@ as src/datasets/objectnet_metadata of github.com/mlfoundations/wise-ft has it.
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
-from scipy.io import savemat
 
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.stages.samples.sources import imagenet
 from granularity.store.artifact import Artifact
-from support.sampling import make, save, section
+from support import data_sets
+from support.data_sets import devkit, fill, grey_of
+from support.sampling import make, section
 
 SYNSETS = ["n01440764", "n01443537", "n02123045"]
 VAL = [f"ILSVRC2012_val_{number:08d}.JPEG" for number in range(1, 6)]
 TRUTH = [SYNSETS[i] for i in (2, 0, 1, 0, 0)]
-
-
-def grey_of(file: str) -> int:
-    """Each image gets a grey of its own, so that reading back another one shows."""
-    return sum(map(ord, file)) * 7 % 200
-
-
-def fill(root: Path, *files: str) -> None:
-    for file in files:
-        save(root / file, Image.new("L", (3, 3), grey_of(file)), format="JPEG")
+WNIDS = {1: "n02123045", 2: "n01440764", 3: "n01443537"}  # not in alphabetical order
 
 
 @pytest.fixture
@@ -84,20 +74,10 @@ def test_folders_of_synsets(root):
     assert labels(table, "val") == dict(zip(VAL, TRUTH, strict=True))
 
 
-def devkit(folder: Path) -> None:
-    """meta.mat: a struct array, one per synset, of which the last is no class but above the others."""
-    synsets = np.empty((4, 1), dtype=[(field, object) for field in ("ILSVRC2012_ID", "WNID", "words", "children")])
-    rows = {1: "n02123045", 2: "n01440764", 3: "n01443537", 1001: "n00001740"}
-    for row, (key, wnid) in enumerate(rows.items()):
-        synsets[row, 0] = (float(key), wnid, "tench, Tinca tinca", np.empty((0, 0)))
-    folder.mkdir(parents=True, exist_ok=True)
-    savemat(folder / "meta.mat", {"synsets": synsets})
-
-
 @pytest.mark.parametrize("file", ["ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt", "truth.txt"])
 def test_the_ground_truth_of_the_development_kit(flat, file):
-    devkit(flat / "ILSVRC2012_devkit_t12" / "data")
-    (flat / file).write_text("1\n2\n3\n2\n2\n")  # not ids in alphabetical order: n02123045 is 1
+    devkit(flat / "ILSVRC2012_devkit_t12" / "data", WNIDS)
+    (flat / file).write_text("1\n2\n3\n2\n2\n")
     assert labels(run(flat, labels=file)[0], "val") == dict(zip(VAL, TRUTH, strict=True))
 
 
@@ -128,7 +108,7 @@ WRONG = {
 
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_labels_are_refused(flat, message):
-    devkit(flat)
+    devkit(flat, WNIDS)
     (flat / "labels.txt").write_text(WRONG[message])
     refused(flat, message, labels="labels.txt")
 
@@ -208,13 +188,7 @@ def test_a_shifted_set_that_is_missing_unknown_or_not_asked_for(root):
 
 @pytest.fixture(scope="module")
 def thousand(tmp_path_factory) -> Path:
-    """ImageNet-1k of one training image a class, all the same file; n00000000 to n00000999 in alphabetical order."""
-    root = tmp_path_factory.mktemp("thousand") / "imagenet"
-    save(root / "image.JPEG")
-    for number in range(1000):
-        folder = root / "train" / f"n{number:08d}"
-        folder.mkdir(parents=True)
-        (folder / "image.JPEG").hardlink_to(root / "image.JPEG")
+    data_sets.thousand(root := tmp_path_factory.mktemp("thousand") / "imagenet")
     return root
 
 

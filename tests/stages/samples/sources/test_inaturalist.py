@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
@@ -15,54 +14,9 @@ from granularity.look.spaces import inaturalist_checks
 from granularity.stages.samples.sources import inaturalist
 from granularity.stages.samples.sources.inaturalist import distinct, pairs, ranks
 from granularity.store.artifact import Artifact
+from support.data_sets import FIELDS, SPECIES, annotations_of, categories_of
+from support.data_sets import inaturalist as write
 from support.sampling import make, section
-
-FIELDS = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")
-# Real species. Two genera are called Prunella and two epithets vulgaris; Chordata holds two supercategories.
-SPECIES = {
-    "Plants": ["Plantae Tracheophyta Magnoliopsida Lamiales Lamiaceae Prunella vulgaris"],
-    "Birds": [
-        "Animalia Chordata Aves Passeriformes Prunellidae Prunella modularis",
-        "Animalia Chordata Aves Passeriformes Sturnidae Sturnus vulgaris",
-    ],
-    "Reptiles": ["Animalia Chordata Reptilia Squamata Lacertidae Lacerta agilis"],
-}
-
-
-def categories_of(species: dict[str, list[str]] = SPECIES) -> list[dict]:
-    """As in 2021."""
-    made = []
-    for supercategory, lines in species.items():
-        for line in lines:
-            values, number = dict(zip(FIELDS, line.split(), strict=True)), len(made)
-            name = {"id": number, "name": " ".join(line.split()[-2:]), "common_name": f"Common {number}"}
-            folder = {"image_dir_name": f"{number:05d}_{line.replace(' ', '_')}"}
-            made.append({**name, "supercategory": supercategory, **values, **folder})
-    return made
-
-
-def annotations_of(split: str, categories: list[dict], each: int, first: int = 0) -> dict:
-    """An annotation file; the images are not in the order of their ids, nor the annotations in that of the images."""
-    images, annotations = [], []
-    for category in categories:
-        for number in range(each):
-            key = first + len(images)
-            folder = category.get("image_dir_name", category["id"])
-            about = {"width": 4, "rights_holder": "Ana\u00efs", "latitude": None, "longitude": float("nan")}
-            images.append({"id": key, "file_name": f"{split}/{folder}/{key}-{number}.jpg", **about})
-            annotations.append({"id": key, "image_id": key, "category_id": category["id"]})
-    about = {"info": {"year": 2021}, "licenses": [{"id": 0, "name": "CC0", "url": ""}]}
-    return {**about, "images": images[::-1], "categories": categories, "annotations": annotations}
-
-
-def write(root: Path, split: str, data: dict) -> None:
-    """The annotation file and its images, each of a grey of its own."""
-    root.mkdir(exist_ok=True)
-    (root / f"{split}.json").write_text(json.dumps(data))
-    for image in data["images"]:
-        file = root / image["file_name"]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (4, 4), image["id"] % 200).save(file)
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ Layouts: https://huggingface.co/docs/hub/datasets-file-names-and-splits and, for
 `datasets.Features.arrow_schema` writes.
 """
 
-import io
-import json
 import os
 from pathlib import Path
 
@@ -14,34 +12,20 @@ import huggingface_hub.errors
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.stages.samples.sources import parquet
 from granularity.store.artifact import Artifact
+from support import data_sets
 from support.sampling import make, section
 
 DATA = os.environ.get("GRANULARITY_DATA")
 NAMES = ["zebra", "ant", "moth"]  # a publisher's order, not the alphabet's
-STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 
 
-def png(value: int) -> bytes:
-    stream = io.BytesIO()
-    Image.new("L", (2, 2), value).save(stream, "PNG")
-    return stream.getvalue()
-
-
-def write(file: Path, labels, names=NAMES, first=0, image="image", column="label", features=True, **more) -> None:
-    """One file; its images are of one grey value each: first, first + 1, ..."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    pixels = [{"bytes": png(first + i), "path": None if i % 2 else "same.png"} for i in range(len(labels))]
-    columns = {image: pa.array(pixels, STRUCT), column: pa.array(labels), **more}
-    described = {image: {"_type": "Image"}, column: {"names": names, "_type": "ClassLabel"}}
-    metadata = {"huggingface": json.dumps({"info": {"features": described}})} if features else None
-    table = pa.table({name: values for name, values in columns.items() if len(values) == len(labels)})
-    pq.write_table(table.replace_schema_metadata(metadata), file, row_group_size=2)
+def write(file: Path, labels, names=NAMES, **more) -> None:
+    data_sets.parquet(file, labels, names, **more)
 
 
 def params(root: Path | None, **over):

@@ -5,17 +5,14 @@ DATASETS.md of Dassl.pytorch; image-net.org/download-images.
 """
 
 import gzip
-import hashlib
 import io
 import os
-import pickle
 import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.io import savemat
 from sklearn.datasets import load_digits
 from torchvision import datasets
 
@@ -23,6 +20,7 @@ from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.stages.samples import source
 from granularity.store.artifact import Artifact
+from support.data_sets import domains, idx, iwildcam, mnist, packed, pickled, svhn
 from support.sampling import make, save, section
 
 
@@ -55,12 +53,6 @@ def test_digits():
         "one closed loop": {"zero", "four", "six", "nine"},
         "two closed loops": {"eight"},
     }
-
-
-def pickled(file: Path, content: object) -> list[str]:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(pickle.dumps(content, protocol=2))
-    return [file.name, hashlib.md5(file.read_bytes()).hexdigest()]
 
 
 @pytest.fixture
@@ -111,34 +103,15 @@ def test_torchvision_has_a_checksum_of_every_pickle_and_of_svhn():
 
 def test_svhn(tmp_path, monkeypatch):
     pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 5)).astype(np.uint8)
-    known = {}
-    for split in ("train", "test"):
-        file = tmp_path / "data" / f"{split}_32x32.mat"
-        file.parent.mkdir(exist_ok=True)
-        savemat(file, {"X": pixels, "y": np.array([[1], [10], [3], [9], [2]], np.uint8)})
-        known[split] = ("", file.name, hashlib.md5(file.read_bytes()).hexdigest())
-    monkeypatch.setattr(datasets.SVHN, "split_list", known)
-    table, artifact = run("svhn", file.parent)
+    files = svhn(tmp_path / "data", pixels, [1, 10, 3, 9, 2])
+    monkeypatch.setattr(datasets.SVHN, "split_list", {name.partition("_")[0]: ("", name, md5) for name, md5 in files})
+    table, artifact = run("svhn", tmp_path / "data")
     assert table["label"].tolist() == ["1", "0", "3", "9", "2"] * 2  # the publisher's 10 is the digit 0
     assert table["split"].tolist() == ["train"] * 5 + ["val"] * 5
     np.testing.assert_array_equal(np.asarray(Images(artifact).load(2)), pixels[..., 2])
-    file.write_bytes(b"MATLAB 5.0")
+    (tmp_path / "data" / "test_32x32.mat").write_bytes(b"MATLAB 5.0")
     with pytest.raises(GranularityError, match=r"test_32x32\.mat: is not the publisher's file"):
-        source.find(params_of("svhn", file.parent))
-
-
-def idx(values: np.ndarray) -> bytes:
-    return bytes((0, 0, 8, values.ndim)) + np.array(values.shape, ">u4").tobytes() + values.astype(np.uint8).tobytes()
-
-
-def mnist(root: Path, prefix: str = "", zipped: bool = True, labels=(3, 1, 4), mark: str = "-") -> np.ndarray:
-    images = np.random.default_rng(0).integers(0, 256, (3, 4, 5))
-    root.mkdir(parents=True, exist_ok=True)
-    for split in ("train", "test" if prefix else "t10k"):
-        for what, values in (("images-idx3", images), ("labels-idx1", np.array(labels))):
-            name, data = f"{prefix}{split}-{what}-ubyte".replace("-idx", f"{mark}idx"), idx(values)
-            (root / (name + ".gz" * zipped)).write_bytes(gzip.compress(data) if zipped else data)
-    return images
+        source.find(params_of("svhn", tmp_path / "data"))
 
 
 @pytest.mark.parametrize(("zipped", "mark", "below"), [(True, "-", ""), (False, "-", "MNIST/raw"), (False, ".", "")])
@@ -180,17 +153,6 @@ def test_the_files_of_one_data_set_are_needed(tmp_path, cifar):
     assert len(source.find(params_of("mnist", cifar.parent)).frame) == 6
 
 
-def iwildcam(root: Path) -> list[str]:
-    header = ",split,location_remapped,location,sequence_remapped,y,datetime,filename\n"
-    rows = [
-        f"{i},{split},{20 - i},7,1,{i % 2},now,{i}.jpg" for i, split in enumerate(["train", "id_val", "val", "test"])
-    ]
-    save(root / "train" / "0.jpg")
-    (root / "metadata.csv").write_text(header + "\n".join(rows) + "\n")
-    (root / "categories.csv").write_text("category_id,name,y\n10,empty,0\n11,fox,1\n12,yeti,99999\n13,unicorn,99999\n")
-    return [f"train/{i}.jpg" for i in range(4)]
-
-
 def camelyon17(root: Path) -> list[str]:
     header = ",patient,node,x_coord,y_coord,tumor,slide,center,split\n"
     rows = [(0, 0, 1), (3, 1, 0), (1, 0, 1), (2, 1, 0)]  # center, split, tumor
@@ -228,30 +190,24 @@ def test_broken_tables_of_wilds_are_one_line(tmp_path):
     refused("data: metadata.csv and categories.csv have no column 'patient'", "wilds", root)
 
 
-def domainnet(root: Path, place: str = "") -> None:
-    (root / place).mkdir(parents=True, exist_ok=True)
-    for domain in ("real", "sketch"):
-        for part in ("train", "test"):
-            lines = [f"{domain}/{one}/{domain}_{part}_{i}.jpg {i}" for i, one in enumerate(("zebra", "ant"))]
-            (root / place / f"{domain}_{part}.txt").write_text("\n".join(lines) + "\n")
-            for line in lines:
-                save(root / line.rpartition(" ")[0], Image.new("L", (4, 4), len(line)))
-
-
-@pytest.mark.parametrize("place", ["", "splits"])
-def test_domainnet(tmp_path, place):
-    domainnet(tmp_path / "data", place)
-    names = {"train": "real_train", "val": "real_test", "extra_splits": ["sketch_test"]}
-    table, _ = run("domainnet", tmp_path / "data", ["domain", "label"], **names)
-    assert table["split"].tolist() == ["train"] * 2 + ["val"] * 2 + ["sketch_test"] * 2
+@pytest.mark.parametrize(
+    ("name", "lists", "above"),
+    [("domainnet", "{}.txt", ""), ("domainnet", "splits/{}.txt", ""), ("pacs", "splits/{}_kfold.txt", "images/")],
+)
+def test_lists_of_domains(tmp_path, name, lists, above):
+    domains(tmp_path / "data", lists, above, ("real_train", "real_test", "art_painting_test"))
+    names = {"train": "real_train", "val": "real_test", "extra_splits": ["art_painting_test"]}
+    table, _ = run(name, tmp_path / "data", ["domain", "label"], **names)
+    assert table["split"].tolist() == ["train"] * 2 + ["val"] * 2 + ["art_painting_test"] * 2
     assert table["distribution"].tolist() == ["ID"] * 4 + ["OOD"] * 2
-    assert table["label"].tolist() == ["zebra", "ant"] * 3 and table["domain"].tolist() == ["real"] * 4 + ["sketch"] * 2
-    assert table["file"].iloc[0] == "real/zebra/real_train_0.jpg"
+    assert table["label"].tolist() == ["zebra", "ant"] * 3
+    assert table["domain"].tolist() == ["real"] * 4 + ["art_painting"] * 2
+    assert table["file"].iloc[0] == f"{above}real/zebra/real_train_0.jpg"
 
 
 def test_broken_lists_of_domainnet_are_one_line(tmp_path):
     root = tmp_path / "data"
-    domainnet(root)
+    domains(root, "{}.txt", splits=("real_train", "real_test"))
     refused(r"samples\.train: name the split to train on", "domainnet", root)
     names = {"train": "real_train", "val": "real_test"}
     for text in ("real/zebra/1.jpg", "real/1.jpg 3", "../../etc/1.jpg 3\n", "/a/b.jpg 3"):
@@ -260,37 +216,11 @@ def test_broken_lists_of_domainnet_are_one_line(tmp_path):
         refused(message, "domainnet", root, **names)
 
 
-def test_pacs(tmp_path):
-    root = tmp_path / "data"
-    for split, number in (("photo_train", 1), ("photo_crossval", 2), ("art_painting_test", 3)):
-        domain = split.rpartition("_")[0]
-        save(root / "images" / domain / "dog" / f"pic_{number}.jpg", Image.new("L", (4, 4), number))
-        (root / "splits").mkdir(exist_ok=True)
-        (root / "splits" / f"{split}_kfold.txt").write_text(f"{domain}/dog/pic_{number}.jpg 1\n")
-    names = {"train": "photo_train", "val": "photo_crossval", "extra_splits": ["art_painting_test"]}
-    table, _ = run("pacs", root, ["domain", "label"], **names)
-    assert table["label"].tolist() == ["dog"] * 3 and table["domain"].tolist() == ["photo", "photo", "art_painting"]
-    assert table["distribution"].tolist() == ["ID", "ID", "OOD"]
-
-
 SYNSETS = ("n00000100", "n00000200")
 
 
-def packed(root: Path) -> None:
-    """Archives of images, as in the publisher's archive of archives."""
-    root.mkdir()
-    for synset in SYNSETS:
-        with tarfile.open(root / f"{synset}.tar", "w") as archive:
-            for i in range(3):
-                stream = io.BytesIO()
-                Image.new("L", (4, 4), int(synset[-3:]) // 2 + i).save(stream, "PNG")
-                member = tarfile.TarInfo(f"{synset}_{i}.JPEG")
-                member.size = len(stream.getvalue())
-                archive.addfile(member, io.BytesIO(stream.getvalue()))
-
-
 def test_imagenet21k_is_the_same_from_folders_and_from_archives(tmp_path):
-    packed(tmp_path / "tars")
+    packed(tmp_path / "tars", SYNSETS)
     for synset in SYNSETS:
         with tarfile.open(tmp_path / "tars" / f"{synset}.tar") as archive:
             archive.extractall(tmp_path / "folders" / synset, filter="data")
@@ -311,5 +241,5 @@ def test_imagenet21k_is_the_same_from_folders_and_from_archives(tmp_path):
 
 
 def test_only_the_preset_reads_archives(tmp_path):
-    packed(tmp_path / "tars")
+    packed(tmp_path / "tars", SYNSETS)
     refused("tars: holds no images", "folder", tmp_path / "tars", ["synset"], validation=1)

@@ -5,45 +5,16 @@ https://huggingface.co/datasets/timm/imagenet-1k-wds (imagenet1k-train-0000.tar)
 """
 
 import gzip
-import io
-import json
-import tarfile
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.stages.samples.sources import webdataset
 from granularity.store.artifact import Artifact
+from support.data_sets import grey, pairs, shard
 from support.sampling import make, section
-
-
-def image(value: int, kind: str = "PNG") -> bytes:
-    stream = io.BytesIO()
-    Image.new("L", (2, 2), value).save(stream, kind)
-    return stream.getvalue()
-
-
-def shard(file: Path, members: dict[str, bytes | str | int | dict] | list[tuple]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(file, "w") as archive:
-        for name, content in members.items() if isinstance(members, dict) else members:
-            if isinstance(content, dict):
-                content = json.dumps(content)
-            data = content if isinstance(content, bytes) else str(content).encode()
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
-
-
-def pairs(labels, extension="cls", first=0) -> dict:
-    """Samples a0, a1, ... with images of one grey value each: first, first + 1, ..."""
-    members = {}
-    for i, label in enumerate(labels):
-        members |= {f"a{i}.png": image(first + i), f"a{i}.{extension}": label}
-    return members
 
 
 def params(root: Path, **over):
@@ -102,9 +73,9 @@ def test_odd_members_are_what_the_library_makes_of_them(root):
     """Capitals, folders and dots in them, hidden and meta files, other files of a sample, JPEG, a leading ./"""
     members = {
         "__meta__/index.json": b"\0",
-        "./x.y/b.JPG": image(1, "JPEG"),
+        "./x.y/b.JPG": grey(1, "JPEG"),
         "./x.y/b.Cls": " 7\n",
-        "./x.y/b.seg.png": image(9),
+        "./x.y/b.seg.png": grey(9),
         "./x.y/b.pyd": b"cos\nsystem\n(S'false'\ntR.",
         "._hidden.png": b"\0",
         "README": b"no extension",
@@ -162,7 +133,7 @@ def test_class_names_from_a_file(root):
     assert found.frame["synset"].tolist() == ["n02119789", "n02124075", "n02119789"]
 
 
-PNG = image(5)
+PNG = grey(5)
 
 
 @pytest.mark.parametrize(
