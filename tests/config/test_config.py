@@ -53,6 +53,7 @@ def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
     for root in {*folders, *(one["root"] for one in samples if "root" in one)}:
         assert root.startswith("data/")
         (tmp_path / root).mkdir(parents=True)
+        (tmp_path / root / "something").touch()
     config = files.load(ROOT / "config/config.yaml", *named)
     plan = Plan(config)
     assert all(one.spaces for one in plan.conditions if not one.name.startswith("data-")) and plan.jobs("report")
@@ -147,7 +148,9 @@ def test_what_comes_with_the_workflow_is_found_from_any_folder_and_ids_are_the_s
     samples = {"source": "torchvision", "root": str(tmp_path), "taxonomy": "config/taxonomies/mnist.csv"}
 
     def planned():
-        given = {"samples": samples, "encoder": {"model": "config/encoders/digits-tiny.json"}}
+        (tmp_path / "something").touch()
+        encoder = {"model": "config/encoders/digits-tiny.json", "captions": {"template": "a {}"}}
+        given = {"samples": samples, "encoder": encoder}
         plan = Plan(files.validate({**given, "extensions": ["config/experiments/plain_cnn.py"]}))
         jobs = [job for stage in ("samples", "encoder", "pretrain") for job in plan.jobs(stage)]
         return {Path(file).resolve() for job in jobs for file in job.files}, [job.options for job in jobs]

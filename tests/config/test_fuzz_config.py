@@ -145,6 +145,9 @@ def test_the_file_that_holds_the_mistake_is_named(tmp_path):
 # ---------------------------------------------------------------- contradictions
 
 
+OF = {"ranks": ["kind"], "target": "kind"}
+FOLDER = {"samples": {"source": "folder", "root": "."}}
+PHOTOS = {"encoder": {"captions": {"template": "a photo of a {}"}}}
 ONE, LARGE = [{"train_size": 300}], {"batch_size": 51}
 
 
@@ -190,7 +193,9 @@ CONTRADICTIONS = [
     ("samples.target: 'genus'", {"samples": {"target": "genus"}}),
     ("samples.root: source 'folder' needs", {"samples": {"source": "folder"}}),
     ("samples.extra_splits: the splits to train", {"samples": {"extra_splits": ["train"]}}),
-    ("samples.root: there is no folder", {"samples": {"source": "folder", "root": "no/such"}}),
+    ("samples.root: there is no folder", {"samples": {"source": "folder", "root": "no/such"}, **PHOTOS}),
+    ("encoder.captions.template: 'a handwritten digit: {}' is for", {"samples": {"source": "folder", "root": ".", **OF}}),
+    ("encoder.model: config/encoders/digits-tiny.json is for", {**FOLDER, **PHOTOS, "pixels": {"size": 32}}),
     ("encoder.model: there is no folder", {"encoder": {"model": "local-dir:gone", "pretrained": None}}),
     ("model.name: must be the name of an architecture", {"model": {"name": "hf-hub:a/b"}}),
     ("encoder.pretrained: 'hf-hub:a/b' carries", {"encoder": {"model": "hf-hub:a/b"}}),
@@ -243,7 +248,7 @@ def test_names_that_would_be_none_of_folders_and_words_of_a_shell(key, name, tmp
 def test_ranks_of_every_script_are_taken():
     ranks = ["Überart", "вид", "種", "kind_2.b-c", "2nd"]
     samples = {"source": "folder", "root": ".", "ranks": ranks, "target": "種"}
-    assert files.validate({"samples": samples, "conditions": ONE}).samples.ranks == ranks
+    assert files.validate({"samples": samples, "conditions": ONE, **PHOTOS}).samples.ranks == ranks
 
 
 # ---------------------------------------------------------------- YAML

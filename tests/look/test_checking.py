@@ -106,7 +106,9 @@ def test_a_label_file_is_held_against_the_samples_that_are_there(tiny_results, t
 
 
 def test_a_source_of_ones_own_may_bring_keys(tmp_path):
-    samples = {"source": "shifted", "root": str(tmp_path), "backgrounds": str(tmp_path)}
-    text = check(tmp_path, {"name": "mine", "samples": samples, "extensions": ["config/experiments/shifted.py"]})
+    (tmp_path / "something").touch()
+    own = {"samples": {"source": "shifted", "root": str(tmp_path), "backgrounds": str(tmp_path)}}
+    own |= {"encoder": {"captions": {"template": "a {}"}}, "extensions": ["config/experiments/shifted.py"]}
+    text = check(tmp_path, {"name": "mine", **own})
     extensions.load([])
     assert "results/mine" in text and "trainings" in text

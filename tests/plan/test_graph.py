@@ -99,7 +99,8 @@ def test_only_a_condition_that_trains_in_minutes_is_one_job():
     assert names(planned({}), "pretrain", "unit") == names(planned({}), "finetune", "unit") == {"all"}
     longer = planned({"pretrain": {"epochs": 3000}, "finetune": {"epochs": 30}})
     assert len(names(longer, "pretrain", "unit")) > 1 and names(longer, "finetune", "unit") == {"all"}
-    unknown = planned({"conditions": [{"train_size": "all"}], "samples": {"source": "folder", "root": "."}})
+    own = {"samples": {"source": "folder", "root": "."}, "encoder": {"captions": {"template": "a {}"}}}
+    unknown = planned({"conditions": [{"train_size": "all"}], **own})
     assert "all" not in names(unknown, "pretrain", "unit")
 
 

@@ -347,3 +347,21 @@ def test_equal_files_are_found_without_decoding(samples):
     made, said = samples()
     assert findings(made) == {"conflicting_duplicate": ["train/dog/1 again.png"], "in_both_splits": ["val/cat/1.png"]}
     assert "the same bytes as the training image train/cat/1.png" in said and len(files(made)) == 5
+
+
+# ---------------------------------------------------------------- what a configuration asks of them
+
+
+def test_more_clusters_or_larger_batches_than_images_end_before_anything_is_embedded(samples, refused):
+    fill(samples.root, *(f"{kind}/{i}.png" for kind in ("cat", "dog") for i in range(4)))
+    words = "label_spaces: whole-9: 9 is more than the 6 training images; pretrain.batch_size: 100 is more than the 6"
+    refused(words, asks={"label_spaces: whole-9": 9, "pretrain.batch_size": 100, "finetune.batch_size": 6})
+
+
+def test_a_target_of_one_class_is_an_error_and_odd_ranks_are_remarked(samples, refused):
+    fill(samples.root, *(f"pet/{kind}/{i}.png" for kind in ("cat", "dog") for i in range(4)))
+    refused("samples.target: 'kind' has one class, 'pet': there is nothing to predict", ranks=["kind", "species"])
+    fill(samples.root, "wild/emu/1.png", "wild/yak/1.png", first=20)
+    made, said = samples(ranks=["kind", "species"], target="species", validation=4)
+    assert "none of the ranks ['kind', 'species'] is finer than the target 'species'" in said
+    assert "samples.ranks: 'species' is finer" not in said and made.summary["remarks"]

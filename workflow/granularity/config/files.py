@@ -84,8 +84,8 @@ def _merged(found: Found) -> dict:
 
 
 def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
-    values = _at_home(values)
     _refuse(strict_yaml.odd(values), found)
+    values = _at_home(values)
     own = values.get("extensions")
     own = own if isinstance(own, list) and all(isinstance(file, str) for file in own) else []
     try:

@@ -183,23 +183,17 @@ def finer(frame: pd.DataFrame, rank: str, other: str) -> bool:
     return len(pairs) == pairs[rank].nunique() > pairs[other].nunique()
 
 
-def of_ranks(frame: pd.DataFrame, params: Samples) -> None:
-    """Raise a GranularityError: the target has one class, or ranks are not in the order from coarse to fine."""
+def remarks(frame: pd.DataFrame, params: Samples) -> Iterator[str]:
+    """What may be a mistake, and need not be one. GranularityError: the target has one class."""
     target, classes = params.target, frame[params.target].unique()
     if len(classes) == 1:
         raise GranularityError(f"samples.target: '{target}' has one class, {classes[0]!r}: there is nothing to predict")
+    if not any(finer(frame, rank, target) for rank in params.ranks if rank != target):
+        yield f"samples.target: none of the ranks {params.ranks} is finer than the target '{target}'"
     for at, rank in enumerate(params.ranks):
         for later in params.ranks[at + 1 :]:
             if finer(frame, rank, later):
-                what = f"'{rank}' is finer than '{later}', which stands behind it; write them from coarse to fine"
-                raise GranularityError(f"samples.ranks: {what}")
-
-
-def remarks(frame: pd.DataFrame, params: Samples) -> Iterator[str]:
-    """What may be a mistake, and need not be one."""
-    if not any(finer(frame, rank, params.target) for rank in params.ranks if rank != params.target):
-        yield f"samples.target: none of the ranks {params.ranks} is finer than the target '{params.target}'"
-    for rank in params.ranks:
+                yield f"samples.ranks: '{rank}' is finer than '{later}' behind it, but they go from coarse to fine"
         counts = frame.loc[frame["split"] == "train", rank].value_counts()
         if single := int((counts == 1).sum()):
             yield f"samples.ranks: {single} of {int((counts > 0).sum())} classes of '{rank}' have one training image"

@@ -38,7 +38,6 @@ def run(task: Task) -> None:
         frame = frame.astype(dict.fromkeys(names, "str"))
     except UnicodeEncodeError as error:  # lone surrogates: Python's stand-ins for other bytes, and JSON's escapes
         raise GranularityError(f"{options.root}: the name {error.object[:200]!r} is not UTF-8; rename it") from None
-    checks.of_ranks(frame, options)
     frame, held_out = assign(frame, options, options.train_size, task.seed)
     root = found.root or options.root
     resolved = of_source(options) | {"train_size": options.train_size, "seed": task.seed, "root": None}
