@@ -24,7 +24,6 @@ from granularity.plan.graph import Plan
 from granularity.store import lock, place
 from granularity.store.artifact import canonical_json
 from granularity.store.code import ROOT
-from granularity.store.task import trusted
 
 # What Snakemake is asked for that makes no result: whoever only looks need not hold a name.
 LOOKS = "unlock|touch|lint|report|summary|detailed-summary|dag|d3dag|rulegraph|filegraph|list|cleanup|archive"
@@ -46,16 +45,6 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     # Slurm's warning before a job's end is for the stage, which saves its work; Snakemake, around it, would die of it.
     if "SLURM_JOB_ID" in os.environ:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    # `--cache` is for the stages, which verify what they find (granularity.store.task); Snakemake would trust it.
-    if workflow.enable_cache:
-        if workflow.workflow_settings.cache:
-            raise GranularityError(
-                "--cache takes no names of rules here: it shares embeddings, clusterings and label spaces"
-                " (a target right behind it is taken for one; put targets first)"
-            )
-        trusted()  # now, and not in a job hours later: is a name wrong?
-        # Snakemake warns where it names no folder.
-        os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))
     if not workflow.is_main_process:  # but one of its jobs on a cluster, while others are at work
         return lambda job: None
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
@@ -73,6 +62,8 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
 
 def _refuse(workflow: Any, looks: bool) -> None:
     """Refuse settings under which results would be lost; name the package for `envs/*.post-deploy.sh`."""
+    if workflow.enable_cache:
+        raise GranularityError("--cache verifies nothing: share one results folder instead (profiles/README.md)")
     storage = workflow.storage_settings
     if storage.default_storage_provider or SharedFSUsage.INPUT_OUTPUT not in storage.shared_fs_usage:
         raise GranularityError(
