@@ -124,10 +124,10 @@ def gc(
 
     every = place.needless(path, -math.inf)
     found, younger = ([one for one in every if (one.days >= days) is old] for old in (True, False))
+    if delete:  # before anything is printed: who reads may take hours
+        found = place.delete(path, found)
     rows = [{"path": str(one.path), "bytes": one.size, "why": one.why} for one in found]
     _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, younger, delete))
-    if delete:
-        place.delete(found)
 
 
 Results = Annotated[Path, typer.Argument(help="A folder of results, such as results or results/digits.")]
