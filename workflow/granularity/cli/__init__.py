@@ -145,9 +145,9 @@ def push(path: Results, url: Url) -> None:
 @app.command(rich_help_panel=STORE)
 def pull(path: Results, url: Url) -> None:
     """Bring results back that were pushed: each is verified before it enters the store, and nothing is deleted."""
-    from granularity.store import transfer
+    from granularity.store import artifact, transfer
 
-    print(transfer.pull(path, url))
+    print(transfer.pull(path, url, (*STAGES, *artifact.PARTS)))
 
 
 @app.command(rich_help_panel=STORE)

@@ -10,7 +10,9 @@ import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from granularity.base import regular, strict_json
 from granularity.base.errors import GranularityError
@@ -32,6 +34,71 @@ ORIGIN = ("kind", "schema_version", "options", "made_from", "seed", "outside", "
 
 
 # ---------------------------------------------------------------- manifests
+
+
+class _Part(BaseModel):
+    """The form of a manifest, and of parts of it: what is read of it everywhere, whoever has written it."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+def _plain(name: str) -> str:
+    if not place.is_plain(name) or name == MANIFEST:
+        raise ValueError("lies beyond the artifact")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_plain)]
+Kind, Key, Digest = (Annotated[str, Field(pattern=f"^{form}$")] for form in (place.KIND, place.KEY, place.DIGEST))
+Amount = Annotated[float, Field(ge=0)]
+
+
+class _File(_Part):
+    sha256: Digest
+    bytes: Annotated[int, Field(ge=0)]
+    columns: dict[str, str] = {}
+
+
+class _Input(_Part):
+    path: str
+    name: str
+    kind: Kind
+    digest: Digest
+
+
+class _Code(_Part):
+    modules: list[str]
+    digest: str
+
+
+class _Cost(_Part):
+    started: str
+    wall_seconds: Amount
+    cpu_seconds: Amount
+    peak_memory_mb: Amount
+    gpu_peak_memory_mb: Amount = 0
+
+
+class _Manifest(_Part):
+    kind: Kind
+    key: Key
+    digest: Digest
+    name: str
+    options: dict
+    made_from: dict[str, list]
+    seed: int | None
+    outside: dict[str, str]
+    machine: dict
+    packages: dict
+    code: _Code
+    files: dict[Name, _File]
+    inputs: dict[str, _Input]
+    params: dict
+    facts: list[str]
+    summary: dict
+    command: list[str]
+    hardware: dict
+    cost: _Cost
 
 
 class OtherVersionError(GranularityError):
@@ -59,8 +126,12 @@ def parse(text: bytes, file: Path) -> dict[str, Any]:
             f"{file}: schema_version {found.get('schema_version')}, but this version reads {RESULT_VERSION}; move the "
             "folder away, and snakemake makes it again"
         )
-    if any(name.startswith("/") or ".." in name.split("/") for name in found["files"]):
-        raise GranularityError(corrupt % "it lists a file beyond the artifact")
+    if known_by not in _sound:
+        try:
+            _Manifest.model_validate(found)
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            raise GranularityError(corrupt % f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
     _sound.add(known_by)
     return found
 
@@ -209,12 +280,18 @@ class Artifact:
                     found[role] = source
         return found
 
+    def file(self, name: str) -> Path:
+        """Where one of its files lies; a GranularityError where its manifest has none of that name."""
+        if name not in self.manifest["files"]:
+            raise GranularityError(f"{self.path / name}: is no file of it; it has {', '.join(self.manifest['files'])}")
+        return self.folder / name
+
     def table(self, name: str, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """A Parquet table, or some of its columns; a GranularityError where it is none, or has none of such names."""
         import pyarrow.parquet as pq
 
         with readable(self.path / name, "a Parquet table"):
-            schema = pq.read_schema(self.folder / name)
+            schema = pq.read_schema(self.file(name))
             missing = [column for column in columns or [] if column not in schema.names]
             if missing:
                 raise GranularityError(f"{self.path / name}: has no column {missing}; it has {schema.names}")
@@ -226,7 +303,7 @@ class Artifact:
         import numpy as np
 
         with readable(self.path / name, "an array"):
-            values = np.load(self.folder / name, mmap_mode="c", allow_pickle=False)
+            values = np.load(self.file(name), mmap_mode="c", allow_pickle=False)
         if shape is not None:
             wanted = tuple(n if want is None else want for n, want in zip(values.shape, shape, strict=False))
             if (values.dtype, values.shape, values.ndim) != (dtype, wanted, len(shape)):
@@ -239,11 +316,11 @@ class Artifact:
         from safetensors.torch import load_file
 
         with readable(self.path / name, "a safetensors file"):
-            return load_file(self.folder / name)
+            return load_file(self.file(name))
 
     def json(self, name: str, *keys: str) -> Any:
         """A JSON file; with keys, a mapping that has them."""
-        value = strict_json.parse_json(regular.read_regular(self.folder / name, LARGEST), str(self.path / name))
+        value = strict_json.parse_json(regular.read_regular(self.file(name), LARGEST), str(self.path / name))
         if keys and not (isinstance(value, dict) and value.keys() >= {*keys}):
             raise GranularityError(f"{self.path / name}: must be a mapping with the keys {', '.join(keys)}")
         return value
@@ -253,6 +330,8 @@ def _damage(file: Path, size: int) -> str | None:
     """What is wrong with a file that should have so many bytes, without a look into it."""
     try:
         there = file.lstat()
+        if os.path.realpath(file.parent) != str(file.parent):
+            return "a link leads there"
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:

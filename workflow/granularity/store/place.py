@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 STAMP = ".stamp"
 WORK, NEW, ASIDE, LOCKS = ".work", ".new", ".aside", ".locks"
 KIND, KEY, DIGEST = r"[a-z][a-z0-9_]*", r"[0-9a-f]{32}", r"[0-9a-f]{64}"  # forms of names: see `inside`
-GENERATION, ONE, ANY = f"{KIND}/{KEY}", r"[^/]+", r".+"
+GENERATION, ONE, ANY = f"{KIND}/{KEY}", r"[^/]+", r"(?s:.+)"
 
 
 def store_of(output: Path) -> Path:
@@ -46,7 +46,7 @@ def is_plain(name: object, form: str = ANY) -> bool:
 
 
 def inside(folder: Path, name: str, where: object, form: str = ANY) -> Path:
-    """The path below a folder that a name of others leads to: of a manifest, an archive, a table (`where`, in messages).
+    """The path below a folder that a name of others leads to, from a manifest, an archive or a table (`where`).
 
     Raises a GranularityError where the name is not plain (:func:`is_plain`), or links lead elsewhere or into a store.
     """
@@ -166,7 +166,7 @@ def point(output: Path, target: Path, kind: str, digest: str) -> None:
 
 @contextlib.contextmanager
 def _names_locked(store: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a store's names, where there are locks: shared, to give one; or alone, to delete what has none."""
+    """Hold the lock of a store's names, where there are locks: shared, to give one; alone, to delete what has none."""
     descriptor = os.open(store, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
