@@ -40,12 +40,16 @@ def stats(root: Path) -> str:
 
 
 def state(file: Path | str) -> str:
-    """What tells a change of a file, as :func:`names`: a digest of its content or, of a large one, size and time."""
+    """What tells that a file may have changed: a digest of its content or, of a large one, of size, times and inode.
+
+    Then contents are compared, once (:mod:`granularity.plan.fresh`): `cp -p` and `rsync -t` keep size and time.
+    """
     try:
         with open_regular(file) as stream:
             found = os.fstat(stream.fileno())
+            known_by = b"%d %d %d" % (found.st_size, found.st_ino, found.st_ctime_ns)
             small = found.st_size <= SMALL
-            digest = hashlib.file_digest(stream, "sha256") if small else hashlib.sha256(_size_and_time(found))
+            digest = hashlib.file_digest(stream, "sha256") if small else hashlib.sha256(known_by)
     except (GranularityError, OSError):
         return ABSENT
     return digest.hexdigest()[:16]

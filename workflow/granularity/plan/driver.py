@@ -50,10 +50,12 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
     if not looks:
         hold(plan, Path(modify(plan.root)))
-    results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
+    results, began = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job)))), time.time()
 
     def remake(job: Job) -> None:
         """Let a job be made again whose result is not what is asked for; Snakemake adds what follows from it."""
+        for one in () if looks else (job, *(source for of in job.inputs.values() for source in of if source.at)):
+            place.not_ahead(Path(modify(plan.stamp(one))), began)
         if not workflow.touch and results.outdated(job):
             workflow.dag.forcefiles.add(modify(plan.stamp(job)))
 

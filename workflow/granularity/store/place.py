@@ -141,6 +141,16 @@ def stamp_of(output: Path) -> Path:
     return output.with_name(output.name + STAMP)
 
 
+def not_ahead(stamp: Path, now: float) -> None:
+    """Set the time of a stamp to now where it lies ahead: nothing that Snakemake makes of it could be newer."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if stamp.stat().st_mtime > time.time():
+            try:
+                os.utime(stamp, (now, now))
+            except OSError as error:  # another's
+                say(f"{stamp}: its time lies ahead and cannot be set ({error.strerror}); its owner can: touch {stamp}")
+
+
 def stamp_text(kind: str, digest: str) -> str:
     return f"{kind} {digest}\n"
 
