@@ -23,14 +23,13 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent, index):
         event, before = self.peek_event(), self.count
         node = super().compose_node(parent, index)
-        if isinstance(event, yaml.AliasEvent):
-            self.count += self.sizes.get(event.anchor, MOST + 1)  # one in itself has no end
-        else:
-            self.count += 1
-            self.sizes[event.anchor] = self.count - before
+        again = isinstance(event, yaml.AliasEvent)
+        self.count += self.sizes.get(event.anchor, MOST + 1) if again else 1  # one in itself has no end
+        self.sizes.setdefault(event.anchor, self.count - before)
         if self.count > MOST:
-            what = f"its aliases repeat more than {MOST:,} values"
-            raise yaml.composer.ComposerError(None, None, what, event.start_mark)
+            raise yaml.composer.ComposerError(
+                None, None, f"its aliases repeat more than {MOST:,} values", event.start_mark
+            )
         return node
 
     def compose_mapping_node(self, anchor):

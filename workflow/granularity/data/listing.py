@@ -40,16 +40,12 @@ def stats(root: Path) -> str:
 
 
 def state(file: Path | str) -> str:
-    """What tells that a file may have changed: a digest of its content or, of a large one, of size, times and inode.
-
-    Then contents are compared, once (:mod:`granularity.plan.fresh`): `cp -p` and `rsync -t` keep size and time.
-    """
+    """What tells that a file may be another: a digest of its content or, of a large one, of size, inode and ctime."""
     try:
         with open_regular(file) as stream:
             found = os.fstat(stream.fileno())
-            known_by = b"%d %d %d" % (found.st_size, found.st_ino, found.st_ctime_ns)
-            small = found.st_size <= SMALL
-            digest = hashlib.file_digest(stream, "sha256") if small else hashlib.sha256(known_by)
+            known_by = b"%d %d %d" % (found.st_size, found.st_ino, found.st_ctime_ns)  # `cp -p` keeps size and time
+            digest = hashlib.sha256(known_by) if found.st_size > SMALL else hashlib.file_digest(stream, "sha256")
     except (GranularityError, OSError):
         return ABSENT
     return digest.hexdigest()[:16]

@@ -55,7 +55,11 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     def remake(job: Job) -> None:
         """Let a job be made again whose result is not what is asked for; Snakemake adds what follows from it."""
         for one in () if looks else (job, *(source for of in job.inputs.values() for source in of if source.at)):
-            place.not_ahead(Path(modify(plan.stamp(one))), began)
+            stamp = Path(modify(plan.stamp(one)))
+            with contextlib.suppress(OSError):  # nothing that is made of it could be newer
+                if stamp.stat().st_mtime > time.time():
+                    place.write_atomically(stamp, stamp.read_bytes())  # the present one may be another user's
+                    os.utime(stamp, (began, began))
         if not workflow.touch and results.outdated(job):
             workflow.dag.forcefiles.add(modify(plan.stamp(job)))
 

@@ -6,13 +6,12 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from granularity.base import regular, strict_json
 from granularity.base.errors import GranularityError
@@ -36,69 +35,29 @@ ORIGIN = ("kind", "schema_version", "options", "made_from", "seed", "outside", "
 # ---------------------------------------------------------------- manifests
 
 
-class _Part(BaseModel):
-    """The form of a manifest, and of parts of it: what is read of it everywhere, whoever has written it."""
-
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-
-def _plain(name: str) -> str:
-    if not place.is_plain(name) or name == MANIFEST:
-        raise ValueError("lies beyond the artifact")
-    return name
+# What every manifest holds: types, patterns of text, and forms of a mapping's parts (at None: of each) or a list's.
+FORM: dict[Any, Any] = dict.fromkeys(("options", "machine", "packages", "params", "summary", "hardware"), dict)
+FORM |= {"kind": place.KIND, "key": place.KEY, "digest": place.DIGEST, "name": str, "seed": int | None}
+FORM |= {"made_from": {None: list}, "outside": {None: str}, "facts": [str], "command": [str]}
+FORM |= {"code": {"modules": [str], "digest": str}, "files": {None: {"sha256": place.DIGEST, "bytes": int}}}
+FORM |= {"inputs": {None: {"path": str, "name": str, "kind": place.KIND, "digest": place.DIGEST}}}
+FORM |= {"cost": {"started": str, **dict.fromkeys(("wall_seconds", "cpu_seconds", "peak_memory_mb"), int | float)}}
 
 
-Name = Annotated[str, AfterValidator(_plain)]
-Kind, Key, Digest = (Annotated[str, Field(pattern=f"^{form}$")] for form in (place.KIND, place.KEY, place.DIGEST))
-Amount = Annotated[float, Field(ge=0)]
-
-
-class _File(_Part):
-    sha256: Digest
-    bytes: Annotated[int, Field(ge=0)]
-    columns: dict[str, str] = {}
-
-
-class _Input(_Part):
-    path: str
-    name: str
-    kind: Kind
-    digest: Digest
-
-
-class _Code(_Part):
-    modules: list[str]
-    digest: str
-
-
-class _Cost(_Part):
-    started: str
-    wall_seconds: Amount
-    cpu_seconds: Amount
-    peak_memory_mb: Amount
-    gpu_peak_memory_mb: Amount = 0
-
-
-class _Manifest(_Part):
-    kind: Kind
-    key: Key
-    digest: Digest
-    name: str
-    options: dict
-    made_from: dict[str, list]
-    seed: int | None
-    outside: dict[str, str]
-    machine: dict
-    packages: dict
-    code: _Code
-    files: dict[Name, _File]
-    inputs: dict[str, _Input]
-    params: dict
-    facts: list[str]
-    summary: dict
-    command: list[str]
-    hardware: dict
-    cost: _Cost
+def _unlike(value: Any, form: Any, *where: str) -> Iterator[str]:
+    """The places where a value has not a form, see :data:`FORM`."""
+    if isinstance(form, dict) and isinstance(value, dict):
+        for name in value if None in form else form:
+            if name in value:
+                yield from _unlike(value[name], form.get(name, form.get(None)), *where, name)
+            else:
+                yield ".".join([*where, name])
+    elif isinstance(form, list) and isinstance(value, list):
+        yield from (wrong for one in value for wrong in _unlike(one, *form, *where))
+    elif isinstance(form, str) and isinstance(value, str) and re.fullmatch(form, value):
+        return
+    elif isinstance(form, dict | list | str) or not isinstance(value, form):
+        yield ".".join(where)
 
 
 class OtherVersionError(GranularityError):
@@ -126,12 +85,10 @@ def parse(text: bytes, file: Path) -> dict[str, Any]:
             f"{file}: schema_version {found.get('schema_version')}, but this version reads {RESULT_VERSION}; move the "
             "folder away, and snakemake makes it again"
         )
-    if known_by not in _sound:
-        try:
-            _Manifest.model_validate(found)
-        except ValidationError as error:
-            wrong = error.errors()[0]
-            raise GranularityError(corrupt % f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
+    if known_by not in _sound and (wrong := next(_unlike(found, FORM), None)) is not None:
+        raise GranularityError(corrupt % f"it lacks '{wrong}', or that is not what it should be")
+    if any(not place.is_plain(name) or name == MANIFEST for name in found["files"]):
+        raise GranularityError(corrupt % "it lists a file beyond the artifact")
     _sound.add(known_by)
     return found
 

@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 STAMP = ".stamp"
 WORK, NEW, ASIDE, LOCKS = ".work", ".new", ".aside", ".locks"
 KIND, KEY, DIGEST = r"[a-z][a-z0-9_]*", r"[0-9a-f]{32}", r"[0-9a-f]{64}"  # forms of names: see `inside`
-GENERATION, ONE, ANY = f"{KIND}/{KEY}", r"[^/]+", r"(?s:.+)"
+GENERATION, ANY = f"{KIND}/{KEY}", r"(?s:.+)"
 
 
 def store_of(output: Path) -> Path:
@@ -41,8 +41,7 @@ def store_of(output: Path) -> Path:
 
 def is_plain(name: object, form: str = ANY) -> bool:
     """Whether a name has a form and no part that is empty, hidden or leads above."""
-    plain = isinstance(name, str) and re.fullmatch(form, name) and "\0" not in name
-    return bool(plain) and all(part[:1] not in ("", ".") for part in name.split("/"))
+    return isinstance(name, str) and bool(re.fullmatch(form, name)) and not re.search(r"(^|/)(\.|/|$)|\0", name)
 
 
 def inside(folder: Path, name: str, where: object, form: str = ANY) -> Path:
@@ -107,7 +106,8 @@ def open_work(folder: Path, output: Path) -> None:
 def close_work(folder: Path) -> None:
     """Delete the work of a job whose result is published, if there is any."""
     if os.path.lexists(folder):
-        remove(folder)
+        with new_folder(folder.parents[1]) as doomed, contextlib.suppress(FileNotFoundError):
+            folder.rename(doomed / folder.name)  # first, as somebody may still write in it
     _note(folder).unlink(missing_ok=True)
 
 
@@ -139,16 +139,6 @@ def folder_of(path: str | Path) -> Path:
 
 def stamp_of(output: Path) -> Path:
     return output.with_name(output.name + STAMP)
-
-
-def not_ahead(stamp: Path, now: float) -> None:
-    """Set the time of a stamp to now where it lies ahead: nothing that Snakemake makes of it could be newer."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        if stamp.stat().st_mtime > time.time():
-            try:
-                os.utime(stamp, (now, now))
-            except OSError as error:  # another's
-                say(f"{stamp}: its time lies ahead and cannot be set ({error.strerror}); its owner can: touch {stamp}")
 
 
 def stamp_text(kind: str, digest: str) -> str:
@@ -304,13 +294,6 @@ def is_torn(path: Path) -> bool:
     return re.fullmatch(r"\..+\.[0-9a-f]{16}", path.name) is not None
 
 
-def remove(folder: Path) -> None:
-    """Delete a folder of a store; moved away first, as somebody may still write in it."""
-    store = next(parent for parent in folder.parents if parent.name == STORE)
-    with new_folder(store) as doomed, contextlib.suppress(FileNotFoundError):
-        folder.rename(doomed / folder.name)
-
-
 def _to_disk(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -337,44 +320,38 @@ def needless(root: Path, days: float) -> list[Found]:
     if not store.is_dir():
         raise GranularityError(f"{root}: has no {STORE}; name a folder of results, such as results")
     live, now = lock.living(store / LOCKS), time.time()
-    found, staying = [], {}  # of each file the number of its names that would stay: where none does, its room is free
-    every = [(path, why, _stats(path)) for path, why in _without_need(root, store, live)]
-    for path, why, stats in sorted(every, key=lambda one: _changed(one[2])):
+    every, found, staying = (
+        [],
+        [],
+        {},
+    )  # of each file, how many of its names would stay: its room is free after the last
+    for path, why in _without_need(root, store, live):
+        stats = [one.lstat() for one in (path, *(() if path.is_symlink() else path.rglob("*")))]
+        every.append(((now - max(one.st_mtime for one in stats)) / DAY, path, why, stats))
+    for age, path, why, stats in sorted(every, key=lambda one: -one[0]):
         size = 0
         for one in (one for one in stats if not stat.S_ISDIR(one.st_mode)):
             file = one.st_dev, one.st_ino
             staying[file] = staying.get(file, one.st_nlink) - 1
             size += 0 if staying[file] else one.st_size
-        found.append(Found(path, size, why, (now - _changed(stats)) / DAY))
-    return sorted((one for one in found if one.days >= days), key=lambda one: -one.size)
-
-
-def _stats(path: Path) -> list[os.stat_result]:
-    return [one.lstat() for one in (path, *(() if path.is_symlink() else path.rglob("*")))]
-
-
-def _changed(stats: list[os.stat_result]) -> float:
-    return max(one.st_mtime for one in stats)
+        found += [Found(path, size, why, age)] if age >= days else []
+    return sorted(found, key=lambda one: -one.size)
 
 
 def delete(root: Path, found: list[Found]) -> list[Found]:
     """Delete what :func:`needless` found, a while ago, unless a name or a writer needs it by now; returns what went."""
-    store, gone = root / STORE, []
+    store = root / STORE
     with new_folder(store) as doomed, _names_locked(store, fcntl.LOCK_EX):
-        needed = closure(path.resolve() for path in find(root))
         live = {name for name, one in lock.all_in(store / LOCKS).items() if lock.seems_alive(one)}
-        for one in found:
-            kind, path = one.path.parent.name, one.path.parent.resolve() / one.path.name
-            name = one.path.stem if kind in (WORK, LOCKS) else f"{kind}-{one.path.name}"
-            if name in live or path in needed or (live and kind in PARTS):
-                continue
-            if kind == WORK:
+        still = {path for path, _ in _without_need(root, store, live)}
+        gone = [one for one in found if one.path in still]
+        for number, one in enumerate(gone):
+            if one.path.parent.name == WORK:
                 _note(one.path).unlink(missing_ok=True)
             if one.path.is_dir() and not one.path.is_symlink():
-                one.path.rename(doomed / str(len(gone)))  # deleted when the names are free again
+                one.path.rename(doomed / str(number))  # deleted when the names are free again
             else:
                 one.path.unlink(missing_ok=True)
-            gone.append(one)
     return gone
 
 

@@ -224,17 +224,15 @@ def _write(source: IO[bytes], target: Path) -> str:
 # ---------------------------------------------------------------- names, and files beside results
 
 
-def _names(remote: Remote, top: str, kinds: Iterable[str] | None = None) -> dict[str, Any]:
+def _names(remote: Remote, top: str, kinds: Iterable[str] = (place.KIND,)) -> dict[str, Any]:
     """What names of a configuration lead to, checked in form: it decides where files will lie."""
     name = f"names/{top}.json"
     with remote.reading(name) as stream:
         said = strict_json.parse_json(stream.read(LARGEST), f"{remote.url}/{name}")
         keys = [*said["names"].values(), *said["generations"]]
-        whole = all(place.is_plain("/".join(key), place.GENERATION) for key in keys)
+        whole = all(place.is_plain("/".join(key), f"({'|'.join(kinds)})/{place.KEY}") for key in keys)
         if not (whole and place.is_plain(said["others"], place.DIGEST)):
-            raise ValueError("holds what is no key of a result")
-        if odd := {kind for kind, _ in keys}.difference(kinds or [kind for kind, _ in keys]):
-            raise ValueError(f"holds results of '{min(odd)}', which is no stage")
+            raise ValueError("holds what is no key of a result of a stage")
         return said
 
 
