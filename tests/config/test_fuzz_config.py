@@ -257,7 +257,11 @@ def test_ranks_of_every_script_are_taken():
 TRAPS = {
     "tabs": ("cluster:\n\titerations: 3\n", "spaces, not tabs"),
     "a key twice": ("name: a\ndevice: cpu\nname: b\n", "line 3, column 1: the key 'name' is there twice"),
-    "an alias in itself": ("model: {args: &a {x: *a}}\n", "model: is nested too deep"),
+    "an alias in itself": ("model: {args: &a {x: *a}}\n", "line 1, column 22: its aliases repeat more than 1,000,000"),
+    "ten of ten of ten": (
+        "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}' if i else 'x'] * 10)}]\n" for i in range(9)),
+        "line 6, column 45: its aliases repeat more than 1,000,000",
+    ),
     "an object of Python's": ('name: !!python/object/apply:os.system ["touch pwned"]\n', "constructor for the tag"),
     "a template": ("__use_yte__: true\nname: ?open('pwned', 'w').name\n", "templates run code"),
     "a list": ("- name\n", "not a list"),

@@ -72,14 +72,26 @@ def test_what_was_made_from_a_result_that_is_another_by_now():
     assert {results.outdated(job) for job in plan.jobs("pretrain")} == {OTHER_INPUTS}
 
 
-def test_a_file_counts_by_its_content():
+@pytest.mark.parametrize("more", [0, listing.SMALL])
+def test_a_file_counts_by_its_content_whatever_its_size_and_time(more):
+    def put(text):
+        Path("other").write_text(text + " " * more)
+        os.utime("other", (0, 0))
+        Path("other").replace("encoder.json")
+
+    put("{}")
     plan = made(SMALL)
-    os.utime("encoder.json", (0, 0))
-    assert outdated(plan) == {}
-    Path("encoder.json").write_text("[]")
-    assert outdated(plan) == {"encoder": FILES, "embed": FILES}
-    Path("encoder.json").write_text("{}")
-    assert outdated(plan) == {}
+    for text, found in (("{}", {}), ("[]", {"encoder": FILES, "embed": FILES}), ("{}", {})):
+        put(text)
+        assert outdated(plan) == found
+
+
+def test_a_manifest_that_cannot_be_read_is_made_again():
+    plan = made(SMALL)
+    file = plan.folder(plan.jobs("embed")[0]) / place.MANIFEST
+    file.chmod(0o644)
+    file.write_text(file.read_text()[:-9])
+    assert outdated(plan)["embed"].startswith(f"{file}: corrupt (not a manifest)")
 
 
 def test_a_data_set_is_walked_once(monkeypatch):

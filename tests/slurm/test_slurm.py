@@ -94,8 +94,7 @@ def at_once(request, sites) -> Iterator[dict[str, Future]]:
 
 def the_whole_workflow(sites: Sites) -> None:
     site = sites.new("whole")
-    cache = site.folder / "cache"
-    site.finish(site.submit("--cache", SNAKEMAKE_OUTPUT_CACHE=str(cache)))
+    site.finish(site.submit())
     jobs = site.jobs()
     assert len(jobs) == 11 and {job.state for job in jobs} == {"COMPLETED"}, jobs
     assert {job.partition for job in jobs} == {"cpu"} and {job.node for job in jobs} <= set(CPU_NODES)
@@ -109,7 +108,6 @@ def the_whole_workflow(sites: Sites) -> None:
     sites.assert_undisturbed(site)
     assert "<html" in site.path(f"{RESULTS}/report/report.html").read_text()
     assert len(list(site.folder.glob(".snakemake/slurm_logs/**/*.log"))) == 11  # kept, one a job
-    assert {kind.name for kind in cache.iterdir()} == {"embed", "cluster", "hierarchy"}
 
 
 def gpus_for_those_who_ask(sites: Sites) -> None:

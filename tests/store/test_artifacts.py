@@ -9,7 +9,7 @@ import pytest
 from granularity.base.errors import GranularityError
 from granularity.look import inspection
 from granularity.store import writer
-from granularity.store.artifact import Artifact
+from granularity.store.artifact import FORM, Artifact, as_text
 from granularity.store.code import RESULT_VERSION, code_digest
 from support import writing
 
@@ -52,6 +52,23 @@ def test_round_trip_and_manifest(tmp_path):
     assert manifest["schema_version"] == RESULT_VERSION
     assert manifest["code"] == {"modules": [*MODULE], "digest": code_digest(*MODULE)}
     assert {"started", "wall_seconds", "cpu_seconds", "peak_memory_mb"} == set(manifest["cost"])
+
+
+@pytest.mark.parametrize("field", [*FORM, "cost.started", "cost.wall_seconds", "code.modules"])
+def test_a_sealed_manifest_of_another_form_is_one_line(tmp_path, field):
+    """It lacks a field, or holds one of another type: `verify` and all others name it."""
+    make(tmp_path / "results/thing")
+    file = tmp_path / "results/thing/manifest.json"
+    file.chmod(0o644)
+    *above, name = field.split(".")
+    for change in (lambda part: part.pop(name), lambda part: part.update({name: [[1]]})):
+        said = json.loads(before := file.read_text())
+        change(said[above[0]] if above else said)
+        del said["seal"]
+        file.write_text(as_text(said))
+        (problem,) = inspection.verify(tmp_path / "results")["problems"]
+        assert problem.startswith(f"{file}: corrupt (it lacks '{field}'") and len(problem.splitlines()) == 1
+        file.write_text(before)
 
 
 def test_a_wrong_output_destroys_nothing(tmp_path):

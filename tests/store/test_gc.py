@@ -46,9 +46,61 @@ def test_results_with_a_name_and_what_they_were_made_from_are_kept(tmp_path):
     make(results / "second", 2, {"first": first})
     assert list(found(results)) == [results / ".store/thing" / lost.folder.name]
     assert "no name leads to it any more; made 20" in found(results)[results / ".store/thing" / lost.folder.name]
-    place.delete(place.needless(results, 0))
+    place.delete(results, place.needless(results, 0))
     assert not lost.folder.exists()
     assert Artifact.open(second.folder).lineage()["first"].digest == first.digest
+
+
+def test_what_has_got_a_name_or_a_writer_meanwhile_is_kept(tmp_path):
+    """As where `gc --delete` waits for whoever reads what it prints."""
+    results = tmp_path / "results"
+    lost = make(results / "thing", 1)
+    make(results / "thing", 2)
+    unfinished(results / "thing", 3)
+    listed = place.needless(results, 0)
+    make(results / "other", 1)
+    with writing.create(results / "thing", params={"value": 3}, resumable=True) as out:
+        assert len(listed) == 2 and place.delete(results, listed) == []
+        assert (out.work / "half").exists() and (results / "other").resolve() == lost.folder
+        out.text("value.txt", "3")
+    lost = (results / "thing").resolve()
+    make(results / "thing", 2)
+    place.delete(results, place.needless(results, 0))
+    with pytest.raises(GranularityError, match="gc` has just deleted it"):
+        place.point(results / "thing", lost, "thing", "0")
+
+
+def test_links_and_what_is_no_generation_are_never_deleted(tmp_path, capsys):
+    results, mine = tmp_path / "results", tmp_path / "mine"
+    lost = make(results / "thing", 1)
+    make(results / "thing", 2)
+    store = results / ".store"
+    (mine / lost.folder.name).mkdir(parents=True)
+    links = [store / "elsewhere", store / "thing" / ("0" * 32)]
+    for link in links:
+        link.symlink_to(mine)
+    (store / "thing/notes").mkdir()
+    (store / "README").write_text("mine")
+    run = CliRunner().invoke(app, ["gc", str(results), "--older-than", "0", "--delete"])
+    assert "1 deleted" in run.output and not lost.folder.exists()
+    assert (mine / lost.folder.name).is_dir() and (store / "thing/notes").is_dir() and (store / "README").is_file()
+    for link in links:
+        assert link.is_symlink() and f"{link}: a link, which is not followed" in run.output + run.stderr
+    with pytest.raises(GranularityError, match="by a link"), writing.create(results / "x", "elsewhere") as out:
+        out.text("value.txt", "1")
+    assert [path.name for path in mine.iterdir()] == [lost.folder.name]
+
+
+def test_a_file_that_two_results_hold_is_freed_with_the_last(tmp_path):
+    results = tmp_path / "results"
+    first = make(results / "first", 1)
+    with writing.create(results / "second", params={"value": 2}) as out:
+        out.share("shared.txt", first, "value.txt")
+    (results / "second").unlink()
+    one = sum(each.size for each in place.needless(results, 0))
+    (results / "first").unlink()
+    both = sum(each.size for each in place.needless(results, 0))
+    assert both == sum(file.stat().st_size for file in first.folder.iterdir()) + one
 
 
 def test_what_is_young_is_kept(tmp_path):
@@ -74,7 +126,7 @@ def test_work_is_kept_until_gc_and_of_live_writers_beyond(tmp_path):
         assert (out.work / "half").exists()
         out.text("value.txt", "1")
     assert len(json.loads(others.stdout)) == 1  # the other's work; neither the live one's nor its new folder
-    place.delete(place.needless(results, 0))
+    place.delete(results, place.needless(results, 0))
     assert not list((results / ".store/.work").iterdir())
 
 
@@ -111,7 +163,7 @@ def test_a_live_writer_keeps_its_work_whatever_the_clock_says(tmp_path, writer, 
     writer.kill()
     writer.wait()
     assert len(found(tmp_path / "results", days=-1)) == 3  # its work, its folder and its lock
-    place.delete(place.needless(tmp_path / "results", -1))
+    place.delete(tmp_path / "results", place.needless(tmp_path / "results", -1))
     assert found(tmp_path / "results") == {}
 
 
@@ -166,7 +218,7 @@ def test_a_name_in_a_hidden_folder_keeps_a_result(tmp_path, name):
     for one in (results / "thing", source):
         one.unlink()
     assert found(results) == {} and place.find(results) == [tmp_path / name]
-    place.delete(place.needless(results, 0))
+    place.delete(results, place.needless(results, 0))
     assert Artifact.open(tmp_path / name).digest == mine.digest and first.exists()
     (tmp_path / name).unlink()
     assert set(found(results)) == {mine.folder, first}
@@ -203,7 +255,7 @@ def test_what_a_kill_leaves_beside_a_name_goes(tmp_path, what):
     assert left.is_symlink() is (what == "name")
     assert place.find_lost(results) == [] and place.find(results) == [results / "a/thing"]
     assert set(found(results)) == {left, lost.folder}, "a link that was never a name keeps nothing"
-    place.delete(place.needless(results, 0))
+    place.delete(results, place.needless(results, 0))
     assert not os.path.lexists(left) and not lost.folder.exists()
     assert Artifact.open(results / "a/thing").digest == kept.digest
 

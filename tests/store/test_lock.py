@@ -207,7 +207,7 @@ def test_of_another_machine_a_lock_tells_where_it_reaches_here_and_silence_where
     assert not file.exists() and "process 7 on elsewhere has not moved for" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["", "{", "\x00"])
+@pytest.mark.parametrize("text", ["", "{", "\x00", "[]", "{}", '{"token": "x", "pid": "1"}'])
 def test_a_torn_lock_is_none(output, text):
     file = lock_of(output)
     file.parent.mkdir(parents=True)

@@ -1,24 +1,11 @@
-"""What lies in a store, and results that are carried from one checkout to another."""
+"""What lies in a store, and a checkout that is copied."""
 
-import os
 import shutil
 from pathlib import Path
 
 from granularity.store import place
 from granularity.store.artifact import PARTS, Artifact
 from support.checkout import Checkout
-
-
-def take(source: Checkout, target: Checkout, *names: str) -> None:
-    """Give a checkout some results of another one: their generations, names and stamps."""
-    for name in names:
-        link, folder = source.path(name), source.path(name).resolve()
-        copy = target.folder / folder.relative_to(source.folder.resolve())
-        if not copy.exists():
-            shutil.copytree(folder, copy)
-        target.path(name).parent.mkdir(parents=True, exist_ok=True)
-        target.path(name).symlink_to(os.readlink(link))
-        shutil.copy2(place.stamp_of(link), place.stamp_of(target.path(name)))
 
 
 def copied(source: Checkout, folder: Path, cold: bool = False) -> Checkout:

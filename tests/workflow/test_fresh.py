@@ -45,6 +45,20 @@ def another(folder, results):
     return made
 
 
+def test_times_that_lie_ahead_and_a_torn_manifest_stop_nothing(checkout):
+    """As after a clock that was ahead: what follows from such a stamp is made, and counts as made."""
+    before = results(checkout)
+    chain = checkout.path("results/tiny/train-60")
+    for stamp in (chain / "samples.stamp", chain / "embed.stamp"):
+        os.utime(stamp, (2**32, 2**32))
+    (manifest,) = (chain / "hierarchy").glob("kmeans-*/manifest.json")
+    manifest.chmod(0o644)
+    manifest.write_text(manifest.read_text()[:-9])
+    assert "make_hierarchy" in planned(snakemake(checkout, "-n"))
+    snakemake(checkout)
+    assert results(checkout) == before and NOTHING in snakemake(checkout, "-n")
+
+
 @pytest.mark.parametrize("words", [(), WITHOUT_A_PROFILE], ids=["profile", "no profile"])
 def test_another_seed_makes_other_results_and_the_way_back_finds_the_old_ones(checkout, words):
     stamps, made = results(checkout)

@@ -4,22 +4,29 @@ Nothing that fails may lose or change a result: afterwards the same command ends
 """
 
 import contextlib
+import gzip
+import hashlib
 import html.parser
+import io
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 from PIL import Image
 
+from granularity import cli
 from granularity.base.errors import GranularityError
 from granularity.config import files
 from granularity.look import inspection
@@ -27,8 +34,10 @@ from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.plan.rules import Rules
 from granularity.stages import STAGES
-from granularity.store.artifact import Artifact
+from granularity.store.artifact import Artifact, as_text
+from granularity.store.place import MANIFEST
 from support import tiny_chain, writing
+from support.bounds import bounded
 from support.checkout import Checkout
 from support.stores import leftovers, made_in, stamps_in
 
@@ -57,6 +66,128 @@ def test_rules_quote_every_word_of_a_command(monkeypatch):
     # What rules add are paths, made of checked names, and a number.
     added = {re.split("[.:]", place)[0] for place in places - {"params.command", "params.page"}}
     assert added == {"output", "log", "threads"}
+
+
+# ---------------------------------------------------------------- names that would be paths
+
+BEYOND = ["../../../../beyond", "/beyond", "mine/../../../../beyond", ".hidden", "mine//x", "mine/x\0", ""]
+RUNS = {"run_id": "0" * 8, "network": "net", "space": "target", "family": "target", "transfer": None}
+RUNS |= {"granularity": 2, "pretrain_seed": 0, "finetune_seed": None, "train_loss": 0.5, "val_error": 1.0}
+
+
+def with_runs(folder: Path, **said) -> Artifact:
+    """A pretraining, of which only tables are there."""
+    with writing.create(folder / "results/mine/train-1/pretrain/net/all", "pretrain", params={}) as out:
+        out.table("runs.parquet", pd.DataFrame([RUNS | {"backbone": "backbones/x.safetensors"} | said]))
+        history = {"run_id": RUNS["run_id"], "epoch": 1, "lr": 0.1, "train_loss": 0.5}
+        out.table("history.parquet", pd.DataFrame([history]))
+        kept = {"run_id": RUNS["run_id"], "epoch": 1, "file": "backbones/x.safetensors"}
+        out.table("checkpoints.parquet", pd.DataFrame([kept]))
+        if "backbone" in said:
+            out.text("backbones/x.safetensors", "x")
+    return Artifact.open(folder / "results/mine/train-1/pretrain/net/all")
+
+
+def by_manifest(folder: Path, change) -> None:
+    made = with_runs(folder)
+    (made.folder / MANIFEST).chmod(0o644)
+    (made.folder / MANIFEST).write_text(as_text(change(made.manifest)))
+    cli.app(["inspect", str(made.path)], standalone_mode=False)
+
+
+def by_archive(folder: Path, change=lambda manifest: manifest, names=lambda said, key: said, other="mine/note") -> None:
+    """What was pushed, with another manifest, other names, or another file beside, and is pulled elsewhere."""
+    made, away = with_runs(folder), folder / "away"
+    (folder / "results/mine/note").write_text("x")
+    cli.app(["push", str(folder / "results"), str(away)], standalone_mode=False)
+    for archive, text in {
+        next(away.glob("generations/*")): as_text(change(made.manifest)),
+        next(away.glob("others/*")): None,
+    }.items():
+        with tarfile.open(archive) as tar:
+            entries = [(entry, tar.extractfile(entry).read()) for entry in tar]
+        with tarfile.open(archive, "w") as tar:
+            for entry, data in entries:
+                entry.name = other if text is None else entry.name
+                data = text.encode() if text and entry.name == MANIFEST else data
+                entry.size = len(data)
+                tar.addfile(entry, io.BytesIO(data))
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    archive.rename(archive.with_name(f"{digest}.tar"))
+    file = away / "names/mine.json"
+    said = json.loads(file.read_text()) | {"others": digest}
+    file.write_text(json.dumps(names(said, [made.kind, made.manifest["key"]])))
+    cli.app(["pull", str(folder / "a/b/c/results"), str(away)], standalone_mode=False)
+
+
+def by_table(folder: Path, **said) -> None:
+    with_runs(folder, **said)
+    words = ["--to", str(folder / "to"), "--format", "tensorboard"]
+    cli.app(["export", "history", str(folder / "results"), *words], standalone_mode=False)
+
+
+READERS = {
+    "a file of a manifest": lambda at, name: by_manifest(
+        at, lambda it: it | {"files": {name: it["files"].popitem()[1]}}
+    ),
+    "the kind in a manifest": lambda at, name: by_manifest(at, lambda it: it | {"kind": name}),
+    "the key in a manifest": lambda at, name: by_manifest(at, lambda it: it | {"key": name}),
+    "the key in an archive": lambda at, name: by_archive(at, lambda it: it | {"key": name}),
+    "the kind in an archive": lambda at, name: by_archive(at, lambda it: it | {"kind": name}),
+    "a name": lambda at, name: by_archive(at, names=lambda said, key: said | {"names": {name: key}}),
+    "the key of a name": lambda at, name: by_archive(
+        at, names=lambda said, key: said | {"names": {"mine/x": [key[0], name]}}
+    ),
+    "a kind of no stage": lambda at, name: by_archive(
+        at, names=lambda said, key: said | {"generations": [[name or "thing", key[1]]]}
+    ),
+    "the archive beside": lambda at, name: by_archive(at, names=lambda said, key: said | {"others": name}),
+    "a file beside": lambda at, name: by_archive(at, other=name.replace("\0", "/../x") or "../beyond"),
+    "a network": lambda at, name: by_table(at, network=name),
+    "a space": lambda at, name: by_table(at, space=f"{name}/../../../../beyond"),
+    "weights": lambda at, name: (
+        with_runs(at, backbone=name),
+        cli.app(["export", "backbone", "x", "--to", str(at / "to"), "--results", str(at)], standalone_mode=False),
+    ),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_names_of_others_lead_nowhere(reader, tmp_path):
+    """One line from each reader of names that somebody else has written; and nothing lies where they would lead."""
+    for number, name in enumerate(BEYOND):
+        where = tmp_path / "d" / "d" / "d" / str(number)
+        (where / "a/b/c").mkdir(parents=True)
+        with pytest.raises(GranularityError) as caught:
+            READERS[reader](where, name)
+        assert len(str(caught.value).splitlines()) == 1
+        assert not list(tmp_path.rglob("beyond*")) and not Path("/beyond").exists()
+        assert not (where / "to").exists()
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize("folder", ["generations", "others"])
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_SPARSE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, "gzip"])
+def test_an_archive_that_would_grow_is_refused_before_it_does(tmp_path, kind, folder):
+    """A sparse file, a header of gigabytes, a compressed archive: nothing is written, and no memory taken."""
+    with_runs(tmp_path)
+    cli.app(["push", str(tmp_path / "results"), str(tmp_path / "away")], standalone_mode=False)
+    (file,) = (tmp_path / "away" / folder).iterdir()
+    entry = tarfile.TarInfo("mine/x")
+    entry.size, entry.type = (1000, tarfile.REGTYPE) if kind == "gzip" else (6 * GIB, kind)
+    data = entry.tobuf(tarfile.GNU_FORMAT) + bytes(10_240)
+    file.write_bytes(gzip.compress(data) if kind == "gzip" else data)
+    if folder == "others":
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        file.rename(file.with_name(f"{digest}.tar"))
+        names = tmp_path / "away/names/mine.json"
+        names.write_text(json.dumps(json.loads(names.read_text()) | {"others": digest}))
+    with bounded(), pytest.raises(GranularityError) as caught:
+        cli.app(["pull", str(tmp_path / "to/results"), str(tmp_path / "away")], standalone_mode=False)
+    assert len(str(caught.value).splitlines()) == 1 and folder in str(caught.value)
+    assert not (tmp_path / "to/results/mine/x").exists() and not list(tmp_path.glob("to/results/.store/.new/*"))
 
 
 # ---------------------------------------------------------------- disks and permissions

@@ -72,7 +72,6 @@ class Stage:
     gathers: bool = False  # whether its options hold a whole `configuration`, from which its command finds its inputs
     volatile: bool = False  # whether it holds measured times, so that it is another one each time it is made
     exact: bool = False  # whether its bytes are the same on any processor, with any number of threads
-    shared: bool = False  # whether a cache that several people use may serve it
     shows_names: bool = False  # whether names of its inputs are part of its result, as conditions are of a report
     priority: int = 0  # jobs of a higher one start first, such as long ones that nothing but the report waits for
 

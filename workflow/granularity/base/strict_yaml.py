@@ -12,10 +12,26 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import MissingError, read_text
 from granularity.base.strict_json import repeated, unique
 
-DEEPEST = 100  # levels
+DEEPEST, MOST = 100, 1_000_000  # levels; values, each as often as aliases repeat it
 
 
 class _Loader(yaml.SafeLoader):
+    def __init__(self, text):
+        super().__init__(text)
+        self.count, self.sizes = 0, {}
+
+    def compose_node(self, parent, index):
+        event, before = self.peek_event(), self.count
+        node = super().compose_node(parent, index)
+        again = isinstance(event, yaml.AliasEvent)
+        self.count += self.sizes.get(event.anchor, MOST + 1) if again else 1  # one in itself has no end
+        self.sizes.setdefault(event.anchor, self.count - before)
+        if self.count > MOST:
+            raise yaml.composer.ComposerError(
+                None, None, f"its aliases repeat more than {MOST:,} values", event.start_mark
+            )
+        return node
+
     def compose_mapping_node(self, anchor):
         node = super().compose_mapping_node(anchor)
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]

@@ -124,10 +124,10 @@ def gc(
 
     every = place.needless(path, -math.inf)
     found, younger = ([one for one in every if (one.days >= days) is old] for old in (True, False))
+    if delete:  # before anything is printed: who reads may take hours
+        found = place.delete(path, found)
     rows = [{"path": str(one.path), "bytes": one.size, "why": one.why} for one in found]
     _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, younger, delete))
-    if delete:
-        place.delete(found)
 
 
 Results = Annotated[Path, typer.Argument(help="A folder of results, such as results or results/digits.")]
@@ -145,9 +145,9 @@ def push(path: Results, url: Url) -> None:
 @app.command(rich_help_panel=STORE)
 def pull(path: Results, url: Url) -> None:
     """Bring results back that were pushed: each is verified before it enters the store, and nothing is deleted."""
-    from granularity.store import transfer
+    from granularity.store import artifact, transfer
 
-    print(transfer.pull(path, url))
+    print(transfer.pull(path, url, (*STAGES, *artifact.PARTS)))
 
 
 @app.command(rich_help_panel=STORE)

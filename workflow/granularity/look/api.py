@@ -107,7 +107,9 @@ def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, i
         for kind, files in (("pretrain", "backbones"), ("finetune", "networks")):
             if any(f"-{file.stem}".endswith(f"-{name}") for file in (path / files).glob("*.safetensors")):
                 networks = Backbones([path], kind)
-                found[networks.sha256(networks.named(name), epoch)] = path
+                source, weights = networks.at(networks.named(name), epoch)
+                source.file(weights)  # a table may say anything
+                found[source.manifest["files"][weights]["sha256"]] = path
     if len(found) != 1:
         where = ", ".join(map(str, found.values()))
         what = f"differ between {where}" if found else f"are not in {results}; finetuned ones need keep: true"

@@ -19,6 +19,7 @@ from granularity.claims.statistics import Difference, holm, interval, mean_of, p
 from granularity.look import api, repetitions
 from granularity.stages.report import drawing
 from granularity.stages.report import stage as report
+from granularity.store import place
 
 BASELINE, UNTRAINED, ENDS = "target", "untrained", "error"
 BY = ["condition", "repetition", "arm", "key"]
@@ -188,7 +189,7 @@ def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: st
         pd.concat({one: both[i] for one, both in parts.items()}, names=["condition"]).to_csv(to / f"{name}.csv")
     for condition, (made, told) in parts.items():
         drawn = picture(made)
-        (to / f"{condition}.svg").write_text(drawn, encoding="utf-8")
+        place.inside(to, f"{condition}.svg", "--to").write_text(drawn, encoding="utf-8")
         words = "The figure: differences from the target's, as shares of the row's largest. The tables: means over"
         words += " backbones, and rank correlations over arms within repetitions. Crosses and stars: significantly"
         words += " different from the target's, or from zero, corrected for all numbers of the table."

@@ -36,8 +36,7 @@ def inspect(what: str, results: Path, rows: int | None, width: int | None, form:
 
 def _file(artifact: Artifact, name: str, rows: int | None, width: int | None, form: str) -> str:
     path, files = artifact.path / name, artifact.manifest["files"]
-    if name not in files:
-        raise GranularityError(f"{path}: is no file of {artifact.path}; it has {', '.join(files)}")
+    artifact.file(name)
     table = _table(artifact, name)
     if form == "csv":
         if table is None:

@@ -28,7 +28,6 @@ from granularity.stages.samples.options import too_few
 from granularity.store import lock, place
 from granularity.store.artifact import canonical_json
 from granularity.store.code import ROOT
-from granularity.store.task import trusted
 
 # What Snakemake is asked for that makes no result: whoever only looks need not hold a name.
 LOOKS = "unlock|touch|lint|report|summary|detailed-summary|dag|d3dag|rulegraph|filegraph|list|cleanup|archive"
@@ -50,23 +49,13 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     # Slurm's warning before a job's end is for the stage, which saves its work; Snakemake, around it, would die of it.
     if "SLURM_JOB_ID" in os.environ:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    # `--cache` is for the stages, which verify what they find (granularity.store.task); Snakemake would trust it.
-    if workflow.enable_cache:
-        if workflow.workflow_settings.cache:
-            raise GranularityError(
-                "--cache takes no names of rules here: it shares embeddings, clusterings and label spaces"
-                " (a target right behind it is taken for one; put targets first)"
-            )
-        trusted()  # now, and not in a job hours later: is a name wrong?
-        # Snakemake warns where it names no folder.
-        os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))
     if not workflow.is_main_process:  # but one of its jobs on a cluster, while others are at work
         return lambda job: None
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
     if not looks:
         hold(plan, Path(modify(plan.root)))
         _end_plainly()
-    results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
+    results, began = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job)))), time.time()
     for condition in plan.conditions:
         (samples,) = plan.jobs("samples", condition=condition.name)
         there = plan.summary(condition).get("images", {})
@@ -76,6 +65,12 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
 
     def remake(job: Job) -> None:
         """Let a job be made again whose result is not what is asked for; Snakemake adds what follows from it."""
+        for one in () if looks else (job, *(source for of in job.inputs.values() for source in of if source.at)):
+            stamp = Path(modify(plan.stamp(one)))
+            with contextlib.suppress(OSError):  # nothing that is made of it could be newer
+                if stamp.stat().st_mtime > time.time():
+                    place.write_atomically(stamp, stamp.read_bytes())  # the present one may be another user's
+                    os.utime(stamp, (began, began))
         if not workflow.touch and results.outdated(job):
             workflow.dag.forcefiles.add(modify(plan.stamp(job)))
 
@@ -106,6 +101,8 @@ def _end_plainly() -> None:
 
 def _refuse(workflow: Any, looks: bool) -> None:
     """Refuse settings under which results would be lost; name the package for `envs/*.post-deploy.sh`."""
+    if workflow.enable_cache:
+        raise GranularityError("--cache verifies nothing: share one results folder instead (profiles/README.md)")
     storage = workflow.storage_settings
     if storage.default_storage_provider or SharedFSUsage.INPUT_OUTPUT not in storage.shared_fs_usage:
         raise GranularityError(

@@ -41,7 +41,7 @@ class Results:
         return found
 
     def outdated(self, job: Job) -> str | None:
-        """Why a job has to be made again though it has a stamp; None where it need not, or is damaged."""
+        """Why a job has to be made again though it has a stamp; None where it need not."""
         stamp = stamp_of(self.place(job))
         if not os.path.lexists(stamp):
             return None
@@ -52,8 +52,8 @@ class Results:
             return OTHER_VERSION
         except MissingError:
             return "its result is gone"
-        except GranularityError:
-            return None
+        except GranularityError as error:  # or a file of the user's cannot be read, which is for the job to say
+            return str(error) if error is self._found[self.place(job)] else None
 
     def unlike(self, job: Job) -> str | None:
         """What a result was made of that is not what is asked for, in words; raises as :meth:`open` does."""

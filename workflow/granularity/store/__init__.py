@@ -1,1 +1,1 @@
-"""Where results live: artifacts, manifests, claims, checkpoints, the cache, the digest of code."""
+"""Where results live: artifacts, manifests, claims, checkpoints, the digest of code."""

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -34,6 +35,31 @@ ORIGIN = ("kind", "schema_version", "options", "made_from", "seed", "outside", "
 # ---------------------------------------------------------------- manifests
 
 
+# What every manifest holds: types, patterns of text, and forms of a mapping's parts (at None: of each) or a list's.
+FORM: dict[Any, Any] = dict.fromkeys(("options", "machine", "packages", "params", "summary", "hardware"), dict)
+FORM |= {"kind": place.KIND, "key": place.KEY, "digest": place.DIGEST, "name": str, "seed": int | None}
+FORM |= {"made_from": {None: list}, "outside": {None: str}, "facts": [str], "command": [str]}
+FORM |= {"code": {"modules": [str], "digest": str}, "files": {None: {"sha256": place.DIGEST, "bytes": int}}}
+FORM |= {"inputs": {None: {"path": str, "name": str, "kind": place.KIND, "digest": place.DIGEST}}}
+FORM |= {"cost": {"started": str, **dict.fromkeys(("wall_seconds", "cpu_seconds", "peak_memory_mb"), int | float)}}
+
+
+def _unlike(value: Any, form: Any, *where: str) -> Iterator[str]:
+    """The places where a value has not a form, see :data:`FORM`."""
+    if isinstance(form, dict) and isinstance(value, dict):
+        for name in value if None in form else form:
+            if name in value:
+                yield from _unlike(value[name], form.get(name, form.get(None)), *where, name)
+            else:
+                yield ".".join([*where, name])
+    elif isinstance(form, list) and isinstance(value, list):
+        yield from (wrong for one in value for wrong in _unlike(one, *form, *where))
+    elif isinstance(form, str) and isinstance(value, str) and re.fullmatch(form, value):
+        return
+    elif isinstance(form, dict | list | str) or not isinstance(value, form):
+        yield ".".join(where)
+
+
 class OtherVersionError(GranularityError):
     """A sound manifest that another version of this program wrote."""
 
@@ -59,7 +85,9 @@ def parse(text: bytes, file: Path) -> dict[str, Any]:
             f"{file}: schema_version {found.get('schema_version')}, but this version reads {RESULT_VERSION}; move the "
             "folder away, and snakemake makes it again"
         )
-    if any(name.startswith("/") or ".." in name.split("/") for name in found["files"]):
+    if known_by not in _sound and (wrong := next(_unlike(found, FORM), None)) is not None:
+        raise GranularityError(corrupt % f"it lacks '{wrong}', or that is not what it should be")
+    if any(not place.is_plain(name) or name == MANIFEST for name in found["files"]):
         raise GranularityError(corrupt % "it lists a file beyond the artifact")
     _sound.add(known_by)
     return found
@@ -209,12 +237,18 @@ class Artifact:
                     found[role] = source
         return found
 
+    def file(self, name: str) -> Path:
+        """Where one of its files lies; a GranularityError where its manifest has none of that name."""
+        if name not in self.manifest["files"]:
+            raise GranularityError(f"{self.path / name}: is no file of it; it has {', '.join(self.manifest['files'])}")
+        return self.folder / name
+
     def table(self, name: str, columns: Iterable[str] | None = None) -> pd.DataFrame:
         """A Parquet table, or some of its columns; a GranularityError where it is none, or has none of such names."""
         import pyarrow.parquet as pq
 
         with readable(self.path / name, "a Parquet table"):
-            schema = pq.read_schema(self.folder / name)
+            schema = pq.read_schema(self.file(name))
             missing = [column for column in columns or [] if column not in schema.names]
             if missing:
                 raise GranularityError(f"{self.path / name}: has no column {missing}; it has {schema.names}")
@@ -226,7 +260,7 @@ class Artifact:
         import numpy as np
 
         with readable(self.path / name, "an array"):
-            values = np.load(self.folder / name, mmap_mode="c", allow_pickle=False)
+            values = np.load(self.file(name), mmap_mode="c", allow_pickle=False)
         if shape is not None:
             wanted = tuple(n if want is None else want for n, want in zip(values.shape, shape, strict=False))
             if (values.dtype, values.shape, values.ndim) != (dtype, wanted, len(shape)):
@@ -239,11 +273,11 @@ class Artifact:
         from safetensors.torch import load_file
 
         with readable(self.path / name, "a safetensors file"):
-            return load_file(self.folder / name)
+            return load_file(self.file(name))
 
     def json(self, name: str, *keys: str) -> Any:
         """A JSON file; with keys, a mapping that has them."""
-        value = strict_json.parse_json(regular.read_regular(self.folder / name, LARGEST), str(self.path / name))
+        value = strict_json.parse_json(regular.read_regular(self.file(name), LARGEST), str(self.path / name))
         if keys and not (isinstance(value, dict) and value.keys() >= {*keys}):
             raise GranularityError(f"{self.path / name}: must be a mapping with the keys {', '.join(keys)}")
         return value
@@ -253,6 +287,8 @@ def _damage(file: Path, size: int) -> str | None:
     """What is wrong with a file that should have so many bytes, without a look into it."""
     try:
         there = file.lstat()
+        if os.path.realpath(file.parent) != str(file.parent):
+            return "a link leads there"
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:

@@ -22,6 +22,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 
 BEAT_SECONDS, SILENT_SECONDS, LOOK_SECONDS = 10.0, 60.0, 0.5
+FORM = {"token": str, "output": str, "host": str, "pid": int, "started": int | float}
 
 
 class LostError(GranularityError):
@@ -84,7 +85,9 @@ def read(file: Path) -> dict[str, Any] | None:
             found = json.loads(stream.read())
             beat = os.fstat(stream.fileno()).st_mtime
             free = _flock(stream.fileno(), fcntl.LOCK_SH)  # for this moment; shared with who else looks
-    except (OSError, ValueError):
+        if not all(isinstance(found[name], of) for name, of in FORM.items()):
+            return None
+    except (OSError, ValueError, TypeError, KeyError):  # torn
         return None
     tells = free is False or (free and found.get("kernel") == _kernel())
     return {**found, "beat": beat, "live": not free if tells else None}
@@ -175,8 +178,8 @@ def share(file: Path, mine: str) -> dict[str, Any] | None:
         os.write(handle, f"{json.dumps(about)}\n".encode())
         # Who wrote first decides: of two that begin at the same moment, both see the same line first.
         said = [json.loads(line) for line in os.pread(handle, 1 << 20, 0).splitlines()]
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, ValueError) as error:  # the latter of a torn line
+        reason = getattr(error, "strerror", None) or error
         say(f"{file}: cannot be locked ({reason}); start no other configuration of this name meanwhile")
         return None
     if said[0]["for"] == mine:

@@ -1,6 +1,7 @@
 """Where results lie: immutable folders, each under the key of all that it is made from, and names that lead to them."""
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -23,6 +24,8 @@ RESULTS = "results"
 MANIFEST = "manifest.json"
 STAMP = ".stamp"
 WORK, NEW, ASIDE, LOCKS = ".work", ".new", ".aside", ".locks"
+KIND, KEY, DIGEST = r"[a-z][a-z0-9_]*", r"[0-9a-f]{32}", r"[0-9a-f]{64}"  # forms of names: see `inside`
+GENERATION, ANY = f"{KIND}/{KEY}", r"(?s:.+)"
 
 
 def store_of(output: Path) -> Path:
@@ -36,22 +39,48 @@ def store_of(output: Path) -> Path:
     return parents[0] / STORE
 
 
+def is_plain(name: object, form: str = ANY) -> bool:
+    """Whether a name has a form and no part that is empty, hidden or leads above."""
+    return isinstance(name, str) and bool(re.fullmatch(form, name)) and not re.search(r"(^|/)(\.|/|$)|\0", name)
+
+
+def inside(folder: Path, name: str, where: object, form: str = ANY) -> Path:
+    """The path below a folder that a name of others leads to, from a manifest, an archive or a table (`where`).
+
+    Raises a GranularityError where the name is not plain (:func:`is_plain`), or links lead elsewhere or into a store.
+    """
+    if not is_plain(name, form):
+        raise GranularityError(f"{where}: {name}: nothing of that name may lie in {folder}")
+    path, base = folder / name, folder.resolve()
+    real = (path.parent if is_name(path) else path).resolve()
+    if not real.is_relative_to(base) or STORE in real.relative_to(base).parts:
+        raise GranularityError(f"{where}: {path} is beyond {folder}, by a link; put the folder itself there")
+    return path
+
+
 def generation(store: Path, kind: str, key: str) -> Path:
-    return store / kind / key
+    """The folder of a result; a GranularityError where no result may lie there, or a link does."""
+    return inside(store, f"{kind}/{key}/{MANIFEST}", store, f"{GENERATION}/{MANIFEST}").parent
 
 
 def all_of(store: Path) -> Iterator[Path]:
     """The folders of all generations, sorted."""
-    for kind in within(store):
-        if not kind.name.startswith("."):
-            yield from (path for path in within(kind) if not path.name.startswith("."))
+    for kind in (path for path in within(store) if is_plain(path.name, KIND)):
+        yield from (path for path in within(kind) if is_plain(path.name, KEY) and not _linked(path))
 
 
 def within(folder: Path) -> list[Path]:
-    """What lies in a folder, sorted; nothing where there is none."""
-    with contextlib.suppress(FileNotFoundError):
-        return sorted(folder.iterdir())
+    """What lies in a folder, sorted; nothing where there is none, or a link in a store."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return [] if folder.parent.name == STORE and _linked(folder) else sorted(folder.iterdir())
     return []
+
+
+def _linked(path: Path) -> bool:
+    """Whether something in a store is a link, which is named and never followed."""
+    if path.is_symlink():
+        say(f"{path}: a link, which is not followed; put into a store what it leads to, or delete it")
+    return path.is_symlink()
 
 
 def lock_file(store: Path, kind: str, key: str) -> Path:
@@ -77,14 +106,15 @@ def open_work(folder: Path, output: Path) -> None:
 def close_work(folder: Path) -> None:
     """Delete the work of a job whose result is published, if there is any."""
     if os.path.lexists(folder):
-        remove(folder)
+        with new_folder(folder.parents[1]) as doomed, contextlib.suppress(FileNotFoundError):
+            folder.rename(doomed / folder.name)  # first, as somebody may still write in it
     _note(folder).unlink(missing_ok=True)
 
 
 def works_of(store: Path) -> dict[Path, str]:
     """The folders of unfinished work, and the name of the result that each is for (see :func:`name_in`)."""
     folders = [path for path in within(store / WORK) if path.is_dir()]
-    return {path: _note(path).read_text(encoding="utf-8") if _note(path).exists() else "" for path in folders}
+    return {path: _note(path).read_text("utf-8", "replace") if _note(path).exists() else "" for path in folders}
 
 
 def _note(folder: Path) -> Path:
@@ -124,11 +154,26 @@ def point(output: Path, target: Path, kind: str, digest: str) -> None:
     """Let a name lead to a generation, and stamp it."""
     refuse_to_hide(output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    if not (output.is_symlink() and output.resolve() == target.resolve()):
-        with replacing(output) as temporary:  # from where the name really lies: a folder above may itself be a link
-            temporary.symlink_to(os.path.relpath(target.resolve(), output.parent.resolve()))
+    with _names_locked(target.parents[1], fcntl.LOCK_SH):
+        if not target.is_dir():
+            raise GranularityError(f"{target}: `granularity gc` has just deleted it; give the same command again")
+        if not (output.is_symlink() and output.resolve() == target.resolve()):
+            with replacing(output) as temporary:  # from where the name really lies: a folder above may itself be a link
+                temporary.symlink_to(os.path.relpath(target.resolve(), output.parent.resolve()))
     write_atomically(stamp_of(output), stamp_text(kind, digest).encode())
     _to_disk(output.parent)
+
+
+@contextlib.contextmanager
+def _names_locked(store: Path, how: int) -> Iterator[None]:
+    """Hold the lock of a store's names, where there are locks: shared, to give one; alone, to delete what has none."""
+    descriptor = os.open(store, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def refuse_to_hide(output: Path) -> None:
@@ -249,13 +294,6 @@ def is_torn(path: Path) -> bool:
     return re.fullmatch(r"\..+\.[0-9a-f]{16}", path.name) is not None
 
 
-def remove(folder: Path) -> None:
-    """Delete a folder of a store; moved away first, as somebody may still write in it."""
-    store = next(parent for parent in folder.parents if parent.name == STORE)
-    with new_folder(store) as doomed, contextlib.suppress(FileNotFoundError):
-        folder.rename(doomed / folder.name)
-
-
 def _to_disk(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -281,27 +319,40 @@ def needless(root: Path, days: float) -> list[Found]:
     store = root / STORE
     if not store.is_dir():
         raise GranularityError(f"{root}: has no {STORE}; name a folder of results, such as results")
-    live = lock.living(store / LOCKS)
-    found = []
+    live, now = lock.living(store / LOCKS), time.time()
+    every, found, staying = (
+        [],
+        [],
+        {},
+    )  # of each file, how many of its names would stay: its room is free after the last
     for path, why in _without_need(root, store, live):
-        parts = [one.lstat() for one in (path, *(() if path.is_symlink() else path.rglob("*")))]
-        age = (time.time() - max(one.st_mtime for one in parts)) / DAY
-        if age >= days:
-            # Files that another result has, too, do not count: deleting them frees nothing.
-            size = sum(one.st_size for one in parts if one.st_nlink == 1 and not stat.S_ISDIR(one.st_mode))
-            found.append(Found(path, size, why, age))
+        stats = [one.lstat() for one in (path, *(() if path.is_symlink() else path.rglob("*")))]
+        every.append(((now - max(one.st_mtime for one in stats)) / DAY, path, why, stats))
+    for age, path, why, stats in sorted(every, key=lambda one: -one[0]):
+        size = 0
+        for one in (one for one in stats if not stat.S_ISDIR(one.st_mode)):
+            file = one.st_dev, one.st_ino
+            staying[file] = staying.get(file, one.st_nlink) - 1
+            size += 0 if staying[file] else one.st_size
+        found += [Found(path, size, why, age)] if age >= days else []
     return sorted(found, key=lambda one: -one.size)
 
 
-def delete(found: list[Found]) -> None:
-    """Delete what :func:`needless` found."""
-    for one in found:
-        if one.path.parent.name == WORK:
-            close_work(one.path)
-        elif one.path.is_dir() and not one.path.is_symlink():
-            remove(one.path)
-        else:
-            one.path.unlink(missing_ok=True)
+def delete(root: Path, found: list[Found]) -> list[Found]:
+    """Delete what :func:`needless` found, a while ago, unless a name or a writer needs it by now; returns what went."""
+    store = root / STORE
+    with new_folder(store) as doomed, _names_locked(store, fcntl.LOCK_EX):
+        live = {name for name, one in lock.all_in(store / LOCKS).items() if lock.seems_alive(one)}
+        still = {path for path, _ in _without_need(root, store, live)}
+        gone = [one for one in found if one.path in still]
+        for number, one in enumerate(gone):
+            if one.path.parent.name == WORK:
+                _note(one.path).unlink(missing_ok=True)
+            if one.path.is_dir() and not one.path.is_symlink():
+                one.path.rename(doomed / str(number))  # deleted when the names are free again
+            else:
+                one.path.unlink(missing_ok=True)
+    return gone
 
 
 def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Path, str]]:
@@ -310,12 +361,9 @@ def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Pat
         # With any live writer a single run is kept: it may be of a job that has not published its result.
         of_live = f"{folder.parent.name}-{folder.name}" in live or (live and folder.parent.name in PARTS)
         if folder.resolve() not in needed and not of_live:
-            made = _said(folder)
-            was = (
-                f" any more; made {made['cost']['started']} as {made['name']}"
-                if "cost" in made
-                else ", nor can it be read"
-            )
+            made, was = _said(folder), ", nor can it be read"
+            with contextlib.suppress(KeyError, TypeError):
+                was = f" any more; made {made['cost']['started']} as {made['name']}"
             yield folder, f"no name leads to it{was}"
     for folder, name in works_of(store).items():
         if folder.name not in live:
@@ -337,7 +385,8 @@ def closure(generations: Iterable[Path]) -> set[Path]:
         folder = todo.pop()
         if folder not in needed:
             needed.add(folder)
-            todo += [(folder / entry["path"]).resolve() for entry in _said(folder).get("inputs", {}).values()]
+            with contextlib.suppress(KeyError, TypeError, AttributeError):  # a manifest may say anything
+                todo += [(folder / entry["path"]).resolve() for entry in _said(folder)["inputs"].values()]
     return needed
 
 

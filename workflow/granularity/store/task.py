@@ -1,12 +1,7 @@
-"""A job as its stage sees it; and its result, which is found in the store or in the shared cache, or made."""
+"""A job as its stage sees it; and its result, which is found in the store or made."""
 
-import contextlib
 import importlib
 import os
-import pwd
-import secrets
-import shutil
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -20,10 +15,7 @@ from granularity.base.stage import Stage
 from granularity.store import lock, place, writer
 from granularity.store.artifact import Artifact, key_of
 from granularity.store.code import RESULT_VERSION, code_digest, packages
-from granularity.store.place import MANIFEST
 from granularity.store.writer import Writer
-
-TRUST = "GRANULARITY_TRUST"
 
 
 @dataclass(frozen=True)
@@ -102,7 +94,7 @@ class Task:
 
 
 def make(task: Task) -> Artifact:
-    """Find a task's result in the store or the shared cache, or make it; then let its name lead to it."""
+    """Find a task's result in the store, or make it; then let its name lead to it."""
     for role, paths in task.inputs.items():
         if any(os.path.abspath(path) == os.path.abspath(task.output) for path in paths):
             raise GranularityError(f"{task.output}: the input '{role}' lies there; choose another --output")
@@ -123,101 +115,8 @@ def find(task: Task) -> Artifact | None:
     if (found := writer.sound(store, kind, key)) is None:
         lock.wait(place.lock_file(store, kind, key), task.output)
         found = writer.sound(store, kind, key)
-    if found is None and task.stage.shared:
-        found = fetch(store, kind, key)
-    elif found is not None and task.stage.shared:
-        share(found)
     if found is not None:
         place.point(task.output, found.folder, kind, found.digest)
         # What a job saved that died just after publishing, or that woke just after another one had tidied up.
         place.close_work(place.work_folder(store, kind, key))
     return found
-
-
-# ---------------------------------------------------------------- the shared cache
-
-# `snakemake --cache` names the folder, in GRANULARITY_CACHE. An entry counts where its manifest belongs to oneself or
-# to a user whom GRANULARITY_TRUST names (`alice,bob`), and nobody else can write it; it is copied, and the copy
-# verified. What is refused is named, and the result is made here. (Snakemake's own cache verifies nothing.)
-
-
-def trusted() -> set[int]:
-    """Numbers of the users whose entries count: oneself, and those of this machine that GRANULARITY_TRUST names."""
-    users = {os.geteuid()}
-    for name in filter(None, (word.strip() for word in os.environ.get(TRUST, "").split(","))):
-        try:
-            users.add(pwd.getpwnam(name).pw_uid)
-        except KeyError:
-            raise GranularityError(f"{TRUST}: there is no user '{name}'; write names with commas: alice,bob") from None
-    return users
-
-
-def fetch(store: Path, kind: str, key: str) -> Artifact | None:
-    """Bring a result from the cache into a store; None where the cache has none that is sound and trusted."""
-    entry = _entry(kind, key)
-    if entry is None or not os.path.isdir(entry):
-        return None
-    with place.new_folder(store) as folder:
-        try:
-            if (wrong := _distrusted(entry)) is None:
-                shutil.copytree(entry, folder, symlinks=True, copy_function=shutil.copyfile, dirs_exist_ok=True)
-                copy = Artifact.peek(folder)
-                wrong = next(copy.corrupt(anew=True), None)
-                if wrong is None and (copy.kind, copy.manifest["key"]) == (kind, key):
-                    return writer.publish(folder, store, copy.manifest)
-                wrong = wrong or f"{entry}: is another result than its place says"
-        except GranularityError as error:
-            wrong = str(error)
-        except OSError as error:
-            if not os.path.isdir(entry):  # it was removed meanwhile
-                return None
-            wrong = f"{entry}: cannot be read ({error})"
-    say(f"{wrong.replace(str(folder), str(entry))}; this entry of the cache is not used, and the result is made here")
-    if entry.stat().st_uid == os.geteuid():
-        shutil.rmtree(entry, ignore_errors=True)
-    return None
-
-
-def share(artifact: Artifact) -> None:
-    """Put a result into the cache. That it cannot be is said, and is no failure."""
-    entry = _entry(artifact.kind, artifact.manifest["key"])
-    if entry is None or os.path.exists(entry):
-        return
-    temporary = entry.with_name(f".{entry.name}-{secrets.token_hex(8)}")
-    try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(artifact.folder, temporary, copy_function=shutil.copyfile)
-        _permit(entry.parents[1], entry.parent, temporary)
-        temporary.rename(entry)
-    except OSError as error:
-        if not os.path.exists(entry):  # or another workflow was quicker
-            say(f"{entry}: cannot be written ({error}); the result is not shared")
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _entry(kind: str, key: str) -> Path | None:
-    cache = os.environ.get("GRANULARITY_CACHE")
-    return place.generation(Path(cache), kind, key) if cache else None
-
-
-def _distrusted(entry: Path) -> str | None:
-    """Why an entry is not trusted, if it is not."""
-    for path in (entry / MANIFEST, entry):
-        about = path.lstat()
-        if (owner := about.st_uid) not in trusted():
-            with contextlib.suppress(KeyError):
-                owner = pwd.getpwuid(owner).pw_name
-            return f"{path}: belongs to user {owner}, whom {TRUST} does not name"
-        if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return f"{path}: others can write it (mode {stat.S_IMODE(about.st_mode):04o})"
-    return None
-
-
-def _permit(cache: Path, kind: Path, entry: Path) -> None:
-    """Let whoever may write in the cache add entries, and read this one, whatever the umask; write it may nobody."""
-    mode = stat.S_IMODE(cache.stat().st_mode) & ~stat.S_ISVTX
-    if kind.stat().st_uid == os.geteuid():
-        kind.chmod(mode)
-    for path in (entry, *entry.rglob("*")):
-        path.chmod(mode & 0o755 if path.is_dir() else mode & 0o444)

@@ -25,8 +25,19 @@ from granularity.store import place, writer
 from granularity.store.artifact import LARGEST, Artifact, content_digest, key_of, parse
 from granularity.store.place import MANIFEST, STAMP, STORE
 
-PIECE = 2**20
+PIECE, LONGEST = 2**20, 2**16  # bytes: of a piece; of a header, such as a long name
 Key = tuple[str, str]  # kind and key
+
+
+class Header(tarfile.TarInfo):
+    """A header in an archive of others: tarfile reads a long one into memory, and gives a sparse file any size."""
+
+    @classmethod
+    def frombuf(cls, *block: Any) -> tarfile.TarInfo:
+        found = super().frombuf(*block)
+        if found.type == tarfile.GNUTYPE_SPARSE or not (found.isreg() or 0 <= found.size <= LONGEST):
+            raise tarfile.ReadError(f"{found.name}: a sparse file, or a header of {found.size} bytes")
+        return found
 
 
 class Remote:
@@ -36,11 +47,11 @@ class Remote:
         import fsspec
 
         self.url = url
-        with self._told():
+        with self.told():
             self.system, self.root = fsspec.core.url_to_fs(url)
 
     def names(self, folder: str) -> set[str]:
-        with self._told(folder):
+        with self.told(folder):
             return {PurePosixPath(path).name for path in self.system.find(f"{self.root}/{folder}")}
 
     @contextlib.contextmanager
@@ -49,7 +60,7 @@ class Remote:
         from fsspec.implementations.local import LocalFileSystem
 
         path = f"{self.root}/{name}"
-        with self._told(name), contextlib.ExitStack() as stack:
+        with self.told(name), contextlib.ExitStack() as stack:
             self.system.makedirs(os.path.dirname(path), exist_ok=True)
             if isinstance(self.system, LocalFileSystem):
                 temporary = stack.enter_context(place.replacing(Path(path)))
@@ -63,11 +74,11 @@ class Remote:
 
     @contextlib.contextmanager
     def reading(self, name: str) -> Iterator[IO[bytes]]:
-        with self._told(name), self.system.open(f"{self.root}/{name}", "rb") as stream:
+        with self.told(name), self.system.open(f"{self.root}/{name}", "rb") as stream:
             yield stream
 
     @contextlib.contextmanager
-    def _told(self, name: str = "") -> Iterator[None]:
+    def told(self, name: str = "") -> Iterator[None]:
         try:
             yield
         except GranularityError:
@@ -87,7 +98,7 @@ def push(root: Path, url: str) -> str:
         tops.setdefault(PurePosixPath(name).parts[0], {})[name] = Artifact.peek(path)
     if not tops:
         raise GranularityError(f"{root}: there are no results at or below this folder")
-    needed = {top: _with_origins(named.values()) for top, named in tops.items()}
+    needed = {top: _with_origins(named.values(), (base / STORE).resolve()) for top, named in tops.items()}
     all_of = {key: one for found in needed.values() for key, one in found.items()}
     missing = [one for key, one in sorted(all_of.items()) if _tar(key) not in there]
     for artifact in track(missing, len(missing), f"sending to {url}", "results"):
@@ -108,12 +119,12 @@ def push(root: Path, url: str) -> str:
     return f"{len(missing)} results sent, {size / 1e6:.1f} MB; {len(all_of) - len(missing)} were there"
 
 
-def pull(root: Path, url: str) -> str:
-    """Bring back what names at or below a folder lead to, and those names; returns a summary."""
+def pull(root: Path, url: str, kinds: Iterable[str]) -> str:
+    """Bring back what names at or below a folder lead to, of some kinds, and those names; returns a summary."""
     remote, base, began = Remote(url.rstrip("/")), _base(root), time.time()
     store, within = base / STORE, PurePosixPath(os.path.relpath(os.path.abspath(root), base))
     tops = [name.removesuffix(".json") for name in sorted(remote.names("names"))]
-    said = {top: _names(remote, top) for top in tops if within.parts[:1] in ((), (top,))}
+    said = {top: _names(remote, top, kinds) for top in tops if within.parts[:1] in ((), (top,))}
     if not said:
         raise GranularityError(f"{url}: no results of {root} have been pushed there")
     wanted = sorted({tuple(key) for one in said.values() for key in one["generations"]})
@@ -123,7 +134,7 @@ def pull(root: Path, url: str) -> str:
         _receive(remote, store, *key)
     for top, one in said.items():
         for name, key in one["names"].items():
-            output, found = base / _inside(base, top, name, url), Artifact.peek(place.generation(store, *key))
+            output, found = _inside(base, top, name, url), Artifact.peek(place.generation(store, *key))
             leads = output.resolve() == found.folder and found.unlike(place.stamp_of(output)) is None
             if PurePosixPath(name).is_relative_to(within) and not leads:
                 place.point(output, found.folder, found.kind, found.digest)
@@ -145,13 +156,14 @@ def _tar(key: Key) -> str:
     return f"{key[0]}-{key[1]}.tar"
 
 
-def _with_origins(artifacts: Iterable[Artifact]) -> dict[Key, Artifact]:
-    """Some artifacts and all that they were made from, where that is still there."""
-    found = {}
-    for folder in place.closure(one.folder for one in artifacts):
+def _with_origins(artifacts: Iterable[Artifact], store: Path) -> dict[Key, Artifact]:
+    """Some artifacts and all in their store that they were made from, where that is still there."""
+    found = {_key(one): one for one in artifacts}
+    for folder in place.closure(one.folder for one in found.values()):
         with contextlib.suppress(regular.MissingError):
-            one = Artifact.peek(folder)
-            found[_key(one)] = one
+            if folder.is_relative_to(store):  # a manifest may name any folder of this machine
+                one = Artifact.peek(folder)
+                found[_key(one)] = one
     return found
 
 
@@ -175,22 +187,23 @@ def _receive(remote: Remote, store: Path, kind: str, key: str) -> None:
     with (
         place.new_folder(store) as folder,
         remote.reading(name) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as tar,
+        tarfile.open(fileobj=stream, mode="r|", tarinfo=Header) as tar,
     ):
         first = tar.next()
         if first is None or first.name != MANIFEST or not first.isreg() or first.size > LARGEST:
             raise GranularityError(f"{where}: does not begin with a manifest")
         text = tar.extractfile(first).read()
         manifest = parse(text, Path(where))
-        if (kind, key) != (manifest["kind"], key_of(manifest)) or content_digest(manifest) != manifest["digest"]:
+        own = (manifest["kind"], manifest["key"], key_of(manifest), content_digest(manifest))
+        if own != (kind, key, key, manifest["digest"]):
             raise GranularityError(f"{where}: holds another result than its name says")
         (folder / MANIFEST).write_bytes(text)
         files = dict(manifest["files"])
         for entry in iter(tar.next, None):
             about = files.pop(entry.name, None)
-            if about is None or not entry.isreg() or entry.size != about["bytes"]:
+            if about is None or not entry.isreg() or entry.issparse() or entry.size != about["bytes"]:
                 raise GranularityError(f"{where}: {entry.name} is no file of its manifest")
-            if _write(tar.extractfile(entry), folder / entry.name) != about["sha256"]:
+            if _write(tar.extractfile(entry), place.inside(folder, entry.name, where)) != about["sha256"]:
                 raise GranularityError(f"{where}: {entry.name} is corrupt (its SHA-256 is not the manifest's)")
         if files:
             raise GranularityError(f"{where}: lacks {', '.join(files)}")
@@ -211,25 +224,22 @@ def _write(source: IO[bytes], target: Path) -> str:
 # ---------------------------------------------------------------- names, and files beside results
 
 
-def _names(remote: Remote, top: str) -> dict[str, Any]:
+def _names(remote: Remote, top: str, kinds: Iterable[str] = (place.KIND,)) -> dict[str, Any]:
     """What names of a configuration lead to, checked in form: it decides where files will lie."""
     name = f"names/{top}.json"
     with remote.reading(name) as stream:
         said = strict_json.parse_json(stream.read(LARGEST), f"{remote.url}/{name}")
         keys = [*said["names"].values(), *said["generations"]]
-        if not all(len(key) == 2 and all(re.fullmatch(r"[\w-]+", part) for part in key) for key in keys):
-            raise ValueError("holds what is no key of a result")
+        whole = all(place.is_plain("/".join(key), f"({'|'.join(kinds)})/{place.KEY}") for key in keys)
+        if not (whole and place.is_plain(said["others"], place.DIGEST)):
+            raise ValueError("holds what is no key of a result of a stage")
         return said
 
 
-def _inside(base: Path, top: str, name: str, url: str) -> PurePosixPath:
-    """A name as a path below a configuration's folder, where a result or a file may lie."""
-    path = PurePosixPath(name)
-    odd = path.parts[:1] != (top,) or any(part.startswith(".") for part in path.parts)
-    odd = odd or path.name.endswith(STAMP) or path.name == MANIFEST
-    if odd or any(place.is_name(base / parent) for parent in path.parents):  # never into a generation
-        raise GranularityError(f"{url}: {name}: nothing of that name may lie in {base}")
-    return path
+def _inside(base: Path, top: str, name: str, url: str) -> Path:
+    """Where a result or a file of a configuration may lie."""
+    form = rf"{re.escape(top)}(?s:/.+)?(?<!{re.escape(STAMP)})(?<!/{re.escape(MANIFEST)})"
+    return place.inside(base, name, url, form)
 
 
 def _send_others(remote: Remote, base: Path, top: Path, there: set[str]) -> str:
@@ -260,10 +270,10 @@ def _receive_others(remote: Remote, base: Path, top: str, digest: str) -> None:
         with remote.reading(name) as stream:
             if _write(stream, folder / "others.tar") != digest:
                 raise GranularityError(f"{where}: corrupt (its SHA-256 is not its name)")
-        with tarfile.open(folder / "others.tar") as tar:
+        with remote.told(name), tarfile.open(folder / "others.tar", "r:", tarinfo=Header) as tar:
             for number, entry in enumerate(tar):
-                target = base / _inside(base, top, entry.name, where)
-                if not entry.isreg():
+                target = _inside(base, top, entry.name, where)
+                if not entry.isreg() or entry.issparse():
                     raise GranularityError(f"{where}: {entry.name} is no regular file")
                 if not os.path.lexists(target):
                     _write(tar.extractfile(entry), folder / str(number))

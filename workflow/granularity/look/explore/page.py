@@ -166,7 +166,7 @@ def _made_before(to: Path) -> set[str]:
         return set()
     if not (to / MARKER).is_file():
         raise GranularityError(f"{to}: holds something that `granularity explore` did not make; choose another --to")
-    return set(map(str, strict_json.read_json(to / MARKER)))
+    return set(filter(place.is_plain, strict_json.read_json(to / MARKER)))
 
 
 def _put(to: Path, files: Mapping[str, bytes], before: set[str]) -> None:
@@ -178,8 +178,6 @@ def _put(to: Path, files: Mapping[str, bytes], before: set[str]) -> None:
     for name, data in files.items():
         (to / name).parent.mkdir(exist_ok=True)
         place.write_atomically(to / name, data)
-    inside = to.resolve()
-    for old in (to / name for name in before - files.keys()):
-        if old.parent.resolve() in (inside, *inside.glob("*")):  # a marker may say anything
-            old.unlink(missing_ok=True)
+    for name in before - files.keys():
+        place.inside(to, name, to / MARKER).unlink(missing_ok=True)
     place.write_atomically(to / MARKER, json.dumps(sorted(files)).encode())

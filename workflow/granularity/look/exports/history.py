@@ -7,6 +7,7 @@ import pandas as pd
 from granularity.base.errors import GranularityError
 from granularity.look.api import of_kinds
 from granularity.look.exports import whole
+from granularity.store.place import inside
 
 PLACE = ["condition", "stage", "network", "transfer"]
 ABOUT = [*PLACE, "run", "space", "pretrain_seed", "finetune_seed"]
@@ -31,8 +32,8 @@ def _events(table: pd.DataFrame, folder: Path) -> None:
     except ImportError:
         raise GranularityError("--format tensorboard: install the package tensorboard, or take --format csv") from None
     for where, rows in table.groupby([*PLACE, "space", "run"], sort=False, dropna=False):
-        *parts, space, run = (part for part in where if not pd.isna(part))
-        with SummaryWriter(str(folder.joinpath(*parts, f"{space}-{run}"))) as writer:
+        *parts, space, run = (str(part) for part in where if part != "." and not pd.isna(part))
+        with SummaryWriter(str(inside(folder, "/".join([*parts, f"{space}-{run}"]), "runs.parquet"))) as writer:
             for name in table.columns.difference([*ABOUT, "epoch"]):
                 for epoch, value in zip(rows["epoch"], rows[name], strict=True):
                     writer.add_scalar(name, value, epoch)

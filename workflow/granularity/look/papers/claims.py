@@ -13,7 +13,7 @@ from granularity.look.inspection import is_current
 from granularity.look.papers.experiments import Cost, Experiment, Rows, measured, noted, paper_of, worlds
 from granularity.stages.report.sections.claims import checks_of
 from granularity.store.artifact import Artifact
-from granularity.store.place import STAMP
+from granularity.store.place import STAMP, inside
 
 COMMITTED = Path("docs/results/papers.csv")  # rows of `papers.csv` that were tested
 THEORY = "theory"
@@ -126,7 +126,7 @@ def _tested(folder: Path, files: Mapping[str, Experiment]) -> Group:
         data.append(f"{one.facts['source']}: {train}, target “{target}” of {classes}")
     summary = {"claim": artifact.summary["verdicts"], "identity": artifact.summary["identities"]}
     claims, words = _claims(checks_of(artifact), summary), "; ".join(dict.fromkeys(data))
-    cost = measured(root / study, folder) if results == THEORY else measured(root)
+    cost = measured(inside(root, study, folder), folder) if results == THEORY else measured(root)
     return Group(paper_of(study), study, results, True, is_current(artifact), claims, cost, command, (), words)
 
 

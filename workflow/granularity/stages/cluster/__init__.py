@@ -36,5 +36,4 @@ STAGE = Stage(
     message="k-means {wildcards.clustering} of {wildcards.condition}",
     inputs={"samples": "samples", "embed": "embed"},
     seeded=True,
-    shared=True,
 )

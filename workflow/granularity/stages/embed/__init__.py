@@ -41,6 +41,5 @@ STAGE = Stage(
     needs=NEEDS,
     message="Embedding the images of {wildcards.condition}",
     inputs={"samples": "samples", "encoder": "encoder?", "pixels": "pixels?"},
-    shared=True,
     outside=outside,
 )

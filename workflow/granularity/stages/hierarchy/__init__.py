@@ -38,5 +38,4 @@ STAGE = Stage(
     inputs={"samples": "samples", "cluster": "cluster*", "embed": "embed?", "pixels": "pixels?"},
     seeded=True,
     chosen=lambda options: [("family", name) for name in makers(options)],
-    shared=True,
 )
