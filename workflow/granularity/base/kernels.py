@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 from pathlib import Path
 
 PINNED = {
@@ -12,15 +13,30 @@ PINNED = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "OPENBLAS_CORETYPE": "Haswell",
 }
+# Each overrides the number of threads, or the precision, that a stage sets.
+UNWANTED = ("OMP_DYNAMIC", "OMP_THREAD_LIMIT", "MKL_DOMAIN_NUM_THREADS")
+UNWANTED += ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 NEEDED = frozenset({"avx2", "fma", "bmi2", "f16c"})
 CPUINFO = Path("/proc/cpuinfo")
 
 
 def pin(cpuinfo: Path = CPUINFO) -> None:
     """Set what the user has not set, on a processor that has these loops. To be called before numpy or torch load."""
+    for name in UNWANTED:
+        os.environ.pop(name, None)
     if flags(first_processor(cpuinfo)) >= NEEDED:
         for name, value in PINNED.items():
             os.environ.setdefault(name, value)
+
+
+def limit(threads: int) -> None:
+    """Give BLAS and OpenMP so many threads, whatever the environment says."""
+    os.environ |= dict.fromkeys(POOLS, str(threads))
+    if "numpy" in sys.modules:  # an extension has loaded it, and libraries read the environment once
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(threads)
 
 
 def first_processor(cpuinfo: Path) -> dict[str, str]:

@@ -17,13 +17,15 @@ from typing import Any
 
 from snakemake.settings.types import DeploymentMethod, SharedFSUsage
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.stage import Job
+from granularity.plan import commands
 from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
 from granularity.store import lock, place
 from granularity.store.artifact import canonical_json
-from granularity.store.code import ROOT
+from granularity.store.code import DRIVER, ROOT, code_digest, package_digest
 from granularity.store.task import trusted
 
 # What Snakemake is asked for that makes no result: whoever only looks need not hold a name.
@@ -58,10 +60,18 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
         os.environ.update(GRANULARITY_CACHE=os.environ.get("SNAKEMAKE_OUTPUT_CACHE", ""))
     if not workflow.is_main_process:  # but one of its jobs on a cluster, while others are at work
         return lambda job: None
+    os.environ[DRIVER] = f"{ROOT} {package_digest()}"
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
     if not looks:
         hold(plan, Path(modify(plan.root)))
-    results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))))
+
+    def threads(job: Job) -> int:
+        """As Snakemake will count them."""
+        own = workflow.resource_settings.overwrite_threads.get(f"make_{job.stage}")
+        asked = own if isinstance(own := getattr(own, "value", own), int) else commands.threads(plan, job)
+        return min(filter(None, (asked, workflow.resource_settings.max_threads, workflow.resource_settings.cores)))
+
+    results = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))), threads)
 
     def remake(job: Job) -> None:
         """Let a job be made again whose result is not what is asked for; Snakemake adds what follows from it."""
@@ -99,12 +109,16 @@ def _package() -> str | None:
 
 
 def hold(plan: Plan, root: Path) -> None:
-    """Hold the name of a configuration until this process ends; GranularityError: drivers of another one hold it."""
-    mine = hashlib.sha256(canonical_json(plan.config.model_dump(mode="json")).encode()).hexdigest()
-    other = lock.share(place.store_of(root) / f".driver-{root.name}", mine)
+    """Hold the name of a configuration until this process ends; GranularityError: drivers of another one, or of other
+    code, hold it.
+    """
+    config = hashlib.sha256(canonical_json(plan.config.model_dump(mode="json")).encode()).hexdigest()
+    code = code_digest(*extensions.own_files())
+    other = lock.share(place.store_of(root) / f".driver-{root.name}", f"{config} {package_digest()} {code}")
     if other is not None:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other["started"]))
+        what = "this name with other code" if other["for"].startswith(config) else "another configuration of this name"
         raise GranularityError(
-            f"{root}: another configuration of this name is being made by {lock.who(other)}, since "
-            f"{since}, in {other['folder']}; wait for its end, or give this one another name: --config name=..."
+            f"{root}: {what} is being made by {lock.who(other)}, since {since}, in "
+            f"{other['folder']}; wait for its end, or give this one another name: --config name=..."
         )
