@@ -2,8 +2,11 @@
 
 import itertools
 import os
+import resource
 import sys
 from pathlib import Path
+
+from granularity.base.errors import GranularityError
 
 PINNED = {
     "ATEN_CPU_CAPABILITY": "avx2",
@@ -17,6 +20,7 @@ PINNED = {
 UNWANTED = ("OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS", "OMP_THREAD_LIMIT", "MKL_DOMAIN_NUM_THREADS")
 UNWANTED += ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 POOLS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+LEAST = 2**30  # bytes of address space in which libraries load and do small work
 NEEDED = frozenset({"avx2", "fma", "bmi2", "f16c"})
 CPUINFO = Path("/proc/cpuinfo")
 
@@ -31,8 +35,21 @@ def pin(cpuinfo: Path = CPUINFO) -> None:
 
 
 def limit(threads: int) -> None:
-    """Give BLAS and OpenMP so many threads, whatever the environment says."""
+    """Give BLAS and OpenMP so many threads, whatever the environment says.
+
+    Under a limit of the address space, OpenBLAS gets its buffers now: where it finds no memory for them later, it tries
+    for ever, and no signal is heard. Raises a GranularityError where even this would not do.
+    """
     os.environ |= dict.fromkeys(POOLS, str(threads))
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        if limit < LEAST:
+            raise GranularityError(f"ulimit -v: {limit >> 10} KB are too few; allow {LEAST >> 10} KB at least")
+        import numpy as np
+        from scipy.linalg import blas
+
+        square = np.ones((512, 512))
+        blas.dgemm(1.0, square @ square, square)  # numpy and scipy have an OpenBLAS each
     if "numpy" in sys.modules:  # an extension has loaded it, and libraries read the environment once
         from threadpoolctl import threadpool_limits
 
