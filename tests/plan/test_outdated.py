@@ -1,16 +1,19 @@
 """What is made again: a result that lies there, held against what is asked for."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from granularity.config.options import Config
 from granularity.data import listing
-from granularity.plan.fresh import OTHER_INPUTS, Results
+from granularity.plan import commands
+from granularity.plan.fresh import OTHER_INPUTS, REASONS, Results
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import place
+from granularity.store.artifact import ORIGIN, key_of
 from support import minimal_results
 from support.sampling import save
 
@@ -53,15 +56,29 @@ def test_other_options_seeds_and_devices():
     assert outdated(plan, seeds={"base": 9})["samples"] == "made with other parameters"
     (job,) = plan.jobs("embed")
     for machine, device, why in (
-        ({"gpu": ["H100"]}, "cpu", "made on another device"),
+        ({"gpu": ["H100"]}, "cpu", REASONS["machine"]),
         ({"gpu": ["H100"]}, "cuda", None),
-        ({"cpu": "x", "threads": 1}, "cuda", "made on another device"),
+        ({"cpu": "x", "threads": 1}, "cuda", REASONS["machine"]),
         ({"cpu": "x", "threads": 1}, "cpu", None),
         ({"cpu": "x", "threads": 1}, "auto", None),
+        ({"cpu": "x", "threads": 2}, "auto", REASONS["machine"]),
+        ({"cpu": "x", "threads": 1, "variables": {"MKL_CBWR": "AUTO"}}, "auto", REASONS["machine"]),
     ):
-        results = Results(Plan(plan.config.model_copy(update={"device": device})))
+        plan = Plan(plan.config.model_copy(update={"device": device}))
+        results = Results(plan, threads=partial(commands.threads, plan))
         results.open(job).manifest["machine"] = machine
         assert results.outdated(job) == why, (machine, device)
+
+
+@pytest.mark.parametrize("name", {*ORIGIN} - {"kind", "schema_version"})
+def test_planning_and_keys_read_one_statement_of_what_a_result_is(name):
+    """Whatever gives a result another key gives a reason to make it again, and the other way round."""
+    plan = made(SMALL)
+    (job,) = plan.jobs("embed")
+    manifest = (results := Results(plan)).open(job).manifest
+    assert key_of(results.task(job).origin) == manifest["key"]
+    manifest[name] = {**manifest[name], "digest": "0", "other": ["0"]} if name != "seed" else 7
+    assert [*results.differing(job)] == [name] and key_of(manifest) != manifest["key"]
 
 
 def test_what_was_made_from_a_result_that_is_another_by_now():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from granularity.base.stage import Job
+from granularity.machine.device import machine
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store.artifact import Artifact
@@ -34,7 +35,7 @@ def create(
     stage = STAGES[job.stage]
     options = stage.model.model_validate(job.options)
     given = {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}
-    task = Task(stage, plan.folder(job), options, given, plan.config.seeds.base)
+    task = Task(stage, plan.folder(job), options, given, plan.config.seeds.base, machine=machine("cpu", 1))
     facts = {"seed": task.seed, **options.model_dump(mode="json"), **params}
     inputs = {str(plan.folder(source)): made[plan.stamp(source)] for of in job.inputs.values() for source in of}
     with task.create(inputs, facts, tuple(facts)) as out:

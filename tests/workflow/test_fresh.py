@@ -59,6 +59,12 @@ def test_times_that_lie_ahead_and_a_torn_manifest_stop_nothing(checkout):
     assert results(checkout) == before and NOTHING in snakemake(checkout, "-n")
 
 
+def edit(checkout):
+    """Change code, and no bytes of results."""
+    file = checkout.path("workflow/granularity/stages/samples/stage.py")
+    file.write_text(file.read_text() + "\n\nEDITED = True\n")
+
+
 @pytest.mark.parametrize("words", [(), WITHOUT_A_PROFILE], ids=["profile", "no profile"])
 def test_another_seed_makes_other_results_and_the_way_back_finds_the_old_ones(checkout, words):
     stamps, made = results(checkout)
@@ -113,8 +119,7 @@ def test_two_checkouts_on_one_folder_each_see_what_the_other_has_made(checkout, 
 def test_what_is_made_again_alike_reruns_nothing_after_it(checkout):
     """After an edit of code that changes no bytes."""
     stamps, _ = results(checkout)
-    file = checkout.path("workflow/granularity/stages/samples/stage.py")
-    file.write_text(file.read_text() + "\n\nEDITED = True\n")
+    edit(checkout)
     assert "make_samples" in planned(snakemake(checkout, "-n"))
     snakemake(checkout, "samples")
     assert results(checkout)[0] == stamps
@@ -124,7 +129,7 @@ def test_what_is_made_again_alike_reruns_nothing_after_it(checkout):
 # ---------------------------------------------------------------- one name, one configuration
 
 
-def test_a_second_configuration_of_a_name_waits_outside(checkout, tmp_path):
+def test_a_second_configuration_of_a_name_or_other_code_waits_outside(checkout, tmp_path):
     there = another(tmp_path / "there", lambda to: to.symlink_to(checkout.path("results")))
     tiny_chain.configure(checkout, pretrain=RECIPE | {"epochs": 400})
     tiny_chain.configure(there, pretrain=RECIPE | {"epochs": 2})
@@ -135,8 +140,24 @@ def test_a_second_configuration_of_a_name_waits_outside(checkout, tmp_path):
         (line,) = [line for line in said.splitlines() if "another configuration of this name" in line]
         assert f"in {checkout.folder}" in line and "give this one another name" in line and "Traceback" not in said
         assert planned(snakemake(there, "-n", "pretrain")) == {"make_pretrain"}  # a dry run only looks
+        shutil.copy(checkout.path("tiny.yaml"), there.path("tiny.yaml"))
+        edit(there)
+        assert "this name with other code is being made by process" in snakemake(there, "pretrain", code=1)
     finally:
         driver.send_signal(signal.SIGTERM)
         wait(driver, 300)
+    tiny_chain.configure(there, pretrain=RECIPE | {"epochs": 2})
     snakemake(there, "pretrain")
     assert NOTHING in snakemake(there, "-n", "pretrain")
+
+
+def test_jobs_of_another_package_than_the_drivers_stop(checkout, tmp_path):
+    """As where the environment of another checkout is active: Snakemake itself takes the code beside the Snakefile."""
+    there = another(tmp_path / "there", lambda to: shutil.copytree(checkout.path("results"), to, symlinks=True))
+    there.environment["PYTHONPATH"] = str(checkout.path("workflow"))
+    assert NOTHING in snakemake(there)  # the same code, elsewhere
+    edit(there)
+    before = results(there)
+    said = snakemake(there, "samples", code=1)
+    assert f"runs the code in {checkout.path('workflow/granularity')}, but snakemake planned with other code" in said
+    assert results(there)[1] == before[1]

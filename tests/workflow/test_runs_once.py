@@ -59,7 +59,8 @@ def test_what_is_added_alone_is_trained(checkout):
 def test_another_configuration_with_the_same_arms_trains_nothing(checkout):
     """Of another name, with other jobs, and half of the label spaces."""
     before, numbers = runs_of(checkout), errors(checkout)
-    half = {"name": "half", "label_spaces": TINY["label_spaces"] | {"kmeans": []}, "jobs": {"pretrain": "run"}}
+    jobs = dict.fromkeys(["pretrain", "finetune", "measure"], "run")
+    half = {"name": "half", "label_spaces": TINY["label_spaces"] | {"kmeans": []}, "jobs": jobs}
     checkout.snakemake(*configured(checkout, "half", **half))
     assert runs_of(checkout) == before
     found = {path.name for path in checkout.path("results/half/train-60/pretrain/resnet18").iterdir()}

@@ -1,5 +1,9 @@
 """The stage: every network there is, a measure of one's own, and the same bytes after a kill."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.base.kernels import POOLS
 from granularity.learning.runs import Run
 from granularity.learning.training import evaluation
 from granularity.stages.measure.options import Measuring
@@ -36,6 +41,20 @@ def measure(view, options, seed):
 """
 
 
+THREADED = """
+EXTENDS = "measure"
+import numpy as np
+from granularity.base.section import Section as Options
+
+def measure(view, options, seed):
+    import torch
+
+    many = np.random.default_rng(seed).standard_normal((1000, 200))
+    yield "val", "left", np.linalg.svd(many)[0][:, 0]
+    yield "val", "sum", torch.tensor(many, dtype=torch.float32).sum().item()
+"""
+
+
 @pytest.fixture(scope="module")
 def chain(digits, digits_pixels, make_array) -> dict[str, Path]:
     """Two pretrainings on the digits, of which one was finetuned and kept, and their pixels as the embedding."""
@@ -59,6 +78,22 @@ def toy(tmp_path_factory):
     extensions.load([file])
     yield extensions.find("measure", "toy")
     extensions.load([])
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_the_environment_of_a_command_decides_no_bytes(tmp_path, chain, threads):
+    """As where it is copied from `snakemake -np`: Snakemake sets the threads of BLAS and OpenMP for its jobs."""
+    file, found = tmp_path / "threaded.py", set()
+    file.write_text(THREADED)
+    words = [f"--{role}={chain[role]}" for role in ("samples", "pixels", "embed")]
+    words += ["--options", json.dumps({"name": "threaded", "of": ["embedding"], "runs": []}), f"--extension={file}"]
+    odd = {"OMP_THREAD_LIMIT": "1", "OMP_DYNAMIC": "TRUE", "OMP_MAX_ACTIVE_LEVELS": "0"}
+    for number, own in enumerate((dict.fromkeys(POOLS, threads), dict.fromkeys(POOLS, "2") | odd)):
+        output = tmp_path / str(number) / "made"
+        command = [sys.executable, "-m", "granularity", "measure", *words, "--threads", threads, "-o", output]
+        subprocess.run(command, check=True, env=os.environ | own)
+        found.add(Artifact.open(output).digest)
+    assert len(found) == 1
 
 
 def vectors_of(samples: Path) -> np.ndarray:

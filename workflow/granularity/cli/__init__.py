@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from granularity.base import interrupt
+from granularity.base import interrupt, kernels
 from granularity.base.errors import GranularityError, printable
 from granularity.base.progress import say
 from granularity.cli import exports, of_stages
@@ -241,6 +241,7 @@ def explore(
     They open in any browser, also from a mail or a memory stick, and ask for nothing outside. A result that is missing,
     corrupt or of another version is named, here and there, and not used.
     """
+    kernels.limit(1)
     from granularity.look.explore import page
 
     index, lost = page.write(results, to, images)
@@ -263,6 +264,7 @@ def atlas(
     Beside it: atlas.csv (a row per backbone and number), differences.csv and relations.csv with intervals over
     backbones, corrected for all numbers that are shown, and a figure per condition.
     """
+    kernels.limit(1)
     from granularity.look import atlas
 
     print(atlas.write(results, to or results[0] / "atlas", key or (), split))
@@ -389,8 +391,9 @@ def told(run: Callable[[], object]) -> None:
         lines = [f"{error.filename or 'standard output'}: {error.strerror or error}"]
         if isinstance(error, BrokenPipeError):  # `granularity inspect ... | head`
             lines = []
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not re.search("out of memory|allocate memory", str(error)):
+    except (ImportError, MemoryError, RuntimeError) as error:
+        lacks = "out of memory|allocate memory|failed to map segment"
+        if not isinstance(error, MemoryError) and not re.search(lacks, str(error)):
             raise  # torch has an error of its own for either memory
         lines = ["out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do"]
     else:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import BaseModel, ValidationError
 
-from granularity.base import extensions
+from granularity.base import extensions, kernels
 from granularity.base.errors import GranularityError
 from granularity.base.section import dotted, explained
 from granularity.base.stage import Stage
@@ -20,6 +20,7 @@ from granularity.machine import launch
 from granularity.machine.device import machine
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
+from granularity.store.code import require_driver
 from granularity.store.place import folder_of
 from granularity.store.task import Task, find, make
 
@@ -37,12 +38,14 @@ def add_all(app: typer.Typer) -> None:
 
 def _command(stage: Stage) -> Any:
     def run(**given: Any) -> None:
+        require_driver()
         extensions.load(given["extension"])
         options = parse(stage.model, given["options"], "--options")
         output, threads, on = folder_of(given["output"]), given["threads"], given.get("device", "cpu")
         inputs = _gathered(stage, options, output) if stage.gathers else _given(stage, given)
         processes = getattr(options, "processes", 1)
         here = machine(on, launch.threads_each(threads, processes))
+        kernels.limit(here.get("threads", 1))
         task = Task(stage, output, options, inputs, given.get("seed", 0), on, threads, here)
         assert task.key  # now: the code may be edited while the job waits
         _make(task, processes)

@@ -22,7 +22,7 @@ def torch_device(device: Device, threads: int) -> torch.device:
     """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one. Raises a
     GranularityError where `cuda` was asked for and torch sees no GPU.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts; needed for determinism
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA starts; needed for determinism
     import torch
 
     from granularity.machine import processes
@@ -59,10 +59,13 @@ def cpu_threads(device: torch.device) -> int | None:
 
 
 def machine(device: Device, threads: int) -> dict[str, Any]:
-    """What of this machine decides last bits: a GPU's model, or a CPU's instruction set and number of threads."""
+    """What of this machine decides last bits: a GPU's model; or a CPU's instruction set, the number of threads, and
+    the variables that choose other loops.
+    """
     if device != "cpu" and leases.candidates():
         return {"gpu": leases.models()}
-    return {"cpu": instruction_set(), "threads": threads}
+    chosen = {"variables": found} if (found := variables()) else {}
+    return {"cpu": instruction_set(), "threads": threads} | chosen
 
 
 def faiss_gpus(device: Device) -> int:
@@ -105,16 +108,21 @@ VARIABLES = {*kernels.PINNED, "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "G
 VARIABLES |= {"MKL_ENABLE_INSTRUCTIONS", "ONEDNN_DEFAULT_FPMATH_MODE"}
 
 
-def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
-    """The processor as far as it decides bytes: `x86-64-v3` where loops are pinned (:mod:`granularity.base.kernels`).
+def variables() -> dict[str, str]:
+    """The variables that choose other loops; none where they are the pinned ones (:mod:`granularity.base.kernels`)."""
+    found = {name: value for name in sorted(VARIABLES) if (value := os.environ.get(name))}
+    return {} if found == kernels.PINNED else found
 
-    Else its vendor or, on ARM, its part, the widest instructions, and the variables that cap them, such as
-    `GenuineIntel avx512_bf16 MKL_CBWR=AUTO` or `ARM 0x41 0xd40 sve`.
+
+def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
+    """The processor as far as it decides bytes: `x86-64-v3` where loops are pinned.
+
+    Else its vendor or, on ARM, its part, and the widest instructions, such as `GenuineIntel avx512_bf16` or
+    `ARM 0x41 0xd40 sve`.
     """
     about = kernels.first_processor(cpuinfo)
     flags = kernels.flags(about)
-    found = {name: value for name in sorted(VARIABLES) if (value := os.environ.get(name))}
-    if flags >= kernels.NEEDED and found == kernels.PINNED:
+    if flags >= kernels.NEEDED and not variables():
         return "x86-64-v3"
     level = next((name for name, needed in LEVELS.items() if needed <= flags), "none")
     if "vendor_id" in about:
@@ -123,4 +131,4 @@ def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
         processor = f"ARM {about['CPU implementer']} {about.get('CPU part', '')}".rstrip()
     else:
         processor, level = platform.machine(), platform.processor() or "unknown"
-    return " ".join([processor, level, *(f"{name}={value}" for name, value in found.items())])
+    return f"{processor} {level}"

@@ -31,7 +31,6 @@ def launch(task: Task, count: int, told: Callable[[Callable[[], None]], None]) -
     Raises a GranularityError where a process was killed, and so could not say anything, or there are too few GPUs.
     """
     os.environ |= LOOPBACK
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # each sets its own number of threads
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # not torch's hints to its own developers
     import torch
     from torch.multiprocessing import ProcessExitedException, start_processes

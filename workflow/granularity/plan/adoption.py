@@ -12,12 +12,12 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.base.stage import Job
 from granularity.plan import commands
+from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import place, writer
 from granularity.store.artifact import ORIGIN, PARTS, Artifact, key_of
 from granularity.store.lock import host
-from granularity.store.task import Task
 
 TRIAL = ".trial"
 
@@ -53,20 +53,17 @@ def changes(plan: Plan) -> dict[tuple, list[Outdated]]:
 
 
 def _outdated(plan: Plan) -> Iterator[Outdated]:
+    results = Results(plan)
     for stage in STAGES.values():
         for job in () if stage.volatile else plan.jobs(stage.name):
             try:
-                artifact = Artifact.peek(plan.folder(job))
-                inputs = {role: tuple(map(plan.folder, jobs)) for role, jobs in job.inputs.items()}
-                options = stage.model.model_validate(job.options)
-                seed, machine = plan.config.seeds.base, artifact.manifest["machine"]
-                origin = Task(stage, plan.folder(job), options, inputs, seed, machine=machine).origin
-            except GranularityError:  # it, or an input, is not there: Snakemake makes it
+                differing = {*results.differing(job)}
+            except GranularityError:  # it is not there: Snakemake makes it
                 continue
-            made = artifact.manifest
-            alike = all(made[name] == origin[name] for name in ORIGIN if name != "packages")
-            if alike and key_of(origin) != made["key"]:
-                yield Outdated(job, artifact, origin)
+            if differing and differing <= {"code", "packages"}:
+                artifact, task = results.open(job), results.task(job)
+                now = {name: task.states(name) for name in ("code", "packages")}
+                yield Outdated(job, artifact, {name: artifact.manifest[name] for name in ORIGIN} | now)
 
 
 def evidence(plan: Plan, one: Outdated) -> Artifact:
@@ -74,7 +71,8 @@ def evidence(plan: Plan, one: Outdated) -> Artifact:
     job, old = one.job, one.artifact
     trial = place.store_of(old.place) / TRIAL / secrets.token_hex(8)
     trial.parent.mkdir(parents=True, exist_ok=True)
-    words = [*commands.words(plan, job, output=str(trial)), "--threads", str(commands.threads(plan, job))]
+    threads = old.manifest["machine"].get("threads", 0) * job.processes or commands.threads(plan, job)
+    words = [*commands.words(plan, job, output=str(trial)), "--threads", str(threads)]
     try:
         ended = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if ended.returncode:

@@ -18,16 +18,18 @@ from typing import Any
 
 from snakemake.settings.types import DeploymentMethod, SharedFSUsage
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.base.stage import Job
 from granularity.config.files import DEFAULT
+from granularity.plan import commands
 from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
 from granularity.stages.samples.options import too_few
 from granularity.store import lock, place
 from granularity.store.artifact import canonical_json
-from granularity.store.code import ROOT
+from granularity.store.code import DRIVER, ROOT, code_digest, package_digest
 
 # What Snakemake is asked for that makes no result: whoever only looks need not hold a name.
 LOOKS = "unlock|touch|lint|report|summary|detailed-summary|dag|d3dag|rulegraph|filegraph|list|cleanup|archive"
@@ -51,11 +53,19 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if not workflow.is_main_process:  # but one of its jobs on a cluster, while others are at work
         return lambda job: None
+    os.environ[DRIVER] = f"{ROOT} {package_digest()}"
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
     if not looks:
         hold(plan, Path(modify(plan.root)))
         _end_plainly()
-    results, began = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job)))), time.time()
+
+    def threads(job: Job) -> int:
+        """As Snakemake will count them."""
+        own = workflow.resource_settings.overwrite_threads.get(f"make_{job.stage}")
+        asked = own if isinstance(own := getattr(own, "value", own), int) else commands.threads(plan, job)
+        return min(filter(None, (asked, workflow.resource_settings.max_threads, workflow.resource_settings.cores)))
+
+    results, began = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))), threads), time.time()
     for condition in plan.conditions:
         (samples,) = plan.jobs("samples", condition=condition.name)
         there = plan.summary(condition).get("images", {})
@@ -129,12 +139,16 @@ def _package() -> str | None:
 
 
 def hold(plan: Plan, root: Path) -> None:
-    """Hold the name of a configuration until this process ends; GranularityError: drivers of another one hold it."""
-    mine = hashlib.sha256(canonical_json(plan.config.model_dump(mode="json")).encode()).hexdigest()
-    other = lock.share(place.store_of(root) / f".driver-{root.name}", mine)
+    """Hold the name of a configuration until this process ends; GranularityError: drivers of another one, or of other
+    code, hold it.
+    """
+    config = hashlib.sha256(canonical_json(plan.config.model_dump(mode="json")).encode()).hexdigest()
+    code = code_digest(*extensions.own_files())
+    other = lock.share(place.store_of(root) / f".driver-{root.name}", f"{config} {package_digest()} {code}")
     if other is not None:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other["started"]))
+        what = "this name with other code" if other["for"].startswith(config) else "another configuration of this name"
         raise GranularityError(
-            f"{root}: another configuration of this name is being made by {lock.who(other)}, since "
-            f"{since}, in {other['folder']}; wait for its end, or give this one another name: --config name=..."
+            f"{root}: {what} is being made by {lock.who(other)}, since {since}, in "
+            f"{other['folder']}; wait for its end, or give this one another name: --config name=..."
         )

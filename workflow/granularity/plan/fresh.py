@@ -3,34 +3,58 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from granularity.base.errors import GranularityError
 from granularity.base.regular import MissingError
 from granularity.base.stage import Job
+from granularity.machine.device import variables
+from granularity.machine.launch import threads_each
 from granularity.plan.commands import listing
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import hashing
 from granularity.store.artifact import Artifact, OtherVersionError, canonical_json
-from granularity.store.code import code_digest, packages
 from granularity.store.place import stamp_of
+from granularity.store.task import Task
 
 OTHER_INPUTS = "made from other inputs"
+REASONS = {  # of being made again, by what differs
+    "made_from": OTHER_INPUTS,
+    "code": "made by other code",
+    "packages": "made with other versions of packages",
+    "options": "made with other parameters",
+    "seed": "made with other parameters",
+    "machine": "made on another device, or with other threads or variables",
+    "outside": "made from other files of yours",
+}
 OTHER_VERSION = "written by another version of this program"
 
 
 class Results:
-    """The results of a plan, held against what it asks for; `place`: where that of a job lies, if not where planned."""
+    """The results of a plan, held against what it asks for.
 
-    def __init__(self, plan: Plan, place: Callable[[Job], Path] | None = None):
-        self.plan, self.place = plan, place or plan.folder
+    Args:
+        place: where the result of a job lies, if not where planned.
+        threads: with how many CPU threads a job runs; None: as many as have made its result.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        place: Callable[[Job], Path] | None = None,
+        threads: Callable[[Job], int | None] = lambda job: None,
+    ):
+        self.plan, self.place, self.threads = plan, place or plan.folder, threads
         self._found: dict[Path, Artifact | GranularityError] = {}
 
     def open(self, job: Job) -> Artifact:
         """The result of a job, not verified; a GranularityError where none lies there, or it cannot be read."""
-        folder = self.place(job)
+        return self._peek(self.place(job))
+
+    def _peek(self, folder: Path) -> Artifact:
         if folder not in self._found:
             try:
                 self._found[folder] = Artifact.peek(folder)
@@ -57,32 +81,46 @@ class Results:
 
     def unlike(self, job: Job) -> str | None:
         """What a result was made of that is not what is asked for, in words; raises as :meth:`open` does."""
-        made, code, stage = self.open(job).manifest, self.plan.code(job), STAGES[job.stage]
-        now: dict[str, list[str]] = {}
-        for role, sources in job.inputs.items():
-            with contextlib.suppress(GranularityError):  # one is not there: it is made first
-                now[role] = [self.open(source).digest for source in sources]
-        digests = {
-            role: [entry[-1] if isinstance(entry, list) else entry for entry in entries]
-            for role, entries in made["made_from"].items()
-        }
-        if any(digests.get(role, []) != found for role, found in now.items()):
-            return OTHER_INPUTS
-        if made["code"]["digest"] != code_digest(*code):
-            return "made by other code"
-        if made["packages"] != packages(*code):
-            return "made with other versions of packages"
-        options = stage.model.model_validate(job.options)
-        counted = stage.asked(options).keys() & job.options.keys()
-        same = all(key in made["options"] and made["options"][key] == job.options[key] for key in counted)
-        if not same or made["seed"] not in (None, self.plan.config.seeds.base):
-            return "made with other parameters"
-        asked = {"cuda": True, "cpu": False}.get(self.plan.config.device)
-        if stage.needs.gpu and made["machine"] and asked not in (None, "gpu" in made["machine"]):
-            return "made on another device"
-        return None if self._same_outside(job, made["outside"]) else "made from other files of yours"
+        return next((REASONS[name] for name in self.differing(job)), None)
 
-    def _same_outside(self, job: Job, outside: dict[str, str]) -> bool:
+    def differing(self, job: Job) -> Iterator[str]:
+        """In which of the REASONS a result is not what is asked for (:meth:`granularity.store.task.Task.states`)."""
+        made, task = self.open(job).manifest, self.task(job)
+        for name in REASONS:
+            if name == "outside":
+                same = self._same_outside(job, task, made[name])
+            elif name == "made_from":
+                same = all(made[name].get(role) == digests for role, digests in self._there(task).items())
+                same &= made[name].keys() <= {role for role, paths in task.inputs.items() if paths}
+            elif name == "code":
+                same = made[name]["digest"] == task.states(name)["digest"]
+            else:
+                same = made[name] == (asked := task.states(name)) or canonical_json(made[name]) == canonical_json(asked)
+            if not same:
+                yield name
+
+    def task(self, job: Job) -> Task:
+        """The task of a job, on the machine that made its result, as far as the machine is not asked for."""
+        place, inputs = self.place(job), {role: tuple(map(self.place, jobs)) for role, jobs in job.inputs.items()}
+        stage, made = STAGES[job.stage], self.open(job).manifest["machine"]
+        device = self.plan.config.device if stage.needs.gpu else "cpu"
+        machine: dict[str, Any] = {"gpu": made.get("gpu")}  # any model
+        if device == "cpu" or (device == "auto" and "gpu" not in made):
+            threads = self.threads(job)
+            each = made.get("threads") if threads is None else threads_each(threads, job.processes)
+            machine = {"cpu": made.get("cpu"), "threads": each} | ({"variables": v} if (v := variables()) else {})
+        options, seed = self.plan.options(job), self.plan.config.seeds.base
+        return Task(stage, place, options, inputs, seed, machine=machine, peek=self._peek)
+
+    def _there(self, task: Task) -> dict[str, list]:
+        """The digests of inputs that are there, by role; what is not is made first."""
+        found = {}
+        for role, paths in task.inputs.items():
+            with contextlib.suppress(GranularityError):
+                found |= {role: task.made_from(role)} if paths else {}
+        return found
+
+    def _same_outside(self, job: Job, task: Task, outside: dict[str, str]) -> bool:
         """Whether the user's files that a job reads are those of a result: by a walk once, then by a quick look."""
         looked = listing(job)
         if looked is None:
@@ -91,8 +129,7 @@ class Results:
         known_by = hashlib.sha256(canonical_json([outside, looked, places]).encode()).hexdigest()
         if hashing.recall("outside", f"{known_by}.json"):
             return True
-        stage = STAGES[job.stage]
-        same = dict(stage.outside(stage.model.model_validate(job.options))) == outside
+        same = task.states("outside") == outside
         if same:
             hashing.note(True, "outside", f"{known_by}.json")
         return same

@@ -10,6 +10,7 @@ from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.base.section import Section
 from granularity.base.stage import Job, Stage
 from granularity.learning.cost import is_short
 from granularity.learning.runs import Run
@@ -71,6 +72,7 @@ class Plan:
         self.networks, self.transfers = trainings.networks(config), trainings.transfers(config)
         self.conditions = self._conditions()
         self._pretrainings: dict[tuple[str, str], list[Run]] = {}
+        self._options: dict[int, tuple[Job, Section]] = {}
         self._jobs: dict[str, dict[tuple, Job]] = {}
         self._chosen: dict[tuple, dict[tuple, list[Job]]] = {}
         self._held: dict[tuple, tuple[Sequence[Job], dict[tuple[str, int], list[int]]]] = {}
@@ -94,8 +96,13 @@ class Plan:
 
     def code(self, job: Job) -> tuple[str, ...]:
         """The code that makes a job's result: dotted modules, and paths of the user's files."""
-        stage = STAGES[job.stage]
-        return stage.code(stage.model.model_validate(job.options))
+        return STAGES[job.stage].code(self.options(job))
+
+    def options(self, job: Job) -> Section:
+        """The options of a job, validated."""
+        if id(job) not in self._options:
+            self._options[id(job)] = job, STAGES[job.stage].model.model_validate(job.options)
+        return self._options[id(job)][1]
 
     def folder(self, job: Job) -> Path:
         """The name of a job's result: a path that leads to its folder."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 LARGEST = 2**28  # bytes of a manifest
 RUN, MEASURED = PARTS = place.PARTS
 CHECKED_BY = "checked_by"  # in what a manifest says of a file: the file with the checksums that its readers compare
-# What decides the bytes of a result, and so its key, with the code: see :attr:`granularity.store.task.Task.origin`.
-ORIGIN = ("kind", "schema_version", "options", "made_from", "seed", "outside", "machine", "packages")
+# What decides the bytes of a result, and so its key: see :meth:`granularity.store.task.Task.states`.
+ORIGIN = ("kind", "schema_version", "options", "made_from", "seed", "outside", "machine", "code", "packages")
 
 
 # ---------------------------------------------------------------- manifests

@@ -4,14 +4,17 @@ import ast
 import functools
 import hashlib
 import importlib.metadata
+import os
 import platform
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from granularity.base.errors import GranularityError
 from granularity.store import hashing
 
 PACKAGE = "granularity"
+DRIVER = "GRANULARITY_DRIVER"  # the variable in which Snakemake's process says where its code lies, and its digest
 ROOT = Path(__file__).parents[1]
 THIS_FILE = Path(__file__).read_bytes()  # which says how files are parsed
 # Raise it when a change below base/, store/, machine/ or data formats changes the bytes of results.
@@ -78,6 +81,25 @@ def code_digest(*names: str) -> str:
                 if data.is_file() and data.suffix != ".py":
                     digest.update(data.name.encode() + data.read_bytes())
     return digest.hexdigest()[:16]
+
+
+@functools.cache
+def package_digest() -> str:
+    """Digest of all code of this package."""
+    digest = hashlib.sha256(f"{RESULT_VERSION}\n".encode())
+    for path in sorted(ROOT.rglob("*.py")):
+        digest.update(f"{path.relative_to(ROOT)}\n{_read(path).code}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def require_driver() -> None:
+    """Raise a GranularityError where Snakemake has planned this process with another package than this one."""
+    root, _, digest = os.environ.get(DRIVER, "").rpartition(" ")
+    if root and root != str(ROOT) and digest != package_digest():
+        raise GranularityError(
+            f"`granularity` on the PATH runs the code in {ROOT}, but snakemake planned with other code, in {root}; "
+            "activate the environment of that checkout (with --sdm conda: delete .snakemake/conda)"
+        )
 
 
 def import_closure(*names: str) -> set[str]:

@@ -2,7 +2,7 @@
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +13,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.base.stage import Stage
 from granularity.store import lock, place, writer
-from granularity.store.artifact import Artifact, key_of
+from granularity.store.artifact import ORIGIN, Artifact, key_of
 from granularity.store.code import RESULT_VERSION, code_digest, packages
 from granularity.store.writer import Writer
 
@@ -30,33 +30,41 @@ class Task:
     device: str = "auto"  # or cpu, cuda
     threads: int = 1
     machine: Mapping[str, Any] = field(default_factory=dict)  # see :func:`granularity.machine.device.machine`
+    peek: Callable[[Path], Artifact] = Artifact.peek  # how the digests of its inputs are found
 
     @property
     def code(self) -> tuple[str, ...]:
         """The code that makes the result, see :meth:`granularity.base.stage.Stage.code`."""
         return self.stage.code(self.options)
 
-    @cached_property
-    def origin(self) -> dict[str, Any]:
-        """Everything that decides the bytes of the result: the first lines of its manifest, and what its key is over.
+    def states(self, name: str) -> Any:
+        """What decides the bytes of the result, by the names of ORIGIN: the one statement of what a result is.
 
+        Its key is over it, and what is out of date, or can be adopted, is held against it (granularity.plan.fresh).
         `made_from` has the digests of the inputs by role (with their names, where the stage shows those), `outside`
         those of files that the options name; `machine` counts where sums of floating-point numbers decide last bits.
         """
-        return {
-            "kind": self.stage.name,
-            "schema_version": RESULT_VERSION,
-            "options": dict(self.stage.asked(self.options)),
-            "made_from": {role: self._made_from(paths) for role, paths in self.inputs.items() if paths},
-            "seed": self.seed if self.stage.seeded else None,
-            "outside": dict(self.stage.outside(self.options)),
-            "machine": {} if self.stage.exact else dict(self.machine),
-            "code": {"modules": list(self.code), "digest": code_digest(*self.code)},
-            "packages": packages(*self.code),
+        of = {
+            "kind": lambda: self.stage.name,
+            "schema_version": lambda: RESULT_VERSION,
+            "options": lambda: dict(self.stage.asked(self.options)),
+            "made_from": lambda: {role: self.made_from(role) for role, paths in self.inputs.items() if paths},
+            "seed": lambda: self.seed if self.stage.seeded else None,
+            "outside": lambda: dict(self.stage.outside(self.options)),
+            "machine": lambda: {} if self.stage.exact else dict(self.machine),
+            "code": lambda: {"modules": list(self.code), "digest": code_digest(*self.code)},
+            "packages": lambda: packages(*self.code),
         }
+        return of[name]()
 
-    def _made_from(self, paths: Sequence[Path]) -> list:
-        found = [Artifact.peek(path) for path in paths]
+    @cached_property
+    def origin(self) -> dict[str, Any]:
+        """All of it: the first lines of the result's manifest."""
+        return {name: self.states(name) for name in ORIGIN}
+
+    def made_from(self, role: str) -> list:
+        """The digests of the inputs of a role; a GranularityError where one is not there."""
+        found = [self.peek(path) for path in self.inputs[role]]
         if not self.stage.shows_names:
             return [one.digest for one in found]
         return [[os.path.relpath(one.path, self.output.parent), one.digest] for one in found]

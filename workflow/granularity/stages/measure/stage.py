@@ -56,15 +56,18 @@ def run(task: Task) -> None:
         vectors = None if embedding is None else vectors_of(embedding, len(data.table))
         rows = []
         decides = {key: resolved[key] for key in ("measure", "options", "splits", "ranks", "augment", "precision")}
-        same = {role: [inputs[role].digest] if role in inputs else [] for role in ("samples", "pixels", "embed")}
+        same = {role: [inputs[role].digest] for role in ("samples", "pixels")}
         for one in track(found, len(found), f"measuring {options.name}", "networks"):
-            origin = {**task.origin_of_part({**decides, **one.identity}, same), "kind": MEASURED}
+            # Networks are measured without the embedding: which job holds it follows from how work is cut into jobs.
+            embeds = one.source is None
+            made_from = same | {"embed": [embedding.digest] if embeds else []}
+            origin = {**task.origin_of_part({**decides, **one.identity}, made_from), "kind": MEASURED}
             interrupt.stop_if_requested()
             if (part := sound(out.store, MEASURED, key_of(origin))) is None:
                 began = time.time(), time.monotonic(), time.process_time()
                 network, answers, seen = one.seen(data)
-                how = options.splits, ranks, labels, seen, options.augment, options.precision, vectors
-                view = View(one.about, network, answers, *how)
+                how = options.splits, ranks, labels, seen, options.augment, options.precision
+                view = View(one.about, network, answers, *how, vectors if embeds else None)
                 fill = functools.partial(_fill, *sorted_out(measure.measure(view, own, task.seed), options.file))
                 part = keep(out.store, origin, one.name, began, fill)
             out.parts[f"{MEASURED} {one.name}"] = part
