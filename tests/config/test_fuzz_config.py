@@ -148,6 +148,7 @@ def test_the_file_that_holds_the_mistake_is_named(tmp_path):
 OF = {"ranks": ["kind"], "target": "kind"}
 PICTURES = {"source": "folder", "root": "."}
 FOLDER = {"samples": PICTURES}
+OF_PICTURES = {"samples": {**PICTURES, **OF}, "conditions": [{"train_size": 300}]}
 PHOTOS = {"encoder": {"captions": {"template": "a photo of a {}"}}}
 ONE, LARGE = [{"train_size": 300}], {"batch_size": 51}
 
@@ -195,7 +196,7 @@ CONTRADICTIONS = [
     ("samples.root: source 'folder' needs", {"samples": {"source": "folder"}}),
     ("samples.extra_splits: the splits to train", {"samples": {"extra_splits": ["train"]}}),
     ("samples.root: there is no folder", {"samples": {"source": "folder", "root": "no/such"}, **PHOTOS}),
-    ("encoder.captions.template: 'a handwritten digit: {}' is for", {"samples": {**PICTURES, **OF}}),
+    ("encoder.captions.template: 'a handwritten digit: {}' is for", {**OF_PICTURES, "encoder": {"batch_size": 8}}),
     ("encoder.model: config/encoders/digits-tiny.json is for", {**FOLDER, **PHOTOS, "pixels": {"size": 32}}),
     ("encoder.model: there is no folder", {"encoder": {"model": "local-dir:gone", "pretrained": None}}),
     ("model.name: must be the name of an architecture", {"model": {"name": "hf-hub:a/b"}}),

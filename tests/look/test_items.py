@@ -91,7 +91,7 @@ def test_a_run_is_found_by_its_id_or_name(chain):
     ("words", "message"),
     [
         (["nothing"], "nothing: there is no such file or folder, and no such run in results (--results)"),
-        ([f"{CHAIN}/embed/gone.npy"], f"gone.npy: is no file of {CHAIN}/embed; it has embedding.npy"),
+        ([f"{CHAIN}/embed/gone.npy"], "gone.npy: is no file of it; it has embedding.npy"),
         ([f"{CHAIN}/embed.stamp", "--csv"], "--csv is for one table"),
         ([f"{CHAIN}/pixels/moments.json", "--csv"], "moments.json: is no table"),
         ([f"{CHAIN}/embed", "--csv", "--json"], "--csv, --json: choose one"),

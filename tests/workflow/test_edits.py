@@ -12,7 +12,13 @@ from support.sampling import save
 
 pytestmark = pytest.mark.workflow
 
-COMMON = {"conditions": [{"train_size": "all"}], "label_spaces": {"random": [2], "kmeans": []}, "pixels": {"size": 4}}
+COMMON = {
+    "encoder": {"captions": {"template": "a {}"}},
+    "pretrain": {"batch_size": 4},
+    "conditions": [{"train_size": "all"}],
+    "label_spaces": {"random": [2], "kmeans": []},
+    "pixels": {"size": 4},
+}
 FOLDER = {"source": "folder", "ranks": ["kind", "species"], "target": "kind", "taxonomy": "taxonomy.csv"}
 SPECIES = {"cat": "animal", "dog": "animal", "ash": "plant"}
 

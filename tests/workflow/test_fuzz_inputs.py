@@ -167,7 +167,7 @@ def an_encoder(folder: Path, data):
 
 KINDS = {
     "table": Kind(a_table, ODD_TABLES),
-    "parquet images": Kind(hub_images, ODD_HUB, {"fractions for labels": "samples.ranks"}),
+    "parquet images": Kind(hub_images, ODD_HUB),
     "wordnet": Kind(a_wordnet, ODD_WORDNET, {"a synset that is missing": "n00000200"}),
     "taxonomy": Kind(a_taxonomy, ODD_TAXONOMIES),
     "encoder": Kind(an_encoder, ODD_ENCODERS),

@@ -355,10 +355,10 @@ CLASSES = [
     'it\'s "quoted" & <b>bold</b>',
     "two\nlines\r\x1b[31m",
     "{wildcards.space} {input} {{x}} {0} {}",
-    "%s %(x)s $HOME ${IFS} *?[a] ~ | > pwned",
+    "%s %(x)s $HOME ${IFS} *?[a] ~ & > pwned",
     "ünïcödé \u202e 猫 " + "x" * 80,
     "up/../../../pwned",
-    "=cmd|' /C calc'!A0",
+    "=cmd+' /C calc'!A0",
 ]
 NAMES = ["$(touch pwned).png", "`touch pwned`.png", "; touch pwned;.png", "-o.png", "<img src=x onerror=x>.png"]
 NAMES += ["a\nb.png", "{sample}.png", "'\".png", " .png", "é猫.png"]

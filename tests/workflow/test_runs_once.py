@@ -35,8 +35,9 @@ def stages(runs: list[dict]) -> dict[str, int]:
 
 
 def errors(checkout, name: str = "tiny") -> pd.Series:
-    file = checkout.path(f"results/{name}/train-60/finetune/target/resnet18/all")
-    return Artifact.open(file).table("runs.parquet").set_index("run_id")["val_error"]
+    jobs = checkout.path(f"results/{name}/train-60/finetune/target/resnet18").glob("*.stamp")
+    tables = [Artifact.open(stamp).table("runs.parquet") for stamp in sorted(jobs)]
+    return pd.concat(tables).set_index("run_id")["val_error"]
 
 
 def test_what_is_added_alone_is_trained(checkout):

@@ -108,7 +108,8 @@ def test_a_name_that_lies_elsewhere_is_refused(pushed, empty):
     said = json.loads(file.read_text())
     for name in ("../outside", "/outside", "tiny/.hidden", "tiny/report/x", "tiny/x.stamp", "other/x"):
         file.write_text(json.dumps({**said, "names": said["names"] | {name: said["names"]["tiny/report"]}}))
-        assert f"{name}: nothing of that name" in empty.run("granularity", "pull", "results", str(pushed), code=1)
+        said_of_it = empty.run("granularity", "pull", "results", str(pushed), code=1)
+        assert f"{name}: nothing of that name" in said_of_it or f"{name} is beyond" in said_of_it
         assert name not in stamps_in(empty.path("results")) and not (empty.folder / "outside").exists()
 
 

@@ -206,7 +206,8 @@ def _summed(
     for condition in conditions:
         values = pick(condition.values).drop_duplicates(["measure", "run", "epoch", "split", "key"])
         first = next(iter(condition.models), "")  # beside which the embedding is shown
-        values = values.assign(value=values["value"].where(np.isfinite(values["value"])))
+        numbers = values["value"].astype("float64")  # of no type where nothing was measured
+        values = values.assign(value=numbers.where(np.isfinite(numbers)))
         table = values.fillna({"network": first}).groupby(groups, sort=False).agg(**over).reset_index()
         table["undefined"] -= table[count]
         spaces = in_order(condition)

@@ -184,9 +184,9 @@ def finer(frame: pd.DataFrame, rank: str, other: str) -> bool:
 
 
 def remarks(frame: pd.DataFrame, params: Samples) -> Iterator[str]:
-    """What may be a mistake, and need not be one. GranularityError: the target has one class."""
+    """What may be a mistake, and need not be one. GranularityError: networks are to learn a target of one class."""
     target, classes = params.target, frame[params.target].unique()
-    if len(classes) == 1:
+    if len(classes) == 1 and params.asks:
         raise GranularityError(f"samples.target: '{target}' has one class, {classes[0]!r}: there is nothing to predict")
     if not any(finer(frame, rank, target) for rank in params.ranks if rank != target):
         yield f"samples.target: none of the ranks {params.ranks} is finer than the target '{target}'"
