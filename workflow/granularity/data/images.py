@@ -55,7 +55,8 @@ class Images:
         try:
             return decode(data, mode), digest.digest()
         except ImageError as error:
-            raise GranularityError(f"{where}: cannot be decoded as an image ({error}); repair or remove it") from None
+            remedy = "repair or remove it, or set samples.check_images to skip"
+            raise GranularityError(f"{where}: cannot be decoded as an image ({error}); {remedy}") from None
 
 
 class Reader:

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image, ImageOps
 
+from granularity.base import interrupt
+from granularity.base.errors import GranularityError
 from granularity.data import moments, shards
 from granularity.data.images import Images
 from granularity.stages.pixels.options import Pixels
@@ -18,6 +20,7 @@ from granularity.store.task import Task
 BATCH = 256  # images between two looks at the clock
 CHUNK = 4096  # images between two saves of what is known of the work so far, at most; does not change the result
 SHARD_BYTES = 1 << 28
+MOST = 1000  # broken images that a message names
 
 
 def run(task: Task) -> None:
@@ -25,7 +28,7 @@ def run(task: Task) -> None:
 
     `sha256` in the index is of the bytes that were read of the original, whether or not the sample table has it; the
     moments (:func:`granularity.data.moments.by_split`) are of the images as they were before they became JPEGs. Raises
-    GranularityError: an image is missing, changed or corrupt.
+    GranularityError: images are missing, changed or corrupt; each is named.
     """
     options, table = task.options, task.open("samples")
     images = Images(table)
@@ -35,16 +38,28 @@ def run(task: Task) -> None:
     else:
         layout = Layout(shards.NAME, limit=SHARD_BYTES)
 
-    def made(index: int) -> Record:
-        image, sha256 = images.hashed(index, options.mode)
+    def made(index: int) -> Record | GranularityError:
+        try:
+            image, sha256 = images.hashed(index, options.mode)
+        except GranularityError as error:
+            return error
         image, data = _encoded(image, options)
         sizes = {"height": np.array(image.height), "width": np.array(image.width)}
         return data, {"sha256": np.frombuffer(sha256, np.uint8), **sizes, "sums": moments.sums_of(image)}
 
     def batches_from(first: int) -> Iterator[list[Record]]:
+        broken: list[GranularityError] = []
         with ThreadPoolExecutor(task.threads) as pool:
             for start in range(first, len(images), BATCH):
-                yield list(pool.map(made, range(start, min(start + BATCH, len(images)))))
+                batch = list(pool.map(made, range(start, min(start + BATCH, len(images)))))
+                broken += [one for one in batch if isinstance(one, GranularityError)]
+                if not broken:
+                    yield batch
+                interrupt.stop_if_requested()
+                if len(broken) > MOST:
+                    break
+        if broken:  # after a look at the other images, so that one run names all of them
+            raise GranularityError(*map(str, broken[:MOST]), *(["... and more"] if len(broken) > MOST else []))
 
     with task.create({"samples": table}, options.asked, ("format", "size", "mode"), resumable=True) as out:
         words = "decoding", f"batches of {BATCH} images"
