@@ -87,7 +87,7 @@ def together() -> str:
     asked = {"digits": primary(), "equal budgets": differences("cifar10_budget")}
     asked |= {"meaning": differences("cifar10_meaning"), "hardness": by_hardness()[1]}
     asked |= {"images and steps": by_steps(), "four times as long": differences("cifar10_long")}
-    asked |= {"plain network": differences("cifar10_plain")}
+    asked |= {"plain network": differences("cifar10_plain"), "for longer": differences("cifar10_plain_long")}
     asked |= {"finer than the class": differences("cifar10_tree"), "transfers": by_transfer()}
     number = EARLIER + sum(len(found) for found in asked.values())
     rows = []
@@ -129,6 +129,7 @@ BLOCKS = {
     "steps": steps,
     "long": lambda: predicted("cifar10_long"),
     "plain": lambda: predicted("cifar10_plain"),
+    "plain long": lambda: predicted("cifar10_plain_long"),
     "finer": lambda: predicted("cifar10_tree"),
     "transfers": transfers,
     "together": together,
