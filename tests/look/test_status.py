@@ -127,7 +127,7 @@ def test_a_finished_run_is_done_and_nothing_is_written(finished):
 
 def test_another_input_makes_what_follows_outdated(finished):
     made = Artifact.peek(CHAIN / "cluster/whole-4")
-    origin = {name: made.manifest[name] for name in ORIGIN} | {"machine": {"cpu": "another", "threads": 1}}
+    origin = {name: made.manifest[name] for name in ORIGIN} | {"machine": {"cpu": "another"}}
     with store_writer.create(made.path, origin, {}, made.params, made.manifest["facts"]) as out:
         out.text("assignment.parquet", "another clustering")
     outdated = {str(job.folder) for job in look(finished) if job.state == "outdated"}

@@ -1,7 +1,6 @@
 """What is made again: a result that lies there, held against what is asked for."""
 
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -58,14 +57,13 @@ def test_other_options_seeds_and_devices():
     for machine, device, why in (
         ({"gpu": ["H100"]}, "cpu", REASONS["machine"]),
         ({"gpu": ["H100"]}, "cuda", None),
-        ({"cpu": "x", "threads": 1}, "cuda", REASONS["machine"]),
-        ({"cpu": "x", "threads": 1}, "cpu", None),
-        ({"cpu": "x", "threads": 1}, "auto", None),
-        ({"cpu": "x", "threads": 2}, "auto", REASONS["machine"]),
-        ({"cpu": "x", "threads": 1, "variables": {"MKL_CBWR": "AUTO"}}, "auto", REASONS["machine"]),
+        ({"cpu": "x"}, "cuda", REASONS["machine"]),
+        ({"cpu": "x"}, "cpu", None),
+        ({"cpu": "x"}, "auto", None),
+        ({"cpu": "x", "variables": {"MKL_CBWR": "AUTO"}}, "auto", REASONS["machine"]),
     ):
         plan = Plan(plan.config.model_copy(update={"device": device}))
-        results = Results(plan, threads=partial(commands.threads, plan))
+        results = Results(plan)
         results.open(job).manifest["machine"] = machine
         assert results.outdated(job) == why, (machine, device)
 
@@ -127,6 +125,5 @@ def test_a_data_set_is_walked_once(monkeypatch):
 
 def forget() -> None:
     """As another process: one lists a data set once."""
-    from granularity.plan import commands
 
     commands._names.cache_clear()

@@ -99,7 +99,8 @@ def test_only_cuda_asks_for_gpus_and_only_where_they_are_used():
 def test_threads_are_for_many_images():
     plan = photos()
     assert threads(plan, job_of(plan, "samples")) == threads(plan, job_of(plan, "pixels")) == 8
-    assert threads(plan, job_of(plan, "embed")) == 1  # on a CPU they decide the last bits
+    assert threads(plan, job_of(plan, "embed")) == 16
+    assert threads(plan, job_of(plan, "pretrain")) == 1  # other jobs train other networks
 
 
 def test_larger_pictures_take_more_memory_up_to_what_a_training_keeps():
@@ -174,7 +175,7 @@ def test_jobs_on_a_gpu_have_cpus_for_the_processes_that_decode_for_them():
         for stage, processes in (("pretrain", 2), ("finetune", 2), ("measure", 1)):
             assert threads(plan, job_of(plan, stage)) == processes * (1 + readers)
     plan = photos(device="cpu", pixels={"size": 256, "mode": "RGB", "format": "jpeg"})
-    assert threads(plan, job_of(plan, "pretrain")) == 1  # their number decides last bits there
+    assert threads(plan, job_of(plan, "pretrain")) == 1
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,7 @@ def run(
     given = {role: paths if isinstance(paths, list) else [paths] for role, paths in inputs.items() if paths is not None}
     paths = {role: tuple(map(Path, several)) for role, several in given.items()}
     processes = getattr(options, "processes", 1)
-    here = machine(device, launch.threads_each(threads, processes))
-    task = Task(record, output, options, paths, seed, device, threads, here)
+    task = Task(record, output, options, paths, seed, device, threads, machine(device))
     if not anew:
         return make(task)
     with _out_of_its_way(task):

@@ -13,7 +13,8 @@ from support import browser, photographs
 
 pytestmark = [pytest.mark.workflow, pytest.mark.browser]
 
-STEPS = dict(enumerate(re.split(r"^\*\*\d\. ", (Path(__file__).parents[2] / "docs/tutorial.md").read_text(), flags=re.M)))
+PAGE = (Path(__file__).parents[2] / "docs/tutorial.md").read_text()
+STEPS = dict(enumerate(re.split(r"^\*\*\d\. ", PAGE, flags=re.MULTILINE)))
 FOLDERS = ("bird/heron", "bird/swan", "mammal/otter", "mammal/fox")
 FEW = {"epochs": 1, "warmup_epochs": 0.5}
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.learning.clip_options import Encoder
+from granularity.learning.data import feed
 from granularity.learning.networks import clip
 from granularity.stages.embed import stage as embed
 from granularity.store.artifact import Artifact
@@ -57,7 +58,7 @@ def digest(folder: Path) -> str:
     return Artifact.open(folder).digest
 
 
-@pytest.mark.parametrize(("threads", "chunk"), [(1, 1), (2, 3), (1, 100)])
+@pytest.mark.parametrize(("threads", "chunk"), [(1, 1), (2, 3), (4, 100), (8, 100)])
 def test_bytes_do_not_depend_on_threads_or_chunks(tmp_path, table, trained, embedding, threads, chunk):
     assert make(options(), table, trained, tmp_path / "again", threads, chunk).digest == digest(embedding)
 
@@ -103,17 +104,27 @@ def test_embedding_resumes_where_it_was_killed(tmp_path, table, trained, embeddi
     assert digest(tmp_path / "again") == digest(embedding)
 
 
-def test_what_decides_the_bytes_is_recorded(tmp_path, table, trained, kill_at):
-    """The store serves nobody the sums of other threads."""
+def test_threads_are_no_part_of_what_decides_the_bytes(tmp_path, table, trained, kill_at):
+    """What one number of processes has made, the store serves to all others."""
     made = []
-    for threads in (1, 2):
+    for threads, loaded in ((1, 60), (2, 0)):
         calls = kill_at(Images, "load", None)
         made.append(make(options(), table, trained, tmp_path / "made" / str(threads), threads, anew=False))
-        assert len(calls) == 60
-        assert (made[-1].params["threads"], made[-1].params["device"]) == (threads, "cpu")
-        assert made[-1].manifest["machine"]["threads"] == threads
+        assert len(calls) == loaded and made[-1].params["device"] == "cpu"
         assert "root" not in made[-1].params  # the samples hold the images' hashes
-    assert made[0].folder != made[1].folder
+    assert made[0].folder == made[1].folder
+
+
+def test_a_broken_image_and_a_lack_of_memory_are_named_by_any_process(tmp_path, table, trained, monkeypatch, capsys):
+    def broken(images, index, mode="RGB"):
+        raise GranularityError(f"image {index} is broken")
+
+    monkeypatch.setattr(feed, "MEMINFO", tmp_path / "meminfo")
+    feed.MEMINFO.write_text(f"MemTotal: 1 kB\nMemAvailable: {2 * feed.WORKER_BYTES >> 10} kB\n")
+    monkeypatch.setattr(Images, "load", broken)
+    with pytest.raises(GranularityError, match="image 0 is broken"):
+        make(options(), table, trained, tmp_path / "made", threads=4)
+    assert "memory: free for 2 of 4 processes" in capsys.readouterr().err
 
 
 def test_a_checkpoint_file_or_a_local_folder_is_the_same_encoder(tmp_path, table, trained, embedding):

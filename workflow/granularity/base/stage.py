@@ -18,7 +18,7 @@ class Needs:
     memory_kb: float  # what one image adds to the memory
     minutes: int  # the time limit of any job, before its images are counted
     ms: float = 0.0  # milliseconds that one pass over one image adds, on one CPU thread or one GPU
-    threads: int = 1  # CPU threads where there are many images; 1 where the number of threads decides last bits
+    threads: int = 1  # CPUs that a job can use at most, where there is work for them
     gpu: bool = False  # whether the stage computes on a GPU where there is one
 
 

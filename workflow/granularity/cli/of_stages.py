@@ -44,9 +44,8 @@ def _command(stage: Stage) -> Any:
         output, threads, on = folder_of(given["output"]), given["threads"], given.get("device", "cpu")
         inputs = _gathered(stage, options, output) if stage.gathers else _given(stage, given)
         processes = getattr(options, "processes", 1)
-        here = machine(on, launch.threads_each(threads, processes))
-        kernels.limit(here.get("threads", 1))
-        task = Task(stage, output, options, inputs, given.get("seed", 0), on, threads, here)
+        kernels.limit(1)
+        task = Task(stage, output, options, inputs, given.get("seed", 0), on, threads, machine(on))
         assert task.key  # now: the code may be edited while the job waits
         _make(task, processes)
 
@@ -89,7 +88,7 @@ def _parameters(stage: Stage) -> Iterator[inspect.Parameter]:
         yield parameter("seed", int, 0, "Base seed.", min=0)
     if stage.needs.gpu:
         yield parameter("device", Device, "auto", "cuda is never silently replaced.")
-    yield parameter("threads", int, 1, "CPU threads.", min=1)
+    yield parameter("threads", int, 1, "CPUs to use; the result does not depend on them.", min=1)
     yield parameter("extension", list[Path], [], "A Python file of your own that the options use.")
 
 

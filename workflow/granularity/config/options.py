@@ -70,11 +70,11 @@ class Jobs(Section):
     pretrain: Unit = Field(
         "auto",
         description="What one pretraining job holds: one run, one label space, one family, or one whole condition. "
-        "Starting a job costs seconds, so tiny networks share one; results do not depend on it. `auto`: a condition "
-        "whose trainings take minutes in all, and else a family.",
+        "Starting a job costs seconds, so tiny networks share one; results do not depend on it. `auto`: as many runs "
+        "as one CPU trains in about half a minute, but at least one.",
     )
     finetune: Unit = Field("auto", description="What one finetuning job holds, as in pretrain.")
-    measure: Unit = Field("condition", description="What one measuring job holds, as in pretrain.")
+    measure: Unit = Field("auto", description="What one measuring job holds, as in pretrain.")
     processes: Annotated[int, Field(ge=1, le=1000)] = Field(
         1,
         description="Processes that train one network together, in pretrain and finetune, each with a GPU (or a CPU "

@@ -1,12 +1,14 @@
 """What a training costs before it is run: memory and time, for what is asked of a scheduler."""
 
+import math
 from typing import Any
 
 RESIDENT_BYTES = 2**31  # of a data set that are in main memory at once, at most
 READERS = 8  # that decode JPEG for one GPU; not measured on one
 READER_BYTES = 2**28  # of memory of each, with what it has read ahead; reckoned
 WIDEST, WIDTHS = 2048, {"resnet18": 512, "resnet34": 512, "vit_tiny": 192, "vit_small": 384, "vit_base": 768}
-SHORT = 2e8  # pixels that tiny networks see in two or three minutes on one CPU
+SHORT = 3e7  # pixels that tiny networks see in half a minute on one CPU
+GUESSED = 10_000  # images of a data set whose number nothing says before they are read
 CPU_SIDE = 16  # a training on images of this side takes `Needs.ms` on a CPU; of larger ones, more by their area
 
 
@@ -29,9 +31,13 @@ def features(model: Any) -> int:
     return next((width for part, width in WIDTHS.items() if model.name.startswith(part)), WIDEST)
 
 
-def is_short(images: int, pixels: Any) -> bool:
-    """Whether starting jobs would take a good part of the time of trainings that see so many images in all."""
-    return images * pixels.size**2 <= SHORT
+def jobs_for(runs: int, epochs: int, images: int | None, pixels: Any) -> int:
+    """Into how many jobs trainings are cut: each takes half a minute on one CPU, or trains one network.
+
+    Shorter jobs would take as long to start. So many cores can share the work.
+    """
+    seen = runs * epochs * (GUESSED if images is None else images) * pixels.size**2
+    return max(1, min(runs, math.ceil(seen / SHORT)))
 
 
 def of_training(config: Any, runs: int, epochs: int) -> dict[str, Any]:

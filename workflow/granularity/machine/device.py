@@ -12,22 +12,23 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.base.section import Device
 from granularity.machine import leases
-from granularity.machine.launch import threads_each
 
 if TYPE_CHECKING:
     import torch
 
 
-def torch_device(device: Device, threads: int) -> torch.device:
-    """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one. Raises a
-    GranularityError where `cuda` was asked for and torch sees no GPU.
+def torch_device(device: Device) -> torch.device:
+    """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one.
+
+    A process computes on one thread, because sums over several have other last bits. Raises a GranularityError where
+    `cuda` was asked for and torch sees no GPU.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA starts; needed for determinism
     import torch
 
     from granularity.machine import processes
 
-    torch.set_num_threads(threads_each(threads, processes.size()))
+    torch.set_num_threads(1)
     torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms would import the compiler: two seconds
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a small network's time
     torch.backends.cudnn.benchmark = False
@@ -51,21 +52,13 @@ def torch_device(device: Device, threads: int) -> torch.device:
     return place
 
 
-def cpu_threads(device: torch.device) -> int | None:
-    """The thread count as a parameter of a training: on a CPU, sums over threads decide its last bits."""
-    import torch
-
-    return torch.get_num_threads() if device.type == "cpu" else None
-
-
-def machine(device: Device, threads: int) -> dict[str, Any]:
-    """What of this machine decides last bits: a GPU's model; or a CPU's instruction set, the number of threads, and
-    the variables that choose other loops.
+def machine(device: Device) -> dict[str, Any]:
+    """What of this machine decides last bits: a GPU's model; or a CPU's instruction set, and the variables that choose
+    other loops.
     """
     if device != "cpu" and leases.candidates():
         return {"gpu": leases.models()}
-    chosen = {"variables": found} if (found := variables()) else {}
-    return {"cpu": instruction_set(), "threads": threads} | chosen
+    return {"cpu": instruction_set()} | ({"variables": found} if (found := variables()) else {})
 
 
 def faiss_gpus(device: Device) -> int:

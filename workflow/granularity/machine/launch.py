@@ -20,10 +20,6 @@ SECONDS_TO_SAVE = 100  # after a signal, before SIGKILL
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "NCCL_RAS_ENABLE": "0"}
 
 
-def threads_each(threads: int, processes: int) -> int:
-    return max(1, threads // processes)
-
-
 def launch(task: Task, count: int, told: Callable[[Callable[[], None]], None]) -> int:
     """Do a job by several processes, which share it, and lease a GPU for each; returns the exit status.
 

@@ -71,8 +71,7 @@ def evidence(plan: Plan, one: Outdated) -> Artifact:
     job, old = one.job, one.artifact
     trial = place.store_of(old.place) / TRIAL / secrets.token_hex(8)
     trial.parent.mkdir(parents=True, exist_ok=True)
-    threads = old.manifest["machine"].get("threads", 0) * job.processes or commands.threads(plan, job)
-    words = [*commands.words(plan, job, output=str(trial)), "--threads", str(threads)]
+    words = [*commands.words(plan, job, output=str(trial)), "--threads", str(commands.threads(plan, job))]
     try:
         ended = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if ended.returncode:

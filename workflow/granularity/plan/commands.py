@@ -13,7 +13,7 @@ from granularity.stages import STAGES
 from granularity.stages.samples.options import expected_images
 
 UNKNOWN = 1_000_000  # images of a data set whose source does not say
-MANY = 20_000  # images from which on threads pay
+PAYS = 10.0  # seconds of work for which another CPU pays
 _names = functools.cache(names)  # a data set is listed once
 CUDA_MB = 4000  # of main memory, in a process that uses a GPU
 
@@ -70,12 +70,12 @@ def minutes(plan: Plan, job: Job, attempt: int = 1) -> int:
 
 
 def threads(plan: Plan, job: Job) -> int:
-    """CPU threads of a job; processes that train together have one each, and so have their readers."""
-    if uses_gpu(plan, job) and job.readers:
-        return job.processes * (1 + job.readers)
-    if job.processes > 1:
-        return job.processes
-    return STAGES[job.stage].needs.threads if images(plan, job) >= MANY else 1
+    """CPUs of a job. Processes that train together have one each, and on GPUs so have their readers."""
+    needs = STAGES[job.stage].needs
+    if uses_gpu(plan, job) or job.processes > 1:
+        return job.processes * (1 + (job.readers if uses_gpu(plan, job) else 0))
+    seconds = images(plan, job) * job.passes * needs.ms * job.slower / 1000 if needs.threads > 1 else 0
+    return max(1, min(needs.threads, round(seconds / PAYS)))
 
 
 def uses_gpu(plan: Plan, job: Job) -> bool:

@@ -23,7 +23,6 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.base.stage import Job
 from granularity.config.files import DEFAULT
-from granularity.plan import commands
 from granularity.plan.fresh import Results
 from granularity.plan.graph import Plan
 from granularity.stages.samples.options import too_few
@@ -59,13 +58,7 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
         hold(plan, Path(modify(plan.root)))
         _end_plainly()
 
-    def threads(job: Job) -> int:
-        """As Snakemake will count them."""
-        own = workflow.resource_settings.overwrite_threads.get(f"make_{job.stage}")
-        asked = own if isinstance(own := getattr(own, "value", own), int) else commands.threads(plan, job)
-        return min(filter(None, (asked, workflow.resource_settings.max_threads, workflow.resource_settings.cores)))
-
-    results, began = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job))), threads), time.time()
+    results, began = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job)))), time.time()
     for condition in plan.conditions:
         (samples,) = plan.jobs("samples", condition=condition.name)
         there = plan.summary(condition).get("images", {})

@@ -11,7 +11,6 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import MissingError
 from granularity.base.stage import Job
 from granularity.machine.device import variables
-from granularity.machine.launch import threads_each
 from granularity.plan.commands import listing
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
@@ -27,7 +26,7 @@ REASONS = {  # of being made again, by what differs
     "packages": "made with other versions of packages",
     "options": "made with other parameters",
     "seed": "made with other parameters",
-    "machine": "made on another device, or with other threads or variables",
+    "machine": "made on another device, or with other variables",
     "outside": "made from other files of yours",
 }
 OTHER_VERSION = "written by another version of this program"
@@ -38,16 +37,10 @@ class Results:
 
     Args:
         place: where the result of a job lies, if not where planned.
-        threads: with how many CPU threads a job runs; None: as many as have made its result.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        place: Callable[[Job], Path] | None = None,
-        threads: Callable[[Job], int | None] = lambda job: None,
-    ):
-        self.plan, self.place, self.threads = plan, place or plan.folder, threads
+    def __init__(self, plan: Plan, place: Callable[[Job], Path] | None = None):
+        self.plan, self.place = plan, place or plan.folder
         self._found: dict[Path, Artifact | GranularityError] = {}
 
     def open(self, job: Job) -> Artifact:
@@ -106,9 +99,7 @@ class Results:
         device = self.plan.config.device if stage.needs.gpu else "cpu"
         machine: dict[str, Any] = {"gpu": made.get("gpu")}  # any model
         if device == "cpu" or (device == "auto" and "gpu" not in made):
-            threads = self.threads(job)
-            each = made.get("threads") if threads is None else threads_each(threads, job.processes)
-            machine = {"cpu": made.get("cpu"), "threads": each} | ({"variables": v} if (v := variables()) else {})
+            machine = {"cpu": made.get("cpu")} | ({"variables": found} if (found := variables()) else {})
         options, seed = self.plan.options(job), self.plan.config.seeds.base
         return Task(stage, place, options, inputs, seed, machine=machine, peek=self._peek)
 

@@ -12,7 +12,7 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Section
 from granularity.base.stage import Job, Stage
-from granularity.learning.cost import is_short
+from granularity.learning.cost import jobs_for
 from granularity.learning.runs import Run
 from granularity.plan import trainings
 from granularity.plan.trainings import Network, Transfer
@@ -204,9 +204,11 @@ class Plan:
         """The runs of a stage, of so many epochs on the images of `data` or the condition, grouped into jobs."""
         level = getattr(self.config.jobs, stage)
         if level == "auto":
-            images = (data or condition).images
-            seen = None if images is None else len(runs) * epochs * images
-            level = "condition" if seen is not None and is_short(seen, self.config.pixels) else "family"
+            count = jobs_for(len(runs), epochs, (data or condition).images, self.config.pixels)
+            if count > 1:
+                cuts = [len(runs) * number // count for number in range(count + 1)]
+                return {f"part-{i}": list(runs[cuts[i - 1] : cuts[i]]) for i in range(1, count + 1)}
+            level = "condition"
         family = {space.name: space.family for space in self.spaces_of(network, condition)}
         grouped: dict[str, list[Run]] = {}
         for run in runs:

@@ -321,13 +321,11 @@ def _cuda() -> Any:
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores, system; threads and GPU as well where torch has been used."""
+    """Processor, cores, system; the GPU as well where torch has used one."""
     about = Path("/proc/cpuinfo")  # not on macOS
     named = re.search(r"^model name\s*:(.*)", about.read_text() if about.exists() else "", re.MULTILINE)
     cpu = named[1].strip() if named else platform.processor() or platform.machine()
     found: dict[str, Any] = {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
-    if "torch" in sys.modules:
-        found["threads"] = sys.modules["torch"].get_num_threads()
     return found | ({"gpu": cuda.get_device_name()} if (cuda := _cuda()) else {})
 
 

@@ -27,7 +27,7 @@ from granularity.learning.training.batch_norm import RunningMoments, synchronise
 from granularity.learning.training.loop import minimise
 from granularity.learning.training.precision import computing
 from granularity.machine import processes
-from granularity.machine.device import cpu_threads, torch_device
+from granularity.machine.device import torch_device
 from granularity.machine.first_process import find_part, forget, keep_part, opened
 from granularity.store.artifact import RUN, Artifact
 from granularity.store.hashing import user_cache
@@ -53,11 +53,11 @@ class Training:
 
 def prepared(task: Task) -> tuple[torch.device, dict[str, Artifact], dict[str, Any], dict[str, Any]]:
     """What both stages of training begin with: device, inputs, resolved options, and what of them decides bytes."""
-    place, resolved = torch_device(task.device, task.threads), task.options.model_dump(mode="json")
+    place, resolved = torch_device(task.device), task.options.model_dump(mode="json")
     processes.check_size(task.options.processes)
     inputs = {role: opened(task, role) for role in ("samples", "pixels")}
     decides = {"stage": task.stage.name, "recipe": resolved["recipe"], "processes": resolved["processes"]}
-    known = {"target": inputs["samples"].facts["target"], "seed": task.seed, "threads": cpu_threads(place)}
+    known = {"target": inputs["samples"].facts["target"], "seed": task.seed}
     return place, inputs, resolved | known, decides
 
 

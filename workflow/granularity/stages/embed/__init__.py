@@ -30,7 +30,7 @@ def _plan(plan: Any) -> Iterator[Job]:
             )
 
 
-NEEDS = Needs(2000, 1, 30, 5.0, gpu=True)
+NEEDS = Needs(2000, 1, 30, 5.0, threads=16, gpu=True)
 STAGE = Stage(
     name="embed",
     does="Embed every image with CLIP.",

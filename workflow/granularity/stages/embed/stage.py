@@ -9,11 +9,11 @@ from PIL import Image
 from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.data.shards import pictures
-from granularity.learning.data.feed import Feed
+from granularity.learning.data.feed import Feed, in_order, workers
 from granularity.learning.networks import clip
 from granularity.learning.networks.preprocessing import Preprocessing
 from granularity.learning.training.precision import computing
-from granularity.machine.device import cpu_threads, torch_device
+from granularity.machine.device import torch_device
 from granularity.store.artifact import Artifact
 from granularity.store.resume import write_rows
 from granularity.store.task import Task
@@ -31,7 +31,7 @@ def run(task: Task) -> None:
     encoder cannot be loaded, an image cannot be read, or an embedding is not finite.
     """
     options = task.options
-    place = torch_device(task.device, task.threads)
+    place = torch_device(task.device)
     inputs = {role: task.open(role) for role in ("samples", "pixels", "encoder") if task.path(role) is not None}
     if (options.images == "pixels") != ("pixels" in inputs):
         wants = "wants" if options.images == "pixels" else "takes no"
@@ -43,36 +43,37 @@ def run(task: Task) -> None:
     resolved["preprocessing"] = clip.resolved(model)
     if revision is not None:
         resolved["revision"] = revision
-    # On a CPU, sums over threads decide the last bits; and another device has others.
-    resolved |= {"threads": cpu_threads(place), "device": place.type}
+    resolved["device"] = place.type
     with task.create(inputs, resolved, resumable=True) as out:
         load, total = _images(inputs["samples"], inputs.get("pixels"))
         size, prepared = options.batch_size, Preprocessing(transform)
         with torch.inference_mode():
             width = model.encode_image(torch.zeros(1, 3, *prepared.shape, device=place)).shape[1]
 
-        def view(index: int, step: int, turn: int) -> np.ndarray:
+        def view(index: int, step: int = 0, turn: int = 0) -> np.ndarray:
             return prepared.pixels(load(index))
 
+        def rows_of(pixels: torch.Tensor) -> torch.Tensor:
+            images = prepared.numbers(pixels)
+            batch = images.new_zeros(size, *images.shape[1:])
+            batch[: len(images)] = images
+            with torch.inference_mode(), computing(options.precision, place):
+                values = model.encode_image(batch).float()  # normalised in float32
+                return torch.nn.functional.normalize(values, dim=-1)[: len(images)].cpu()
+
+        def embedded(rows: np.ndarray) -> torch.Tensor:
+            return rows_of(torch.from_numpy(np.stack([view(int(row)) for row in rows])))
+
         def rows_from(first: int) -> Iterator[np.ndarray]:
-            starts = range(first, total, size)
-            # While the network works on a batch, the next ones are decoded by other processes.
-            feed = Feed(
-                view,
-                lambda step: np.arange(starts[step], min(starts[step] + size, total)),
-                len(starts),
-                (*prepared.shape, 3),
-                place,
-            )
-            for step, start in enumerate(starts):
-                images = prepared.numbers(feed(step))
-                batch = images.new_zeros(size, *images.shape[1:])
-                batch[: len(images)] = images
-                with torch.inference_mode(), computing(options.precision, place):
-                    values = model.encode_image(batch).float()  # normalised in float32
-                    rows = torch.nn.functional.normalize(values, dim=-1)[: len(images)].cpu().numpy()
+            batches = [np.arange(start, min(start + size, total)) for start in range(first, total, size)]
+            if place.type == "cpu":  # each process reads and embeds batches of its own
+                made = in_order(embedded, batches, workers(task.threads, len(batches)))
+            else:  # while the network works on a batch, the next ones are decoded by other processes
+                feed = Feed(view, batches.__getitem__, len(batches), (*prepared.shape, 3), place)
+                made = (rows_of(feed(step)) for step in range(len(batches)))
+            for batch, rows in zip(batches, map(torch.Tensor.numpy, made), strict=True):
                 if not np.isfinite(rows).all():
-                    number = start + int(np.flatnonzero(~np.isfinite(rows).all(1))[0])
+                    number = batch[np.flatnonzero(~np.isfinite(rows).all(1))[0]]
                     bad = inputs["samples"].table("samples.parquet", {"sample_id": "text"})["sample_id"][number]
                     raise GranularityError(f"the embedding of {bad} is not finite; check the encoder's weights")
                 yield rows

@@ -13,7 +13,7 @@ from granularity.learning.data.order import Batches
 from granularity.learning.networks import clip
 from granularity.learning.options import Recipe
 from granularity.learning.training.loop import minimise
-from granularity.machine.device import cpu_threads, torch_device
+from granularity.machine.device import torch_device
 from granularity.store.task import Task
 
 LR, WEIGHT_DECAY = 2e-3, 0.1  # the peak; warm-up over a tenth of the epochs, then half a cosine
@@ -27,12 +27,12 @@ def run(task: Task) -> None:
     drawn once. Raises GranularityError: an unknown architecture, or a loss that is no longer finite.
     """
     params: Encoder = task.options
-    place = torch_device(task.device, task.threads)
+    place = torch_device(task.device)
     table = task.open("samples")
     options, ranks = params.captions, table.facts["ranks"]
     rank = ranks[-1] if options.granularity == "fine" else table.facts["target"]
     name, seed = clip.architecture(params.model), seed_of(task.seed, "encoder")
-    resolved = {"seed": task.seed, "model": params.model, **options.model_dump(), "threads": cpu_threads(place)}
+    resolved = {"seed": task.seed, "model": params.model, **options.model_dump()}
     resolved |= {"architecture": clip.configuration(params.model), "caption_rank": rank}
     with task.create({"samples": table}, resolved, resumable=True) as out:
         torch.manual_seed(seed_of(task.seed, "encoder", "init"))

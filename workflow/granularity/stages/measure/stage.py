@@ -39,14 +39,14 @@ def run(task: Task) -> None:
     """
     options = task.options
     measure, own = options.module(), options.resolved()
-    place = torch_device(task.device, task.threads)
+    place = torch_device(task.device)
     networks = Backbones(task.paths("pretrain")), Backbones(task.paths("finetune"), "finetune")
     inputs = {role: task.open(role) for role in ("samples", "pixels", "embed") if task.path(role) is not None}
     samples, pixels, embedding = inputs["samples"], inputs["pixels"], inputs.get("embed")
     found = chosen(*networks, options.runs, options.of, embedding is not None)
     ranks = options.ranks or samples.facts["ranks"]
     resolved = options.model_dump(mode="json") | {"measure": options.file, "options": own.model_dump(mode="json")}
-    resolved |= {"seed": task.seed, "ranks": ranks, "threads": task.threads, "device": place.type}
+    resolved |= {"seed": task.seed, "ranks": ranks, "device": place.type}
     resolved["files"] = {str(file): digest_of(Path(file)) for file in options.files()}
     with task.create(
         inputs | networks[0].inputs | networks[1].inputs, resolved, facts=("measure",), resumable=True

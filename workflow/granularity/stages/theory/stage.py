@@ -21,13 +21,13 @@ def run(task: Task) -> None:
     if options.size not in world.SIZES:
         raise GranularityError(f"theory: there is no size '{options.size}'; there are {', '.join(world.SIZES)}")
     settings = world.SIZES[options.size]
-    torch.set_num_threads(task.threads)
+    torch.set_num_threads(1)
     where = engine.pick_device(task.device).type
     resolved = [item.model_dump(mode="json") for item in settings]
     # They are written out in settings.json; here is their digest.
     written = hashlib.sha256(canonical_json(resolved).encode()).hexdigest()[:16]
     params = options.model_dump(mode="json") | {"settings": written}
-    params |= {"device": where, "threads": task.threads if where == "cpu" else None}
+    params["device"] = where
     facts = ("world", "size", "settings", "part", "parts", "preregistration")
     # As it is before the first training. It is no part of the result's key: a change is to be seen, not run again.
     params["preregistration"] = digest = preregistered.digest_of(options.world)
