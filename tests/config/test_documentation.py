@@ -55,13 +55,6 @@ def test_an_example_is_a_configuration(folder, text):
     assert plan.jobs("pretrain") and plan.jobs("report")
 
 
-def test_the_configuration_of_the_tutorial_is_one(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    (text,) = blocks("docs/tutorial.md", "yaml")
-    config = files.load("config/config.yaml", overrides=yaml.safe_load(text), inputs=False)
-    assert config.name == "mine" and config.label_spaces.kmeans == [20]  # as later steps have it
-
-
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -240,7 +240,7 @@ def test_a_reader_that_is_killed_is_a_line(data, readers):
     for reader in multiprocessing.active_children():
         reader.kill()
     sum(range(1_000_000))  # an error is not raised here, in the midst of other work
-    with pytest.raises(GranularityError, match=r"^a process that reads images has ended .*GRANULARITY_READERS"):
+    with pytest.raises(GranularityError, match=r"^a process of this job has ended .*GRANULARITY_READERS"):
         for step in range(1, 6):
             given(step)
 

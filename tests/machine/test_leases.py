@@ -195,10 +195,10 @@ def fake_cuda(monkeypatch):
 def test_a_stage_that_uses_cuda_leases_a_device(start, fake_cuda, wanted):
     other = holder(start)
     assert said(other) == "0"
-    place = device.torch_device(wanted, 1)
+    place = device.torch_device(wanted)
     assert (place.type, place.index, fake_cuda) == ("cuda", 0, [0])
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
-    assert device.torch_device(wanted, 1) == place  # a second stage in the process has it already
+    assert device.torch_device(wanted) == place  # a second stage in the process has it already
     assert said(holder(start, CUDA_VISIBLE_DEVICES="0,1,2")) == "2"
 
 
@@ -214,14 +214,14 @@ def test_a_disk_that_cannot_lock_is_a_line(monkeypatch):
 def test_a_stage_on_the_cpu_leases_nothing(fake_cuda, monkeypatch):
     import torch
 
-    assert device.torch_device("cpu", 1).type == "cpu"
+    assert device.torch_device("cpu").type == "cpu"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # a driver that does not work
-    assert device.torch_device("auto", 1).type == "cpu"
+    assert device.torch_device("auto").type == "cpu"
     with pytest.raises(GranularityError, match="device = cuda: torch sees no GPU"):
-        device.torch_device("cuda", 1)
+        device.torch_device("cuda")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(GranularityError, match="device = cuda: torch sees no GPU"):
-        device.torch_device("cuda", 1)
+        device.torch_device("cuda")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     assert leases.take(3) == ["0", "1", "2"]
 

@@ -35,7 +35,7 @@ def create(
     stage = STAGES[job.stage]
     options = stage.model.model_validate(job.options)
     given = {role: tuple(map(plan.folder, sources)) for role, sources in job.inputs.items()}
-    task = Task(stage, plan.folder(job), options, given, plan.config.seeds.base, machine=machine("cpu", 1))
+    task = Task(stage, plan.folder(job), options, given, plan.config.seeds.base, machine=machine("cpu"))
     facts = {"seed": task.seed, **options.model_dump(mode="json"), **params}
     inputs = {str(plan.folder(source)): made[plan.stamp(source)] for of in job.inputs.values() for source in of}
     with task.create(inputs, facts, tuple(facts)) as out:

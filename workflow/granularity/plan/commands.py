@@ -13,7 +13,7 @@ from granularity.stages import STAGES
 from granularity.stages.samples.options import expected_images
 
 UNKNOWN = 1_000_000  # images of a data set whose source does not say
-PAYS = 10.0  # seconds of work for which another CPU pays
+PAYS = 30.0  # seconds of work for which another CPU pays
 _names = functools.cache(names)  # a data set is listed once
 CUDA_MB = 4000  # of main memory, in a process that uses a GPU
 
@@ -75,7 +75,7 @@ def threads(plan: Plan, job: Job) -> int:
     if uses_gpu(plan, job) or job.processes > 1:
         return job.processes * (1 + (job.readers if uses_gpu(plan, job) else 0))
     seconds = images(plan, job) * job.passes * needs.ms * job.slower / 1000 if needs.threads > 1 else 0
-    return max(1, min(needs.threads, round(seconds / PAYS)))
+    return max(1, min(needs.threads, int(seconds / PAYS)))
 
 
 def uses_gpu(plan: Plan, job: Job) -> bool:

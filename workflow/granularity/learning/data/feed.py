@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -111,9 +112,11 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], count: int, pin: 
     if count:
         more |= {"multiprocessing_context": "fork", "worker_init_fn": lambda number: _become_worker(parent)}
         more |= {"prefetch_factor": AHEAD, "num_workers": count}
-    loader = DataLoader(_Work(work), None, sampler=items, pin_memory=pin, **more)
     before = signal.getsignal(signal.SIGCHLD)
-    parts = iter(loader)
+    with warnings.catch_warnings():  # fewer CPUs than processes are the user's choice
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        loader = DataLoader(_Work(work), None, sampler=items, pin_memory=pin, **more)
+        parts = iter(loader)
     if threading.current_thread() is threading.main_thread():  # torch's handler would raise a worker's death anywhere
         signal.signal(signal.SIGCHLD, before)
     while True:
