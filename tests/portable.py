@@ -22,6 +22,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from granularity.machine.products import use_openblas
+
 
 def show(name: str, *arrays) -> None:
     content = b"".join(np.ascontiguousarray(torch.as_tensor(one).detach().numpy()).tobytes() for one in arrays)
@@ -56,6 +58,15 @@ def products_and_functions(a: torch.Tensor, b: torch.Tensor) -> None:
     show("torch, decompositions", torch.linalg.eigh(square.double())[0], torch.linalg.cholesky(square))
 
 
+def large_products(a: torch.Tensor) -> None:
+    use_openblas()
+    images = a.repeat(3, 2).requires_grad_()  # 600 x 600
+    weights = images.detach().flip(0)
+    heads = functional.linear(images, weights, weights[0]).view(3, 200, 10, 60).transpose(1, 2)
+    functional.scaled_dot_product_attention(heads, heads, heads).square().sum().backward()
+    show("torch, large products and attention", heads, images.grad)
+
+
 def training(optimiser: type[torch.optim.Optimizer], **options) -> None:
     layers, sides = [], [(3, 16, 1), (16, 32, 2), (32, 64, 2)]
     for before, after, stride in sides:
@@ -81,3 +92,4 @@ if __name__ == "__main__":
     products_and_functions(torch.from_numpy(a), torch.from_numpy(b[:, :100]))
     training(torch.optim.SGD, lr=0.1, momentum=0.9, foreach=True)
     training(torch.optim.AdamW, lr=0.01, fused=True)
+    large_products(torch.from_numpy(a))

@@ -27,8 +27,10 @@ def torch_device(device: Device) -> torch.device:
     import torch
 
     from granularity.machine import processes
+    from granularity.machine.products import use_openblas
 
     torch.set_num_threads(1)
+    use_openblas()
     torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms would import the compiler: two seconds
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a small network's time
     torch.backends.cudnn.benchmark = False

@@ -1,0 +1,80 @@
+"""Matrix products of torch on a CPU by numpy's OpenBLAS, which is fast and the same on any x86-64-v3 processor.
+
+MKL, which torch would call, is neither at once: the loops that :mod:`granularity.base.kernels` asks it for take three
+times as long. Autograd's products come here as well.
+"""
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+# Multiplications from which on a product of two matrices, or of stacks of matrices, comes here. Smaller ones, such as
+# all of the default run, would gain milliseconds, and have the bytes that they have always had.
+LARGE = {2: 2**26, 3: 2**22}
+_library: list[torch.library.Library] = []
+_own_attention = functional.scaled_dot_product_attention
+
+
+def use_openblas() -> None:
+    """Send large float32 products of this process to OpenBLAS, and attention by way of them."""
+    if _library:
+        return
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Warning only once for all operators")
+        for name, function in {"mm": _mm, "bmm": _mm, "addmm": _addmm, "baddbmm": _addmm}.items():
+            library.impl(name, _or_torchs(name, function), "CPU", with_keyset=True)
+    _library.append(library)  # as long as it lives
+    functional.scaled_dot_product_attention = _attention
+
+
+def _or_torchs(name: str, function: Callable) -> Callable:
+    """A product by `function` where it is large and of dense float32 numbers, else by torch's own kernel."""
+    own = torch.library.get_kernel(f"aten::{name}", "CPU")
+    first = name.startswith(("add", "badd"))  # the factors follow what is added
+
+    def product(keys: Any, *given: Any, **scales: Any) -> torch.Tensor:
+        one, two = given[first : first + 2]
+        if one.dtype == two.dtype == torch.float32 and one.numel() * two.shape[-1] >= LARGE[one.dim()]:
+            return function(*given, **scales)
+        return own.call_boxed(keys, *given, **scales)
+
+    return product
+
+
+def _mm(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    """The product of two matrices, or of two stacks of matrices: float32 [..., M, K] by [..., K, N]."""
+    found = one.new_empty(*one.shape[:-1], two.shape[-1])
+    np.matmul(_factor(one), _factor(two), out=found.numpy())
+    return found
+
+
+def _addmm(
+    added: torch.Tensor, one: torch.Tensor, two: torch.Tensor, *, beta: float = 1, alpha: float = 1
+) -> torch.Tensor:
+    found = _mm(one, two)
+    if alpha != 1:
+        found.mul_(alpha)
+    return found if beta == 0 else found.add_(added, alpha=beta)
+
+
+def _attention(query: torch.Tensor, key: torch.Tensor, *given: Any, **options: Any) -> torch.Tensor:
+    """Attention by products of its own where it is large, as torch's fused kernel has MKL's."""
+    fused = query.device.type != "cpu" or query.numel() * key.shape[-2] < LARGE[3]
+    with contextlib.nullcontext() if fused else sdpa_kernel(SDPBackend.MATH):
+        return _own_attention(query, key, *given, **options)
+
+
+def _factor(values: torch.Tensor) -> np.ndarray:
+    """An array in one of the layouts that BLAS takes as they are: rows or columns without gaps between numbers."""
+    rows, columns = values.stride()[-2:]
+    height, width = values.shape[-2:]
+    if not ((columns == 1 and rows >= width) or (rows == 1 and columns >= height)):
+        values = values.contiguous()
+    return values.detach().numpy()
