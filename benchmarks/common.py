@@ -48,6 +48,9 @@ def clock_of(device: str) -> Callable[[], float]:
     return now
 
 
+wall = time.perf_counter  # seconds of a clock on the wall, for processes that use all cores
+
+
 def in_turns(
     works: Mapping[str, Callable[[], Any]], turns: int, clock: Callable[[], float] = time.process_time
 ) -> dict[str, float]:

@@ -25,7 +25,7 @@ USUAL, LONG = "make bench", "minutes"
 WORKS = {  # name: what is compared, when it runs, the seconds it may take
     "train_step": ("a training step beside timm's, small networks in one job beside a job each", USUAL, 300),
     "loader": ("JPEG to batch beside DataLoader and torchvision", USUAL, 120),
-    "embed": ("stage embed beside open_clip's bare forward", USUAL, 150),
+    "embed": ("stage embed beside open_clip with a DataLoader, on all cores", USUAL, 600),
     "kmeans": ("stage cluster beside faiss.Kmeans", USUAL, 150),
     "probes": ("probes beside scikit-learn", USUAL, 240),
     "verify": ("hashing results beside sha256sum", USUAL, 100),
