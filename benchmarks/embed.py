@@ -1,7 +1,7 @@
-"""Images per second of stage `embed` as Snakemake starts it, beside open_clip by a script as its documentation has it.
+"""Images per second of stage `embed` as Snakemake starts it, beside a script as open_clip's documentation has it.
 
-Each is a process of its own on all cores, timed from its start to its written result. The peer has torch's and MKL's own
-defaults, and the best of several numbers of workers. Weights are random, which changes no time.
+Each is a process of its own on all cores, timed from its start to its written result. The peer has torch's and MKL's
+own defaults, and the best of several numbers of workers. Weights are random, which changes no time.
 """
 
 import json
