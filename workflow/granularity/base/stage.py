@@ -19,6 +19,7 @@ class Needs:
     minutes: int  # the time limit of any job, before its images are counted
     ms: float = 0.0  # milliseconds that one pass over one image adds, on one CPU thread or one GPU
     threads: int = 1  # CPUs that a job can use at most, where there is work for them
+    thread_mb: int = 0  # memory that each further CPU adds
     gpu: bool = False  # whether the stage computes on a GPU where there is one
 
 

@@ -58,7 +58,7 @@ def memory_mb(plan: Plan, job: Job, attempt: int = 1) -> int:
     """Main memory of a job."""
     needs, count = STAGES[job.stage].needs, images(plan, job)
     process = needs.memory_mb + (CUDA_MB if uses_gpu(plan, job) else 0)
-    process += count * needs.memory_kb / 1e3 + job.memory(count) / 1e6
+    process += count * needs.memory_kb / 1e3 + job.memory(count) / 1e6 + (threads(plan, job) - 1) * needs.thread_mb
     return round(process * job.processes * 2 ** (attempt - 1))
 
 

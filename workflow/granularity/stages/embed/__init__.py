@@ -5,6 +5,7 @@ from typing import Any
 
 from granularity.base.stage import Job, Needs, Stage
 from granularity.learning.clip_options import Encoder, files, outside
+from granularity.learning.cost import READERS
 
 # An encoder of the size of ViT-L/14: its memory (measured with batches of 64: 3,800 MB halfway through the first, and
 # 1,600 with ViT-B/32); milliseconds per image on a CPU; bytes of an image in the three batches that are held.
@@ -26,11 +27,12 @@ def _plan(plan: Any) -> Iterator[Job]:
                 {role: tuple(plan.jobs(role, **where)) for role in roles},
                 files=tuple(files(encoder)),
                 memory=lambda images: beyond if published else 0,
+                readers=READERS,
                 slower=PUBLISHED_MS / NEEDS.ms if published and plan.config.device != "cuda" else 1.0,
             )
 
 
-NEEDS = Needs(2000, 1, 30, 5.0, threads=16, gpu=True)
+NEEDS = Needs(2000, 1, 30, 5.0, threads=16, thread_mb=1000, gpu=True)
 STAGE = Stage(
     name="embed",
     does="Embed every image with CLIP.",
