@@ -24,6 +24,7 @@ from common import ROOT
 USUAL, LONG = "make bench", "minutes"
 WORKS = {  # name: what is compared, when it runs, the seconds it may take
     "train_step": ("a training step beside timm's, small networks in one job beside a job each", USUAL, 300),
+    "pinned": ("pinned loops beside torch's own, a process each", USUAL, 600),
     "loader": ("JPEG to batch beside DataLoader and torchvision", USUAL, 120),
     "embed": ("stage embed beside open_clip with a DataLoader, on all cores", USUAL, 600),
     "kmeans": ("stage cluster beside faiss.Kmeans", USUAL, 150),

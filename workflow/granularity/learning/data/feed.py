@@ -49,13 +49,13 @@ def readers(device: torch.device) -> int:
     return int(asked)
 
 
-def workers(threads: int, items: int, each: int = WORKER_BYTES) -> int:
+def workers(threads: int, items: int) -> int:
     """How many processes share the work on some items, of at most `threads`: 0 means this process alone.
 
-    Fewer, and a line that says so, where memory would not do for the bytes that each takes.
+    Fewer, and a line that says so, where memory is short (`WORKER_BYTES` each).
     """
     wanted = min(threads, items)
-    count = max(1, min(wanted, free_memory() // each))
+    count = max(1, min(wanted, free_memory() // WORKER_BYTES))
     if count < wanted:
         say(f"memory: free for {count} of {wanted} processes")
     return count if count > 1 else 0
