@@ -58,7 +58,7 @@ def rows(quick: bool, device: str) -> Iterator[dict]:
         words = [sys.executable, "-W", "ignore", "-c", CODE, loops, name, *map(str, numbers)]
         return float(subprocess.run(words, env=kept, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
-    for name, (images, side) in WORKS.items():
+    for name, (images, side) in list(WORKS.items())[: 1 if quick else None]:
         images, turns = (2, 1) if quick else (images, 3)
         given = (name, images, side, turns)
         sides = {

@@ -149,6 +149,22 @@ def test_a_file_of_the_users_counts_by_its_content(tmp_path):
     assert code.code_digest(str(file)) != first
 
 
+def test_what_a_file_of_the_users_imports_of_theirs_counts(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "mine.py"
+    file.write_text("import my_helper\nimport my_package.deep\n")
+    parts = [tmp_path / name for name in ("my_helper.py", "my_package/__init__.py", "my_package/deep.py")]
+    parts[1].parent.mkdir()
+    digests = set()
+    for part in [*parts, *parts]:
+        part.write_text("import click\n" + ("EDITED = 1\n" if part.is_file() else ""))
+        code.code_digest.cache_clear()
+        code._read.cache_clear()
+        digests.add(code.code_digest(str(file)))
+    assert len(digests) == 6
+    assert "click" in code.packages(str(file))
+
+
 def test_templates_count(edited):
     css = next(path for path in (PACKAGE / "stages/report").rglob("*.css"))
     assert edited(str(css.relative_to(PACKAGE)), "{", "{ ") == {"report"}

@@ -149,7 +149,7 @@ def picture(made: pd.DataFrame) -> str:
     """Differences from the target as SVG, each key's in units of their largest; crosses: the interval excludes zero."""
     grid = gridded(made["difference"]).drop(columns=[BASELINE, UNTRAINED], errors="ignore")
     stands = gridded((made["low"] > 0) | (made["high"] < 0)).reindex_like(grid)
-    with plt.rc_context(drawing.RC):
+    with drawing.styled():
         figure, axis = plt.subplots(figsize=(drawing.WIDTH, 1.6 + 0.17 * len(grid)), layout="constrained")
         scaled = grid.div(grid.abs().max(axis=1), axis=0)
         image = axis.imshow(scaled, cmap="RdBu_r", vmin=-1, vmax=1, aspect="auto")

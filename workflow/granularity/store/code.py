@@ -4,9 +4,11 @@ import ast
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,14 +70,16 @@ def _version(package: str) -> str | None:
 
 @functools.cache
 def code_digest(*names: str) -> str:
-    """Digest of some modules (dotted names) or files of the user's, and of all the science in this package that they
-    import, directly or not: 16 hexadecimal digits; docs/development.md says what counts.
+    """Digest of some modules (dotted names) or files of the user's, of all the science in this package that they import,
+    directly or not, and of the files beside it that a file of the user's imports: 16 hexadecimal digits;
+    docs/development.md says what counts.
     """
     digest = hashlib.sha256(f"{RESULT_VERSION}\n".encode())
-    for name in sorted(import_closure(*names)):
+    # A file of the user's counts by its content, wherever it lies.
+    called = ((Path(name).name if name.endswith(".py") else name, name) for name in import_closure(*names))
+    for shown, name in sorted(called):
         path = _path(name)
-        # A file of the user's counts by its content, wherever it lies.
-        digest.update(f"{path.name if name.endswith('.py') else name}\n{_read(path).code}\n".encode())
+        digest.update(f"{shown}\n{_read(path).code}\n".encode())
         if name.endswith(".stage"):
             for data in sorted(path.parent.iterdir()):
                 if data.is_file() and data.suffix != ".py":
@@ -111,7 +115,19 @@ def import_closure(*names: str) -> set[str]:
             continue
         found.add(name)
         todo += [other for other in _read(_path(name)).imports if is_science(other)]
+        if name.endswith(".py"):
+            todo += _helpers(_read(Path(name)).imports)
     return found
+
+
+def _helpers(imports: list[str]) -> Iterator[str]:
+    """Files of the user's that a file of theirs imports: modules and packages that nothing has installed."""
+    for name in sorted({other.split(".")[0] for other in imports} - {PACKAGE, *sys.stdlib_module_names}):
+        spec = None if name in _distributions() else importlib.util.find_spec(name)
+        if spec and spec.submodule_search_locations:
+            yield from (str(file) for folder in spec.submodule_search_locations for file in Path(folder).rglob("*.py"))
+        elif spec and spec.origin and spec.origin.endswith(".py"):
+            yield spec.origin
 
 
 def is_science(name: str) -> bool:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib as mpl
 import pandas as pd
 
 from granularity.claims import published
@@ -86,7 +85,7 @@ def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
         yield point | ({"curve": f"{point['curve']}; {point['results']}"} if several else {})
 
 
-@mpl.rc_context(drawing.RC)
+@drawing.styled()
 def draw(figure: Figure) -> str:
     """The figure as SVG: a panel of what was published, and beside it one for each data set with results."""
     tables = dict(tuple(figure.points.groupby("panel", sort=False)))

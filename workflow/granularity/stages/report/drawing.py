@@ -3,10 +3,11 @@
 import io
 import re
 from collections.abc import Mapping
+from contextlib import ContextDecorator
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+import matplotlib.style
 import numpy as np
 import pandas as pd
 from markupsafe import escape
@@ -19,12 +20,17 @@ from granularity.stages.report.series import describe
 INK = "#1f2329"
 PAPER = "#fffffe"  # inside hollow markers; the page puts its own background there
 INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
-RC = dict(mpl.rc_params_from_file(Path(__file__).with_name("page.mplstyle"), use_default_template=False))
+RC = dict(matplotlib.rc_params_from_file(Path(__file__).with_name("page.mplstyle"), use_default_template=False))
 RC |= dict.fromkeys(INKED, INK)
 WIDTH = 5.6  # inches; 538 px, which a page scales to what it has
 TALLEST = 900  # pixels: a figure is widened until it is as tall, or as its own size where that is more
 STEPS = [1, 2, 2.5, 5, 10]  # of ticks
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (2, 1))]
+
+
+def styled() -> ContextDecorator:
+    """The context in which every figure of a page is drawn, whatever a matplotlibrc says; as a decorator, too."""
+    return matplotlib.style.context(RC, after_reset=True)
 
 
 def shorten(text: object, limit: int = 34) -> str:
@@ -102,7 +108,7 @@ def row_name(row, network: str = "") -> str:
     return shorten(row.space, 48) + granularity + (f", {shorten(network, 20)}" if network else "")
 
 
-@mpl.rc_context(RC)
+@styled()
 def differences(compared: pd.DataFrame, name: str, other: str = "") -> str:
     """Differences of arms from something other, with their intervals; filled where they exclude zero.
 

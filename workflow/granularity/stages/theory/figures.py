@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.style
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -30,8 +30,9 @@ STYLE |= {"svg.hashsalt": "granularity", "svg.fonttype": "none"}
 
 
 def style() -> ContextDecorator:
-    """The context in which every figure is drawn and saved; as a decorator, of a world's `figures`."""
-    return matplotlib.rc_context(STYLE)
+    """The context in which every figure is drawn and saved, whatever a matplotlibrc says; also a decorator of a world's
+    `figures`."""
+    return matplotlib.style.context(STYLE, after_reset=True)
 
 
 def canvas(

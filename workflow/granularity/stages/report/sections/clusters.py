@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -46,7 +45,7 @@ def encoder_of(conditions: list[ConditionResults]) -> dict[str, Any] | None:
     return None
 
 
-@mpl.rc_context(drawing.RC)
+@drawing.styled()
 def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
     """Contrastive loss of the encoder against the epoch, training and validation, one panel per condition."""
     figure, axes = drawing.two_across(len(histories), 0.4, 2.2, sharey=True)
@@ -113,7 +112,7 @@ def _drawn(classes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return order[((np.arange(min(len(order), ACROSS)) + rng.random()) * step).astype(int)]
 
 
-@mpl.rc_context(drawing.RC)
+@drawing.styled()
 def montage(found: list[Row]) -> str:
     """The rows as an SVG: what the cluster is, images of it, and what it holds."""
     left, tile, right, height = 1.75, 0.32, 2.3, 0.40

@@ -1,6 +1,5 @@
 """What the answer rests on, and the error against the number of classes in pretraining."""
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
@@ -31,7 +30,7 @@ def answer(shown: pd.DataFrame, results: pd.DataFrame) -> str:
     return drawing.differences(rows.assign(granularity=np.nan), "answer")
 
 
-@mpl.rc_context(drawing.RC)
+@drawing.styled()
 def draw(results: pd.DataFrame) -> str:
     """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are intervals, of
     errors that can be.

@@ -1,6 +1,5 @@
 """What probes read from frozen networks, and everything else that was measured, as plain tables."""
 
-import matplotlib as mpl
 import pandas as pd
 from matplotlib.lines import Line2D
 
@@ -40,7 +39,7 @@ def build(loaded: Loaded) -> Part | None:
     )
 
 
-@mpl.rc_context(drawing.RC)
+@drawing.styled()
 def draw(table: pd.DataFrame, ranks: list[str], name: str = "probe") -> str:
     """Probe errors of one entry of `measures`, state and split: a column per rank, a row per network."""
     tables = dict(tuple(table.groupby("label", sort=False)))

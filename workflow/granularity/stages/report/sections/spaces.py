@@ -2,7 +2,6 @@
 
 import textwrap
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
@@ -30,7 +29,7 @@ def build(loaded: Loaded) -> Part | None:
     return Part({"properties": loaded.properties}, drawn, {"measured": measured})
 
 
-@mpl.rc_context(drawing.RC)
+@drawing.styled()
 def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
     """Normalised mutual information with human ranks (a column of panels for each), one line per family."""
     tables = dict(tuple(properties.groupby("label", sort=False)))
@@ -53,7 +52,7 @@ def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
     return drawing.svg(figure, "agreement", description, legend)
 
 
-@mpl.rc_context(drawing.RC)
+@drawing.styled()
 def class_sizes(conditions: list[ConditionResults]) -> str:
     """Images in each class, from large to small, for the clustered label spaces; as in the paper's Fig. 5."""
     found = {series_of(space) for one in conditions for space in one.spaces if space.params.get("clusterings")}
