@@ -70,7 +70,7 @@ def _version(package: str) -> str | None:
 
 @functools.cache
 def code_digest(*names: str) -> str:
-    """Digest of some modules (dotted names) or files of the user's, of all the science in this package that they import,
+    """Digest of modules (dotted names) or files of the user's, of all the science in this package that they import,
     directly or not, and of the files beside it that a file of the user's imports: 16 hexadecimal digits;
     docs/development.md says what counts.
     """
