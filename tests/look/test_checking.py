@@ -73,6 +73,7 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
     with contextlib.chdir(folder):
         text = check(folder, tiny_chain.TINY)
         more = check(folder, {**tiny_chain.TINY, "seeds": {"pretrain": 2, "finetune": 2}})
+        again = CliRunner().invoke(cli.app, ["config", "check", "-f", "mine.yaml"])
     for line in (
         f"train-60: 5 label spaces; conditions.0 ({folder / 'mine.yaml'})",
         "  target: samples.target (default)",
@@ -80,7 +81,11 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
     ):
         assert line in text.replace("\n      ", " ").splitlines(), text
     assert all(there == count and missing == "0" for _, count, there, missing, *_ in rows(text)), text
-    assert "about" in more and all(len(line) <= 80 or str(folder) in line for line in more.splitlines())
+    assert "everything is there" in text
+    costs = [line.split() for line in more.splitlines() if line.startswith(("pretrain ", "finetune ", "measure "))]
+    assert len(costs) == 3 and all(cost[2] == "about" for cost in costs), more
+    assert "timing" not in again.stderr and again.stdout == more  # each is tried once per machine
+    assert all(len(line) <= 80 or str(folder) in line for line in more.splitlines())
 
 
 def test_a_label_file_is_held_against_the_samples_that_are_there(tiny_results, tmp_path):

@@ -282,6 +282,8 @@ def test_a_running_stage_and_a_killed_one(config, writer):
     assert (job.claim["pid"], job.claim["host"]) == (writer.pid, lock.host())
     assert f"{job.folder} {lock.host()}, process {writer.pid}, since 20" in " ".join(status.describe([job]).split())
     assert tree() == before
+    how_many, bar = status.bars([job])
+    assert how_many == "1 running, of 1 jobs" and bar.startswith("pretrain ") and "#" in bar and " s left" in bar
 
     writer.kill()  # not yet waited for: a zombie is dead too, once the kernel has taken back its lock
     ends = time.monotonic() + 60
@@ -386,6 +388,7 @@ def test_the_command(finished):
         return CliRunner().invoke(cli.app, ["status", *options])
 
     assert run("-f", "small.yaml").exit_code == 0
+    assert " done, of " in run("--watch", "-f", "small.yaml").stdout  # and ends, as nothing is left to make
     found = json.loads(run("--json", "-f", "small.yaml").stdout)
     assert found["root"] == "results/small"
     assert found["total"]["done"] == found["total"]["jobs"] == len(found["jobs"])

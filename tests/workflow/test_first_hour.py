@@ -58,9 +58,11 @@ def test_operations_are_known_once_images_are_counted(checkout):
     rest = {"samples": PHOTOS, "conditions": [{"train_size": "all"}], "name": "counted", "label_spaces": SPACES}
     row = next(line for line in check(checkout, **rest).splitlines() if line.startswith("train-all  resnet"))
     assert row.split()[-2:] == ["-", "-"]
+    said = tiny_chain.snakemake(checkout, "samples", "-n")
+    assert said.rstrip().endswith("What this costs on this machine, by stage: granularity config check -f tiny.yaml")
     tiny_chain.snakemake(checkout, "samples")
     row = next(line for line in check(checkout, **rest).splitlines() if line.startswith("train-all  resnet"))
-    assert 1e6 < float(row.split()[-2]) < 1e12
+    assert 1e6 < float(row.split()[-4]) < 1e12 and row.split()[-3] == "about"
 
 
 def test_a_broken_image_is_named_with_all_others_and_what_to_set(checkout):
@@ -82,7 +84,7 @@ def test_an_interrupt_ends_in_one_plain_line_and_the_same_command_goes_on(checko
     until(checkout.path("results/stopped/logs").exists, driver)
     os.killpg(driver.pid, signal.SIGINT)
     said = driver.communicate(timeout=120)[0]
-    assert driver.returncode and "granularity status -f tiny.yaml" in said
+    assert driver.returncode and "granularity status --watch -f tiny.yaml" in said
     last = "Stopped on request, which is all that the errors above say. The same command goes on from here."
     assert said.strip().splitlines()[-1] == last
     tiny_chain.snakemake(checkout)

@@ -166,7 +166,11 @@ def adopt(files: Files) -> None:
 
 
 @app.command(rich_help_panel=LOOK)
-def status(files: Files, as_json: AsJson = False) -> None:
+def status(
+    files: Files,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show a bar per running job until none is left.")] = False,
+) -> None:
     """Show how far a configuration is: jobs done, running, failed and waiting, and what each stage cost.
 
     Reads manifests, claims and logs and writes nothing, so it may be asked while jobs run. Done means that a whole
@@ -179,7 +183,7 @@ def status(files: Files, as_json: AsJson = False) -> None:
     from granularity.look import status as found
 
     plan = _plan(files)
-    jobs = found.look(plan)
+    jobs = found.watch(plan) if watch else found.look(plan)
     if not (files or as_json) and (never := found.never_run(plan)):
         print(never)
         return

@@ -12,6 +12,7 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.files import Found, setter
 from granularity.learning.options import Augment, Recipe
+from granularity.look.costs import BACKWARD, Costs, cores
 from granularity.look.inspection import is_current
 from granularity.look.text import WIDTH, fitted, seconds, tables_of
 from granularity.plan.fresh import Results
@@ -24,7 +25,6 @@ from granularity.store.artifact import RUN, Artifact
 
 FEW = 5  # backbones per label space, below which hardly any difference is significant
 DRAWS = 30  # images that a policy alters: each draws other operations
-BACKWARD = 3  # a step takes as many operations as so many forward passes
 Complaint = tuple[str, str]  # the key of a section, and what is wrong with one of the section's keys, "key: what"
 
 
@@ -240,8 +240,9 @@ def describe(plan: Plan, found: Found, built: dict[str, Built]) -> str:
             lines += fitted([f"  {', '.join(names)}: {origin}"])
             if origin.startswith("label_spaces.file ") and training_images(plan, condition) is None:
                 lines += fitted(["    images not checked; run `snakemake samples`, then check again"])
-    rows = [["", "trainings", "in all", "there", "to make", "FLOP", "time"], *_trainings(plan, built)]
-    lines += ["", *tables_of(rows, 2), "", *textwrap.wrap(LEGEND, WIDTH)]
+    kept, costs = _kept(place.store_of(Path(plan.root))), Costs(plan, {name: one.flops for name, one in built.items()})
+    rows = [["", "trainings", "in all", "there", "to make", "FLOP", "time"], *_trainings(plan, built, kept, costs)]
+    lines += ["", *tables_of(rows, 2), "", *_cost(costs, kept), "", *textwrap.wrap(LEGEND, WIDTH)]
     if noted := [f"- {line}" for line in remarks(plan, built)]:
         lines += ["", "Worth a look:", *fitted(noted)]
     return "\n".join(lines)
@@ -249,44 +250,65 @@ def describe(plan: Plan, found: Found, built: dict[str, Built]) -> str:
 
 LEGEND = (
     "there: kept in the store, made by the present code. FLOP: floating-point operations of those to make, forward and "
-    "backward. time: of those to make, one after another, as those that are there took. -: not known, because the "
-    "images are not counted yet (snakemake samples), or nothing like it was trained."
+    "backward. time: of those to make on one CPU (or GPU), from steps that were timed on this machine. -: not known, "
+    "because the images are not counted yet (snakemake samples), or a trial failed. Not counted: reading and scaling "
+    "the images, k-means, the theory."
 )
 
 
-def _trainings(plan: Plan, built: dict[str, Built]) -> Iterator[list[str]]:
+def _cost(costs: Costs, kept: set[str]) -> Iterator[str]:
+    """The cost of what is to make, by stage and in all."""
+    stages = list(costs.stages(kept))
+    if not stages:
+        yield "everything is there"
+        return
+    rows = [["stage", "jobs to make", "time"], *([one.name, str(one.jobs), about(one.seconds)] for one in stages)]
+    yield from tables_of(rows, 1)
+    known = [one.seconds for one in stages if one.seconds is not None]
+    unit = f"{cores()} CPUs" if costs.device == "cpu" else "one GPU"
+    total = sum(known) / (cores() if costs.device == "cpu" else 1)
+    more = (
+        f"; without {', '.join(one.name for one in stages if one.seconds is None)}" if len(known) < len(stages) else ""
+    )
+    yield f"in all: {about(total)} on {unit} of this machine{more}"
+
+
+def about(number: float | None) -> str:
+    return "-" if number is None else f"about {seconds(number)}"
+
+
+def _trainings(plan: Plan, built: dict[str, Built], kept: set[str], costs: Costs) -> Iterator[list[str]]:
     """A row for each network of a condition, and for each way of finetuning it."""
-    kept = _kept(place.store_of(Path(plan.root)))
     for condition in (one for one in plan.conditions if one.spaces):
-        asked = [(one.name, one, one.recipe, condition, plan.pretrainings(one, condition)) for one in plan.networks]
+        asked, where = [], {"condition": condition.name}
+        for one in plan.networks:
+            jobs = plan.jobs("pretrain", network=one.name, **where)
+            asked.append((one.name, one, one.recipe, condition, plan.pretrainings(one, condition), jobs))
         for transfer in plan.transfers:
             data = plan.data_of(transfer, condition)
             for network in plan.networks_of(transfer):
                 runs = plan.finetunings(transfer, network, condition)
-                asked.append((f"{network.name} > {transfer.name}", network, transfer.recipe, data, runs))
-        for name, network, recipe, data, runs in asked:
-            there = [kept[run.id] for run in runs if run.id in kept]
-            missing = len(runs) - len(there)
+                jobs = plan.jobs("finetune", transfer=transfer.name, network=network.name, **where)
+                asked.append((f"{network.name} > {transfer.name}", network, transfer.recipe, data, runs, jobs))
+        for name, network, recipe, data, runs, jobs in asked:
+            there = sum(run.id in kept for run in runs)
+            missing = len(runs) - there
             images = plan.summary(data).get("images", {}).get("train") or data.images or 0
             work = BACKWARD * built[network.name].flops * images * recipe.epochs * missing
             operations = f"{work:.1e}".replace("+", "") if work else "-"
-            time = f"about {seconds(missing * sum(there) / len(there))}" if there and missing else "-"
-            yield [condition.name, name, *map(str, (len(runs), len(there), missing)), operations, time]
+            one = costs.training(jobs[0], data) if missing else None
+            time = about(missing * one) if one else "-"
+            yield [condition.name, name, *map(str, (len(runs), there, missing)), operations, time]
 
 
-def _kept(store: Path) -> dict[str, float]:
-    """The trainings that the present code made, by id, with their seconds: an equal share where side by side."""
-    made: dict[tuple, dict[str, float]] = defaultdict(dict)
-    ended = set()
+def _kept(store: Path) -> set[str]:
+    """The ids of the trainings that the present code has made."""
+    found = set()
     for folder in place.within(store / RUN):
         try:
             run = Artifact.peek(folder)
         except GranularityError:
             continue
-        if is_current(run):
-            options, cost = run.manifest["options"], run.manifest["cost"]
-            made[cost["started"], options["stage"]][options["run"]] = cost["wall_seconds"]
-            ended |= {options["run"]} if options["epoch"] == options["recipe"]["epochs"] else set()
-    return {
-        run: max(together.values()) / len(together) for together in made.values() for run in together if run in ended
-    }
+        if is_current(run) and run.manifest["options"]["epoch"] == run.manifest["options"]["recipe"]["epochs"]:
+            found.add(run.manifest["options"]["run"])
+    return found

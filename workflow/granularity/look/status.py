@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from granularity.base.errors import GranularityError
+from granularity.base.progress import SECONDS_BETWEEN_LINES
 from granularity.base.stage import Job as PlannedJob
-from granularity.look.text import fitted, megabytes, seconds, tables_of
+from granularity.look.text import fitted, megabytes, seconds, table_of, tables_of
 from granularity.plan.fresh import OTHER_INPUTS, OTHER_VERSION, Results
 from granularity.plan.graph import Plan, beside
 from granularity.stages import STAGES
@@ -24,6 +25,9 @@ RARE = ("interrupted", "outdated")  # no column where there are none
 TAIL_BYTES, TAIL_LINES = 16_384, 3
 ERRORS = (r"(error|stopped): ", r"Traceback \(most recent call last\)", "Fatal Python error", r"\s*Usage: ")
 ERROR = re.compile("|".join([*ERRORS, r".*: command not found"]))
+
+LEFT = re.compile(r"about (\d+) s left$")
+BAR, WATCHED = 30, 2.0  # characters of a bar; seconds between two looks
 
 COLUMNS = {  # how jobs come together, how it is printed, and the key of the costs
     "wall": (sum, seconds, "wall_seconds"),
@@ -180,6 +184,45 @@ def describe(jobs: list[Job]) -> str:
         reasons = [job.detail[0] for job in jobs if job.state == "outdated"]
         lines += ["", "outdated", *(f"  {reasons.count(why)} {why}" for why in dict.fromkeys(reasons))]
     return "\n".join(fitted(lines))
+
+
+def watch(plan: Plan) -> list[Job]:
+    """Show a bar per running job until none is left to make; returns the jobs as they then are."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            began, jobs = time.monotonic(), look(plan)
+            shown = Text("\n".join(bars(jobs)), overflow="ellipsis", no_wrap=True)
+            if console.is_terminal:
+                live.update(shown, refresh=True)
+            else:
+                console.print(shown, "", soft_wrap=True)
+            if all(job.state in ("done", "failed") for job in jobs):
+                return jobs
+            spent = time.monotonic() - began
+            time.sleep(max(spent, SECONDS_BETWEEN_LINES if not console.is_terminal else WATCHED))
+
+
+def bars(jobs: list[Job]) -> list[str]:
+    """How many jobs are done, and for each that runs a bar with the time it has left, where its log says so."""
+    total = _counts(jobs)
+    lines = [", ".join(f"{total[state]} {state}" for state in STATES if total[state]) + f", of {len(jobs)} jobs"]
+    rows = []
+    for job in (job for job in jobs if job.state == "running" and job.claim):
+        spent, left = time.time() - job.claim["started"], LEFT.search(job.detail[0] if job.detail else "")
+        name = " ".join([job.stage, *job.wildcards.values()])
+        if left is None:
+            rows.append([name, "", "", seconds(spent)])
+            continue
+        remains = max(0.0, float(left[1]) - (time.time() - job.log.stat().st_mtime))
+        part = spent / (spent + remains) if spent + remains else 1.0
+        filled = round(part * BAR)
+        rows.append([name, "#" * filled + "." * (BAR - filled), f"{part:.0%}", f"{seconds(remains)} left"])
+    return [*lines, *(table_of(rows, 2) if rows else [])]
 
 
 def _stages(jobs: list[Job]) -> dict[tuple[str | None, str], list[Job]]:

@@ -32,8 +32,8 @@ from granularity.store.code import DRIVER, ROOT, code_digest, package_digest
 
 # What Snakemake is asked for that makes no result: whoever only looks need not hold a name.
 LOOKS = "unlock|touch|lint|report|summary|detailed-summary|dag|d3dag|rulegraph|filegraph|list|cleanup|archive"
-LOOKS += "|conda-create|conda-cleanup-envs|containerize|generate|print-compilation|dry-?run"
-LOOKING = re.compile(rf"--({LOOKS})|-[tSDl]|-\w*n")
+LOOKS += "|conda-create|conda-cleanup-envs|containerize|generate|print-compilation"
+LOOKING, DRY_RUN = re.compile(rf"--({LOOKS})|-[tSDl]"), re.compile(r"--dry-?run|-\w*n")
 
 
 def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
@@ -43,7 +43,8 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     asked for. Raises a GranularityError where settings would lose results, or another configuration of this name is
     made.
     """
-    looks = any(map(LOOKING.match, sys.argv[1:]))
+    dry_run = any(map(DRY_RUN.match, sys.argv[1:]))
+    looks = dry_run or any(map(LOOKING.match, sys.argv[1:]))
     _refuse(workflow, looks)
     # for the report's record of how it was made
     os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
@@ -57,6 +58,9 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     if not looks:
         hold(plan, Path(modify(plan.root)))
         _end_plainly()
+    elif dry_run:
+        files = _files((*workflow.configfiles, *workflow.overwrite_configfiles))
+        atexit.register(say, f"What this costs on this machine, by stage: granularity config check{files}")
 
     results, began = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job)))), time.time()
     for condition in plan.conditions:
@@ -82,9 +86,14 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
 
 def where_to_look(configfiles: Iterable[str | Path]) -> None:
     """Say how to follow a run, in whose terminal nothing moves for as long as a job takes."""
+    say("Each job's progress and the time it has left, from another terminal:")
+    say(f"granularity status --watch{_files(configfiles)}")
+
+
+def _files(configfiles: Iterable[str | Path]) -> str:
+    """Options of a command that tell it of a run's configuration."""
     named = dict.fromkeys(os.path.relpath(file) for file in configfiles)
-    files = "".join(f" -f {shlex.quote(file)}" for file in named if Path(file) != DEFAULT)
-    say(f"Each job's progress and the time it has left, from another terminal: granularity status{files}")
+    return "".join(f" -f {shlex.quote(file)}" for file in named if Path(file) != DEFAULT)
 
 
 def _end_plainly() -> None:

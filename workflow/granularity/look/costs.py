@@ -1,0 +1,316 @@
+"""What a run will cost on this machine: short trials of its stages, on pictures made on the spot, once per machine."""
+
+import contextlib
+import hashlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from granularity.base import kernels
+from granularity.base.errors import GranularityError
+from granularity.base.progress import say
+from granularity.base.stage import Job
+from granularity.learning.runs import Run
+from granularity.machine.device import machine
+from granularity.plan.fresh import Results
+from granularity.plan.graph import Condition, Plan
+from granularity.stages import STAGES
+from granularity.store import hashing, lock
+from granularity.store.artifact import canonical_json
+from granularity.store.code import code_digest, packages
+from granularity.store.task import Task, make
+
+STEP = {"cpu": 2e10, "cuda": 2e13}  # floating-point operations of a step that is tried, about, at most
+STEPS, LARGEST, SMALLEST = 4, 128, 4  # steps of an epoch that is tried, and images of a step
+GROUPS, KINDS = 4, 16  # classes of its two ranks
+NEIGHBOURS = 7  # processes that do the same beside a trial, at most: jobs that run side by side slow each other
+TOGETHER = 12  # networks of a job that is tried, at most: more are not trained side by side
+EMBEDDED = 8  # images that an encoder is tried on
+LIGHT, HEAVY = "hierarchy", "pretrain"  # stages whose start is timed, for those without torch and with it
+LATER = {LIGHT: "", HEAVY: ", timm, torch._dynamo"}  # what such a job imports at its work
+BACKWARD = 3  # a step takes as many operations as so many forward passes
+FRESH = {"micro_batch": None, "epochs": 2, "warmup_epochs": 0.0, "hold_epochs": 0.0}
+
+
+class Cost(NamedTuple):
+    """Seconds, of one CPU or one GPU: of any network or encoder, and of one pass over an image."""
+
+    once: float
+    each: float
+
+
+class Stage(NamedTuple):
+    """What is left to make of a stage: its jobs, and their seconds; None where they are not known."""
+
+    name: str
+    jobs: int
+    seconds: float | None
+
+
+class Costs:
+    """The costs of a plan's jobs.
+
+    `operations` are those of a forward pass of one image, by network.
+    """
+
+    def __init__(self, plan: Plan, operations: Mapping[str, float]):
+        self.plan, self.operations = plan, operations
+        self.device = "cuda" if "gpu" in machine(plan.config.device) else "cpu"
+        self._costs: dict[str, Cost | None] = {}
+        self._made_of: dict[int, dict[str, Path]] = {}  # by images of a step
+        self._own = ""  # the folder of a process beside this one
+
+    def stages(self, kept: Mapping[str, Any]) -> Iterator[Stage]:
+        """What each stage of the plan costs beyond what is there; `kept` has the ids of trainings in the store."""
+        results = Results(self.plan)
+        for name in STAGES:
+            jobs = [job for job in self.plan.jobs(name) if "condition" in job.values and not _there(results, job)]
+            found = [self._job(job, kept) for job in jobs]
+            if jobs:
+                yield Stage(name, len(jobs), None if None in found else sum(found) + len(jobs) * self.start(name))
+
+    def training(self, job: Job, data: Condition) -> float | None:
+        """Seconds of one training of a job on the images of a condition."""
+        images = self._images(data, "train")
+        cost = self._tried(job) if images else None
+        return cost and cost.once + cost.each * images * job.options["recipe"]["epochs"]
+
+    def start(self, stage: str) -> float:
+        """Seconds that a job of a stage takes to start."""
+        like = HEAVY if "torch" in packages(STAGES[stage].module) else LIGHT
+
+        def tried() -> Cost:
+            before = os.times()
+            command = [sys.executable, "-c", f"import granularity.cli, {STAGES[like].module}{LATER[like]}"]
+            subprocess.run(command, check=True, capture_output=True)
+            after = os.times()
+            own = after.children_user - before.children_user + after.children_system - before.children_system
+            return Cost(own, 0.0)
+
+        found = self._known(["start", like], f"the start of a job ({like})", tried)
+        return found.once if found else 0.0
+
+    def _job(self, job: Job, kept: Mapping[str, Any]) -> float | None:
+        """Seconds of a job beyond its start."""
+        condition = self.plan.condition(job.values["condition"])
+        if job.stage in ("pretrain", "finetune"):
+            missing = sum(Run.parse(name).id not in kept for name in job.options["runs"])
+            (samples,) = job.inputs["samples"]
+            one = self.training(job, self.plan.condition(samples.values["condition"])) if missing else 0.0
+            return None if one is None else missing * one
+        if job.stage not in ("encoder", "embed", "measure"):
+            return 0.0
+        images = self._images(condition, *(["train"] if job.stage == "encoder" else []))
+        cost = self._tried(job) if images else None
+        if cost is None:
+            return None
+        passes = {"embed": 1, "measure": len(job.options.get("runs", ()))}
+        return cost.once + cost.each * images * passes.get(job.stage, self.plan.config.encoder.captions.epochs)
+
+    def _images(self, condition: Condition, *splits: str) -> int:
+        counted = self.plan.summary(condition).get("images", {})
+        return sum(count for split, count in counted.items() if split in (splits or counted)) or condition.images or 0
+
+    # ------------------------------------------------------------ trials
+
+    def _tried(self, job: Job) -> Cost | None:
+        """What a job's stage costs with its options, tried where no earlier trial is known; None where it fails.
+
+        Jobs of several networks are all tried with as many.
+        """
+        left_out = ("runs", "keep", "init", "network", "transfer", "name", "epochs")
+        options = {key: value for key, value in job.options.items() if key not in left_out}
+        runs = len(job.options.get("runs", ()))
+        one = BACKWARD * self.operations.get(job.values.get("network"), 0.0)
+        many = TOGETHER if runs > 1 and one * TOGETHER * LARGEST / STEPS < STEP[self.device] else 1
+        batch = int(min(LARGEST, max(SMALLEST, STEP[self.device] / max(1.0, many * one))))
+        if "recipe" in job.options or job.stage == "encoder":
+            batch = min(batch, job.options.get("recipe", options.get("captions"))["batch_size"])
+        model = self._network(job).model.model_dump(mode="json") if "network" in job.values else None
+        pixels = self.plan.config.pixels.model_dump(mode="json")
+        key = [job.stage, options, model, many, pixels, code_digest(*self.plan.code(job))]
+        of = job.values.get("measure") or job.values.get("network") or self.plan.config.encoder.model
+        return self._known(
+            key, f"{job.stage} ({of})", lambda: getattr(self, f"_try_{job.stage}")(job, many, batch), batch
+        )
+
+    def _known(self, key: list, what: str, tried: Any, batch: int = 0) -> Cost | None:
+        about = canonical_json(
+            [*key, machine(self.plan.config.device), lock.host(), packages("granularity.stages.embed.stage")]
+        )
+        name = f"{hashlib.sha256(about.encode()).hexdigest()}.json"
+        if name not in self._costs:
+            found = hashing.recall("costs", name)
+            if found is None:
+                say(f"timing {what}")
+                try:
+                    with contextlib.redirect_stderr(io.StringIO()), self._beside(tried, batch):
+                        found = tried()
+                    hashing.note(list(found), "costs", name)
+                except Exception as error:  # a cost that is not known stops nothing
+                    say(f"its cost is not known: {str(error).strip().partition(chr(10))[0]}")
+            self._costs[name] = found and Cost(*found)
+        return self._costs[name]
+
+    @contextlib.contextmanager
+    def _beside(self, tried: Any, batch: int) -> Iterator[None]:
+        """Do the same in other processes meanwhile, as the cores of a machine at work do."""
+        if batch:
+            self._inputs(batch)  # shared
+        others = []
+        for number in range(1, min(NEIGHBOURS + 1, cores()) if self.device == "cpu" else 1):
+            if not (child := os.fork()):
+                self._own = str(number)
+                with contextlib.suppress(BaseException):
+                    tried()
+                os._exit(0)
+            others.append(child)
+        try:
+            yield
+        finally:
+            for child in others:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+    @cached_property
+    def folder(self) -> Path:
+        self._temporary = tempfile.TemporaryDirectory(prefix="granularity-costs-")
+        kernels.limit(1)
+        return Path(self._temporary.name)
+
+    def _made(self, stage: str, name: str, options: Any, **inputs: Path) -> Path:
+        """Run a stage in the folder of trials."""
+        output, model = self.folder / self._own / "results" / name, STAGES[stage].model
+        given = {role: (path,) for role, path in inputs.items()}
+        on = self.plan.config.device
+        make(Task(STAGES[stage], output, model.model_validate(options), given, 0, on, 1, machine(on)))
+        return output
+
+    def _inputs(self, batch: int) -> dict[str, Path]:
+        """Pictures of noise for so many steps of a batch, as large as the configuration's squares."""
+        if batch in self._made_of:
+            return self._made_of[batch]
+        import numpy as np
+        from PIL import Image
+
+        side, numbers = self.plan.config.pixels.size, np.random.default_rng(0)
+        files = []
+        for _ in range(KINDS):
+            file = io.BytesIO()
+            coarse = Image.fromarray(numbers.integers(0, 256, (8, 8, 3), np.uint8)).resize((side, side))
+            coarse.save(file, "JPEG")
+            files.append(file.getvalue())
+        place = self.folder / "pictures" / str(batch)
+        for split, count in (("train", STEPS * batch), ("val", KINDS)):
+            for number in range(count):
+                kind = number % KINDS
+                at = place / split / f"group-{kind % GROUPS}" / f"kind-{kind}" / f"{number}.jpg"
+                at.parent.mkdir(parents=True, exist_ok=True)
+                at.write_bytes(files[kind])
+        options = {"source": "folder", "root": str(place), "ranks": ["group", "kind"]}
+        options["target"] = "kind"
+        samples, squares = self._made("samples", f"samples-{batch}", options), self.plan.config.pixels
+        pixels = self._made("pixels", f"pixels-{batch}", squares.model_dump(mode="json"), samples=samples)
+        self._made_of[batch] = {"samples": samples, "pixels": pixels}
+        return self._made_of[batch]
+
+    def _network(self, job: Job) -> Any:
+        return next(one for one in self.plan.networks if one.name == job.values["network"])
+
+    def _timed(self, many: int, batch: int, work: Any) -> Cost:
+        """The cost of a training, from its steps and what it takes beside them."""
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        times: list[float] = []
+        hook, began = register_optimizer_step_post_hook(lambda *_: times.append(self._clock())), self._clock()
+        try:
+            work()
+        finally:
+            hook.remove()
+        step = (times[-1] - times[0]) / (len(times) - 1)
+        return Cost(max(0.0, self._clock() - began - step * len(times)) / many, step / (batch * many))
+
+    def _clock(self) -> float:
+        """CPU seconds, which a busy machine leaves alone; on a GPU those of a clock on the wall."""
+        if self.device == "cpu":
+            return time.process_time()
+        import torch
+
+        torch.cuda.synchronize()
+        return time.monotonic()
+
+    def _pretrained(self, job: Job, runs: list[str], batch: int) -> Path:
+        """Networks, pretrained for a trial of a job or of what a job makes of them."""
+        (job,) = job.inputs.get("pretrain", (job,))[:1]
+        given, space = self._inputs(batch), {"space": "kind", "family": "manual", "params": {"rank": "kind"}}
+        labels = self._made("hierarchy", f"kind-{batch}", space, samples=given["samples"])
+        model = self._network(job).model.model_dump(mode="json")
+        options = {"recipe": {**job.options["recipe"], **FRESH, "batch_size": batch}, "runs": runs, "model": model}
+        return self._made("pretrain", f"pretrain-{batch}-{len(runs)}", options, **given, hierarchy=labels)
+
+    def _try_pretrain(self, job: Job, many: int, batch: int) -> Cost:
+        return self._timed(many, batch, lambda: self._pretrained(job, _runs(many, first=TOGETHER), batch))
+
+    def _try_finetune(self, job: Job, many: int, batch: int) -> Cost:
+        given = self._inputs(batch) | {"pretrain": self._pretrained(job, _runs(many), batch)}
+        options = {**job.options, "recipe": {**job.options["recipe"], **FRESH, "batch_size": batch}}
+        options |= {"runs": _runs(many, "-f0"), "keep": False, "from_epoch": None, "other_data": False}
+        return self._timed(many, batch, lambda: self._made("finetune", "finetune", options, **given))
+
+    def _try_measure(self, job: Job, many: int, batch: int) -> Cost:
+        given = self._inputs(batch) | {"pretrain": self._pretrained(job, _runs(2), batch)}
+        options = {**job.options, "of": ["backbones"], "ranks": None, "splits": ["val"]}
+        for run in _runs(2):  # the first imports what the measure needs
+            began = self._clock()
+            self._made("measure", "measured", {**options, "runs": [run]}, **given)
+        return Cost(0.0, (self._clock() - began) / (STEPS * batch + KINDS))
+
+    def _try_encoder(self, job: Job, many: int, batch: int) -> Cost:
+        options = {**job.options, "captions": {**job.options["captions"], "epochs": 1, "batch_size": batch}}
+        given = {"samples": self._inputs(batch)["samples"]}
+        return self._timed(1, batch, lambda: self._made("encoder", "encoder", options, **given))
+
+    def _try_embed(self, job: Job, many: int, batch: int) -> Cost:
+        import torch
+
+        from granularity.learning.networks import clip
+        from granularity.learning.training.precision import computing
+        from granularity.machine.device import torch_device
+
+        encoder, place = self.plan.config.encoder, torch_device(self.plan.config.device)
+        if encoder.model.startswith(("hf-hub:", "local-dir:")):
+            raise GranularityError(f"{encoder.model} is not loaded before it is used")
+        network, transform, _ = clip.fresh(encoder.model, place)
+        from PIL import Image
+
+        images = torch.stack([transform(Image.new("RGB", (64, 64)))] * EMBEDDED).to(place)
+        times = []
+        for _ in range(3):
+            began = self._clock()
+            with torch.inference_mode(), computing(encoder.precision, place):
+                network.eval().encode_image(images)
+            times.append(self._clock() - began)
+        return Cost(0.0, min(times) / EMBEDDED)
+
+
+def _runs(many: int, more: str = "", first: int = 0) -> list[str]:
+    return [f"kind-p{number}{more}-{number:08d}" for number in range(first, first + many)]
+
+
+def _there(results: Results, job: Job) -> bool:
+    try:
+        return results.unlike(job) is None
+    except GranularityError:
+        return False
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
