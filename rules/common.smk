@@ -4,7 +4,7 @@ from snakemake.exceptions import WorkflowError
 from granularity.base.errors import GranularityError
 from granularity.config.files import validate
 from granularity.plan import driver
-from granularity.plan.graph import Plan
+from granularity.plan.graph import plans
 from granularity.plan.rules import Rules
 from granularity.stages import STAGES
 
@@ -14,8 +14,8 @@ try:
         (*workflow.configfiles, *workflow.overwrite_configfiles),
         dict(workflow.config_settings.config),
     )
-    PLAN = Plan(CONFIG)
-    RULES = Rules(PLAN, driver.prepare(workflow, PLAN))
+    PLANS = plans(CONFIG)
+    RULES = Rules(PLANS, driver.prepare(workflow, CONFIG, PLANS))
 except GranularityError as error:
     raise WorkflowError(*error.args) from None
 
@@ -35,7 +35,8 @@ wildcard_constraints:
     transfer="[^/]+",
     measure="[^/]+",
     unit="[^/]+",
-    name="[^/]+",
+    cell=RULES.cells,
+    name="[^/]+(/[^/]+)?",
     study="[^/]+",
     world="[^/]+",
     part="[0-9]+",

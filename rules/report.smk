@@ -3,29 +3,29 @@
 # rule names as its output.
 rule show_report:
     input:
-        RULES.results("report"),
+        RULES.shown,
     output:
         page=report(
-            f"{RULES.plan.root}/shown/report.html",
+            "results/{cell}/shown/report.html",
             caption="../report/captions/page.rst",
             category="Page",
         ),
         figures=report(
-            directory(f"{RULES.plan.root}/shown/figures"),
+            directory("results/{cell}/shown/figures"),
             patterns=["{figure}.svg"],
             caption="../report/captions/figures.rst",
             category="Figures",
             labels={"figure": "{figure}"},
         ),
         tables=report(
-            directory(f"{RULES.plan.root}/shown/tables"),
+            directory("results/{cell}/shown/tables"),
             patterns=["{table}.csv"],
             caption="../report/captions/tables.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
     log:
-        f"{RULES.plan.root}/shown/copying.log",
+        "results/{cell}/shown/copying.log",
     localrule: True
     conda:
         ENV

@@ -24,6 +24,6 @@ for stage in STAGES:
         params:
             command=RULES.command(stage),
         message:
-            STAGES[stage].message
+            RULES.message(stage)
         shell:
             "{params.command} --threads {threads} > {log:q} 2>&1"

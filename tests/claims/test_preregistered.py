@@ -89,6 +89,6 @@ def test_a_killed_run_does_not_go_on_under_another_preregistration(written, tmp_
 
 
 def test_a_world_with_a_preregistration_is_trained_when_it_is_asked_for(written):
-    targets = Rules(Plan(files.validate({}))).targets()
+    targets = Rules([Plan(files.validate({}))]).targets()
     assert targets["findings"] == targets["theory_neural_collapse"]
     assert targets["findings"][0] not in targets["theory"] and len(targets["theory"]) >= 4

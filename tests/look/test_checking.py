@@ -73,7 +73,7 @@ def test_the_plan_says_where_label_spaces_are_from_and_which_trainings_are_there
     with contextlib.chdir(folder):
         text = check(folder, tiny_chain.TINY)
         more = check(folder, {**tiny_chain.TINY, "seeds": {"pretrain": 2, "finetune": 2}})
-        again = CliRunner().invoke(cli.app, ["config", "check", "-f", "mine.yaml"])
+        again = CliRunner().invoke(cli.app, ["config", "check", "-f", str(folder / "mine.yaml")])
     for line in (
         f"train-60: 5 label spaces; conditions.0 ({folder / 'mine.yaml'})",
         "  target: samples.target (default)",

@@ -18,6 +18,8 @@ from support import writing
 PHOTOS = {"source": "imagenet", "root": "photos", "ranks": ["synset"], "target": "synset"}
 IMAGES = 1_331_167
 
+OF_ONE = [name for name, stage in STAGES.items() if not stage.of_study]
+
 
 def planned(**sections) -> Plan:
     return Plan(cfg.Config.model_validate(sections))
@@ -41,7 +43,7 @@ def counted(folder: Path, **summary) -> None:
 
 def test_another_attempt_asks_for_twice_as_much():
     plan = planned()
-    for stage in STAGES:
+    for stage in OF_ONE:
         job = job_of(plan, stage)
         asked = [(memory_mb(plan, job, n), minutes(plan, job, n)) for n in (1, 2, 3)]
         for first, second in pairwise(asked):
@@ -50,7 +52,7 @@ def test_another_attempt_asks_for_twice_as_much():
 
 def test_tiny_jobs_stay_small():
     plan = planned()
-    for stage in STAGES:
+    for stage in OF_ONE:
         for job in plan.jobs(stage):
             assert memory_mb(plan, job) <= 3000
             assert 15 <= minutes(plan, job) <= 240
@@ -60,7 +62,7 @@ def test_tiny_jobs_stay_small():
 def test_more_images_take_more_of_everything(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan = photos()
-    for stage in STAGES:
+    for stage in OF_ONE:
         found = commands.images(plan, job_of(plan, stage))
         assert found == (0 if stage in ("theory", "verdicts") else IMAGES)
     stages = ("pixels", "cluster", "pretrain", "report")
@@ -89,11 +91,11 @@ def test_a_training_takes_as_long_as_it_has_to_do():
 
 def test_only_cuda_asks_for_gpus_and_only_where_they_are_used():
     plan = planned(device="cuda")
-    stages = {stage for stage in STAGES if uses_gpu(plan, job_of(plan, stage))}
+    stages = {stage for stage in OF_ONE if uses_gpu(plan, job_of(plan, stage))}
     assert stages == {"encoder", "embed", "cluster", "pretrain", "finetune", "measure", "theory"}
     for device in ("auto", "cpu"):
         plan = planned(device=device)
-        assert not any(uses_gpu(plan, job_of(plan, stage)) for stage in STAGES)
+        assert not any(uses_gpu(plan, job_of(plan, stage)) for stage in OF_ONE)
 
 
 def test_threads_are_for_many_images():

@@ -54,7 +54,7 @@ def test_rules_quote_every_word_of_a_command(monkeypatch):
     monkeypatch.chdir(ROOT)
     title = "$(touch pwned) `touch pwned`; 'x' \"y\" > pwned & \\ # ~ * {x} {input} é"
     values = {"report": {"title": title}, "encoder": {"captions": {"template": title.replace("{x} {input}", "{}")}}}
-    rules = Rules(Plan(files.validate(values)))
+    rules = Rules([Plan(files.validate(values))])
     for stage in STAGES:
         for job in rules.plan.jobs(stage):
             inputs = {role: [rules.plan.stamp(one) for one in of] for role, of in job.inputs.items()}

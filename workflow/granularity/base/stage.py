@@ -74,6 +74,7 @@ class Stage:
     volatile: bool = False  # whether it holds measured times, so that it is another one each time it is made
     exact: bool = False  # whether its bytes are the same on any processor, with any number of threads
     shows_names: bool = False  # whether names of its inputs are part of its result, as conditions are of a report
+    of_study: bool = False  # whether it is made once of a study's cells, and not in each
     priority: int = 0  # jobs of a higher one start first, such as long ones that nothing but the report waits for
 
     @property

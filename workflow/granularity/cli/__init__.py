@@ -17,7 +17,7 @@ from granularity.base.errors import GranularityError, printable
 from granularity.base.progress import say
 from granularity.cli import exports, of_stages
 from granularity.config import files as config_files
-from granularity.plan.graph import Plan
+from granularity.plan.graph import Plan, plans
 from granularity.stages import STAGES
 from granularity.store.lock import LostError
 
@@ -161,7 +161,7 @@ def adopt(files: Files) -> None:
     """
     from granularity.plan import adoption
 
-    if refused := adoption.run(_plan(files)):
+    if refused := [one for plan in _plans(files) for one in adoption.run(plan)]:
         raise GranularityError(*refused)
 
 
@@ -182,12 +182,12 @@ def status(
     """
     from granularity.look import status as found
 
-    plan = _plan(files)
-    jobs = found.watch(plan) if watch else found.look(plan)
-    if not (files or as_json) and (never := found.never_run(plan)):
+    every = _plans(files)
+    jobs = found.watch(every) if watch else found.look_all(every)
+    if not (files or as_json) and (never := found.never_run(every[-1])):
         print(never)
         return
-    print(found.as_json(plan, jobs) if as_json else found.describe(jobs))
+    print(found.as_json(every, jobs) if as_json else found.describe(jobs))
     _fail_if(any(job.state == "failed" for job in jobs))
 
 
@@ -323,24 +323,28 @@ def config_check(files: Files) -> None:
     what a dry run of Snakemake, which imports no torch, leaves to the first job.
     """
     named = config_files.in_order(files)
-    plan, found = Plan(config_files.load(*named, inputs=False)), config_files.read(*named)
+    every, found = _plans(files, inputs=False), config_files.read(*named)
     from granularity.look import checking
 
-    missing = list(config_files.missing_paths(plan.config))
-    complaints, built = checking.check(plan)
-    config_files.refuse([one for one in complaints if one.partition(":")[0] not in dict(missing)], found)
-    _show(checking.describe(plan, found, built))
+    every = [plan for plan in every if not plan.cells]
+    missing, built = list(config_files.missing_paths(every[0].config)), []
+    for plan in every:
+        complaints, networks = checking.check(plan)
+        config_files.refuse([one for one in complaints if one.partition(":")[0] not in dict(missing)], found)
+        built.append(networks)
+    _show(checking.describe(every, found, built))
     config_files.refuse(map(": ".join, missing), found)
 
 
 @config_app.command("report")
 def config_report(files: Files) -> None:
     """Print where the report lies."""
-    print(_plan(files).page)
+    print(_plans(files)[-1].page)
 
 
-def _plan(files: list[Path]) -> Plan:
-    return Plan(config_files.load(*config_files.in_order(files)))
+def _plans(files: list[Path], inputs: bool = True) -> list[Plan]:
+    """The plans of a study's cells, or of the configuration that is none."""
+    return plans(config_files.load(*config_files.in_order(files), inputs=inputs))
 
 
 def _form(as_csv: bool, as_json: bool) -> str:

@@ -18,7 +18,7 @@ from granularity.base.strict_json import parse_json
 from granularity.config import files
 from granularity.machine import launch
 from granularity.machine.device import machine
-from granularity.plan.graph import Plan
+from granularity.plan.graph import plans
 from granularity.stages import STAGES
 from granularity.store.code import require_driver
 from granularity.store.place import folder_of
@@ -109,7 +109,7 @@ def _given(stage: Stage, given: dict[str, Any]) -> dict[str, tuple[Path, ...]]:
 
 def _gathered(stage: Stage, options: Any, output: Path) -> dict[str, tuple[Path, ...]]:
     """The inputs of a stage that finds them by the configuration in its options."""
-    plan = Plan(files.validate(options.configuration))
+    plan = plans(files.validate(options.configuration))[-1]
     (job,) = plan.jobs(stage.name)
     folder, planned = str(output), str(plan.folder(job))
     prefix = folder.removesuffix(planned) if folder.endswith(planned) else ""  # of a Snakemake module

@@ -42,6 +42,11 @@ def load(*files: str | Path, overrides: dict | None = None, inputs: bool = True)
     return _validate(_merged([*found, ("", overrides or {})]), found, inputs)
 
 
+def checked(values: dict) -> Config:
+    """Check a configuration that no file holds."""
+    return _validate(values, [], inputs=False)
+
+
 def read(*files: str | Path) -> Found:
     """What each of some files says."""
     return [(str(file), _read(file)) for file in files]
@@ -106,6 +111,7 @@ def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
         complaints += error.args
     refuse(complaints, found)
     refuse(map(": ".join, missing_paths(config)) if inputs else (), found)
+    config.__dict__["given"] = values
     return config
 
 

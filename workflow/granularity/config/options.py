@@ -1,5 +1,6 @@
 """The configuration: every section in its place, and what sections must agree about."""
 
+import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,6 +29,7 @@ OWN_ENCODER = (
     "for photographs name published weights (encoder: {model: ViT-L-14-quickgelu, pretrained: openai}), or train a "
     "small encoder here (encoder: {model: config/encoders/photos-tiny.json, captions: {template: 'a photo of a {}'}})"
 )
+WORD = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 Unit = Literal["run", "space", "family", "condition", "auto"]
 
 
@@ -46,6 +48,11 @@ CONDITIONS = (
 
 class Seeds(Section):
     base: Natural = Field(0, description="What splits, random IDs, k-means starts and runs are drawn from.")
+    draws: Few = Field(
+        1,
+        description="How often the whole configuration is repeated, with base seeds base, base + 1, and so on: other "
+        "draws of images, labels, clusters and networks, each in a folder of its own, results/NAME/draw-N.",
+    )
     pretrain: Few = Field(
         8,
         description="Number of pretraining seeds, and so independent backbones, per label space, where a condition "
@@ -125,13 +132,18 @@ class Transfer(Section):
 class Experiment(Section):
     """The configuration of one experiment; its results go to `results/NAME/`."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)] = Field(
+    name: Annotated[str, Field(pattern=rf"^{WORD}(/{WORD})?$", max_length=200)] = Field(
         "digits", description="Names the results folder."
     )
     device: Device = Field(
         "auto", description="auto: a GPU if one is visible; cuda: a GPU or an error, never a silent fallback; cpu."
     )
     seeds: Seeds = Seeds()
+    axes: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = Field(
+        {},
+        description="Keys with several values, such as {pretrain.lr: [0.1, 0.3]}: each combination is a configuration "
+        "of its own, in results/NAME/CELL.",
+    )
     samples: Section  # with the keys of all sources, see build()
     conditions: list[Condition] = Field(
         [Condition(**one) for one in CONDITIONS],
@@ -174,6 +186,11 @@ class Experiment(Section):
     jobs: Jobs = Jobs()
     theory: Theory = Theory()
     report: Report = Report()
+
+    @functools.cached_property  # not a field, so it counts in no comparison
+    def given(self) -> dict[str, Any]:
+        """What files and the command line say, before anything is filled in."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
     @model_validator(mode="before")
     @classmethod

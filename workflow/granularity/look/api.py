@@ -10,6 +10,7 @@ import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.stages import STAGES
+from granularity.stages.gather import tables
 from granularity.store import place
 from granularity.store.artifact import Artifact
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     import torch
 
     from granularity.learning.networks.backbones import Backbones
-
-DTYPES = dict.fromkeys(("condition", "stage", "network", "transfer", "run", "parent", "space", "family"), "str")
-DTYPES |= dict.fromkeys(("granularity", "pretrain_seed", "finetune_seed", "epoch"), "Int64")
-DTYPES |= {"split": "str", "measure": "str", "key": "str", "value": "float64"}
 
 
 def open_artifact(path: str | Path, kind: str | None = None) -> Artifact:
@@ -64,16 +61,7 @@ def runs(results: str | Path) -> pd.DataFrame:
     `split`, `measure`, `key` (str); `value` (float64). Of trainings, measures are columns of their runs.parquet, such
     as `val_error` (percent). What does not apply is null. Raises GranularityError: there is none, or one is corrupt.
     """
-    tables = []
-    for condition, one in of_kinds(results, "pretrain", "finetune", "measure"):
-        table = one.table("runs.parquet").rename(columns={"run_id": "run"})
-        if one.kind == "measure":
-            table = one.table("values.parquet").merge(table, on="run", how="left", validate="many_to_one")
-        else:
-            table = table.drop(columns=["backbone", "weights"], errors="ignore")
-            table = table.melt([name for name in table if name in DTYPES], var_name="measure").dropna(subset="value")
-        tables.append(table.assign(condition=condition, stage=one.kind).reindex(columns=[*DTYPES]).astype(DTYPES))
-    return pd.concat(tables, ignore_index=True).drop_duplicates(ignore_index=True)
+    return tables.runs(of_kinds(results, "pretrain", "finetune", "measure"))
 
 
 def backbone(run: str, results: str | Path = "results") -> torch.nn.Module:

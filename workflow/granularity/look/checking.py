@@ -4,7 +4,7 @@ import contextlib
 import difflib
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.config.files import Found, setter
 from granularity.learning.options import Augment, Recipe
-from granularity.look.costs import BACKWARD, Costs, cores
+from granularity.look.costs import BACKWARD, Costs, Stage, cores
 from granularity.look.inspection import is_current
 from granularity.look.text import WIDTH, fitted, seconds, tables_of
 from granularity.plan.fresh import Results
@@ -226,9 +226,15 @@ def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
             yield f"{condition.name}: {findings}; see granularity inspect {plan.folder(job)}/findings.parquet"
 
 
-def describe(plan: Plan, found: Found, built: dict[str, Built]) -> str:
-    """The label spaces and where each comes from; the trainings to make, those that are there, and their cost."""
-    lines = [f"{plan.config.name}: {plan.root}"]
+def describe(plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Built]]) -> str:
+    """The label spaces and where each comes from; the trainings to make, those that are there, and their cost.
+
+    Of a study, the spaces and trainings of the first cell, and the cost of all.
+    """
+    plan, lines = plans[0], [f"{plans[0].config.name}: {plans[0].root}"]
+    if len(plans) > 1:
+        cells = ", ".join(one.config.name.partition("/")[2] for one in plans)
+        lines = [*fitted([f"{len(plans)} cells: {cells}"]), "", *lines]
     for i, condition in enumerate(one for one in plan.conditions if one.spaces):
         key = "conditions" if setter(f"conditions.{i}", found) == "default" else f"conditions.{i}"
         lines += ["", f"{condition.name}: {len(condition.spaces)} label spaces; {key} ({setter(key, found)})"]
@@ -240,10 +246,11 @@ def describe(plan: Plan, found: Found, built: dict[str, Built]) -> str:
             lines += fitted([f"  {', '.join(names)}: {origin}"])
             if origin.startswith("label_spaces.file ") and training_images(plan, condition) is None:
                 lines += fitted(["    images not checked; run `snakemake samples`, then check again"])
-    kept, costs = _kept(place.store_of(Path(plan.root))), Costs(plan, {name: one.flops for name, one in built.items()})
-    rows = [["", "trainings", "in all", "there", "to make", "FLOP", "time"], *_trainings(plan, built, kept, costs)]
+    kept, costs = _kept(place.store_of(Path(plan.root))), list(map(Costs, plans, map(_flops, built)))
+    rows = [["", "trainings", "in all", "there", "to make", "FLOP", "time"]]
+    rows += _trainings(plan, built[0], kept, costs[0])
     lines += ["", *tables_of(rows, 2), "", *_cost(costs, kept), "", *textwrap.wrap(LEGEND, WIDTH)]
-    if noted := [f"- {line}" for line in remarks(plan, built)]:
+    if noted := [f"- {line}" for line in remarks(plan, built[0])]:
         lines += ["", "Worth a look:", *fitted(noted)]
     return "\n".join(lines)
 
@@ -256,17 +263,26 @@ LEGEND = (
 )
 
 
-def _cost(costs: Costs, kept: set[str]) -> Iterator[str]:
+def _flops(built: dict[str, Built]) -> dict[str, float]:
+    return {name: one.flops for name, one in built.items()}
+
+
+def _cost(costs: Sequence[Costs], kept: set[str]) -> Iterator[str]:
     """The cost of what is to make, by stage and in all."""
-    stages = list(costs.stages(kept))
+    found = [one for each in costs for one in each.stages(kept)]
+    stages = []
+    for name in dict.fromkeys(one.name for one in found):
+        times = [one.seconds for one in found if one.name == name]
+        jobs = sum(one.jobs for one in found if one.name == name)
+        stages.append(Stage(name, jobs, None if None in times else sum(times)))
     if not stages:
         yield "everything is there"
         return
     rows = [["stage", "jobs to make", "time"], *([one.name, str(one.jobs), about(one.seconds)] for one in stages)]
     yield from tables_of(rows, 1)
     known = [one.seconds for one in stages if one.seconds is not None]
-    unit = f"{cores()} CPUs" if costs.device == "cpu" else "one GPU"
-    total = sum(known) / (cores() if costs.device == "cpu" else 1)
+    on_cpus = costs[0].device == "cpu"
+    unit, total = f"{cores()} CPUs" if on_cpus else "one GPU", sum(known) / (cores() if on_cpus else 1)
     more = (
         f"; without {', '.join(one.name for one in stages if one.seconds is None)}" if len(known) < len(stages) else ""
     )

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ class Job:
     detail: tuple[str, ...]  # why; or the last lines of its log
     artifact: Artifact | None  # what lies there and can be read
     claim: dict[str, Any] | None  # of the writer that works on it, or was killed
+    group: str | None  # its condition, behind the cell of a study
 
     @property
     def stage(self) -> str:
@@ -88,8 +90,14 @@ def look(plan: Plan) -> list[Job]:
         of_others |= {id(one)} if detail == (OTHER_INPUTS,) else set()
         traces |= {_world(one)} if state != "waiting" else set()
         claim = locks.get(name) if state in ("running", "interrupted") else None
-        jobs.append(Job(one, folder, log, state, detail, artifact, claim))
+        group = "/".join(filter(None, (plan.config.name.partition("/")[2], one.values.get("condition")))) or None
+        jobs.append(Job(one, folder, log, state, detail, artifact, claim, group))
     return [job for job in jobs if _world(job.planned) in traces]
+
+
+def look_all(plans: Sequence[Plan]) -> list[Job]:
+    """Every job of a study's cells; what the cells share, as the theory, once."""
+    return list({job.folder: job for plan in plans for job in look(plan)}.values())
 
 
 def _world(planned: PlannedJob) -> str | None:
@@ -144,13 +152,13 @@ def _tail(log: Path) -> list[str]:
 # ---------------------------------------------------------------- what is printed
 
 
-def as_json(plan: Plan, jobs: list[Job]) -> str:
+def as_json(plans: Sequence[Plan], jobs: list[Job]) -> str:
     """Counts and costs of every stage, and every job."""
     stages = []
     for (condition, stage), of_stage in _stages(jobs).items():
         cost = {key: value for row in _cost(of_stage) for key, value in row.items() if key not in ("stage", "jobs")}
         stages.append({"condition": condition, "stage": stage, **_counts(of_stage), **cost})
-    found = {"name": plan.config.name, "root": plan.root, "total": _counts(jobs), "stages": stages}
+    found = {"name": plans[-1].config.name, "root": plans[-1].root, "total": _counts(jobs), "stages": stages}
     return json.dumps({**found, "jobs": [_as_dict(job) for job in jobs]}, indent=2)
 
 
@@ -186,7 +194,7 @@ def describe(jobs: list[Job]) -> str:
     return "\n".join(fitted(lines))
 
 
-def watch(plan: Plan) -> list[Job]:
+def watch(plans: Sequence[Plan]) -> list[Job]:
     """Show a bar per running job until none is left to make; returns the jobs as they then are."""
     from rich.console import Console
     from rich.live import Live
@@ -195,7 +203,7 @@ def watch(plan: Plan) -> list[Job]:
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            began, jobs = time.monotonic(), look(plan)
+            began, jobs = time.monotonic(), look_all(plans)
             shown = Text("\n".join(bars(jobs)), overflow="ellipsis", no_wrap=True)
             if console.is_terminal:
                 live.update(shown, refresh=True)
@@ -228,10 +236,10 @@ def bars(jobs: list[Job]) -> list[str]:
 def _stages(jobs: list[Job]) -> dict[tuple[str | None, str], list[Job]]:
     """Jobs by condition and stage: condition after condition, then the theory and the report."""
     found: dict[tuple[str | None, str], list[Job]] = {}
-    groups = list(dict.fromkeys(job.wildcards.get("condition") for job in jobs))
+    groups = list(dict.fromkeys(job.group for job in jobs))
     places = {group: (group is None, place) for place, group in enumerate(groups)}
-    for job in sorted(jobs, key=lambda one: places[one.wildcards.get("condition")]):
-        found.setdefault((job.wildcards.get("condition"), job.stage), []).append(job)
+    for job in sorted(jobs, key=lambda one: places[one.group]):
+        found.setdefault((job.group, job.stage), []).append(job)
     return found
 
 

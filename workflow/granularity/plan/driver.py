@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ LOOKS += "|conda-create|conda-cleanup-envs|containerize|generate|print-compilati
 LOOKING, DRY_RUN = re.compile(rf"--({LOOKS})|-[tSDl]"), re.compile(r"--dry-?run|-\w*n")
 
 
-def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
+def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan, Job], None]:
     """Set the environment of jobs, and hold the name of the configuration.
 
     Returns what to call with each job that Snakemake meets: it lets those be made again whose results are not what is
@@ -52,25 +52,27 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
     if "SLURM_JOB_ID" in os.environ:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if not workflow.is_main_process:  # but one of its jobs on a cluster, while others are at work
-        return lambda job: None
+        return lambda plan, job: None
     os.environ[DRIVER] = f"{ROOT} {package_digest()}"
     modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
     if not looks:
-        hold(plan, Path(modify(plan.root)))
+        hold(config, Path(modify(f"results/{config.name}")))
         _end_plainly()
     elif dry_run:
         files = _files((*workflow.configfiles, *workflow.overwrite_configfiles))
         atexit.register(say, f"What this costs on this machine, by stage: granularity config check{files}")
 
-    results, began = Results(plan, lambda job: place.folder_of(modify(plan.stamp(job)))), time.time()
-    for condition in plan.conditions:
-        (samples,) = plan.jobs("samples", condition=condition.name)
-        there = plan.summary(condition).get("images", {})
-        complaints = list(too_few(samples.options["asks"], there["train"])) if "train" in there else []
-        if complaints and not results.outdated(samples):
-            raise GranularityError(*(f"{condition.name}: {one}" for one in complaints))
+    began, results = time.time(), {}
+    for plan in plans:
+        results[plan] = Results(plan, lambda job, plan=plan: place.folder_of(modify(plan.stamp(job))))
+        for condition in plan.conditions:
+            (samples,) = plan.jobs("samples", condition=condition.name)
+            there = plan.summary(condition).get("images", {})
+            complaints = list(too_few(samples.options["asks"], there["train"])) if "train" in there else []
+            if complaints and not results[plan].outdated(samples):
+                raise GranularityError(*(f"{condition.name}: {one}" for one in complaints))
 
-    def remake(job: Job) -> None:
+    def remake(plan: Plan, job: Job) -> None:
         """Let a job be made again whose result is not what is asked for; Snakemake adds what follows from it."""
         for one in () if looks else (job, *(source for of in job.inputs.values() for source in of if source.at)):
             stamp = Path(modify(plan.stamp(one)))
@@ -78,7 +80,7 @@ def prepare(workflow: Any, plan: Plan) -> Callable[[Job], None]:
                 if stamp.stat().st_mtime > time.time():
                     place.write_atomically(stamp, stamp.read_bytes())  # the present one may be another user's
                     os.utime(stamp, (began, began))
-        if not workflow.touch and results.outdated(job):
+        if not workflow.touch and results[plan].outdated(job):
             workflow.dag.forcefiles.add(modify(plan.stamp(job)))
 
     return remake
@@ -140,16 +142,16 @@ def _package() -> str | None:
     return None
 
 
-def hold(plan: Plan, root: Path) -> None:
+def hold(config: Any, root: Path) -> None:
     """Hold the name of a configuration until this process ends; GranularityError: drivers of another one, or of other
     code, hold it.
     """
-    config = hashlib.sha256(canonical_json(plan.config.model_dump(mode="json")).encode()).hexdigest()
+    digest = hashlib.sha256(canonical_json(config.model_dump(mode="json")).encode()).hexdigest()
     code = code_digest(*extensions.own_files())
-    other = lock.share(place.store_of(root) / f".driver-{root.name}", f"{config} {package_digest()} {code}")
+    other = lock.share(place.store_of(root) / f".driver-{root.name}", f"{digest} {package_digest()} {code}")
     if other is not None:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other["started"]))
-        what = "this name with other code" if other["for"].startswith(config) else "another configuration of this name"
+        what = "this name with other code" if other["for"].startswith(digest) else "another configuration of this name"
         raise GranularityError(
             f"{root}: {what} is being made by {lock.who(other)}, since {since}, in "
             f"{other['folder']}; wait for its end, or give this one another name: --config name=..."

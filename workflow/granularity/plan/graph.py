@@ -1,8 +1,11 @@
 """The plan of a configuration: every job that something asks for, what it is made from, and where its result lies."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,7 @@ from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Section
 from granularity.base.stage import Job, Stage
+from granularity.config.cells import cells
 from granularity.learning.cost import jobs_for
 from granularity.learning.runs import Run
 from granularity.plan import trainings
@@ -65,18 +69,21 @@ class Plan:
         root: the folder of its results.
         conditions: those of the configuration, then those that are only transferred to.
         networks, transfers: those of the configuration, with all that their entries leave out.
+        cells, axes: of a study, the plans of its cells; and for each its values of the axes, by the cell's folder.
     """
 
-    def __init__(self, config: Any):
+    def __init__(self, config: Any, cells: Mapping[str, tuple[Plan, Mapping[str, Any]]] | None = None):
         self.config, self.root = config, f"results/{config.name}"
+        self.cells = [plan for plan, _ in (cells or {}).values()]
+        self.axes = {name: dict(values) for name, (_, values) in (cells or {}).items()}
         self.networks, self.transfers = trainings.networks(config), trainings.transfers(config)
-        self.conditions = self._conditions()
+        self.conditions = [] if cells else self._conditions()
         self._pretrainings: dict[tuple[str, str], list[Run]] = {}
         self._options: dict[int, tuple[Job, Section]] = {}
         self._jobs: dict[str, dict[tuple, Job]] = {}
         self._chosen: dict[tuple, dict[tuple, list[Job]]] = {}
         self._held: dict[tuple, tuple[Sequence[Job], dict[tuple[str, int], list[int]]]] = {}
-        for stage in STAGES.values():
+        for stage in (one for one in STAGES.values() if one.of_study == bool(cells)):
             self._jobs[stage.name] = {_key(job.values): job for job in stage.plan(self)}
             self._chosen.clear()
 
@@ -114,8 +121,8 @@ class Plan:
 
     @property
     def page(self) -> str:
-        """The report: what the default run ends in."""
-        return f"{self.root}/report/report.html"
+        """What the run ends in: the report, or the page of a study."""
+        return f"{self.root}/gather/study.html" if self.cells else f"{self.root}/report/report.html"
 
     def condition(self, name: str) -> Condition:
         return next(condition for condition in self.conditions if condition.name == name)
@@ -230,6 +237,15 @@ class Plan:
         return found + [Condition(name, data.samples, data.train_size, seed) for name, data in others.items()]
 
 
+def plans(config: Any) -> list[Plan]:
+    """The plan of a configuration; of a study those of its cells, then its own."""
+    found = cells(config)
+    if len(found) == 1 and not found[0].values:
+        return [Plan(config)]
+    made = {one.name: (Plan(one.config), one.values) for one in found}
+    return [*(plan for plan, _ in made.values()), Plan(config, made)]
+
+
 @functools.cache
 def _summary_of(generation: str) -> dict[str, Any]:
     return Artifact.peek(generation).summary
@@ -242,8 +258,9 @@ def pattern(stage: Stage, root: str) -> str:
 
 def beside(stage: Stage, root: str, folder: str) -> str:
     """The pattern of a job's log (`logs`) or of Snakemake's measurements (`benchmarks`): named like the result."""
-    results, name, rest = pattern(stage, root).split("/", 2)
-    return f"{results}/{name}/{folder}/{rest}.{ {'logs': 'log', 'benchmarks': 'tsv'}[folder] }"
+    own = stage.place.startswith("{root}/")
+    above, rest = re.match("({root})/(.+)" if own else "([^/]+/[^/]+)/(.+)", stage.place).groups()
+    return f"{root if own else above}/{folder}/{rest}.{ {'logs': 'log', 'benchmarks': 'tsv'}[folder] }"
 
 
 def _key(values: Mapping[str, str]) -> tuple:

@@ -6,6 +6,7 @@ from granularity.stages import (
     embed,
     encoder,
     finetune,
+    gather,
     hierarchy,
     measure,
     pixels,
@@ -31,5 +32,6 @@ STAGES: dict[str, Stage] = {
         theory.STAGE,
         verdicts.STAGE,
         report.STAGE,
+        gather.STAGE,
     )
 }

@@ -191,12 +191,12 @@ def compare(panels: list[Panel], declared: Mapping[str, Sequence[Primary]]) -> p
     planned = dict.fromkeys(("smallest", "spread", "planned"), float)
     first = {panel.condition.name: panel for panel in reversed(panels)}
     rows = [row for name, asked in declared.items() if name in first for row in _declared(first[name], asked)]
-    table = _with_intervals([*rows, *(row for panel in panels for row in _of_panel(panel))], [*columns, *planned])
+    table = with_intervals([*rows, *(row for panel in panels for row in _of_panel(panel))], [*columns, *planned])
     verdicts = [standing(*row) for row in zip(table["low"], table["high"], strict=True)]
     return table.astype(planned).assign(standing=verdicts)
 
 
-def _with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
+def with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
     """Comparisons with the number of them that count, by question, and the intervals that are corrected for it."""
     table = pd.DataFrame(rows, columns=[*columns, *DIFFERENCE[:3]]).astype({"difference": float, "error": float})
     counts = table["error"].notna() & (table["repeats"].isna() if "repeats" in table else True)
@@ -280,7 +280,7 @@ def between(panels: list[Panel]) -> pd.DataFrame:
         for group in groups.values():
             first, *others = sorted(group, key=lambda one: one.condition.images("train"))
             rows += [{"question": question, **row} for other in others for row in _changes(other, first)]
-    table = _with_intervals(rows, ["question", "network", "space", "label", "gain", "other", "other_gain"])
+    table = with_intervals(rows, ["question", "network", "space", "label", "gain", "other", "other_gain"])
     numbers = list(table[DIFFERENCE].itertuples(index=False))
     table["p"] = [p_value(*row[:3]) for row in numbers]
     for rows in table.groupby("question").groups.values():

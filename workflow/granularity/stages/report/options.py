@@ -1,6 +1,6 @@
 """Options of stage `report`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,10 @@ from granularity.base.section import Section
 
 class Report(Section):
     title: str = Field("Does finer-grained pretraining help here?", description="The page's heading.")
+    unit: Literal["draw", "backbone"] = Field(
+        "draw",
+        description="What intervals of a study of several draws are over: other draws, or backbones within these.",
+    )
     montage_clusters: Annotated[int, Field(ge=0, le=1000)] = Field(10, description="Clusters shown as rows of images.")
 
 

@@ -1,0 +1,53 @@
+"""A study: one configuration for each draw and each combination of the values of its axes."""
+
+import pytest
+
+from granularity.base.errors import GranularityError
+from granularity.config import files
+from granularity.config.cells import cells
+
+AXES = {"pretrain.lr": [0.1, 0.3], "conditions.0.train_size": [300, 600]}
+SMALL = {"name": "s", "conditions": [{"train_size": 300}]}
+
+
+def made(**values):
+    return cells(files.validate(SMALL | values))
+
+
+def test_a_configuration_without_draws_and_axes_is_its_own_only_cell():
+    config = files.validate(SMALL)
+    (one,) = cells(config)
+    assert one.config is config and one.values == {}
+
+
+def test_axes_are_crossed_and_draws_have_base_seeds_of_their_own():
+    found = made(axes=AXES, seeds={"draws": 2, "base": 7})
+    assert [one.name for one in found][:3] == [
+        "lr-0.1_train_size-300_draw-0",
+        "lr-0.1_train_size-300_draw-1",
+        "lr-0.1_train_size-600_draw-0",
+    ]
+    assert len(found) == 8
+    last = found[-1]
+    assert last.config.name == f"s/{last.name}" and last.config.seeds.base == 8
+    assert last.values == {"pretrain.lr": 0.3, "conditions.0.train_size": 600, "draw": 1}
+    assert (last.config.pretrain.lr, last.config.conditions[0].train_size) == (0.3, 600)
+    assert last.config.finetune.lr == 0.3  # which is as pretrain, but for what it says itself
+
+
+MISTAKES = [
+    ({"pretrain.lrr": [1]}, {}, "axes: cell lrr-1: pretrain.lrr = 1: unknown key"),
+    ({"pretrain.lr": [0.1, 0.1]}, {}, "axes.pretrain.lr: a value is given twice: [0.1, 0.1]"),
+    ({"conditions.3.train_size": [40]}, {}, "axes.conditions.3.train_size: there is no such key"),
+    ({"name": ["a", "b"]}, {}, "axes.name: is of the study as a whole"),
+    ({"seeds.base": [1, 2]}, {"draws": 2}, "axes.seeds.base: seeds.draws = 2 has base seeds of its own"),
+    ({"pretrain.batch_size": [4000]}, {}, "axes: cell batch_size-4000: pretrain.batch_size: 4000 is more than the 300"),
+    ({"report.title": ["a b", "a-b"]}, {}, "axes: two cells would be called title-a-b"),
+]
+
+
+@pytest.mark.parametrize(("axes", "seeds", "words"), MISTAKES, ids=[str(axes) for axes, _, _ in MISTAKES])
+def test_what_makes_no_cells_is_one_line(axes, seeds, words):
+    with pytest.raises(GranularityError) as caught:
+        made(axes=axes, seeds=seeds)
+    assert caught.value.args[0].startswith(words)

@@ -1,0 +1,36 @@
+"""A study through Snakemake: its cells, one table of them, and a draw that is added makes itself alone."""
+
+import pandas as pd
+
+from support import tiny_chain
+
+RECIPE = tiny_chain.TINY["pretrain"]
+
+
+def study(draws: int, **more) -> dict:
+    seeds = {"draws": draws, "pretrain": 2, "finetune": 1}
+    spaces = tiny_chain.NO_SPACES | {"random": [5], "manual": []}
+    return {"seeds": seeds, "axes": {"pretrain.epochs": [1, 2]}, "label_spaces": spaces, "name": "several", **more}
+
+
+def test_a_study_is_one_command_and_another_draw_is_made_alone(checkout):
+    tiny_chain.configure(checkout, **study(2))
+    tiny_chain.snakemake(checkout)
+    folder = checkout.path("results/several/gather").resolve()
+    runs, compared = (pd.read_csv(folder / f"{name}.csv") for name in ("runs", "comparisons"))
+    assert set(zip(runs["pretrain.epochs"], runs["draw"], strict=True)) == {(1, 0), (1, 1), (2, 0), (2, 1)}
+    errors = runs[(runs["stage"] == "finetune") & (runs["measure"] == "val_error")].set_index("pretrain.epochs")
+    row = compared[(compared["question"] == "chance") & (compared["space"] == "random-5")].set_index("pretrain.epochs")
+    for epochs in (1, 2):  # the mean of the draws' own differences
+        by_draw = errors.loc[epochs].groupby(["draw", "space"])["value"].mean().unstack()
+        difference = by_draw["random-5"] - by_draw["target"]
+        assert abs(row.loc[epochs, "difference"] - difference.mean()) < 1e-4
+        assert row.loc[epochs, "draws"] == row.loc[epochs, "pairs"] == 2
+    page = (folder / "study.html").read_text(encoding="utf-8")
+    assert "../epochs-2_draw-1/report/report.html" in page and "<svg" in page
+    assert "Nothing to be done" in tiny_chain.snakemake(checkout, "-n")
+    assert "all sound" in checkout.run("granularity", "verify", "results/several")
+    tiny_chain.configure(checkout, **study(3))
+    said = tiny_chain.snakemake(checkout, "-n")
+    planned = dict(line.split() for line in said.splitlines() if line.startswith("make_") and len(line.split()) == 2)
+    assert planned["make_pretrain"] == planned["make_report"] == "2" and planned["make_gather"] == "1"

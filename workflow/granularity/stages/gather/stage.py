@@ -1,0 +1,83 @@
+"""The study: one table of all its numbers, comparisons over its draws, and a page."""
+
+import os
+from pathlib import Path
+
+import pandas as pd
+
+from granularity.stages.gather import tables
+from granularity.stages.report import drawing
+from granularity.stages.report.comparisons import QUESTIONS
+from granularity.stages.report.stage import environment
+from granularity.store.artifact import Artifact
+from granularity.store.task import Task
+
+ROW, TOP = 0.24, 0.9  # inches of a figure: a comparison, and all else
+MOST = 60  # comparisons of a figure
+
+
+def run(task: Task) -> None:
+    """Write the tables and the page of a study.
+
+    `runs.parquet` and `.csv`, a row per number of a training or a measure: the axes, `draw`, and the columns of
+    :func:`granularity.runs`. `comparisons.parquet` and `.csv`: see :func:`.tables.over_draws`. `study.html`.
+    """
+    cells, inputs, reports = task.options.cells, {}, {}
+    found: dict[str, list[tuple[str, Artifact]]] = {cell: [] for cell in cells}
+    for role in task.inputs:
+        for one in task.open_all(role):
+            name = os.path.relpath(one.place, os.path.abspath(task.output.parent))
+            cell, condition = Path(name).parts[:2]
+            inputs[name] = one
+            if role == "report":
+                reports[cell] = one.table("tables/comparisons.parquet")
+            else:
+                found[cell].append((condition, one))
+    runs = {cell: tables.runs(of) for cell, of in found.items()}
+    every = pd.concat(runs.values(), ignore_index=True)
+    every = tables.with_axes(every, [cell for cell, table in runs.items() for _ in range(len(table))], cells)
+    compared = tables.over_draws(reports, cells, task.options.unit)
+    questions = {key: words for key, words in QUESTIONS.items() if (compared["question"] == key).any()}
+    axes = [name for name in next(iter(cells.values())) if name != "draw"]
+    rows = {key: compared[compared["question"] == key].to_dict("records") for key in questions}
+    figures = {key: figure(compared[compared["question"] == key], axes, words) for key, words in questions.items()}
+    html = (
+        environment(Path(__file__).parent)
+        .get_template("study.html.j2")
+        .render(
+            options=task.options,
+            axes=axes,
+            questions=questions,
+            rows=rows,
+            figures=figures,
+            name=task.output.parent.name,
+        )
+    )
+    with task.create(inputs, task.options.model_dump(mode="json")) as out:
+        for name, table in (("runs", every), ("comparisons", compared)):
+            out.table(f"{name}.parquet", table)
+            out.text(f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
+        out.text("study.html", html)
+
+
+@drawing.styled()
+def figure(compared: pd.DataFrame, axes: list[str], words: str) -> str | None:
+    """Each comparison's difference with its interval, as SVG; None where nothing has one, or too many have."""
+    compared = compared.dropna(subset="low")
+    if compared.empty or len(compared) > MOST:
+        return None
+    made, axis = drawing.panels(1, 1, TOP + ROW * len(compared))
+    axis, places = axis[0, 0], range(len(compared))
+    reach = [compared["difference"] - compared["low"], compared["high"] - compared["difference"]]
+    axis.axvline(0, color=drawing.INK, linewidth=0.8)
+    axis.errorbar(compared["difference"], places, xerr=reach, fmt="o", markersize=4, color=drawing.INK)
+    axis.set_yticks(places, [drawing.shorten(named(row, axes), 60) for row in compared.to_dict("records")])
+    axis.invert_yaxis()
+    axis.set_xlabel("difference in error, points (below zero: better)")
+    return drawing.svg(made, f"study-{compared['question'].iloc[0]}", words)
+
+
+def named(row: dict, axes: list[str]) -> str:
+    """What a row compares, with its values of the axes."""
+    what = f"{row['space']} − {row['other']}" if isinstance(row["space"], str) else f"meaning ({row['holds']})"
+    return ", ".join([what, row["label"], *(f"{name} {row[name]}" for name in axes)])

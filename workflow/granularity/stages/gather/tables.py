@@ -1,0 +1,84 @@
+"""Tables of results: all numbers of trainings and measures, and comparisons over the draws of a study."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from granularity.claims.statistics import Difference, mean_of, unpaired
+from granularity.stages.report.comparisons import standing, with_intervals
+from granularity.store.artifact import Artifact
+
+DTYPES = dict.fromkeys(("condition", "stage", "network", "transfer", "run", "parent", "space", "family"), "str")
+DTYPES |= dict.fromkeys(("granularity", "pretrain_seed", "finetune_seed", "epoch"), "Int64")
+DTYPES |= {"split": "str", "measure": "str", "key": "str", "value": "float64"}
+OF_ONE = [
+    "question",
+    "label",
+    "network",
+    "transfer",
+    "space",
+    "other",
+    "holds",
+]  # what tells comparisons of a cell apart
+
+
+def runs(artifacts: Iterable[tuple[str, Artifact]]) -> pd.DataFrame:
+    """All numbers of some trainings and measures, each with its condition; see :func:`granularity.runs`."""
+    tables = []
+    for condition, one in artifacts:
+        table = one.table("runs.parquet").rename(columns={"run_id": "run"})
+        if one.kind == "measure":
+            table = one.table("values.parquet").merge(table, on="run", how="left", validate="many_to_one")
+        else:
+            table = table.drop(columns=["backbone", "weights"], errors="ignore")
+            table = table.melt([name for name in table if name in DTYPES], var_name="measure").dropna(subset="value")
+        tables.append(table.assign(condition=condition, stage=one.kind).reindex(columns=[*DTYPES]).astype(DTYPES))
+    return pd.concat(tables, ignore_index=True).drop_duplicates(ignore_index=True)
+
+
+def over_draws(
+    comparisons: Mapping[str, pd.DataFrame], cells: Mapping[str, Mapping[str, Any]], unit: str
+) -> pd.DataFrame:
+    """The comparisons of the cells' reports, each over the draws that it was made in.
+
+    Args:
+        comparisons: a cell's, as :func:`granularity.stages.report.comparisons.compare` has them, by the cell.
+        cells: its values of the axes, and `draw`.
+        unit: `draw`: Student's interval over draws, each of which has the mean of its backbones. `backbone`: over
+            backbones within their draw, as if these draws were the only ones (Welch, Satterthwaite).
+
+    Returns:
+        A row per combination of the axes and comparison: the axes; `OF_ONE`; `draws`; `difference`, the mean over
+        draws, in points, with its standard `error`; `pairs`, its degrees of freedom plus one; `low`, `high`, corrected
+        for the `comparisons` of the question over the whole study; `standing`.
+    """
+    axes = [name for name in next(iter(cells.values())) if name != "draw"]
+    together = pd.concat(
+        [table.assign(**_words(cells[cell])) for cell, table in comparisons.items()], ignore_index=True
+    )
+    together = together[together["repeats"].isna()]
+    rows = []
+    for names, found in together.groupby([*axes, *OF_ONE], sort=False, dropna=False):
+        over = mean_of(found["difference"]) if unit == "draw" else _within(found)
+        rows.append({**dict(zip([*axes, *OF_ONE], names, strict=True)), "draws": len(found), **over._asdict()})
+    table = with_intervals(rows, [*axes, *OF_ONE, "draws"])
+    return table.assign(standing=[standing(*row) for row in zip(table["low"], table["high"], strict=True)])
+
+
+def _within(found: pd.DataFrame) -> Difference:
+    """The mean over draws, whose error is that of each draw's backbones alone."""
+    weights, deviations = np.full(len(found), 1 / len(found)), found["error"] * np.sqrt(found["pairs"])
+    return unpaired(weights, found["difference"], deviations, found["pairs"])
+
+
+def _words(values: Mapping[str, Any]) -> dict[str, str | int]:
+    """Values of axes as columns: those that are no numbers or texts as they are written."""
+    return {key: one if isinstance(one, int | float | str) else str(one) for key, one in values.items()}
+
+
+def with_axes(table: pd.DataFrame, cells: Sequence[str], values: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """A table with the axes and the draw of each row's cell in front."""
+    own = pd.DataFrame([_words(values[cell]) for cell in cells], index=table.index)
+    return pd.concat([own, table], axis=1)
