@@ -1,5 +1,7 @@
 """A study: one configuration for each draw and each combination of the values of its axes."""
 
+import json
+
 import pytest
 
 from granularity.base.errors import GranularityError
@@ -44,6 +46,21 @@ MISTAKES = [
     ({"pretrain.batch_size": [4000]}, {}, "axes: cell batch_size-4000: pretrain.batch_size: 4000 is more than the 300"),
     ({"report.title": ["a b", "a-b"]}, {}, "axes: two cells would be called title-a-b"),
 ]
+
+
+def test_predictions_of_what_is_not_planned_are_refused(tmp_path):
+    file = tmp_path / "said.yaml"
+
+    def refused(**one):
+        file.write_text(json.dumps({"question": "?", "predictions": {"p": {"low": 0, "high": 1} | one}}))
+        with pytest.raises(GranularityError) as caught:
+            files.validate(SMALL | {"axes": {"pretrain.lr": [0.1, 0.3]}, "predictions": str(file)})
+        return caught.value.args[0]
+
+    assert "said.yaml: predictions.p.arm" in refused()
+    assert "p: there is no arm 'random-7'; there are resnet18/target" in refused(arm="random-7")
+    assert "p: no axis pretrain.lr has the value 0.2" in refused(arm="random-10", where={"pretrain.lr": 0.2})
+    assert "predictions.p.low: 2.0 is not below high = 1.0" in refused(arm="random-10", low=2)
 
 
 @pytest.mark.parametrize(("axes", "seeds", "words"), MISTAKES, ids=[str(axes) for axes, _, _ in MISTAKES])

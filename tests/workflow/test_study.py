@@ -1,10 +1,13 @@
 """A study through Snakemake: its cells, one table of them, and a draw that is added makes itself alone."""
 
+import json
+
 import pandas as pd
 
 from support import tiny_chain
 
-RECIPE = tiny_chain.TINY["pretrain"]
+PREDICTION = {"arm": "random-5", "low": -90, "high": 90, "where": {"pretrain.epochs": 2}}
+PREDICTED = {"question": "Do random labels help?", "predictions": {"random": PREDICTION}}
 
 
 def study(draws: int, **more) -> dict:
@@ -14,7 +17,8 @@ def study(draws: int, **more) -> dict:
 
 
 def test_a_study_is_one_command_and_another_draw_is_made_alone(checkout):
-    tiny_chain.configure(checkout, **study(2))
+    checkout.path("predicted.yaml").write_text(json.dumps(PREDICTED))
+    tiny_chain.configure(checkout, **study(2, predictions="predicted.yaml"))
     tiny_chain.snakemake(checkout)
     folder = checkout.path("results/several/gather").resolve()
     runs, compared = (pd.read_csv(folder / f"{name}.csv") for name in ("runs", "comparisons"))
@@ -26,11 +30,14 @@ def test_a_study_is_one_command_and_another_draw_is_made_alone(checkout):
         difference = by_draw["random-5"] - by_draw["target"]
         assert abs(row.loc[epochs, "difference"] - difference.mean()) < 1e-4
         assert row.loc[epochs, "draws"] == row.loc[epochs, "pairs"] == 2
+    (judged,) = pd.read_csv(folder / "predictions.csv").to_dict("records")
+    assert abs(judged["difference"] - row.loc[2, "difference"]) < 1e-4 and judged["inside"] and not judged["excludes"]
     page = (folder / "study.html").read_text(encoding="utf-8")
     assert "../epochs-2_draw-1/report/report.html" in page and "<svg" in page
     assert "Nothing to be done" in tiny_chain.snakemake(checkout, "-n")
     assert "all sound" in checkout.run("granularity", "verify", "results/several")
-    tiny_chain.configure(checkout, **study(3))
+    assert "1 of 1 predicted range" in " ".join(page.split())
+    tiny_chain.configure(checkout, **study(3, predictions="predicted.yaml"))
     said = tiny_chain.snakemake(checkout, "-n")
     planned = dict(line.split() for line in said.splitlines() if line.startswith("make_") and len(line.split()) == 2)
     assert planned["make_pretrain"] == planned["make_report"] == "2" and planned["make_gather"] == "1"

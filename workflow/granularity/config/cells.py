@@ -11,7 +11,7 @@ from granularity.base.section import place
 from granularity.config import files
 from granularity.config.options import Config
 
-OWN = ("name", "axes", "seeds.draws", "extensions")  # keys of a study as a whole
+OWN = ("name", "axes", "predictions", "seeds.draws", "extensions")  # keys of a study as a whole
 
 
 class Cell(NamedTuple):
@@ -35,7 +35,8 @@ def cells(config: Config) -> list[Cell]:
     for chosen in itertools.product(*(enumerate(values) for values in config.axes.values())):
         for draw in range(config.seeds.draws):
             values = copy.deepcopy(config.given)
-            values.pop("axes", None)
+            for key in ("axes", "predictions"):
+                values.pop(key, None)
             words = [_word(key, *one) for key, one in zip(config.axes, chosen, strict=True)]
             for key, (_, value) in zip(config.axes, chosen, strict=True):
                 _set(values, key, value)

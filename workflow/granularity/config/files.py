@@ -135,6 +135,7 @@ def missing_paths(config: Config) -> Iterator[tuple[str, str]]:
         for key, value in samples:  # folders by name
             named = value.items() if isinstance(value, dict) else ()
             wanted += [(f"{where}.{key}.{name}", path, "folder") for name, path in named]
+    wanted.append(("predictions", config.predictions, "file"))
     model = config.encoder.model
     if model.endswith(".json"):
         wanted.append(("encoder.model", model, "file"))

@@ -15,6 +15,7 @@ from granularity.learning.options import Init, Model, Objective, Recipe
 from granularity.learning.training.objectives import chosen
 from granularity.plan.trainings import deep, networks, transfers
 from granularity.stages.cluster.options import Cluster
+from granularity.stages.gather import predictions
 from granularity.stages.hierarchy.space import TARGET, Space, clusterings, label_spaces_section, misnamed, spaces
 from granularity.stages.measure.measures.probe import Probe
 from granularity.stages.measure.options import Measure
@@ -178,6 +179,9 @@ class Experiment(Section):
     studies: list[str] = Field(
         [], description="Studies whose claims are judged from these results, by name; see docs/studies.md."
     )
+    predictions: Path | None = Field(
+        None, description="A file that says what a study is expected to find, written before it runs; docs/recipes.md."
+    )
     extensions: list[Path] = Field(
         [],
         description="Python files of your own: sources, families, objectives, networks, measures, studies or worlds; "
@@ -225,6 +229,7 @@ def complaints(config: Any) -> Iterator[str]:
     yield from _of_encoder(config, made)
     yield from _of_networks(config)
     yield from _of_transfers(config)
+    yield from _of_predictions(config, [space.name for space in made])
     yield from _names("measures", config.measures)
     for i, measure in enumerate(config.measures):
         splits = ["train", "val", *config.samples.extra_splits]
@@ -300,6 +305,13 @@ def _of_transfers(config: Any) -> Iterator[str]:
         for complaint in samples_complaints(data.samples, [Condition(train_size=data.train_size)]):
             key, what = split_key(complaint)
             yield f"{data.where}.{'train_size' if key == 'conditions' else f'samples.{key}'}: {what}"
+
+
+def _of_predictions(config: Any, made: list[str]) -> Iterator[str]:
+    if config.predictions is None or not config.predictions.is_file():
+        return  # which is said of all paths alike
+    arms = {network.name: network.spaces or made for network in networks(config)}
+    yield from predictions.complaints(config, arms)
 
 
 def _of_recipes(config: Any) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from granularity.base.section import Section
 from granularity.base.stage import Job, Needs, Stage
+from granularity.store.hashing import digest_of
 
 READS = ("pretrain", "finetune", "measure", "report")
 
@@ -19,6 +21,8 @@ class Options(Section):
     cells: dict[str, dict[str, Any]] = Field(description="Folder of each cell: its values of the axes, its draw.")
     unit: Literal["draw", "backbone"] = Field("draw", description="What intervals are over.")
     title: str = Field("", description="The page's heading.")
+    networks: list[str] = Field([], description="Networks, in the order of the configuration.")
+    predictions: Path | None = Field(None, description="What was predicted before the run.")
 
 
 def _plan(plan: Any) -> Iterator[Job]:
@@ -28,7 +32,15 @@ def _plan(plan: Any) -> Iterator[Job]:
     }
     options = {"configuration": plan.config.given, "cells": plan.axes}
     options |= plan.config.report.model_dump(include={"unit", "title"})
-    yield Job("gather", {"name": plan.config.name}, options, inputs)
+    networks = dict.fromkeys(network.name for cell in plan.cells for network in cell.networks)
+    said = None if plan.config.predictions is None else str(plan.config.predictions)
+    options |= {"networks": list(networks), "predictions": said}
+    yield Job("gather", {"name": plan.config.name}, options, inputs, files=(said,) if said else ())
+
+
+def _outside(options: Options) -> dict[str, str]:
+    """The digest of the predictions, which says which of several versions of a file these results are held against."""
+    return {} if options.predictions is None else {"predictions": digest_of(options.predictions)}
 
 
 STAGE = Stage(
@@ -37,10 +49,12 @@ STAGE = Stage(
     options=Options,
     place="results/{name}/gather",
     files=("runs.parquet", "runs.csv", "comparisons.parquet", "comparisons.csv", "study.html"),
+    more_files=("predictions.csv",),
     plan=_plan,
     needs=Needs(1500, 0, 30),
     message="Gathering the cells of {wildcards.name}",
     inputs={stage: f"{stage}*" for stage in READS},
+    outside=_outside,
     gathers=True,
     volatile=True,
     exact=True,

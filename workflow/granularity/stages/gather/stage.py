@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from granularity.stages.gather import tables
+from granularity.stages.gather import predictions, tables
 from granularity.stages.report import drawing
 from granularity.stages.report.comparisons import QUESTIONS
 from granularity.stages.report.stage import environment
@@ -20,7 +20,8 @@ def run(task: Task) -> None:
     """Write the tables and the page of a study.
 
     `runs.parquet` and `.csv`, a row per number of a training or a measure: the axes, `draw`, and the columns of
-    :func:`granularity.runs`. `comparisons.parquet` and `.csv`: see :func:`.tables.over_draws`. `study.html`.
+    :func:`granularity.runs`. `comparisons.parquet` and `.csv`: see :func:`.tables.over_draws`. `predictions.csv`, where
+    there are any: see :func:`.predictions.judged`. `study.html`.
     """
     cells, inputs, reports = task.options.cells, {}, {}
     found: dict[str, list[tuple[str, Artifact]]] = {cell: [] for cell in cells}
@@ -33,6 +34,7 @@ def run(task: Task) -> None:
                 reports[cell] = one.table("tables/comparisons.parquet")
             else:
                 found[cell].append((condition, one))
+    trained = [one for of in found.values() for _, one in of if one.kind == "pretrain"]
     runs = {cell: tables.runs(of) for cell, of in found.items()}
     every = pd.concat(runs.values(), ignore_index=True)
     every = tables.with_axes(every, [cell for cell, table in runs.items() for _ in range(len(table))], cells)
@@ -41,22 +43,27 @@ def run(task: Task) -> None:
     axes = [name for name in next(iter(cells.values())) if name != "draw"]
     rows = {key: compared[compared["question"] == key].to_dict("records") for key in questions}
     figures = {key: figure(compared[compared["question"] == key], axes, words) for key, words in questions.items()}
-    html = (
-        environment(Path(__file__).parent)
-        .get_template("study.html.j2")
-        .render(
-            options=task.options,
-            axes=axes,
-            questions=questions,
-            rows=rows,
-            figures=figures,
-            name=task.output.parent.name,
-        )
+    said = None if task.options.predictions is None else predictions.read(task.options.predictions)
+    judged = None if said is None else predictions.judged(said, every, task.options.networks)
+    template = environment(Path(__file__).parent).get_template("study.html.j2")
+    html = template.render(
+        options=task.options,
+        name=task.output.parent.name,
+        axes=axes,
+        questions=questions,
+        rows=rows,
+        figures=figures,
+        said=said,
+        judged=[] if judged is None else judged.to_dict("records"),
     )
     with task.create(inputs, task.options.model_dump(mode="json")) as out:
         for name, table in (("runs", every), ("comparisons", compared)):
             out.table(f"{name}.parquet", table)
             out.text(f"{name}.csv", table.to_csv(index=False, float_format="%.6g"))
+        if judged is not None:
+            out.text("predictions.csv", judged.to_csv(index=False, float_format="%.6g"))
+            out.summary |= {"predictions": len(judged), "inside": int(judged["inside"].sum())}
+        out.summary |= {"cells": len(cells), "first_training": min(one.manifest["cost"]["started"] for one in trained)}
         out.text("study.html", html)
 
 

@@ -1,0 +1,120 @@
+"""Predictions of a study: a file that is written before its run, and what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, JsonValue, ValidationError, model_validator
+
+from granularity.base import strict_yaml
+from granularity.base.errors import GranularityError
+from granularity.base.section import Section, dotted, explained
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Points = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Prediction(Section):
+    """A range for the difference between two arms' errors, in points, as the mean over draws; below zero is better.
+
+    An arm is a label space, of the first network, or NETWORK/SPACE. Its error is that after finetuning, or after
+    pretraining where the network is not finetuned.
+    """
+
+    arm: str
+    against: str = "target"
+    low: Points
+    high: Points
+    where: dict[str, JsonValue] = Field({}, description="Values of axes (none: the mean over all cells of a draw).")
+    reason: str = Field("", description="Why this is expected.")
+
+    @model_validator(mode="after")
+    def _ordered(self):
+        if self.low >= self.high:
+            raise ValueError(f"low: {self.low} is not below high = {self.high}")
+        return self
+
+
+class Predictions(Section):
+    """What a study is expected to find."""
+
+    question: str
+    coverage: Annotated[float, Field(gt=0, lt=1)] = Field(0.8, description="Share of the ranges expected to hold.")
+    pilots: str = Field("", description="What had been seen when this was written.")
+    power: str = Field("", description="What so many draws and backbones can find.")
+    predictions: Annotated[dict[str, Prediction], Field(min_length=1)]
+
+
+def read(file: Path) -> Predictions:
+    """Read a file of predictions; a GranularityError names what is wrong with it."""
+    values = strict_yaml.read(file)
+    try:
+        return Predictions.model_validate(values)
+    except ValidationError as error:
+        lines = [
+            f"{file}: {dotted(path)}{shown}: {what}" for path, shown, what in explained(error, Predictions, values)
+        ]
+        raise GranularityError(*lines) from None
+
+
+def complaints(config: Any, arms: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """What a configuration's predictions speak of and it does not plan, each as "predictions: what".
+
+    `arms`: the label spaces of each network.
+    """
+    if config.predictions is None:
+        return
+    if config.seeds.draws == 1 and not config.axes:
+        yield "predictions: are of a study; give it seeds.draws or axes"
+    for id, one in read(config.predictions).predictions.items():
+        for arm in (one.arm, one.against):
+            network, space = network_of(arm, list(arms))
+            if space not in arms.get(network, ()):
+                known = ", ".join(f"{name}/{of}" for name, spaces in arms.items() for of in spaces)
+                yield f"predictions: {config.predictions}: {id}: there is no arm '{arm}'; there are {known}"
+        for key, value in one.where.items():
+            if value not in config.axes.get(key, ()):
+                yield f"predictions: {config.predictions}: {id}: no axis {key} has the value {value}"
+
+
+def network_of(arm: str, networks: list[str]) -> tuple[str, str]:
+    """The network and the label space of an arm."""
+    network, slash, space = arm.rpartition("/")
+    return (network, space) if slash else (networks[0], arm)
+
+
+def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.DataFrame:
+    """A row per prediction: its `id`, `arm`, `against`, `low`, `high`; the `difference` that was found, the mean over
+    `draws`, with its `lower` and `upper` end (Student's, over draws, corrected for all predictions); whether it lies
+    `inside` the range, and whether the range `excludes` zero.
+
+    `runs`: as `runs.parquet` of the stage has them.
+    """
+    import pandas as pd
+
+    from granularity.claims.statistics import interval, mean_of
+
+    errors = runs[(runs["measure"] == "val_error") & runs["stage"].isin(["pretrain", "finetune"])]
+    finetuned = errors.loc[errors["stage"] == "finetune", "network"].unique()
+    errors = errors[(errors["stage"] == "finetune") | ~errors["network"].isin(finetuned)]
+    rows = []
+    for id, one in said.predictions.items():
+        chosen = errors
+        for key, value in one.where.items():
+            chosen = chosen[chosen[key].astype(str) == str(value)]
+        means = []
+        for arm in (one.arm, one.against):
+            network, space = network_of(arm, networks)
+            own = chosen[(chosen["network"] == network) & (chosen["space"] == space)]
+            means.append(own.groupby("draw")["value"].mean())
+        found = mean_of((means[0] - means[1]).dropna())
+        lower, upper = interval(*found, len(said.predictions))
+        row = {"id": id, **one.model_dump(include={"arm", "against", "low", "high"}), "draws": found.pairs}
+        row |= {"difference": found.difference, "lower": lower, "upper": upper}
+        row |= {"inside": one.low <= found.difference <= one.high, "excludes": not one.low <= 0 <= one.high}
+        rows.append(row)
+    return pd.DataFrame(rows)
