@@ -21,7 +21,7 @@ from support import tasks, tiny_chain, writing
 from support.damage import DAMAGE, files_of, flip, problems, readers
 from support.tiny_chain import harmed
 
-KINDS = list(STAGES)
+KINDS = [name for name, stage in STAGES.items() if not stage.of_study]
 
 
 def by_name_or_in_store(name: Path, number: int) -> Path:

@@ -27,7 +27,7 @@ def test_commands_work_outside_a_checkout(checkout, tmp_path):
     there = ("env", "-C", tmp_path, "granularity", "config")
     assert yaml.safe_load(checkout.run(*there, "default"))["name"] == "digits"
     (tmp_path / "outer.yaml").write_text(json.dumps({"mine": 1, "granularity": {"name": "inner"}}))
-    assert checkout.run(*there, "check", "-f", "outer.yaml").startswith("inner: results/inner\n")
+    assert "inner: results/inner\n" in checkout.run(*there, "check", "-f", "outer.yaml")
 
 
 def test_an_empty_file_is_refused_and_a_home_is_found(checkout, monkeypatch):

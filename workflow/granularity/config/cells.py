@@ -48,11 +48,11 @@ def cells(config: Config) -> list[Cell]:
             cell = "_".join(words)
             if cell in made:
                 raise GranularityError(f"axes: two cells would be called {cell}; name values so that they differ")
-            values["name"] = f"{config.name}/{cell}"
             try:
-                made[cell] = Cell(cell, files.checked(values), own)
+                one = files.checked(values)
             except GranularityError as error:
                 raise GranularityError(*(f"axes: cell {cell}: {line}" for line in error.args)) from None
+            made[cell] = Cell(cell, one.model_copy(update={"name": f"{config.name}/{cell}"}), own)
     return list(made.values())
 
 

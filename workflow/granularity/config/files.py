@@ -16,7 +16,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.section import Section, dotted, explained, place, split_key
 from granularity.base.shipped import given, located
 from granularity.config import options
-from granularity.config.options import Config
+from granularity.config.options import LONGEST, Config
 from granularity.learning.options import ARCHITECTURE, OF_OTHERS
 from granularity.plan.trainings import deep, transfers
 
@@ -105,6 +105,8 @@ def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
         twice = [(["finetune", *path[1:]], *said) for path, *said in mistakes if path[:1] == ["pretrain"]]
         _refuse(((path, what, shown) for path, shown, what in mistakes if (path, shown, what) not in twice), found)
     complaints = []
+    if found and ("/" in config.name or len(config.name) > LONGEST):  # of a user, and not of a study's cell
+        complaints.append(f"name: holds at most {LONGEST} characters, and no /: it names a folder of results/")
     try:
         complaints += options.complaints(config)
     except (ValueError, GranularityError) as error:  # of a network or a transfer, or of names of label spaces

@@ -31,6 +31,7 @@ OWN_ENCODER = (
     "small encoder here (encoder: {model: config/encoders/photos-tiny.json, captions: {template: 'a photo of a {}'}})"
 )
 WORD = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+LONGEST = 100  # characters of a name
 Unit = Literal["run", "space", "family", "condition", "auto"]
 
 

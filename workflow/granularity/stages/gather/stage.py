@@ -8,7 +8,7 @@ import pandas as pd
 from granularity.stages.gather import predictions, tables
 from granularity.stages.report import drawing
 from granularity.stages.report.comparisons import QUESTIONS
-from granularity.stages.report.stage import environment
+from granularity.stages.report.pages import environment
 from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 

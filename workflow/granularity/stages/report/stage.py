@@ -3,24 +3,19 @@
 import base64
 import inspect
 from collections import Counter
-from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.revision import revision
-from granularity.claims.primary import POWER
-from granularity.claims.statistics import LEVEL
-from granularity.stages.report import series, template, words
-from granularity.stages.report.comparisons import ANSWERS, HOLDS, STANDINGS
+from granularity.stages.report import template
 from granularity.stages.report.drawing import PAPER
 from granularity.stages.report.loaded import Loaded
+from granularity.stages.report.pages import HERE, environment
 from granularity.stages.report.sections import Part
 from granularity.store.task import Task
 
-HERE = Path(__file__).parent
 MACROS = "drawing, file, linked, columns, table, group, badge, chip, over_pairs, leak"
 LARGEST = 1_000_000  # characters of a table that the page itself holds, for download
 
@@ -55,22 +50,6 @@ def run(task: Task) -> None:
             for name, table in part.tables.items():
                 writer.text(f"tables/{name}.csv", csv[name])
                 writer.table(f"tables/{name}.parquet", table)
-
-
-def environment(folder: Path) -> jinja2.Environment:
-    """An environment for templates: every text is escaped, and a name that nothing gives is an error."""
-    loader = jinja2.FileSystemLoader([folder, HERE])
-    strict = {"autoescape": True, "undefined": jinja2.StrictUndefined}
-    pages = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
-    pages.filters |= {name: getattr(words, name) for name in ("listing", "count", "signed", "share", "less")}
-    pages.filters |= {"num": words.number, "name": lambda value: value if isinstance(value, str) else "–"}
-    pages.globals |= {"series": lambda one: series.describe(one).words, "interval": words.interval}
-    pages.globals |= {"level": round(100 * LEVEL), "power": round(100 * POWER), "holds": HOLDS}
-    files = ("page.css", "tables.js")
-    pages.globals |= {name.replace(".", "_"): Markup((HERE / name).read_text(encoding="utf-8")) for name in files}
-    pages.globals |= {"revision": revision()}
-    pages.globals |= {"standings": STANDINGS, "answers": ANSWERS}
-    return pages
 
 
 def _section(pages: jinja2.Environment, loaded: Loaded, name: str, part: Part) -> dict[str, str]:
