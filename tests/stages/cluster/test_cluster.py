@@ -25,7 +25,7 @@ def one_thread():
 
 def several(vectors: np.ndarray, wanted: list[Group], options: Cluster) -> list[np.ndarray]:
     """Labels of groups, in their order."""
-    return [labels for _, labels in kmeans.cluster(vectors, wanted, options, 0, (0, {}, {}), lambda *_: None)]
+    return [labels for _, labels in kmeans.cluster(vectors, wanted, options, 0, 1, (0, {}, {}), lambda *_: None)]
 
 
 def fit(vectors: np.ndarray, clusters: int, options: Cluster, seed: int):
@@ -139,11 +139,11 @@ def test_what_a_clustering_says_is_so(inputs, tmp_path, clustering):
     assert made.summary["objective"] == pytest.approx(table["objective"].sum())
 
 
-@pytest.mark.parametrize("clustering", ["whole-5", "superclass-4"])
+@pytest.mark.parametrize("clustering", ["whole-5-3", "superclass-4"])
 def test_bytes_do_not_depend_on_threads(inputs, tmp_path, clustering):
-    once, again, threaded = (run(inputs, tmp_path / str(i), clustering, threads=n) for i, n in enumerate((1, 1, 2)))
-    assert once.digest == again.digest == threaded.digest
-    assert run(inputs, tmp_path / "seed", clustering, seed=1).digest != once.digest
+    made = {run(inputs, tmp_path / str(n), clustering, threads=n).digest for n in (1, 2, 4, 8)}
+    assert len(made) == 1
+    assert run(inputs, tmp_path / "seed", clustering, seed=1).digest not in made
 
 
 @pytest.mark.parametrize("clustering", ["whole-90", "superclass-30-2", "whole-5-3-2"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ class Job:
     processes: int = 1  # how many share the work
     readers: int = 0  # how many more, beside each of them, read images for it where it uses a GPU
     slower: float = 1.0  # how many times longer a pass takes than the stage's `Needs` say
+    parts: float = math.inf  # of its work that can be done side by side, each by one CPU
     longer: float = 1.0  # how many times longer any such job takes, whatever its images
     at: str | None = None  # the folder of a result that another configuration makes; None for one of this plan
 

@@ -75,7 +75,7 @@ def threads(plan: Plan, job: Job) -> int:
     if uses_gpu(plan, job) or job.processes > 1:
         return job.processes * (1 + (job.readers if uses_gpu(plan, job) else 0))
     seconds = images(plan, job) * job.passes * needs.ms * job.slower / 1000 if needs.threads > 1 else 0
-    return max(1, min(needs.threads, int(seconds / PAYS)))
+    return max(1, min(needs.threads, job.parts, int(seconds / PAYS)))
 
 
 def uses_gpu(plan: Plan, job: Job) -> bool:

@@ -1,5 +1,6 @@
 """Cluster: k-means on the embedding, over the whole training split or within groups of it."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ def _plan(plan: Any) -> Iterator[Job]:
                 {"clustering": name, **options.model_dump()},
                 {"samples": tuple(plan.jobs("samples", **where)), "embed": tuple(plan.jobs("embed", **where))},
                 passes=options.restarts * options.iterations * centroids,
+                parts=options.restarts if name == f"whole-{centroids}" else math.inf,
                 slower=1 / GPU_FASTER if plan.config.device == "cuda" else 1.0,
             )
 
@@ -32,7 +34,7 @@ STAGE = Stage(
     place="{root}/{condition}/cluster/{clustering}",
     files=("assignment.parquet", "centroids.npy", "clusters.parquet"),
     plan=_plan,
-    needs=Needs(1000, 12, 15, 0.0006, gpu=True),
+    needs=Needs(1000, 12, 15, 0.0006, threads=16, thread_mb=300, gpu=True),
     message="k-means {wildcards.clustering} of {wildcards.condition}",
     inputs={"samples": "samples", "embed": "embed"},
     seeded=True,

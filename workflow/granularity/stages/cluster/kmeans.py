@@ -5,21 +5,25 @@ kept. FAISS refills clusters that won no point by splitting large ones. Clusters
 the points farthest from their own centroids, and are dropped if they are empty still.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
+from itertools import islice
 from typing import Any
 
 import faiss
 import numpy as np
 import pandas as pd
 
+from granularity.base import interrupt
 from granularity.base.seeds import seed_of
 from granularity.stages.cluster.options import Cluster
 
 ROWS = 65536  # of vectors, copied at once
 # Multiplications in one call of FAISS, some seconds: signals are obeyed and checkpoints written between two calls.
 CALL, CALL_GPU = 2e11, 1e13
+POLL = 0.2  # seconds between two looks at a signal, while others compute
 Arrays, Notes = dict[str, np.ndarray], dict[str, Any]
 Save = Callable[[int, Callable[[], Arrays], Notes], None]
 
@@ -43,59 +47,87 @@ def cluster(
     groups: Sequence[Group],
     options: Cluster,
     gpus: int,
+    threads: int,
     begun: tuple[int, Arrays, Notes],
     save: Save,
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The labels of each group of points, float32 [N, D]: int32 [n] in the order of first members, with its number.
 
+    Groups and restarts run side by side, each on one thread: several threads of FAISS round distances otherwise.
+
     Args:
         gpus: how many FAISS uses; 0 is the CPU.
+        threads: how many groups and restarts run at a time, on a CPU.
         begun: what `save` was given last, with the arrays themselves: the work goes on from there, to the same labels.
-        save: called every few seconds: how many groups have been yielded, a function that gives the arrays of the work
-            on the next one, and notes on it.
+        save: called every few seconds: how many groups have been yielded, a function that gives the arrays of the
+            restarts begun since, and notes on them.
     """
     finished, arrays, notes = begun
-    for number in range(finished, len(groups)):
-        group = groups[number]
+    # By "GROUP RESTART": the iterations done (None: all of them), the objective, and centroids, or labels at the end.
+    state = {key: (*values, arrays[key]) for key, values in notes.get("begun", {}).items()}
+    several = options.restarts > 1
+
+    def one(number: int, restart: int) -> None:
+        group, key = groups[number], f"{number} {restart}"
         first, end = group.members[0], group.members[-1] + 1
         vectors = points[first:end] if end - first == len(group.members) else points[group.members]
-        best = _best(vectors, group, options, gpus, arrays, notes, partial(save, number))
-        yield number, pd.factorize(best)[0].astype(np.int32)  # numbered by first member: one partition, one numbering
-        arrays, notes = {}, {}
-        save(number + 1, dict, {})
-
-
-def _best(
-    vectors: np.ndarray, group: Group, options: Cluster, gpus: int, arrays: Arrays, notes: Notes, save: partial[None]
-) -> np.ndarray:
-    most = max(1, int((CALL_GPU if gpus else CALL) / (vectors.size * group.clusters)))
-    lloyd, memory = _kmeans(vectors, group.clusters, gpus), np.empty_like(vectors[:ROWS])
-    best = {name: arrays[name] for name in arrays if name == "best"}
-    centroids, iteration, objective = arrays.get("centroids"), notes.get("iteration", 0), notes.get("objective", np.inf)
-    for restart in range(notes.get("restart", 0), options.restarts):
-        if centroids is None:
-            centroids, iteration = vectors[group.start(restart)], 0
-        steps = most
-        while iteration < options.iterations:
-            steps = min(steps, options.iterations - iteration)
-            done = _iterate(lloyd, vectors, centroids, steps)
-            settled = steps == 1 and np.array_equal(lloyd.centroids, centroids)
-            centroids, iteration = lloyd.centroids, options.iterations if settled else iteration + done
-            # FAISS stops where its objective, a sum in float32, stays as it was: mostly as nothing moves any more, and
-            # one iteration more tells. (That a longer call changed nothing does not: refills may come and go.)
-            steps = most if done == steps else 1
-            notes = {"restart": restart, "iteration": iteration, "objective": objective}
-            save(partial(dict, best, centroids=centroids), notes)
+        iteration, _, centroids = state.get(key) or (0, 0.0, vectors[group.start(restart)])
+        if iteration is None or interrupt.requested():
+            return
+        lloyd = _kmeans(vectors, group.clusters, gpus)
+        for done in _iterations(lloyd, vectors, centroids, iteration, options.iterations, gpus):
+            state[key] = done
+            if interrupt.requested():
+                return
+        _, _, centroids = state.get(key) or (0, 0.0, centroids)
         labels = _assign(lloyd, vectors, centroids)
-        found = _objective(vectors, labels, group.clusters, memory) if options.restarts > 1 else 0.0
-        if found < objective:
-            best, objective = {"best": labels}, found
-        centroids = None
-    return best["best"]
+        state[key] = (None, _objective(vectors, labels, group.clusters) if several else 0.0, labels)
+
+    def kept(number: int) -> None:
+        now = dict(state)
+        notes = {"begun": {key: values[:2] for key, values in now.items()}}
+        save(number, lambda: {key: values[2] for key, values in now.items()}, notes)
+
+    waiting = ((number, restart) for number in range(finished, len(groups)) for restart in range(options.restarts))
+    running: deque[Future] = deque()
+    with ThreadPoolExecutor(1 if gpus else threads, initializer=faiss.omp_set_num_threads, initargs=(1,)) as pool:
+        for number in range(finished, len(groups)):
+            for _ in range(options.restarts):
+                running.extend(pool.submit(one, *place) for place in islice(waiting, 2 * threads - len(running)))
+                work = running.popleft()
+                while wait([work], POLL).not_done:
+                    kept(number)
+                if interrupt.requested():
+                    wait(running)
+                    kept(number)
+                work.result()
+            found = [state[f"{number} {restart}"] for restart in range(options.restarts)]
+            best = min(found, key=lambda values: values[1])[2]  # the first of the lowest
+            yield number, pd.factorize(best)[0].astype(np.int32)  # by first member: one partition, one numbering
+            for restart in range(options.restarts):
+                del state[f"{number} {restart}"]
+            kept(number + 1)
 
 
-def _objective(vectors: np.ndarray, labels: np.ndarray, clusters: int, memory: np.ndarray) -> float:
-    centred = squares(vectors, means(vectors, labels, clusters), labels, memory)
+def _iterations(
+    lloyd: faiss.Kmeans, vectors: np.ndarray, centroids: np.ndarray, iteration: int, most: int, gpus: int
+) -> Iterator[tuple[int, float, np.ndarray]]:
+    """Iterate from centroids on, until nothing moves; after each call of FAISS how often, and the centroids."""
+    longest = max(1, int((CALL_GPU if gpus else CALL) / (vectors.size * len(centroids))))
+    steps = longest
+    while iteration < most:
+        steps = min(steps, most - iteration)
+        done = _iterate(lloyd, vectors, centroids, steps)
+        settled = steps == 1 and np.array_equal(lloyd.centroids, centroids)
+        centroids, iteration = lloyd.centroids, most if settled else iteration + done
+        # FAISS stops where its objective, a sum in float32, stays as it was: mostly as nothing moves any more, and one
+        # iteration more tells. (That a longer call changed nothing does not: refills may come and go.)
+        steps = longest if done == steps else 1
+        yield iteration, 0.0, centroids
+
+
+def _objective(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> float:
+    centred = squares(vectors, means(vectors, labels, clusters), labels)
     return sum(float(part.sum(dtype=np.float64)) for part in centred)
 
 
@@ -132,11 +164,9 @@ def means(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:
     return (sums / np.maximum(sizes, 1)[:, None]).astype(np.float32)
 
 
-def squares(
-    vectors: np.ndarray, centroids: np.ndarray, labels: np.ndarray, memory: np.ndarray | None = None
-) -> Iterator[np.ndarray]:
+def squares(vectors: np.ndarray, centroids: np.ndarray, labels: np.ndarray) -> Iterator[np.ndarray]:
     """Squared differences of rows and their centroids, float32 [at most ROWS, D] at a time, in the same memory."""
-    memory = np.empty_like(vectors[:ROWS]) if memory is None else memory
+    memory = np.empty_like(vectors[:ROWS])
     for at in range(0, len(vectors), ROWS):
         rows = vectors[at : at + ROWS]
         part = np.take(centroids, labels[at : at + ROWS], axis=0, out=memory[: len(rows)], mode="clip")

@@ -6,7 +6,6 @@ so the same partition always has the same IDs.
 
 from collections.abc import Callable
 
-import faiss
 import numpy as np
 import pandas as pd
 
@@ -28,7 +27,6 @@ def run(task: Task) -> None:
     options, seed = task.options, task.seed
     scope, *counts = options.clustering.split("-")
     gpus = faiss_gpus(task.device)
-    faiss.omp_set_num_threads(task.threads)
     inputs = {role: task.open(role) for role in ("samples", "embed")}
     ranks = {"superclass": inputs["samples"].facts["target"], "class": inputs["samples"].facts["ranks"][-1]}
     within = ranks.get(scope)
@@ -68,7 +66,7 @@ def run(task: Task) -> None:
                 for index, (superclass, members) in enumerate(groups):
                     drawn = seed_of(seed, "kmeans", name, superclass, *([index] if level else []))
                     wanted.append(Group(members, min(int(count), len(members)), drawn))
-                found = cluster(vectors, wanted, options, gpus, begun, save)
+                found = cluster(vectors, wanted, options, gpus, task.threads, begun, save)
                 for index, labels in track(found, len(groups) - begun[0], name, "groups"):
                     every[level, groups[index][1]] = labels
                 begun = (0, {}, {})
