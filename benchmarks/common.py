@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,6 +16,8 @@ import granularity  # noqa: F401  (says which loops libraries take)
 
 # isort: split
 import numpy as np
+
+from granularity.base.kernels import PINNED, POOLS
 
 ROOT = Path(__file__).parents[1]
 DISTINCT = 64  # photographs that differ: what they show does not matter to a speed
@@ -77,6 +81,38 @@ def stage(name: str, output: Path, options: Mapping[str, Any], *words: str, **in
             if ended.code:
                 raise RuntimeError(f"stage {name} has failed") from ended
     return output
+
+
+CORES = len(os.sched_getaffinity(0))
+# Before a script that imports torchvision: its wheel is for CUDA, and lacks its operators beside a torch without it.
+OPERATORS = """
+import torch
+if torch.version.cuda is None:
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for name in ("nms", "qnms"):
+        library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+"""
+
+
+def _free() -> dict[str, str]:
+    """The environment of a user, who has set neither loops nor threads."""
+    return {key: value for key, value in os.environ.items() if key not in {*PINNED, *POOLS}}
+
+
+def jobs(commands: Sequence[Sequence[Any]], at_once: int = CORES) -> None:
+    """Run commands of ours, each in a process of its own, so many at a time, as Snakemake does."""
+
+    def run(words: Sequence[Any]) -> None:
+        subprocess.run([sys.executable, "-m", "granularity", *map(str, words)], env=_free(), check=True)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(run, commands))
+
+
+def script(code: str, *words: Any) -> str:
+    """Run a peer's script in a process of its own, with the libraries' own defaults; returns what it prints."""
+    command = [sys.executable, "-W", "ignore", "-c", code, *map(str, words)]
+    return subprocess.run(command, env=_free(), check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def jpegs(count: int, width: int, height: int) -> list[bytes]:

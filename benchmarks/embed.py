@@ -5,18 +5,13 @@ own defaults, and the best of several numbers of workers. Weights are random, wh
 """
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import open_clip
 import torch
-from common import data_set, in_turns, jpegs, rated, wall
-
-from granularity.base.kernels import PINNED, POOLS
+from common import CORES, OPERATORS, data_set, in_turns, jobs, jpegs, rated, script, wall
 
 BATCH = 64
 SMALL = {  # for images as small as these are
@@ -24,13 +19,10 @@ SMALL = {  # for images as small as these are
     "vision_cfg": {"image_size": 64, "patch_size": 8, "layers": 6, "width": 256, "head_width": 64},
     "text_cfg": {"context_length": 16, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 1},
 }
-PEER = """
+PEER = (
+    OPERATORS
+    + """
 import sys
-import torch
-if torch.version.cuda is None:  # torchvision's wheel is for CUDA, and lacks its operators beside a torch without it
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in ("nms", "qnms"):
-        library.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 import numpy as np
 import open_clip
 from torch.utils.data import DataLoader
@@ -48,13 +40,13 @@ with torch.inference_mode(), torch.autocast(device, torch.bfloat16, enabled=prec
         found.append(network.encode_image(images.to(device), normalize=True).float().cpu())
 np.save(out, torch.cat(found).numpy())
 """
+)
 
 
 def rows(
     quick: bool, device: str, images: int = 640, model: str = "small", precision: str = "float32", turns: int = 2
 ) -> Iterator[dict]:
     images, turns = (2 * BATCH, 1) if quick else (images, turns)
-    cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = jpegs(BATCH, 64, 64)
@@ -76,15 +68,13 @@ def rows(
         def ours() -> None:
             place = folder / f"turn-{next(number)}" / "embed"  # a store of its own, not that of the samples
             words = ["--samples", samples, "--options", json.dumps(options), "--device", device]
-            words += ["--threads", cores, "--output", place]
-            subprocess.run([sys.executable, "-m", "granularity", "embed", *map(str, words)], check=True)
+            jobs([["embed", *words, "--threads", CORES, "--output", place]])
 
         def theirs(workers: int) -> None:
-            free = {key: value for key, value in os.environ.items() if key not in {*PINNED, *POOLS}}
-            words = [config, architecture, weights, folder / "files", workers, device, precision, folder / "peer.npy"]
-            subprocess.run([sys.executable, "-c", PEER, *map(str, words)], env=free, check=True)
+            folders = folder / "files", workers, device, precision, folder / "peer.npy"
+            script(PEER, config, architecture, weights, *folders)
 
-        counts = (0,) if quick else (0, cores)
+        counts = (0,) if quick else (0, CORES)
         sides = {"ours": ours} | {str(count): lambda count=count: theirs(count) for count in counts}
         seconds = in_turns(sides, turns, wall)
         seconds["peer"] = min(seconds[str(count)] for count in counts)

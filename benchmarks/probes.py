@@ -23,9 +23,9 @@ EQUAL, NEIGHBOURS = 1e-6, 10
 normalize = partial(torch.nn.functional.normalize, dim=1)
 
 
-def features(images: int, width: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+def features(images: int, width: int, device: str, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Features float32 [N, width], and which of 1,000 clusters each image is of."""
-    generator = torch.Generator(device).manual_seed(0)
+    generator = torch.Generator(device).manual_seed(seed)
     made = partial(torch.randn, generator=generator, device=device)
     centres, first, second = made(1000, 32), made(32, 512) / 32**0.5, made(512, width) / 512**0.5
     cluster = torch.randint(1000, (images,), generator=generator, device=device)

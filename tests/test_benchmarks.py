@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-QUICK = ["train_step", "loader", "embed", "kmeans", "probes", "verify", "theory", "theory_contamination", "pinned"]
+QUICK = ["train_step", "loader", "embed", "kmeans", "probes", "verify", "theory", "theory_contamination", "pinned", "cores"]
 
 
 @pytest.mark.parametrize("work", QUICK)
