@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-QUICK = ["train_step", "loader", "embed", "kmeans", "probes", "verify", "theory", "theory_contamination", "pinned", "cores"]
+QUICK = ["train_step", "loader", "embed", "kmeans", "probes", "verify", "theory", "theory_contamination", "pinned"]
+QUICK += ["cores"]
 
 
 @pytest.mark.parametrize("work", QUICK)

@@ -166,6 +166,10 @@ def one_transfer(**keys):
     return {"transfers": [{"name": "t", **keys}]}
 
 
+def merging(name):
+    return {"conditions": [{"train_size": 300, "merged": [name]}]}
+
+
 CONTRADICTIONS = [
     ("label_spaces.kmeans: 301 is more", {"label_spaces": {"kmeans": [301]}, "conditions": ONE}),
     ("label_spaces.nested.0: 'topdown' is no tree", {"label_spaces": {"nested": ["topdown"]}}),
@@ -178,6 +182,9 @@ CONTRADICTIONS = [
     ("conditions.0.spaces: there is no label space", {"conditions": [{"train_size": 300, "spaces": ["kmeans-7"]}]}),
     ("conditions.0.primary.0.arm: there is no label space 'kmeans-7'", declared(arm="kmeans-7")),
     ("conditions.0.primary.0.against: there is no label space 'random-10'", declared(against="random-10")),
+    ("conditions.0.merged: there is no label space 'kmeans-7'", merging("kmeans-7")),
+    ("conditions.0.merged: 'kmeans-10' does not hold the target", merging("kmeans-10")),
+    ("conditions.0.merged: 'random-90' does not hold the target", merging("random-90")),
     ("smallest: it gives the number of backbones together with spread", declared(smallest=0.5)),
     (
         "primary.0.smallest: finding 0.5 points takes 44 backbones per label space, not 8",

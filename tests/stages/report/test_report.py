@@ -144,6 +144,38 @@ def test_results_against_the_runs(made):
     assert one_pass["runs"] == plan.config.seeds.pretrain * plan.config.seeds.finetune
 
 
+def test_heads_that_are_merged_into_the_target_stand_beside_finetuning(monkeypatch, tmp_path):
+    over = {"conditions": [{"train_size": 120, "merged": ["manual-digit"], **FEW["conditions"][0]}]}
+    plan, output = make(monkeypatch, tmp_path, over)
+    alike, merged = plan.networks
+    assert merged.recipe.epochs == alike.recipe.epochs + plan.transfers[0].recipe.epochs
+    assert not any(
+        "merged" in name
+        for stage in ("finetune", "measure")
+        for job in plan.jobs(stage)
+        for name in job.values.values()
+    )
+    errors, before = {}, [*plan.jobs("pretrain"), *plan.jobs("finetune")]
+    for job in before:
+        table = Artifact.open(plan.folder(job)).table("runs.parquet").assign(stage=job.stage)
+        for key, rows in table.groupby(["stage", "network", "space"]):
+            errors[key] = rows.groupby("pretrain_seed")["val_error"].mean()
+    compared = comparisons(output).set_index("question")
+    head, whole = compared.loc["head"], compared.loc[["merged"]].iloc[0]
+    assert set(head["space"]) == {"manual-digit (head)", "kmeans-superclass-2 (head)"}
+    ours = errors["pretrain", "resnet18", "manual-digit"] - errors["finetune", "resnet18", "manual-digit"]
+    assert head.set_index("space")["difference"]["manual-digit (head)"] == pytest.approx(ours.mean())
+    other = errors["finetune", "resnet18", "target"]
+    assert whole["space"] == "manual-digit (merged)" and whole["pairs"] == 3
+    assert whole["difference"] == pytest.approx((errors["pretrain", "resnet18_merged", "manual-digit"] - other).mean())
+    text = " ".join(text_of(output).split())
+    assert "Trained for all epochs (merged), with an error" in text and "Is it finetuning that helps?" in text
+    results = pd.read_csv(output / "tables/results.csv")
+    assert results.loc[results["role"] == "merged", ["space", "granularity", "backbones"]].values.tolist() == [
+        ["manual-digit (merged)", 10, 3]
+    ]
+
+
 # ---------------------------------------------------------------- words
 
 
@@ -495,19 +527,18 @@ def test_the_artifact_names_all_it_read(made):
 @pytest.mark.parametrize(
     "over, absent, parts",
     [
-        ({"conditions": [{"train_size": 120, "spaces": []}]}, {"clusters"}, set()),
+        ({"conditions": [{"train_size": 120, "spaces": []}]}, {"clusters", "questions"}, set()),
         ({"report": {"montage_clusters": 0}}, set(), {"class_sizes", "encoder_loss"}),
         ({"encoder": {"model": "ViT-L-14", "pretrained": "openai"}}, set(), {"class_sizes", "montage"}),
         ({"jobs": {"pretrain": "run", "finetune": "space", "measure": "run"}}, set(), {"montage"}),
         ({"measures": []}, {"measures"}, {"montage"}),
-        ({"conditions": [{"train_size": "all", "spaces": ["random-4"]}]}, {"clusters"}, set()),
+        ({"conditions": [{"train_size": "all", "spaces": ["random-4"]}]}, {"clusters", "questions"}, set()),
     ],
     ids=["baseline only", "no montage", "encoder from elsewhere", "small jobs", "no measure", "nothing clustered"],
 )
 def test_what_there_is_nothing_to_show_of_is_left_out(monkeypatch, tmp_path, over, absent, parts):
     _, output = make(monkeypatch, tmp_path, FEW | over)
     text = text_of(output)
-    absent = absent | {"questions"}  # one size, no labels by chance, and no family of two
     assert sections_of(text) == [name for name in DEFAULT_SECTIONS if name not in absent]
     drawn = {file.stem for file in (output / "figures").iterdir()}
     assert parts <= drawn and drawn == set(re.findall(r'<figure id="figure-(\w+)">', text))

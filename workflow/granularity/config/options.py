@@ -42,6 +42,7 @@ CONDITIONS = (
         "train_size": 900,
         "backbones": 32,
         "spaces": ["manual-digit", "regrouped-3"],
+        "merged": ["manual-digit"],
         "primary": [PRIMARY, {**PRIMARY, "against": "regrouped-3"}],
     },
     {"train_size": 300, "backbones": 4},
@@ -220,6 +221,7 @@ def complaints(config: Any) -> Iterator[str]:
         for i, entry in enumerate(getattr(config, key)):
             yield from _unknown(f"{key}.{i}.spaces", entry.spaces, "label space", [space.name for space in made])
     yield from _of_primary(config, [space.name for space in made])
+    yield from _of_merged(config, made)
     yield from _unknown("studies", config.studies, "study", extensions.names("study"))
     for name in extensions.names("family"):
         family = extensions.find("family", name)
@@ -268,6 +270,22 @@ def _of_primary(config: Any, made: list[str]) -> Iterator[str]:
                 yield f"conditions.{i}.primary.{j}.smallest: {what}; raise conditions.{i}.backbones"
 
 
+def _of_merged(config: Any, made: Iterable[Space]) -> Iterator[str]:
+    """What is to be merged into the target, and cannot be: found before a label space is made, where that tells."""
+    ranks = config.samples.ranks
+    for i, condition in enumerate(config.conditions):
+        where, known = f"conditions.{i}.merged", {space.name: space for space in made}
+        asked = [name for name in known if condition.spaces is None or name in (TARGET, *condition.spaces)]
+        yield from _unknown(where, condition.merged, "label space", asked)
+        for name in (one for one in condition.merged if one in known):
+            space = known[name]
+            rank = space.params.get("rank")
+            coarser = rank in ranks and ranks.index(rank) < ranks.index(config.samples.target)
+            whole = any(one.startswith("whole-") for one in space.params.get("clusterings", ()))
+            if coarser or whole or space.family == "random":
+                yield f"{where}: '{name}' does not hold the target: a class of it may lie in several target classes"
+
+
 def _unknown(where: str, names: Iterable[str] | None, kind: str, known: Iterable[str]) -> Iterator[str]:
     for name in names or ():
         if name not in known:
@@ -278,7 +296,7 @@ def _of_networks(config: Any) -> Iterator[str]:
     made = networks(config)
     yield from _names("networks", config.networks, made)
     for network in made:
-        if network.recipe.freeze_backbone:
+        if network.recipe.freeze_backbone and not network.merged:
             yield f"{network.where}.freeze_backbone: there is no backbone yet; it is for finetune"
     for i, network in enumerate(config.networks):
         try:
@@ -317,7 +335,7 @@ def _of_predictions(config: Any, made: list[str]) -> Iterator[str]:
 
 def _of_recipes(config: Any) -> Iterator[str]:
     sizes = [(f"conditions[{i}]", condition.train_size) for i, condition in enumerate(config.conditions)]
-    recipes = [(network.where, network.recipe, sizes) for network in networks(config)]
+    recipes = [(network.where, network.recipe, sizes) for network in networks(config) if not network.merged]
     for transfer in transfers(config):
         here = sizes if transfer.data is None else [(transfer.data.where, transfer.data.train_size)]
         recipes.append((transfer.where, transfer.recipe, here))

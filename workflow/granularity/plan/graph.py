@@ -37,6 +37,7 @@ class Condition:
     seed: int  # the base seed, which the split follows
     encoder: Any = None  # the sections that make its embedding and clusters
     spaces: tuple[Space, ...] = ()  # its label spaces; none where it is only transferred to
+    merged: tuple[str, ...] = ()  # those of them on which networks are also trained for all epochs
     backbones: int = 0  # per label space
 
     @functools.cached_property
@@ -144,7 +145,8 @@ class Plan:
         if objective_needs(network) != "hierarchy":
             name = network.objective.name
             return [Space(name, name, dict(network.objective.options))] if condition.spaces else []
-        return [space for space in condition.spaces if network.spaces is None or space.name in network.spaces]
+        names = condition.merged if network.merged else network.spaces
+        return [one for one in condition.spaces if names is None or one.name in names]
 
     def pretrainings(self, network: Network, condition: Condition) -> list[Run]:
         found = self._pretrainings.get((network.name, condition.name))
@@ -187,7 +189,8 @@ class Plan:
 
     def networks_of(self, transfer: Transfer) -> list[Network]:
         """The networks that a transfer finetunes."""
-        return [one for one in self.networks if transfer.of is None or one.entry in transfer.of]
+        trained = [one for one in self.networks if not one.merged]
+        return [one for one in trained if transfer.of is None or one.entry in transfer.of]
 
     def holding(self, jobs: Sequence[Job], runs: Iterable[Run]) -> list[Job]:
         """Choose the jobs, of pretraining or of what follows from it, that hold the backbones of some runs."""
@@ -232,7 +235,7 @@ class Plan:
             chosen = made if one.spaces is None else tuple(s for s in made if s.name in {made[0].name, *one.spaces})
             images = f"train-{one.train_size}", config.samples, one.train_size
             backbones = one.backbones or config.seeds.pretrain
-            found.append(Condition(*images, seed, encoder, chosen, backbones))
+            found.append(Condition(*images, seed, encoder, chosen, tuple(one.merged), backbones))
         others = {one.data.name: one.data for one in self.transfers if one.data is not None}
         return found + [Condition(name, data.samples, data.train_size, seed) for name, data in others.items()]
 

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,6 +13,7 @@ from granularity.base.section import Section, dotted, explained
 from granularity.learning.options import OF_OTHERS, Init, Model, Objective, Recipe, check_keep
 from granularity.learning.runs import Run
 from granularity.stages.hierarchy.space import TARGET, Space
+from granularity.stages.report.options import MERGED
 from granularity.store.artifact import canonical_json
 
 DEFAULT_TRANSFER = "target"  # finetuning on the target of the same data
@@ -31,6 +32,7 @@ class Network:
     init: Init
     spaces: list[str] | None
     keep: list[int]
+    merged: bool = False  # trained for the epochs of both stages, and not finetuned
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,23 @@ class Transfer:
 
 
 def networks(config: Any) -> list[Network]:
-    """The networks of a configuration: those of its list, or the one that `model` and `pretrain` describe."""
+    """The networks of a configuration: those of its list, or the one that `model` and `pretrain` describe; and for
+    each the one whose head is merged, where a condition asks for it.
+    """
+    found = list(_entries(config))
+    if not any(condition.merged for condition in config.conditions):
+        return found
+    epochs = next((one.recipe.epochs for one in transfers(config) if one.data is None), config.finetune.epochs)
+    for one in [one for one in found if one.objective == Objective()]:
+        recipe = one.recipe.model_copy(update={"epochs": one.recipe.epochs + epochs})
+        found.append(replace(one, name=one.name + MERGED, recipe=recipe, keep=[], merged=True))
+    return found
+
+
+def _entries(config: Any) -> Iterator[Network]:
     if not config.networks:
         name = _word(config.model.name)
-        return [Network(name, name, "pretrain", config.model, config.pretrain, Objective(), Init(), None, [])]
-    found = []
+        yield Network(name, name, "pretrain", config.model, config.pretrain, Objective(), Init(), None, [])
     for i, entry in enumerate(config.networks):
         base = config.model
         if entry.model.get("name", base.name) != base.name:
@@ -73,8 +87,7 @@ def networks(config: Any) -> list[Network]:
             except ValueError as error:
                 raise ValueError(f"networks.{i}.{error}") from None
             more = entry.objective, entry.init, entry.spaces, sorted(entry.keep)
-            found.append(Network(entry.name + suffix, entry.name, where, model, recipe, *more))
-    return found
+            yield Network(entry.name + suffix, entry.name, where, model, recipe, *more)
 
 
 def transfers(config: Any) -> list[Transfer]:
@@ -149,7 +162,7 @@ def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable
                 "processes": config.jobs.processes,
             }
         )
-        one_pass = condition.backbones * config.seeds.finetune
+        one_pass = condition.backbones * (1 if network.merged else config.seeds.finetune)
         for seed in range(one_pass if space.name == TARGET else condition.backbones):
             runs.append(Run(space.name, seed, None, _digest({**alike, "seeds": [config.seeds.base, seed]})))
     return runs

@@ -80,7 +80,7 @@ def code_digest(*names: str) -> str:
     for shown, name in sorted(called):
         path = _path(name)
         digest.update(f"{shown}\n{_read(path).code}\n".encode())
-        if name.endswith(".stage"):
+        if name.endswith((".stage", ".report.pages")):  # templates and styles lie beside them
             for data in sorted(path.parent.iterdir()):
                 if data.is_file() and data.suffix != ".py":
                     digest.update(data.name.encode() + data.read_bytes())

@@ -71,7 +71,7 @@ def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
     for folder, panel in panels.items():
         table = tables[folder]
         rows = table[(table["train_images"] == table["train_images"].max()) & table["granularity"].notna()]
-        rows = rows[(rows["transfer"] == rows["transfer"].iloc[0]) & (rows["series"] != "one_pass")]
+        rows = rows[(rows["transfer"] == rows["transfer"].iloc[0]) & ~rows["series"].isin(["one_pass", "merged"])]
         for row in rows.to_dict("records"):
             curve = TARGET if row["role"] == BASELINE else describe(row["series"]).words
             point = {"panel": panel, "curve": curve, "series": row["series"], "results": folder}

@@ -28,7 +28,7 @@ def _plan(plan: Any) -> Iterator[Job]:
                     "name them under its `ranks` or under `samples.ranks`"
                 )
             asked = ("embedding" in measure.of) if measure.of else plan.embeds(condition)
-            for network in plan.networks if condition.spaces else ():
+            for network in (one for one in plan.networks if condition.spaces and not one.merged):
                 runs = plan.backbones(network, condition)
                 for unit, held in plan.units("measure", runs, network, condition).items():
                     of = [one for one in measure.of or ["backbones"] if one != "embedding"]

@@ -15,11 +15,15 @@ from granularity.claims.primary import Primary
 from granularity.claims.statistics import LEVEL, holm, interval, p_value, paired
 from granularity.stages.report import series
 from granularity.stages.report.conditions import BASELINE, ConditionResults, ShownSpace
+from granularity.stages.report.options import MERGED
 
 ONE_PASS = "target (one pass)"
+HEAD, MERGED_HEAD = "{} (head)", "{} (merged)"
 QUESTIONS = {
     "primary": "the comparisons that the configuration declared beforehand",
     "finer": "label spaces with a meaning, against the retraining baseline",
+    "head": "the head of pretraining, its classes merged into the target's, against the same networks finetuned",
+    "merged": "a head merged after the epochs of both stages, without finetuning, against the retraining baseline",
     "chance": "labels by chance, and a single pass, against the retraining baseline",
     "control": "label spaces with a meaning, against labels by chance of the same G",
     "meaning": "the same, averaged over the pairs that hold the target, and over those that do not",
@@ -141,6 +145,15 @@ class Panel:
         runs = runs[(runs["network"] == self.network) & (runs["space"] == BASELINE)]
         return None if self.other_data or runs.empty else runs.set_index("pretrain_seed")["val_error"]
 
+    def before(self, network: str) -> dict[str, pd.Series]:
+        """Errors of a network's own head by pretraining seed, for each label space that holds the target."""
+        if self.other_data:
+            return {}
+        runs = self.condition.pretrain
+        found = {name: held.set_index("pretrain_seed")["val_error"] for name, held in _by_space(runs, network)}
+        refines = self.condition.properties
+        return {name: errors for name, errors in found.items() if refines.get(name, {}).get("refines_target")}
+
     @functools.cached_property
     def gains(self) -> dict[tuple[str, str], pd.Series]:
         """Differences from the baseline by seed, of label spaces with a meaning that are finer than it."""
@@ -149,6 +162,10 @@ class Panel:
         finer = self.spaces["granularity"].fillna(0) > self.spaces.loc[BASELINE, "granularity"]
         named = self.spaces.index[finer & ~self.spaces["meaningless"].astype(bool)]
         return {at: self.errors.loc[at] - self.baseline for at in self.errors.index if at[1] in named}
+
+
+def _by_space(runs: pd.DataFrame, network: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    yield from runs[runs["network"] == network].groupby("space", sort=False)
 
 
 def panels(conditions: list[ConditionResults]) -> list[Panel]:
@@ -255,6 +272,12 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
             coarsest, finest = min(spaces, key=sizes.__getitem__), max(spaces, key=sizes.__getitem__)
             if sizes[coarsest] < sizes[finest]:
                 yield row("finest", network, finest, coarsest, own.loc[finest], own.loc[coarsest])
+        for space, errors in panel.before(network).items():
+            if space != BASELINE and space in own.index:
+                yield row("head", network, HEAD.format(space), space, errors, own.loc[space])
+        for space, errors in panel.before(network + MERGED).items():
+            if baseline is not None:
+                yield row("merged", network, MERGED_HEAD.format(space), BASELINE, errors, baseline)
     if baseline is not None and panel.one_pass is not None:
         yield row("chance", panel.network, ONE_PASS, BASELINE, panel.one_pass, baseline)
 

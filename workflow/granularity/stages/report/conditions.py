@@ -11,6 +11,7 @@ import pandas as pd
 from granularity.base.errors import GranularityError
 from granularity.learning.runs import Run
 from granularity.stages.report import READS
+from granularity.stages.report.options import MERGED
 from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 
@@ -42,7 +43,8 @@ class ConditionResults:
         values: a row per measured number: `measure` (the entry's name), `file` (the measure), `run`, `epoch`, `split`,
             `key`, `value`; of the run, `network`, `space`, `family`, `granularity`, `transfer`; and `state`: untrained,
             epoch N, pretrained, finetuned or embedding; and `artifact`, as above.
-        models: network -> its architecture and recipe, as the pretraining's options have them.
+        models: network -> its architecture and recipe, as the pretraining's options have them; not of those that are
+            trained for all epochs.
         artifacts: everything read, by its path below the folder of the configuration's results.
     """
 
@@ -60,7 +62,8 @@ class ConditionResults:
         self.classes = {name: space.table("classes.parquet") for name, space in made.items()}
         self.alike = first_alike(made, self.classes)
         pretrainings = [one.manifest["options"] for one in self.of("pretrain")]
-        self.models = {one["network"]: {key: one[key] for key in ("model", "recipe")} for one in pretrainings}
+        named = [one for one in pretrainings if not one["network"].endswith(MERGED)]
+        self.models = {one["network"]: {key: one[key] for key in ("model", "recipe")} for one in named}
         self.pretrain, self.finetune = (_runs(self.roles(stage)) for stage in ("pretrain", "finetune"))
         self.values = _values(self.roles("measure"), pretrainings)
 

@@ -15,14 +15,15 @@ from granularity.base.progress import say
 from granularity.claims.primary import Primary
 from granularity.claims.statistics import interval, paired
 from granularity.stages.report import comparisons, conditions, words
-from granularity.stages.report.comparisons import ONE_PASS, STANDINGS, Panel
+from granularity.stages.report.comparisons import MERGED_HEAD, ONE_PASS, STANDINGS, Panel
 from granularity.stages.report.conditions import BASELINE, ConditionResults, ShownSpace
-from granularity.stages.report.options import Report
+from granularity.stages.report.options import MERGED, Report
 from granularity.stages.report.series import describe, series_of
 from granularity.store.artifact import Artifact, by_stage
 from granularity.store.task import Task
 
 EMBEDDING = "embedding"
+OF_BASELINE = ("finer", "chance", "merged")  # questions about a difference from it
 PROBES = ("linear", "knn")
 
 
@@ -98,7 +99,8 @@ def in_order(condition: ConditionResults, spaces: Iterable[ShownSpace] | None = 
 
 
 def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
-    """One row per label space, network, transfer and condition, and one for each one-pass baseline; errors in percent.
+    """One row per label space, network, transfer and condition, merged head and one-pass baseline; errors in
+    percent.
 
     Columns: `label`, the rows that share a baseline, in words; `baseline`, the network whose baseline it is compared
     with, and `baseline_mean`, its error; `meaningless`, whether its labels are drawn by chance; `granularity`, null
@@ -113,7 +115,7 @@ def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
         return table
     table["granularity"] = table["granularity"].astype("Int64")
     keys, found = ["label", "network", "space"], ["difference", "low", "high", "standing"]
-    baseline, control = (compared[compared["question"].isin(one)] for one in (("finer", "chance"), ("control",)))
+    baseline, control = (compared[compared["question"].isin(one)] for one in (OF_BASELINE, ("control",)))
     table = table.merge(baseline[[*keys, *found, "repeats"]], on=keys, how="left", validate="one_to_one")
     named = {"other": "control"} | {key: f"control_{key}" for key in (*found, "holds")}
     control = control[[*keys, *named]].rename(columns=named)
@@ -155,6 +157,14 @@ def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
             known |= {"runs": int(theirs.sum()), **_over_backbones(panel.errors.loc[(network, space.name)])}
             before_it = np.nan if panel.other_data else before.loc[ours, "val_error"].mean()
             yield where | known | {"pretrain_mean": before_it}
+        for space, errors in panel.before(network + MERGED).items():
+            about = panel.spaces.loc[space] if space in panel.spaces.index else {"granularity": None}
+            known = {"network": network, "space": MERGED_HEAD.format(space), "family": "merged", "series": "merged"}
+            known |= {"role": "merged", "meaningless": False, "granularity": about["granularity"], "runs": len(errors)}
+            held = condition.pretrain
+            own = (held["network"] == network + MERGED) & (held["space"] == space)
+            known["artifact"] = held.loc[own, "artifact"].iloc[0]
+            yield where | known | _over_backbones(errors)
         if network == panel.network and baseline is not None and panel.one_pass is not None:
             size, runs = panel.spaces.loc[BASELINE, "granularity"], len(panel.one_pass)
             known = {"network": network, "space": ONE_PASS, "family": "manual", "meaningless": False}

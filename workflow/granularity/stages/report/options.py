@@ -6,6 +6,8 @@ from pydantic import Field
 
 from granularity.base.section import Section
 
+MERGED = "_merged"  # ends the name of a network that is trained for all epochs, and whose own head is merged
+
 
 class Report(Section):
     title: str = Field("Does finer-grained pretraining help here?", description="The page's heading.")

@@ -117,6 +117,11 @@ class Condition(_Size):
         description="The comparisons that the report's answer rests on, declared before the run; all others are "
         "exploratory. Each: {arm, against, smallest, spread}.",
     )
+    merged: list[str] = Field(
+        [],
+        description="Label spaces that hold the target, by name, on which networks are also trained for the epochs of "
+        "both stages, without finetuning. Each class of their own head counts as its target class.",
+    )
     backbones: Few | None = Field(None, description="Independent backbones per label space (null: seeds.pretrain).")
 
 

@@ -20,9 +20,12 @@ def build(loaded: Loaded) -> Part | None:
         return None
     finest = compared[compared["question"] == "finest"]
     finest = finest.assign(words=finest["standing"].map(FINEST).fillna("no interval")).to_dict("records")
+    heads = compared[compared["question"].isin(["head", "merged"])]
+    after = (heads["other"] + ", finetuned").where(heads["question"] == "head", "target, finetuned on it again")
+    heads = heads.assign(with_what=after).to_dict("records")
     cases = words.cases(results)
     tables, figures = {}, {}
-    values = {"finest": finest, "best": [case for case in cases if "space" in case], "most": MOST_PAIRS}
+    values = {"heads": heads, "finest": finest, "best": [case for case in cases if "space" in case], "most": MOST_PAIRS}
     asked = (("sizes", "train_images", "gains_by_size"), ("transfers", "transfer", "gains_by_transfer"))
     for question, key, name in asked:
         values[question] = sorted(cases, key=operator.itemgetter(key)) if results[key].nunique() > 1 else []
@@ -34,7 +37,7 @@ def build(loaded: Loaded) -> Part | None:
         figures["meaning"] = _meaning(results, compared)
         alone = results[results["control"].notna() & ~results["control_holds"].isin(AVERAGED)]
         values |= {"averages": averages, "left_out": alone.to_dict("records")}
-    if not (finest or figures or tables or values["sizes"] or values["transfers"]):
+    if not (heads or finest or figures or tables or values["sizes"] or values["transfers"]):
         return None
     return Part(tables, figures, values)
 
