@@ -46,7 +46,7 @@ from photographs import (
     transfers,
 )
 from shifts import backgrounds, cells, distilled
-from tables import BASELINE, arms, compared, inside, lines, predictions, shown, signed
+from tables import BASELINE, arms, backbones, compared, inside, lines, predictions, shown, signed
 
 import claims
 
@@ -80,6 +80,42 @@ def stability() -> str:
         lower = f"{(one['standing'] == 'better').sum()} of {len(one)}"
         rows.append([arm, against, difference, span, lower])
     return lines(["arm", "against", "mean over base seeds", "least to greatest", "significantly lower"], rows)
+
+
+HEADS = {  # the experiment, its condition, its finetuning, and the network that sees the target once
+    "digits": ("digits", "train-900", "target", "resnet18"),
+    "CIFAR-10, 24 epochs": ("cifar10_budget", "train-10000", "twice", "once"),
+    "CIFAR-10, 96 epochs": ("cifar10_long", "train-10000", "twice", "once"),
+    "the same, plain network": ("cifar10_plain_long", "train-10000", "twice", "once"),
+}
+
+
+def before(place: tuple[str, ...]) -> dict[str, pd.Series]:
+    """Errors per backbone: the class before and after finetuning, the target trained twice and once."""
+    name, condition, transfer, once = place
+    table = backbones(name).set_index("pretrain_seed")
+    table = table[table["condition"] == condition]
+    head = table[table["transfer"].isna()]
+    tuned = table[table["transfer"] == transfer]
+    return {
+        "class, head": head[(head["space"] == "manual-class") | (head["space"] == "manual-digit")]["error"],
+        "class, finetuned": tuned[(tuned["space"] == "manual-class") | (tuned["space"] == "manual-digit")]["error"],
+        "target, twice": tuned[tuned["space"] == BASELINE]["error"],
+        "target, once": head[(head["space"] == BASELINE) & (head["network"] == once)]["error"],
+    }
+
+
+def merged() -> str:
+    """The class's head, read as the target, beside the finetuned network and the target; each interval for itself."""
+    rows = []
+    for name, place in HEADS.items():
+        errors = before(place)
+        first, tuned, twice, once = (one.rename(label) for label, one in errors.items())
+        means = [f"{one.mean():.2f}" for one in (first, tuned, twice, once)]
+        gaps = [compared({"": pair}).iloc[0] for pair in ((tuned, first), (first, twice), (first, once))]
+        rows.append([name, *means, *(shown(gap) for gap in gaps)])
+    names = ["class, head", "finetuned", "target, twice", "once"]
+    return lines(["", *names, "finetuned minus head", "head minus twice", "head minus once"], rows)
 
 
 def together() -> str:
@@ -122,6 +158,7 @@ def picked() -> str:
 BLOCKS = {
     "digits": digits,
     "stability": stability,
+    "heads": merged,
     "budget": lambda: predicted("cifar10_budget"),
     "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
@@ -190,6 +227,23 @@ def drawing() -> None:
     (HERE.parent / "images/atlas.svg").write_text(atlases.picture(), encoding="utf-8")
 
 
+def headline() -> None:
+    """docs/images/headline.svg: the class before and after finetuning, minus the target trained twice."""
+    plt.rcParams.update({"svg.hashsalt": "headline", "font.size": 9})
+    panels = {name: before(place) for name, place in list(HEADS.items())[:3]}
+    figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained", sharex=True, sharey=True)
+    for axis, (name, errors) in zip(axes, panels.items(), strict=True):
+        twice = errors.pop("target, twice").rename(BASELINE)
+        found = compared({arm: (one.rename(arm), twice) for arm, one in errors.items()}).iloc[::-1]
+        around = [found["difference"] - found["low"], found["high"] - found["difference"]]
+        axis.axvline(0, color="grey", linewidth=0.8)
+        axis.errorbar(found["difference"], found.index, xerr=around, fmt="o", color="C0", capsize=3)
+        axis.set(title=f"{name}\nbaseline {twice.mean():.1f} %")
+    figure.suptitle("Training on classes lowers the error of the coarse task; finetuning is not always needed")
+    figure.supxlabel("error minus the baseline: the target, trained twice (points)", fontsize=9)
+    figure.savefig(HERE.parent / "images/headline.svg", metadata={"Date": None, "Creator": None})
+
+
 def page(name: str = PAGES[0]) -> str:
     """A page of docs/ with every block between `<!-- NAME -->` and `<!-- end -->` made again."""
 
@@ -206,6 +260,7 @@ if __name__ == "__main__":
         for name in PAGES:
             (HERE.parent / name).write_text(page(name), encoding="utf-8")
         drawing()
+        headline()
         few_images.drawing()
     elif sys.argv[1:2] == ["--papers"]:
         rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)

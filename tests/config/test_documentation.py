@@ -91,8 +91,8 @@ def test_the_counts_of_development_are_those_of_its_examples():
         assert f"| a {what}, below | {len(names)} | {lines} | {changed} |" in page
 
 
-def test_the_readme_lists_the_stages_in_their_order():
-    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+def test_the_page_of_the_design_lists_the_stages_in_their_order():
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/design.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert rows == list(STAGES)
 
 
