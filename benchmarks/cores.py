@@ -64,7 +64,9 @@ OUR_PROBES = """
 import sys
 import granularity
 import numpy as np, torch
+from granularity.base.kernels import limit
 sys.path.insert(0, sys.argv[1])
+limit(1)
 torch.set_num_threads(1)
 import probes
 from granularity.stages.measure.logistic import Problem
@@ -138,7 +140,7 @@ def trained_as(folder, quick, name, arguments, side, crop, batch, epochs) -> Ite
 def decoded(folder: Path, quick: bool) -> Iterator[dict]:
     count = 128 if quick else 3000
     files = jpegs(64, 500, 375)
-    samples = data_set(folder, count, files)
+    samples = data_set(folder / "made", count, files)  # so that each turn has a store of its own
     for number in range(count + len(files)):
         place = folder / "files" / f"c{number % 2}" / f"{number:05d}.jpg"
         place.parent.mkdir(parents=True, exist_ok=True)
