@@ -1,4 +1,4 @@
-"""Tables and the figure of docs/findings/fixed_photographs.md: label spaces on few images, drawn once."""
+"""Tables and the figure of docs/findings/fixed.md: label spaces on few images, drawn once."""
 
 import matplotlib.pyplot as plt
 import numpy as np

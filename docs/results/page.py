@@ -51,7 +51,7 @@ from tables import BASELINE, arms, backbones, compared, inside, lines, predictio
 import claims
 
 HERE = Path(__file__).parent
-PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md", "findings/fixed_photographs.md")
+PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md", "findings/fixed.md")
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
 
 

@@ -1,4 +1,4 @@
-"""Finding: one more bit in the labels makes parity learnable (docs/findings/one_bit.md). Extends the world `stairs`."""
+"""Finding: one more bit in the labels makes parity learnable (docs/findings/parity.md). Extends the world `stairs`."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

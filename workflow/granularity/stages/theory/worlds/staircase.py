@@ -1,4 +1,4 @@
-"""Finding: which label spaces teach parity can be said before training (docs/findings/staircase.md).
+"""Finding: which label spaces teach parity can be said before training (docs/findings/parity.md).
 
 Extends the world `feature_emergence`, whose `spaces.law` has the numbers that are known of a label space.
 """

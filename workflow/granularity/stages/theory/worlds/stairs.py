@@ -1,4 +1,4 @@
-"""Finding: does learning parity take longer where coordinates show only one after another (docs/findings/stairs.md)?
+"""Finding: does learning parity take longer where coordinates show only one after another (docs/findings/parity.md)?
 
 A label tells the parity of five fair coins and a noisy bit z of them, E[z | x] = c (a sum of products of coordinates),
 x in {-1, 1}^5; with two bits it says which of them it tells. Networks see fresh samples at every step.

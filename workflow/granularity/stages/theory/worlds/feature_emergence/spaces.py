@@ -1,6 +1,6 @@
 """Label spaces that refine parity, and the staircase: which of them teach it, said before any training.
 
-A label space is a table: the label of each of the 32 patterns of A. The staircase (docs/findings/staircase.md) is of
+A label space is a table: the label of each of the 32 patterns of A. The staircase (docs/findings/parity.md) is of
 the family of its indicator functions, for x in {-1, 1}^5:
 
     R(v | S)^2 = E over x_S of | E[(onehot - p_S(x)) x_v | x_S] |^2,    p_S = E[onehot | x_S]
