@@ -24,6 +24,7 @@ SECTIONS = tuple(extensions.code("section", name) for name in extensions.names("
 CODE = {
     **{stage: (record.module,) for stage, record in STAGES.items()},
     "samples": (STAGES["samples"].module, "granularity.stages.samples.sources.digits"),
+    "embed": (STAGES["embed"].module, "granularity.learning.encoders.open_clip"),
     "hierarchy": (STAGES["hierarchy"].module, "granularity.stages.hierarchy.families.kmeans"),
     "pretrain": (
         STAGES["pretrain"].module,

@@ -11,7 +11,7 @@ from granularity.base.errors import GranularityError
 from granularity.data.images import Images
 from granularity.learning.clip_options import Encoder
 from granularity.learning.data import feed
-from granularity.learning.networks import clip
+from granularity.learning.encoders import open_clip as clip
 from granularity.stages.embed import stage as embed
 from granularity.store.artifact import Artifact
 from support import tasks

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from granularity.base.errors import GranularityError
-from granularity.learning.networks import clip
+from granularity.learning.encoders import open_clip as clip
 from granularity.stages.encoder import stage as encoder
 from granularity.store.artifact import Artifact
 from granularity.store.hashing import digest_of

@@ -17,6 +17,7 @@ ROOMS = {
     "source": "granularity.stages.samples.sources",
     "family": "granularity.stages.hierarchy.families",
     "objective": "granularity.learning.training.objectives",
+    "encoder": "granularity.learning.encoders",
     "network": "granularity.learning.networks.architectures",
     "optimiser": "granularity.learning.training.optimisers",
     "augmentation": "granularity.learning.data.augmentations",

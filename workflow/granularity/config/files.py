@@ -138,7 +138,8 @@ def missing_paths(config: Config) -> Iterator[tuple[str, str]]:
             named = value.items() if isinstance(value, dict) else ()
             wanted += [(f"{where}.{key}.{name}", path, "folder") for name, path in named]
     wanted.append(("predictions", config.predictions, "file"))
-    model = config.encoder.model
+    wanted.append(("encoder.embeddings", config.encoder.embeddings, "file"))
+    model = config.encoder.name if config.encoder.embeddings is None else ""
     if model.endswith(".json"):
         wanted.append(("encoder.model", model, "file"))
     if model.startswith("local-dir:"):

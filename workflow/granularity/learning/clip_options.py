@@ -1,14 +1,18 @@
-"""Options of the CLIP encoder, which stage `encoder` trains where there are no published weights, and `embed` uses."""
+"""Options of the encoder, which stage `encoder` trains where there are no published weights, and `embed` uses."""
 
 import os
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, ValidationInfo, field_validator, model_validator
 
+from granularity.base import extensions
 from granularity.base.section import Count, Precision, Section
 from granularity.base.shipped import given, located
 from granularity.data.listing import contents
+
+OPEN_CLIP = "open_clip"  # what loads a model whose name has no other prefix
+Shipped = Annotated[str, AfterValidator(located), PlainSerializer(given)]
 
 
 class Captions(Section):
@@ -36,17 +40,24 @@ class Captions(Section):
 
 
 class Encoder(Section):
-    later: ClassVar[frozenset[str]] = frozenset({"precision", "images"})
+    later: ClassVar[frozenset[str]] = frozenset({"precision", "images", "embeddings"})
 
-    model: Annotated[str, AfterValidator(located), PlainSerializer(given)] = Field(
+    model: Shipped = Field(
         "config/encoders/digits-tiny.json",
         description="An open_clip architecture (ViT-L-14), a hub model (hf-hub:ORG/NAME or hf-hub:ORG/NAME@REVISION), "
-        "a folder (local-dir:PATH), or an open_clip model configuration file (*.json).",
+        "a folder (local-dir:PATH), or an open_clip model configuration file (*.json). Or a network of timm "
+        "(timm:NAME, timm:hf-hub:ORG/NAME, timm:local-dir:PATH), or NAME:MODEL of a file of your own.",
     )
     pretrained: str | None = Field(
         "captions",
         description="Its weights: `captions` (train it here, on captions of the training split), an open_clip tag "
-        "(openai, or openai@REVISION), or a checkpoint file. Null with hf-hub: and local-dir: models.",
+        "(openai, or openai@REVISION), or a checkpoint file. Null with hf-hub: and local-dir: models. Of timm: null "
+        "(its own weights), a safetensors file, or `random`.",
+    )
+    embeddings: Shipped | None = Field(
+        None,
+        description="In place of all this: a file with a vector per image, from another program. Parquet with "
+        "`sample_id` and a column of vectors or several of numbers; or FILE.npy with FILE.txt or FILE.parquet beside.",
     )
     captions: Captions = Captions()
     batch_size: int = Field(64, ge=1, le=65536, description="Images per step. Part of the result: see docs/encoder.md.")
@@ -59,8 +70,16 @@ class Encoder(Section):
         "every file is read and decoded once. Squares of `pixels.size`: other images, and another embedding.",
     )
 
+    @field_validator("pretrained")
+    @classmethod
+    def _of_open_clip(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """Captions train models of open_clip only: `captions`, which is the default, is null of others."""
+        return None if value == "captions" and kind_of(info.data.get("model", "")) != OPEN_CLIP else value
+
     @model_validator(mode="after")
     def _weights_known(self):
+        if self.kind != OPEN_CLIP:
+            return self
         schema = self.model.startswith(("hf-hub:", "local-dir:"))
         if schema and self.pretrained is not None:
             raise ValueError(f"pretrained: '{self.model}' carries its own weights; set pretrained to null")
@@ -69,16 +88,44 @@ class Encoder(Section):
         return self
 
     @property
+    def identity(self) -> dict[str, Any]:
+        return super().identity if self.embeddings is None else {"embeddings": given(self.embeddings)}
+
+    @property
+    def kind(self) -> str:
+        """What loads the model, of the room `encoder`."""
+        return kind_of(self.model)
+
+    @property
+    def name(self) -> str:
+        """The model, as what loads it calls it."""
+        return self.model.removeprefix(f"{self.kind}:")
+
+    @property
     def trained_here(self) -> bool:
-        return self.pretrained == "captions"
+        return self.pretrained == "captions" and self.embeddings is None
+
+
+def kind_of(model: str) -> str:
+    prefix, colon, _ = model.partition(":")
+    return prefix if colon and prefix in extensions.names("encoder") else OPEN_CLIP
 
 
 def files(encoder: Encoder) -> list[str]:
     """The user's files that an encoder is read from; a change to one makes the embedding again."""
-    if encoder.model.startswith("local-dir:"):
-        folder = Path(encoder.model.removeprefix("local-dir:"))
-        return sorted(str(file) for file in folder.glob("*") if file.is_file())
-    return [name for name in (encoder.model, encoder.pretrained) if name is not None and os.path.isfile(name)]
+    if encoder.embeddings is not None:
+        return files_of(encoder.embeddings)
+    names = [encoder.name, *([] if encoder.pretrained is None else [encoder.pretrained])]
+    if encoder.name.startswith("local-dir:"):
+        folder = Path(encoder.name.removeprefix("local-dir:"))
+        names = [*sorted(map(str, folder.glob("*"))), *names[1:]]
+    return [name for name in names if os.path.isfile(name)]
+
+
+def files_of(embeddings: str) -> list[str]:
+    """A file of embeddings, and what lies beside an array and has its ids."""
+    beside = [str(Path(embeddings).with_suffix(ending)) for ending in (".txt", ".parquet")]
+    return [embeddings, *(name for name in beside if embeddings.endswith(".npy") and os.path.isfile(name))][:2]
 
 
 def outside(encoder: Encoder) -> dict[str, str]:

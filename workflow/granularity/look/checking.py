@@ -18,6 +18,7 @@ from granularity.look.text import WIDTH, fitted, seconds, tables_of
 from granularity.plan.fresh import Results
 from granularity.plan.graph import Condition, Plan
 from granularity.plan.trainings import Network
+from granularity.stages.embed import elsewhere
 from granularity.stages.hierarchy.families import file
 from granularity.stages.hierarchy.space import TARGET
 from granularity.store import place
@@ -50,7 +51,7 @@ def check(plan: Plan) -> tuple[list[str], dict[str, Built]]:
     for network in plan.networks:
         found += _of_objective(network, plan, network.name in flops)
     if any(map(plan.embeds, plan.conditions)):
-        found += [("encoder", what) for what in _of_encoder(plan.config.encoder)]
+        found += [("encoder", what) for what in _of_encoder(plan)]
     found += [("label_spaces", f"file: {what}") for condition in plan.conditions for what in _of_files(plan, condition)]
     # What an entry has from a section is the section's mistake.
     common = {what for where, what in found if where in ("model", "pretrain")}
@@ -165,37 +166,34 @@ def _of_objective(network: Network, plan: Plan, can_be_built: bool) -> Iterator[
         yield f"networks.{[one.name for one in plan.config.networks].index(network.entry)}", _line(error)
 
 
-def _of_encoder(encoder: Any) -> Iterator[str]:
-    from granularity.learning.networks import clip
-
-    try:
-        name = clip.architecture(encoder.model)
-    except GranularityError as error:
-        yield f"model: {_line(error).removeprefix(f'encoder.model = {encoder.model}: ')}"
+def _of_encoder(plan: Plan) -> Iterator[str]:
+    encoder = plan.config.encoder
+    if encoder.embeddings is None:
+        yield from map(_line, extensions.find("encoder", encoder.kind).check(encoder))
         return
-    tag = encoder.pretrained
-    if tag not in (None, "captions") and not Path(tag).is_file():
-        known = clip.open_clip.list_pretrained_tags_by_model(name)
-        if tag.partition("@")[0] not in known:
-            yield f"pretrained: '{tag}' is no file, and no weights of {name}; there are {', '.join(known) or 'none'}"
+    for condition in filter(plan.embeds, plan.conditions):
+        try:
+            elsewhere.places(encoder.embeddings, image_ids(plan, condition))
+        except GranularityError as error:
+            yield f"embeddings: {_line(error)}"
 
 
 def _of_files(plan: Plan, condition: Condition) -> Iterator[str]:
     """What is wrong with the label files of a condition; with their images only once its samples are there."""
     for params in (one.params for one in condition.spaces if one.family == "file"):
         try:
-            file.checked(params["path"], params["sha256"], training_images(plan, condition), "of" in params)
+            file.checked(params["path"], params["sha256"], image_ids(plan, condition, "train"), "of" in params)
         except GranularityError as error:
             yield f"{_line(error)} ({condition.name})"
 
 
-def training_images(plan: Plan, condition: Condition) -> Any | None:
-    """The ids of a condition's training images; None where its samples are not there as the configuration asks."""
+def image_ids(plan: Plan, condition: Condition, split: str | None = None) -> Any | None:
+    """The ids of a condition's images; None where its samples are not there as the configuration asks."""
     (job,) = plan.jobs("samples", condition=condition.name)
     with contextlib.suppress(GranularityError):  # it is not there, or must be made again
         if Results(plan).unlike(job) is None:
             table = Artifact.open(plan.folder(job)).table("samples.parquet", ["sample_id", "split"])
-            return table["sample_id"][table["split"] == "train"]
+            return table["sample_id"][(table["split"] == split) | (split is None)]
     return None
 
 
@@ -244,7 +242,7 @@ def describe(plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Buil
             named[f"{key} ({setter(key, found)})"].append(space.name)
         for origin, names in named.items():
             lines += fitted([f"  {', '.join(names)}: {origin}"])
-            if origin.startswith("label_spaces.file ") and training_images(plan, condition) is None:
+            if origin.startswith("label_spaces.file ") and image_ids(plan, condition) is None:
                 lines += fitted(["    images not checked; run `snakemake samples`, then check again"])
     kept, costs = _kept(place.store_of(Path(plan.root))), list(map(Costs, plans, map(_flops, built)))
     rows = [["", "trainings", "in all", "there", "to make", "FLOP", "time"]]

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from granularity.base import kernels
+from granularity.base import extensions, kernels
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.base.stage import Job
@@ -106,7 +106,7 @@ class Costs:
             (samples,) = job.inputs["samples"]
             one = self.training(job, self.plan.condition(samples.values["condition"])) if missing else 0.0
             return None if one is None else missing * one
-        if job.stage not in ("encoder", "embed", "measure"):
+        if job.stage not in ("encoder", "embed", "measure") or job.passes == 0:
             return 0.0
         images = self._images(condition, *(["train"] if job.stage == "encoder" else []))
         cost = self._tried(job) if images else None
@@ -144,7 +144,7 @@ class Costs:
 
     def _known(self, key: list, what: str, tried: Any, batch: int = 0) -> Cost | None:
         about = canonical_json(
-            [*key, machine(self.plan.config.device), lock.host(), packages("granularity.stages.embed.stage")]
+            [*key, machine(self.plan.config.device), lock.host(), packages("granularity.learning.encoders.open_clip")]
         )
         name = f"{hashlib.sha256(about.encode()).hexdigest()}.json"
         if name not in self._costs:
@@ -281,22 +281,19 @@ class Costs:
     def _try_embed(self, job: Job, many: int, batch: int) -> Cost:
         import torch
 
-        from granularity.learning.networks import clip
         from granularity.learning.training.precision import computing
         from granularity.machine.device import torch_device
 
         encoder, place = self.plan.config.encoder, torch_device(self.plan.config.device)
-        if encoder.model.startswith(("hf-hub:", "local-dir:")):
-            raise GranularityError(f"{encoder.model} is not loaded before it is used")
-        network, transform, _ = clip.fresh(encoder.model, place)
+        network = extensions.find("encoder", encoder.kind).trial(encoder, place)
         from PIL import Image
 
-        images = torch.stack([transform(Image.new("RGB", (64, 64)))] * EMBEDDED).to(place)
+        images = torch.stack([network.transform(Image.new("RGB", (64, 64)))] * EMBEDDED).to(place)
         times = []
         for _ in range(3):
             began = self._clock()
             with torch.inference_mode(), computing(encoder.precision, place):
-                network.eval().encode_image(images)
+                network.encode(images)
             times.append(self._clock() - began)
         return Cost(0.0, min(times) / EMBEDDED)
 

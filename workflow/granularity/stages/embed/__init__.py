@@ -1,8 +1,11 @@
-"""Embed: the L2-normalised CLIP features of every image."""
+"""Embed: the L2-normalised features of every image."""
 
+import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
+from granularity.base.shipped import given
 from granularity.base.stage import Job, Needs, Stage
 from granularity.learning.clip_options import Encoder, files, outside
 from granularity.learning.cost import READERS
@@ -20,6 +23,11 @@ def _plan(plan: Any) -> Iterator[Job]:
         if plan.embeds(condition):
             where = {"condition": condition.name}
             roles = ("samples", "encoder", *(("pixels",) if encoder.images == "pixels" else ()))
+            if encoder.embeddings is not None:
+                options, read = {"embeddings": given(encoder.embeddings)}, files(encoder)
+                inputs = {"samples": tuple(plan.jobs("samples", **where))}
+                yield Job("embed", where, options, inputs, files=tuple(read), memory=partial(_bytes, read), passes=0)
+                continue
             yield Job(
                 "embed",
                 where,
@@ -32,10 +40,15 @@ def _plan(plan: Any) -> Iterator[Job]:
             )
 
 
+def _bytes(read: list[str], images: int) -> float:
+    """Of memory that a file of embeddings takes: its numbers as they are and as float64, twice."""
+    return 5.0 * sum(os.path.getsize(file) for file in read if os.path.isfile(file))
+
+
 NEEDS = Needs(2000, 1, 30, 5.0, threads=16, thread_mb=1000, gpu=True)
 STAGE = Stage(
     name="embed",
-    does="Embed every image with CLIP.",
+    does="Embed every image: with CLIP, another network, or from a file of embeddings.",
     options=Encoder,
     place="{root}/{condition}/embed",
     files=("embedding.npy",),
@@ -43,5 +56,6 @@ STAGE = Stage(
     needs=NEEDS,
     message="Embedding the images of {wildcards.condition}",
     inputs={"samples": "samples", "encoder": "encoder?", "pixels": "pixels?"},
+    chosen=lambda options: [("encoder", options.kind)] if options.embeddings is None else [],
     outside=outside,
 )

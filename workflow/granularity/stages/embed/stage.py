@@ -1,4 +1,4 @@
-"""Stage `embed`: the L2-normalised CLIP image features of every image."""
+"""Stage `embed`: the L2-normalised features of every image, from an encoder or from a file of another program."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,14 +6,16 @@ import numpy as np
 import torch
 from PIL import Image
 
+from granularity.base import extensions
 from granularity.base.errors import GranularityError
+from granularity.base.shipped import given
 from granularity.data.images import Images
 from granularity.data.shards import pictures
 from granularity.learning.data.feed import Feed, in_order, workers
-from granularity.learning.networks import clip
 from granularity.learning.networks.preprocessing import Preprocessing
 from granularity.learning.training.precision import computing
 from granularity.machine.device import torch_device
+from granularity.stages.embed import elsewhere
 from granularity.store.artifact import Artifact
 from granularity.store.resume import write_rows
 from granularity.store.task import Task
@@ -28,27 +30,32 @@ def run(task: Task) -> None:
     Every batch is as large as `options.batch_size`, because a matrix product's last bits depend on its shape: so an
     image's embedding does not depend on which images are embedded beside it, or on where a killed job went on. Without
     an artifact of stage `encoder`, published weights are loaded, as the options say. Raises GranularityError: the
-    encoder cannot be loaded, an image cannot be read, or an embedding is not finite.
+    encoder cannot be loaded, an image cannot be read, an embedding is not finite, or a file of embeddings lacks one.
     """
     options = task.options
+    if options.embeddings is not None:
+        samples = task.open("samples")
+        ids = samples.table("samples.parquet", {"sample_id": "text"})["sample_id"]
+        vectors = elsewhere.rows(options.embeddings, ids)
+        with task.create({"samples": samples}, {"embeddings": given(options.embeddings)}) as out:
+            out.array("embedding.npy", vectors)
+            out.summary["dimension"] = vectors.shape[1]
+        return
     place = torch_device(task.device)
     inputs = {role: task.open(role) for role in ("samples", "pixels", "encoder") if task.path(role) is not None}
     if (options.images == "pixels") != ("pixels" in inputs):
         wants = "wants" if options.images == "pixels" else "takes no"
         raise GranularityError(f"embed: images is '{options.images}', which {wants} --pixels")
     resolved = options.model_dump(include={"model", "pretrained", "batch_size", "precision", "images"})
-    model, transform, revision = clip.load(options, inputs["encoder"].folder if "encoder" in inputs else None, place)
-    # Paths do not say what lies there today.
-    resolved |= {"architecture": clip.configuration(options.model), "weights_sha256": clip.weights_digest(model)}
-    resolved["preprocessing"] = clip.resolved(model)
-    if revision is not None:
-        resolved["revision"] = revision
+    trained = inputs["encoder"].folder if "encoder" in inputs else None
+    encoder = extensions.find("encoder", options.kind).load(options, trained, place)
+    resolved |= encoder.about
     resolved["device"] = place.type
     with task.create(inputs, resolved, resumable=True) as out:
         load, total = _images(inputs["samples"], inputs.get("pixels"))
-        size, prepared = options.batch_size, Preprocessing(transform)
+        size, prepared = options.batch_size, Preprocessing(encoder.transform)
         with torch.inference_mode():
-            width = model.encode_image(torch.zeros(1, 3, *prepared.shape, device=place)).shape[1]
+            width = encoder.encode(torch.zeros(1, 3, *prepared.shape, device=place)).shape[1]
 
         def view(index: int, step: int = 0, turn: int = 0) -> np.ndarray:
             return prepared.pixels(load(index))
@@ -58,7 +65,7 @@ def run(task: Task) -> None:
             batch = images.new_zeros(size, *images.shape[1:])
             batch[: len(images)] = images
             with torch.inference_mode(), computing(options.precision, place):
-                values = model.encode_image(batch).float()  # normalised in float32
+                values = encoder.encode(batch).float()  # normalised in float32
                 return torch.nn.functional.normalize(values, dim=-1)[: len(images)].cpu()
 
         def embedded(rows: np.ndarray) -> torch.Tensor:

@@ -10,7 +10,7 @@ from granularity.base.seeds import seed_of
 from granularity.data.images import Images
 from granularity.learning.clip_options import Encoder
 from granularity.learning.data.order import Batches
-from granularity.learning.networks import clip
+from granularity.learning.encoders import open_clip as clip
 from granularity.learning.options import Recipe
 from granularity.learning.training.loop import minimise
 from granularity.machine.device import torch_device

@@ -41,7 +41,9 @@ def encoder_of(conditions: list[ConditionResults]) -> dict[str, Any] | None:
         captions = next((one.manifest["options"]["captions"] for one in condition.of("encoder")), None)
         fine = captions is not None and captions["granularity"] == "fine"
         rank = condition.ranks[-1] if fine else condition.target
-        return {"model": options["model"], "pretrained": options["pretrained"], "captions": captions, "rank": rank}
+        file = options["embeddings"]
+        about = {"model": options["model"], "pretrained": options["pretrained"]} if file is None else {"model": file}
+        return {**about, "captions": captions, "rank": rank}
     return None
 
 

@@ -5,7 +5,7 @@ import os
 import re
 import socket
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -20,6 +20,7 @@ from granularity.base.progress import say
 from granularity.base.strict_json import read_json
 from granularity.data import hub
 from granularity.learning.clip_options import Encoder
+from granularity.learning.encoders import Loaded
 
 WEIGHTS = "open_clip_model.safetensors"
 CONFIG = "open_clip_config.json"
@@ -65,12 +66,11 @@ def fresh(model: str, device: torch.device) -> tuple[torch.nn.Module, Callable, 
         transform(Image.new("RGB", (8, 8)))  # which is where a size that is none shows
         return network, transform, open_clip.get_tokenizer(name)
     except Exception as error:
-        raise GranularityError(f"encoder.model = {model}: open_clip cannot make it ({_reason(error)})") from error
+        raise GranularityError(f"encoder.model = {model}: open_clip cannot make it ({reason(error)})") from error
 
 
-def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[torch.nn.Module, Callable, str | None]:
-    """A frozen encoder, that of the section or of the folder `trained` (where it was trained here); its evaluation
-    transform, PIL image to float tensor [3, S, S]; and the commit that it is of, where it comes from the hub.
+def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded:
+    """A frozen encoder, that of the section or of the folder `trained` (where it was trained here).
 
     Raises GranularityError for an unknown name, unreadable weights, weights that were trained with another activation
     than the architecture has, or a hub model that is neither cached nor reachable.
@@ -82,8 +82,8 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[
     called, revision = f"encoder = {name} {pretrained or ''}", None
     if name.startswith("hf-hub:"):
         repository, _, asked = name.removeprefix("hf-hub:").partition("@")
-        folder, revision = _downloaded(called, repository, asked or None, CONFIG)
-        _downloaded(called, repository, revision, None)
+        folder, revision = downloaded(called, repository, asked or None, CONFIG)
+        downloaded(called, repository, revision, None)
         name = f"local-dir:{folder.parent}"
     elif pretrained is not None and Path(pretrained).is_file():
         beside = Path(pretrained).with_name(CONFIG)
@@ -103,10 +103,36 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> tuple[
                 name, pretrained=pretrained, device=device, require_pretrained=True
             )
     except Exception as error:
-        raise GranularityError(f"{called}: open_clip cannot load it ({_reason(error)})") from error
+        raise GranularityError(f"{called}: open_clip cannot load it ({reason(error)})") from error
     for one in warned:
         say(f"{called}: {one.message}")
-    return model.eval().requires_grad_(False), transform, revision
+    model.eval().requires_grad_(False)
+    # Paths do not say what lies there today.
+    about = {"architecture": configuration(encoder.model), "weights_sha256": weights_digest(model)}
+    about |= {"preprocessing": resolved(model)} | ({} if revision is None else {"revision": revision})
+    return Loaded(transform, model.encode_image, about)
+
+
+def check(encoder: Encoder) -> Iterator[str]:
+    """Complain of an architecture that open_clip does not know, and of weights that are neither a file nor a tag."""
+    try:
+        name = architecture(encoder.model)
+    except GranularityError as error:
+        yield f"model: {str(error).removeprefix(f'encoder.model = {encoder.model}: ')}"
+        return
+    tag = encoder.pretrained
+    if tag not in (None, "captions") and not Path(tag).is_file():
+        known = open_clip.list_pretrained_tags_by_model(name)
+        if tag.partition("@")[0] not in known:
+            yield f"pretrained: '{tag}' is no file, and no weights of {name}; there are {', '.join(known) or 'none'}"
+
+
+def trial(encoder: Encoder, device: torch.device) -> Loaded:
+    """The encoder without its weights."""
+    if encoder.model.startswith(("hf-hub:", "local-dir:")):
+        raise GranularityError(f"{encoder.model} is not loaded before it is used")
+    model, transform, _ = fresh(encoder.model, device)
+    return Loaded(transform, model.eval().encode_image, {})
 
 
 def _check_quick_gelu(model: str, wanted: bool, weights: str) -> None:
@@ -131,7 +157,7 @@ def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
         _check_quick_gelu(name, True, f"the weights '{tag}'")
     repository, _, file = published.get("hf_hub", "").rpartition("/")
     if repository:
-        weights, commit = _downloaded(called, repository, revision or None, file or None)
+        weights, commit = downloaded(called, repository, revision or None, file or None)
         published["file"] = str(weights)
         return tag, commit
     if revision:
@@ -140,7 +166,7 @@ def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
     return tag, None
 
 
-def _downloaded(called: str, repository: str, revision: str | None, file: str | None) -> tuple[Path, str]:
+def downloaded(called: str, repository: str, revision: str | None, file: str | None) -> tuple[Path, str]:
     """A file of the hub (None: its weights) in the local cache, and the commit that it is of. A revision is a branch, a
     tag or a commit (None: main).
     """
@@ -154,10 +180,10 @@ def _downloaded(called: str, repository: str, revision: str | None, file: str | 
                 f"{called}: its weights are not in the local cache and the hub cannot be reached (HF_HUB_OFFLINE=1); "
                 "run once with a network, or name a local file or local-dir:"
             ) from error
-        raise GranularityError(f"{called}: cannot be had from the hub ({_reason(error)})") from error
+        raise GranularityError(f"{called}: cannot be had from the hub ({reason(error)})") from error
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Why a library failed. Not in its words where these tell to load what is not safe to load."""
     text = " ".join(str(error).split())[:300]
     if isinstance(error, SafetensorError | EOFError) or ADVICE.search(f"{type(error).__name__} {text}"):

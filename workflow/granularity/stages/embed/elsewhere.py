@@ -1,0 +1,136 @@
+"""Embeddings that another program has written: a Parquet file, or an .npy file with its ids beside it.
+
+Ids are those of the sample table; rows of other images are left out. Messages count rows from 1.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from granularity.base.errors import GranularityError
+from granularity.base.regular import check_regular, read_text
+from granularity.learning.clip_options import files_of
+
+# Names of the columns of ids and of vectors, of which the first that is there counts.
+IDS = ("sample_id", "id", "image_id", "image_path", "filepath", "file_path", "path", "file_name", "filename")
+VECTORS = ("embedding", "embeddings", "vector", "features")
+
+
+def places(file: str, wanted: Iterable[str] | None) -> np.ndarray:
+    """In which row of a file each of some images is, by its id (None: only look at the file). Raises GranularityError:
+    there are no ids or vectors, an id is there twice, or one that is wanted is missing.
+    """
+    _vector_columns(file)
+    ids = pd.Index(_ids(file))
+    if (twice := ids.duplicated()).any():
+        row = int(twice.argmax())
+        raise GranularityError(f"{file}: row {row + 1}: '{ids[row]}' is there a second time; keep one of its rows")
+    wanted = pd.Index([] if wanted is None else list(wanted))
+    found = ids.get_indexer(wanted)
+    if len(missing := wanted[found < 0]):
+        some = ", ".join(map(repr, missing[:3]))
+        what = f"{len(missing):,} of {len(wanted):,} images are missing, such as {some}"
+        has = f"its ids are like {ids[0]!r}" if len(ids) else "it is empty"
+        raise GranularityError(f"{file}: {what}; {has}, and must be the sample table's sample_id")
+    return found
+
+
+def rows(file: str, wanted: Iterable[str]) -> np.ndarray:
+    """The vectors of some images, of unit length: float32 [N, D]. Raises GranularityError as :func:`places` does, and
+    for vectors of several widths, or a vector without a direction.
+    """
+    found, ids = places(file, wanted), _ids(file)
+    values = _array(file) if file.endswith(".npy") else _values(file, ids)
+    if len(values) != len(ids):
+        raise GranularityError(f"{file}: {len(values):,} vectors, but {len(ids):,} ids; write one for each")
+    vectors = values[found].astype(np.float64)
+    lengths = np.sqrt(np.square(vectors).sum(1))
+    if len(bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))):
+        row = int(found[bad[0]])
+        what = "all zeros" if lengths[bad[0]] == 0 else "not finite"
+        raise GranularityError(f"{file}: row {row + 1}: the vector of '{ids[row]}' is {what}; embed that image again")
+    return (vectors / lengths[:, None]).astype(np.float32)
+
+
+def _ids(file: str) -> list[str]:
+    if file.endswith(".npy"):
+        beside = files_of(file)[1:]
+        if not beside:
+            raise GranularityError(f"{file}: no ids lie beside it; write them to {Path(file).with_suffix('.txt')}")
+        if beside[0].endswith(".txt"):
+            return read_text(beside[0]).splitlines()
+        file = beside[0]
+    schema = _schema(file)
+    name = next((name for name in IDS if name in schema.names), None)
+    if name is None:
+        raise GranularityError(f"{file}: has no column of ids; call it sample_id")
+    column = _read(file, [name])[name]
+    if column.null_count:
+        row = column.is_null().to_pylist().index(True)
+        raise GranularityError(f"{file}: row {row + 1}: {name} is missing")
+    return column.cast(pa.string()).to_pylist()
+
+
+def _vector_columns(file: str) -> list[str]:
+    """The column of vectors, or several of numbers; none where the file is an array."""
+    if file.endswith(".npy"):
+        _array(file)
+        return []
+    fields = list(_schema(file))
+    lists = [one.name for one in fields if _is_number(getattr(one.type, "value_type", None))]
+    chosen = [name for name in VECTORS if name in lists][:1] or lists
+    if len(chosen) == 1:
+        return chosen
+    numbers = [one.name for one in fields if pa.types.is_floating(one.type)]
+    if lists or len(numbers) < 2:
+        what = f"{len(lists)} columns of vectors" if lists else "no column of vectors, and not several of numbers"
+        raise GranularityError(f"{file}: has {what}; call the column of vectors 'embedding'")
+    return numbers
+
+
+def _is_number(kind: Any) -> bool:
+    return isinstance(kind, pa.DataType) and (pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _values(file: str, ids: list[str]) -> np.ndarray:
+    names = _vector_columns(file)
+    table = _read(file, names)
+    if len(names) > 1:
+        return np.stack([table[name].to_numpy() for name in names], 1)
+    column = table[names[0]].combine_chunks()
+    widths = np.asarray(pa.compute.list_value_length(column).fill_null(0))
+    if (other := widths != widths[0]).any():
+        row = int(other.argmax())
+        what = f"the vector of '{ids[row]}' has {widths[row]} numbers, and that of row 1 {widths[0]}"
+        raise GranularityError(f"{file}: row {row + 1}: {what}; embed all images with one encoder")
+    return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(widths), -1)
+
+
+def _array(file: str) -> np.ndarray:
+    try:
+        values = np.load(file, mmap_mode="r", allow_pickle=False)
+        if values.ndim == 2 and values.dtype.kind in "fiu":
+            return values
+    except (OSError, ValueError, EOFError):
+        pass
+    raise GranularityError(f"{file}: is no array of numbers with a row per image; write one with numpy.save")
+
+
+def _schema(file: str) -> pa.Schema:
+    check_regular(file)
+    try:
+        return pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        raise GranularityError(f"{file}: is no intact Parquet file ({str(error).splitlines()[0]})") from None
+
+
+def _read(file: str, names: list[str]) -> pa.Table:
+    try:
+        return pq.read_table(file, columns=names)
+    except (pa.ArrowException, OSError) as error:
+        raise GranularityError(f"{file}: is no intact Parquet file ({str(error).splitlines()[0]})") from None
