@@ -1,5 +1,6 @@
 """What leaves the house is used without this package, and gives what results say; nothing else is written."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -72,6 +73,12 @@ def results(tmp_path_factory) -> Path:
     data = {"samples": where / "samples", "pixels": where / "pixels"}
     tasks.run("samples", data["samples"], {"validation": 60, "train_size": 120})
     tasks.run("pixels", data["pixels"], samples=data["samples"])
+    ids = Artifact.open(data["samples"]).table("samples.parquet")["sample_id"]
+    vectors = np.random.default_rng(0).normal(size=(len(ids), 4)).tolist()
+    pd.DataFrame({"sample_id": ids, "vector": vectors}).to_parquet(folder.parent / "vectors.parquet")
+    tasks.run(
+        "embed", where / "embed", {"embeddings": str(folder.parent / "vectors.parquet")}, samples=where / "samples"
+    )
     for name, rank in (("target", "loops"), ("manual-digit", "digit")):
         made_space(spaces / name, data["samples"], "manual", {"rank": rank})
     label_space(spaces / "several", data["samples"], [[i % 2, 2] for i in range(120)], [None] * 3)
@@ -153,6 +160,23 @@ def test_label_spaces_with_their_images_are_a_data_set_of_this_workflow(results,
     assert len(named) == 120 and named == known[["loops", "digit"]].values.tolist()
 
 
+def test_embeddings_leave_with_a_map_labels_and_images_and_come_back(results, tmp_path):
+    file, where = tmp_path / "seen.parquet", results / "mine/train-120"
+    export("embeddings", where, "--to", file, "--images")
+    read = pd.read_parquet(file).set_index("sample_id")
+    table = Artifact.open(where / "samples").table("samples.parquet").set_index("sample_id")
+    assert read.index.equals(table.index) and read["split"].tolist() == table["split"].tolist()
+    assert read["digit"].tolist() == table["digit"].tolist() and read[["x", "y"]].notna().all(axis=None)
+    assert hashlib.sha256(read["image"].iloc[7]["bytes"]).hexdigest() == table["sha256"].iloc[7]
+    labels = granularity.labels(where / "hierarchy/manual-digit").set_index("sample_id")["name"]
+    assert read["label space: manual-digit"][labels.index].to_dict() == labels.to_dict()
+    assert read["label space: several"].iloc[0] == "class 0 + class 2"
+    assert set(read["prediction: manual-digit"].dropna()) <= set(table["loops"])
+    again = tasks.run("embed", tmp_path / "embed", {"embeddings": str(file)}, samples=where / "samples")
+    before = Artifact.open(where / "embed").array("embedding.npy")
+    np.testing.assert_allclose(again.array("embedding.npy"), before, atol=1e-7)
+
+
 # ---------------------------------------------------------------- histories, and results in Python
 
 
@@ -222,7 +246,7 @@ def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(results, tmp_pat
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("command", ["backbone", "labels", "history"])
+@pytest.mark.parametrize("command", ["backbone", "labels", "embeddings", "history"])
 def test_nothing_is_replaced(results, tmp_path, command):
     given = [RUN.id, "--results", results] if command == "backbone" else [results]
     with pytest.raises(GranularityError, match="is there already"):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-app = typer.Typer(help="Take networks, label spaces and histories elsewhere.", no_args_is_help=True)
+app = typer.Typer(help="Take networks, label spaces, embeddings and histories elsewhere.", no_args_is_help=True)
 Results = Annotated[Path, typer.Argument(help="A folder of results, such as results/digits.", show_default=False)]
 To = Annotated[Path, typer.Option("--to", help="What to make; nothing may be there.", show_default=False)]
 
@@ -36,6 +36,18 @@ def labels(
     from granularity.look.exports.labels import export
 
     export(results, to, space, images)
+
+
+@app.command()
+def embeddings(
+    results: Results,
+    to: To,
+    images: Annotated[bool, typer.Option("--images", help="With the images, as their publisher ships them.")] = False,
+) -> None:
+    """Write a condition's images as Parquet for viewers: vectors, a map, labels and predictions, a row per image."""
+    from granularity.look.exports.embeddings import export
+
+    export(results, to, images)
 
 
 @app.command()

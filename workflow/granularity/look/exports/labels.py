@@ -48,7 +48,7 @@ def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = Fa
         for start in range(0, len(rows), CHUNK):
             part = table.slice(start, CHUNK)
             if pictures:
-                part = part.append_column(IMAGE, _originals(pictures, rows[start : start + CHUNK]))
+                part = part.append_column(IMAGE, originals(pictures, rows[start : start + CHUNK]))
             writer.write_table(part.cast(schema))
 
 
@@ -65,7 +65,7 @@ def _column(space: Artifact, name: str, samples: Artifact) -> tuple[pa.Array, di
     return pa.array(labels, pa.list_(pa.int64())), {"feature": kind, "_type": "Sequence"}
 
 
-def _originals(images: Images, rows: Iterable[int]) -> pa.Array:
+def originals(images: Images, rows: Iterable[int]) -> pa.Array:
     """The bytes of some images, compared with their checksums."""
     found = []
     for *place, known in images.table.iloc[rows][[*PLACE, "sha256"]].values.tolist():
