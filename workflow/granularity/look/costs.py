@@ -128,6 +128,8 @@ class Costs:
         """
         left_out = ("runs", "keep", "init", "network", "transfer", "name", "epochs")
         options = {key: value for key, value in job.options.items() if key not in left_out}
+        if "recipe" in options:  # as it is tried: trainings that differ only in their length cost the same
+            options["recipe"] = {**options["recipe"], **FRESH}
         runs = len(job.options.get("runs", ()))
         one = BACKWARD * self.operations.get(job.values.get("network"), 0.0)
         many = TOGETHER if runs > 1 and one * TOGETHER * LARGEST / STEPS < STEP[self.device] else 1
