@@ -185,6 +185,7 @@ CONTRADICTIONS = [
     ("conditions.0.merged: there is no label space 'kmeans-7'", merging("kmeans-7")),
     ("conditions.0.merged: 'kmeans-10' does not hold the target", merging("kmeans-10")),
     ("conditions.0.merged: 'random-90' does not hold the target", merging("random-90")),
+    ("networks.0.name: 'a_merged' ends as", {"networks": [{"name": "a_merged"}]}),
     ("smallest: it gives the number of backbones together with spread", declared(smallest=0.5)),
     (
         "primary.0.smallest: finding 0.5 points takes 44 backbones per label space, not 8",

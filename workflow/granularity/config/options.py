@@ -20,7 +20,7 @@ from granularity.stages.hierarchy.space import TARGET, Space, clusterings, label
 from granularity.stages.measure.measures.probe import Probe
 from granularity.stages.measure.options import Measure
 from granularity.stages.pixels.options import Pixels
-from granularity.stages.report.options import Report
+from granularity.stages.report.options import MERGED, Report
 from granularity.stages.samples.options import Condition, samples_section
 from granularity.stages.samples.options import complaints as samples_complaints
 from granularity.stages.theory.options import Theory
@@ -295,6 +295,9 @@ def _unknown(where: str, names: Iterable[str] | None, kind: str, known: Iterable
 def _of_networks(config: Any) -> Iterator[str]:
     made = networks(config)
     yield from _names("networks", config.networks, made)
+    for i, entry in enumerate(config.networks):
+        if entry.name.endswith(MERGED):
+            yield f"networks.{i}.name: '{entry.name}' ends as the networks of conditions.merged do; choose another"
     for network in made:
         if network.recipe.freeze_backbone and not network.merged:
             yield f"{network.where}.freeze_backbone: there is no backbone yet; it is for finetune"

@@ -59,17 +59,20 @@ class Transfer:
 
 
 def networks(config: Any) -> list[Network]:
-    """The networks of a configuration: those of its list, or the one that `model` and `pretrain` describe; and for
-    each the one whose head is merged, where a condition asks for it.
+    """The networks of a configuration: those of its list, or the one that `model` and `pretrain` describe; and, where a
+    condition asks for it, for each that is finetuned on the same images the one whose head is merged.
     """
     found = list(_entries(config))
     if not any(condition.merged for condition in config.conditions):
         return found
-    epochs = next((one.recipe.epochs for one in transfers(config) if one.data is None), config.finetune.epochs)
-    for one in [one for one in found if one.objective == Objective()]:
-        recipe = one.recipe.model_copy(update={"epochs": one.recipe.epochs + epochs})
-        found.append(replace(one, name=one.name + MERGED, recipe=recipe, keep=[], merged=True))
-    return found
+    finetunings = [one for one in transfers(config) if one.data is None]
+    twins = []
+    for one in (one for one in found if one.objective == Objective()):
+        after = next((way.recipe.epochs for way in finetunings if way.of is None or one.entry in way.of), None)
+        if after is not None:
+            recipe = one.recipe.model_copy(update={"epochs": one.recipe.epochs + after})
+            twins.append(replace(one, name=one.name + MERGED, recipe=recipe, keep=[], merged=True))
+    return found + twins
 
 
 def _entries(config: Any) -> Iterator[Network]:

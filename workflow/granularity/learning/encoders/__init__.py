@@ -6,7 +6,7 @@ Such a file holds
   :class:`granularity.learning.clip_options.Encoder`, of which `encoder.name` is MODEL; `trained` is the folder of an
   encoder that stage `encoder` trained, or None. Raises GranularityError: no such model, no such weights, or a pickle;
 - `check(encoder)`: before a run, without weights: yields what is wrong, "key: what";
-- optionally `trial(encoder, device)`: as `load` without a download, by which the cost of a run is told.
+- optionally `trial(encoder, device)`: as `load` without a download, with which the cost of a run is estimated.
 
 Names without a prefix that is one of these are open_clip's.
 """

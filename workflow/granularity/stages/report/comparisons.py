@@ -22,8 +22,8 @@ HEAD, MERGED_HEAD = "{} (head)", "{} (merged)"
 QUESTIONS = {
     "primary": "the comparisons that the configuration declared beforehand",
     "finer": "label spaces with a meaning, against the retraining baseline",
-    "head": "the head of pretraining, its classes merged into the target's, against the same networks finetuned",
-    "merged": "a head merged after the epochs of both stages, without finetuning, against the retraining baseline",
+    "head": "the class head of pretraining, its classes merged into the target's, against the same networks finetuned",
+    "merged": "a class head after the epochs of both stages, without finetuning, against the retraining baseline",
     "chance": "labels by chance, and a single pass, against the retraining baseline",
     "control": "label spaces with a meaning, against labels by chance of the same G",
     "meaning": "the same, averaged over the pairs that hold the target, and over those that do not",
@@ -146,13 +146,13 @@ class Panel:
         return None if self.other_data or runs.empty else runs.set_index("pretrain_seed")["val_error"]
 
     def before(self, network: str) -> dict[str, pd.Series]:
-        """Errors of a network's own head by pretraining seed, for each label space that holds the target."""
-        if self.other_data:
-            return {}
-        runs = self.condition.pretrain
-        found = {name: held.set_index("pretrain_seed")["val_error"] for name, held in _by_space(runs, network)}
-        refines = self.condition.properties
-        return {name: errors for name, errors in found.items() if refines.get(name, {}).get("refines_target")}
+        """Errors of a network's class head by pretraining seed, for each label space that holds the target."""
+        runs = self.condition.pretrain.iloc[:0] if self.other_data else self.condition.pretrain
+        holding = [name for name, known in self.condition.properties.items() if known["refines_target"]]
+        runs = runs[(runs["network"] == network) & runs["space"].isin(holding)]
+        return {
+            space: held.set_index("pretrain_seed")["val_error"] for space, held in runs.groupby("space", sort=False)
+        }
 
     @functools.cached_property
     def gains(self) -> dict[tuple[str, str], pd.Series]:
@@ -162,10 +162,6 @@ class Panel:
         finer = self.spaces["granularity"].fillna(0) > self.spaces.loc[BASELINE, "granularity"]
         named = self.spaces.index[finer & ~self.spaces["meaningless"].astype(bool)]
         return {at: self.errors.loc[at] - self.baseline for at in self.errors.index if at[1] in named}
-
-
-def _by_space(runs: pd.DataFrame, network: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    yield from runs[runs["network"] == network].groupby("space", sort=False)
 
 
 def panels(conditions: list[ConditionResults]) -> list[Panel]:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from granularity.base.section import Section
 
-MERGED = "_merged"  # ends the name of a network that is trained for all epochs, and whose own head is merged
+MERGED = "_merged"  # ends the name of a network that is trained for all epochs, and whose class head is merged
 
 
 class Report(Section):

@@ -7,7 +7,7 @@ from granularity.base import extensions
 
 DEFAULT = ("#6b7785", "H")
 OTHERS = {
-    "merged": ("own head, all epochs (merged)", ("#1d1f21", "P")),
+    "merged": ("class head, all epochs (merged)", ("#1d1f21", "P")),
     "one_pass": ("target labels, one pass", ("#808791", "X")),
     "embedding": ("the embedding itself", ("#808791", "h")),
 }

@@ -75,7 +75,7 @@ def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
 
     `answer`, a key of `ANSWERS`; `shown`, the rows of `compared` that it rests on. Where these were declared before the
     run, `primary`: the first of them gives the answer. Else `best`, the arm's row of `results`, and `elsewhere`, other
-    baselines, or how many, and their answer. `heads`, the comparisons of that arm's own head. Without an arm or an
+    baselines, or how many, and their answer. `heads`, the comparisons of that arm's class head. Without an arm or an
     interval, `why` there is none. `few`: see :func:`too_few`, where that is why the question stays open.
     """
     found = {"why": "", "shown": compared.iloc[:0], "elsewhere": [], **_found(results, compared)}
@@ -86,7 +86,7 @@ def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
 
 
 def own_head(arm: dict[str, Any], compared: pd.DataFrame) -> list[dict[str, Any]]:
-    """What an arm's own head does without finetuning, as far as it is known: rows of `compared`."""
+    """What an arm's class head does without finetuning, as far as it is known: rows of `compared`."""
     here = (compared[["label", "network"]] == [arm["label"], arm["network"]]).all(axis=1)
     named = [form.format(arm["space"]) for form in (HEAD, MERGED_HEAD)]
     return compared[here & compared["space"].isin(named)].to_dict("records")

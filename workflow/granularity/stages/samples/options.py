@@ -120,7 +120,8 @@ class Condition(_Size):
     merged: list[str] = Field(
         [],
         description="Label spaces that hold the target, by name, on which networks are also trained for the epochs of "
-        "both stages, without finetuning. Each class of their own head counts as its target class.",
+        "both stages, without finetuning. Each class of their head counts as its target class. Networks that are not "
+        "finetuned on the same images have no such arm.",
     )
     backbones: Few | None = Field(None, description="Independent backbones per label space (null: seeds.pretrain).")
 
