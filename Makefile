@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: run test test-slurm bench docs install lint format clean
+.PHONY: run test test-slurm bench docs install lint types format clean
 .DEFAULT_GOAL := run
 
 install: $(READY)
@@ -37,6 +37,9 @@ lint: $(READY)
 	ruff format --check .
 	snakefmt --check Snakefile workflow/Snakefile rules
 	snakemake --lint
+
+types: $(READY)
+	mypy
 
 format: $(READY)
 	ruff check --fix .

@@ -65,9 +65,11 @@ import sys
 import granularity
 import numpy as np, torch
 from granularity.base.kernels import limit
+from granularity.machine.products import use_openblas
 sys.path.insert(0, sys.argv[1])
 limit(1)
 torch.set_num_threads(1)
+use_openblas()
 import probes
 from granularity.stages.measure.logistic import Problem
 held = np.load(sys.argv[2])

@@ -28,6 +28,7 @@ WORKS = {  # name: what is compared, when it runs, the seconds it may take
     "loader": ("JPEG to batch beside DataLoader and torchvision", USUAL, 120),
     "embed": ("stage embed beside open_clip with a DataLoader, on all cores", USUAL, 600),
     "cores": ("jobs on all cores beside scripts with their libraries' defaults", LONG, 3600),
+    "growth": ("seconds and memory of stages by the number of images", LONG, 7200),
     "kmeans": ("stage cluster beside faiss.Kmeans, on all cores", USUAL, 600),
     "probes": ("probes beside scikit-learn", USUAL, 240),
     "verify": ("hashing results beside sha256sum", USUAL, 100),

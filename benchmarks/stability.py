@@ -2,7 +2,7 @@
 of its conditions that have any.
 
     python benchmarks/stability.py --seeds 10                       # the default configuration: some half an hour
-    python benchmarks/stability.py --table docs/results/digits_stability.csv
+    python benchmarks/stability.py --table studies/digits/stability.csv
 
 The base seed moves the draw of the images, the clusterings, the assignment of labels by chance, and all networks. Takes
 a temporary copy of the checkout; prints one JSON object per comparison: `work`, `ours` (seeds with the most frequent
@@ -33,9 +33,8 @@ def rows(
     found = []
     with tempfile.TemporaryDirectory() as folder:
         checkout = Checkout(Path(folder), cold=True)
-        files = (checkout.path("config/config.yaml"), checkout.path(configfile))
-        conditions = [yaml.safe_load(file.read_text()).get("conditions") for file in files]
-        asked = [one for one in next(filter(None, reversed(conditions))) if one.get("primary")]
+        conditions = yaml.safe_load(checkout.path(configfile).read_text())["conditions"]
+        asked = [one for one in conditions if one.get("primary")]
         for seed in range(2 if quick else seeds):
             over = {"name": f"seed-{seed}", "seeds": {"base": seed}, "conditions": asked}
             over |= {"pretrain": {"epochs": 3}} if quick else {}

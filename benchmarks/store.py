@@ -50,7 +50,7 @@ def command() -> None:
 def rows(quick: bool, device: str, configfile: str = "") -> Iterator[dict]:
     from support.checkout import Checkout
 
-    configfile = configfile or ("config/experiments/smoke.yaml" if quick else "")
+    configfile = configfile or ("config/examples/smoke.yaml" if quick else "")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "checkout").mkdir()

@@ -1,6 +1,6 @@
 """What planning costs: dry runs of the papers' experiments, beside Snakemake's of as many empty jobs.
 
-Takes the papers' experiments with every seed (config/experiments) in a temporary copy of the checkout with empty data
+Takes the papers' experiments with every seed (config/examples) in a temporary copy of the checkout with empty data
 folders. The peer plans a file of one rule and as many jobs. Seconds are of wall clock, the least of three; the work
 fails where a dry run takes more than 5 seconds.
 """
@@ -32,7 +32,7 @@ def rows(quick: bool, device: str, turns: int = 3) -> Iterator[dict]:
     with tempfile.TemporaryDirectory() as folder:
         checkout = Checkout(Path(folder), cold=True)
         for name in experiments:
-            config = f"config/experiments/{name}.yaml"
+            config = f"config/examples/{name}.yaml"
             for data in re.findall(r"^  (?:root|wordnet): (\S+)", checkout.path(config).read_text(), re.MULTILINE):
                 if not Path(data).is_absolute():
                     checkout.path(data).mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,8 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"README.md": "index.md", "config/README.md": "configuration.md", "profiles/README.md": "profiles.md"}
-PAGES |= {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "config/config.yaml": "options.md"}
+PAGES |= {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "config/options.yaml": "options.md"}
+PAGES["studies/README.md"] = "studies_here.md"
 SOURCES = {page: source for source, page in PAGES.items()}
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
@@ -18,7 +19,7 @@ def on_files(files, config):
     for source, page in PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         if source.endswith(".yaml"):
-            text = f"# Options\n\n`config/config.yaml`, with every option and its default.\n\n```yaml\n{text}```\n"
+            text = f"# Options\n\n`config/options.yaml`: every option and its default.\n\n```yaml\n{text}```\n"
         files.append(File.generated(config, page, content=text))
     return files
 

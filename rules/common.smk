@@ -24,6 +24,9 @@ onstart:
     driver.where_to_look((*workflow.configfiles, *workflow.overwrite_configfiles))
 
 
+container: driver.image(CONFIG.device)
+
+
 ENV = f"../envs/{'gpu' if CONFIG.device == 'cuda' else 'cpu'}.yaml"
 
 

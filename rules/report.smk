@@ -2,25 +2,26 @@
 # They are copies, because which there are is known only once the report is made, and Snakemake empties folders that a
 # rule names as its output.
 rule show_report:
+    """Copy the report for `snakemake --report`."""
     input:
         RULES.shown,
     output:
         page=report(
             "results/{cell}/shown/report.html",
-            caption="../report/captions/page.rst",
+            caption="../workflow/report/captions/page.rst",
             category="Page",
         ),
         figures=report(
             directory("results/{cell}/shown/figures"),
             patterns=["{figure}.svg"],
-            caption="../report/captions/figures.rst",
+            caption="../workflow/report/captions/figures.rst",
             category="Figures",
             labels={"figure": "{figure}"},
         ),
         tables=report(
             directory("results/{cell}/shown/tables"),
             patterns=["{table}.csv"],
-            caption="../report/captions/tables.rst",
+            caption="../workflow/report/captions/tables.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
@@ -39,33 +40,43 @@ rule show_report:
         " && find $made -name '*.csv' -exec cp {{}} {output.tables} ';') > {log} 2>&1"
 
 
-# Pages to look through the results, on request: `snakemake explore`, and `--report` with it. It is `granularity explore`
+# Pages for browsing the results, on request: `snakemake explore`, and `--report` with it. It is `granularity explore`
 # into a folder that is Snakemake's own; the command by itself writes to `explore/` and touches nothing of others.
-rule explore:
+rule show_explored:
+    """Write pages for browsing the results of one configuration."""
     input:
-        RULES.everything(),
+        RULES.made,
     output:
         report(
-            directory(f"{RULES.plan.root}/shown/explore"),
+            directory("results/{cell}/shown/explore"),
             htmlindex="index.html",
-            caption="../report/captions/explore.rst",
+            caption="../workflow/report/captions/explore.rst",
             category="Page",
         ),
     log:
-        f"{RULES.plan.root}/shown/explore.log",
+        "results/{cell}/shown/explore.log",
     localrule: True
     conda:
         ENV
     message:
-        "Pages to look through the results: {output}/index.html"
+        "Pages for browsing the results: {output}/index.html"
     shell:
         "granularity explore $(dirname $(dirname {output})) --to {output} 2>&1 | tee {log}"
 
 
-# Every measure by label space: `granularity atlas` over one configuration. Results of other base seeds are no input of it.
-rule atlas:
+rule explore:
+    """Write pages for browsing the results; of a study, for each of its cells."""
     input:
-        RULES.everything(),
+        expand(rules.show_explored.output, cell=RULES.reports),
+    localrule: True
+
+
+# Every measure by label space: `granularity atlas` over one configuration, or all draws of a study. Results of other base
+# seeds are no input of it.
+rule atlas:
+    """Write a page of all measures by label space."""
+    input:
+        RULES.repeated,
     output:
         directory(f"{RULES.plan.root}/shown/atlas"),
     log:
@@ -73,7 +84,9 @@ rule atlas:
     localrule: True
     conda:
         ENV
+    params:
+        folders=expand("results/{cell}", cell=RULES.reports),
     message:
         "All measures by label space: {output}/index.html"
     shell:
-        "granularity atlas $(dirname $(dirname {output})) --to {output} 2>&1 | tee {log}"
+        "granularity atlas {params.folders} --to {output} 2>&1 | tee {log}"

@@ -27,3 +27,5 @@ for stage in STAGES:
             RULES.message(stage)
         shell:
             "{params.command} --threads {threads} > {log:q} 2>&1"
+
+    getattr(rules, f"make_{stage}").rule.docstring = f"One job of target {stage}."

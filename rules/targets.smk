@@ -8,10 +8,13 @@ for target, results in RULES.targets().items():
             results,
         localrule: True
 
+    getattr(rules, target).rule.docstring = RULES.about(target)
+
 
 # Five papers, claim by claim, over all results that lie there, whatever configuration they are of. It trains nothing,
 # and is made anew each time: the results of other configurations are no input of this one.
 rule papers:
+    """Write results/papers.html: five papers, claim by claim, over all results here."""
     log:
         "results/papers.log",
     localrule: True

@@ -174,7 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--patience", type=float, default=3.0, help="seconds at most that a process lives")
-    parser.add_argument("--experiment", help="a name in config/experiments, instead of the default")
+    parser.add_argument("--experiment", help="a name in config/examples, instead of the default")
     parser.add_argument("--replace", action="store_true", help="replace results, and go back")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -184,7 +184,7 @@ def main() -> None:
     if given.replace:
         fire = replacing_under_fire(checkout, given.kills, given.patience, given.seed)
     else:
-        what = ["--configfile", f"config/experiments/{given.experiment}.yaml"] if given.experiment else TARGETS
+        what = ["--configfile", f"config/examples/{given.experiment}.yaml"] if given.experiment else TARGETS
         fire = under_fire(checkout, given.kills, given.patience, what, given.seed)
     shutil.rmtree(folder)
     print("\n".join(f"{stage:12s} {count}" for stage, count in fire.kills.most_common()))

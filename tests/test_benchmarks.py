@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 QUICK = ["train_step", "loader", "embed", "kmeans", "probes", "verify", "theory", "theory_contamination", "pinned"]
-QUICK += ["cores"]
+QUICK += ["cores:part=decoded"]
 
 
 @pytest.mark.parametrize("work", QUICK)

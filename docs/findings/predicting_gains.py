@@ -1,10 +1,10 @@
-"""How well what is known of label spaces before training has predicted what they gained: `config/evidence.csv`.
+"""How well what is known of label spaces before training has predicted what they gained: `docs/findings/evidence.csv`.
 
 Each row of the evidence describes one label space in one run: properties measured before training, and `gain`, the
 validation error of the target's own labels minus that of the label space, in points. Printed is Spearman's rank
 correlation of each property with the gain: within each data set, and the mean over data sets whose sign (is more
 better, or less?) is taken from the others. Run it in the repository: `python
-docs/findings/predicting_gains.py`. What was predicted beforehand is in `config/preregistrations/recommend.yaml`.
+docs/findings/predicting_gains.py`. What was predicted beforehand is in `studies/recommend/predictions.yaml`.
 """
 
 from pathlib import Path

@@ -1,10 +1,9 @@
-"""Tables of docs/atlas.md."""
+"""Tables of docs/atlas.md and docs/reference/tables.md."""
 
 import numpy as np
 import pandas as pd
-from tables import BASELINE, HERE, ONCE, SCORED, arms, compared, lines, predictions, scored
+from tables import BASELINE, ONCE, SCORED, arms, compared, lines, outcomes, predictions, read, scored
 
-from granularity.claims.statistics import holm
 from granularity.look import atlas as look
 
 ATLAS = {  # rows, and what they are
@@ -25,7 +24,7 @@ COLUMNS = ["target", "random-superclass-5", "regrouped-5", "kmeans-superclass-5"
 
 def measured() -> dict[str, pd.DataFrame]:
     """Of each measure of the atlas a row per backbone and a column per label space."""
-    table = pd.read_csv(HERE / "cifar10_atlas.csv").query("split == 'val'")
+    table = read("cifar10_atlas").query("split == 'val'")
     space = table["space"].mask(table["network"] == ONCE, ONCE).mask(table["epoch"] == 0, "untrained")
     table = table.assign(space=space).dropna(subset="epoch")  # of the encoder
     table = table.drop_duplicates(["key", "space", "pretrain_seed"])  # untrained ones are the same whatever the labels
@@ -61,10 +60,8 @@ def atlas() -> str:
 def atlas_predicted() -> str:
     said, tables = predictions("cifar10_atlas"), measured()
     pairs = {(key, arm): from_target(tables[key], key, arm) for key, of in said.items() for arm in of}
-    found = compared(pairs)
-    found["holm"] = holm(found["p"])
-    rows = [[key, arm, *scored(found.loc[(key, arm)], said[key][arm])] for key, arm in pairs]
-    return lines(["measure", "arm", *SCORED], rows)
+    told = {(key, arm): said[key][arm] for key, arm in pairs}
+    return outcomes(["measure", "arm"], compared(pairs), told, lambda key, row: [*key])
 
 
 TREE = [  # rows of the atlas of nine label spaces, in its order
@@ -96,11 +93,11 @@ TINY = [  # rows of the atlas of Tiny ImageNet
 
 
 def of_finer() -> pd.DataFrame:
-    return pd.read_csv(HERE / "tiny_imagenet_finer_atlas.csv")
+    return read("tiny_imagenet_finer/atlas")
 
 
 def of_tree() -> pd.DataFrame:
-    return pd.read_csv(HERE / "cifar10_tree_atlas.csv")
+    return read("cifar10_tree_atlas")
 
 
 def matrix(table: pd.DataFrame, keys: list[str]) -> str:
@@ -155,10 +152,9 @@ def tree_more() -> str:
     """What was predicted of the added columns and rows: differences of arms."""
     tables, said = look.tables(of_tree()), predictions("cifar10_tree_more")["differences"]
     pairs = {name: tuple(tables[one["of"]][one[arm]] for arm in ("arm", "against")) for name, one in said.items()}
-    found = compared(pairs)
-    found["holm"] = holm(found["p"])
-    rows = [[said[name]["of"], row["arm"], row["against"], *scored(row, said[name])] for name, row in found.iterrows()]
-    return lines(["of", "arm", "against", *SCORED], rows)
+    return outcomes(
+        ["of", "arm", "against"], compared(pairs), said, lambda key, row: [said[key]["of"], *row[["arm", "against"]]]
+    )
 
 
 def tree_more_relations() -> str:
@@ -180,10 +176,8 @@ def finer_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
 
 def finer() -> str:
     pairs, said = finer_pairs(), predictions("tiny_imagenet_finer")
-    found = compared(pairs)
-    found["holm"] = holm(found["p"])
     rows = []
-    for key, row in found.iterrows():
+    for key, row in compared(pairs).iterrows():
         means = [f"{one.mean():.2f}" for one in pairs[key]]
         rows.append([said[key]["network"], row["arm"], means[0], row["against"], means[1], *scored(row, said[key])])
     return lines(["network", "arm", "it has", "against", "it has", *SCORED], rows)

@@ -10,7 +10,7 @@ from atlases import finer_pairs
 from emergence import filter_values, student_values
 from neighbours import bordered_pairs, collapse_values, rest_values
 from shifts import distilled_pairs
-from tables import HERE, ends, predictions
+from tables import HERE, ends, predictions, predictions_of
 
 from granularity.base import strict_yaml
 from granularity.claims import claim, preregistered
@@ -55,6 +55,6 @@ def quantity(id: str, key: str, one: Mapping, values: Mapping[str, Any], study: 
     of = values.get(key, ())
     of = of[0] - of[1] if isinstance(of, tuple) and of else of
     told = {name: one[name] for name in ("claim", "source", "judged", "reason") if name in one}
-    about = {"preregistration": preregistered.digest_of(study), "comparisons": len(values)}
+    about = {"preregistration": preregistered.digest(predictions_of(study)), "comparisons": len(values)}
     about |= {"untested": "" if len(of) else "not run, or training labels that are not fitted"}
     return Claim(id, quantity=one["of"][key], values=[*of], low=low, high=high, **told, **about)

@@ -1,9 +1,9 @@
-"""Tables of docs/neighbours.md about Shi, Wei and Liang 2022: students of a teacher, and filters."""
+"""Tables of docs/reference/tables.md about Shi, Wei and Liang 2022: students of a teacher, and filters."""
 
 import itertools
 
 import pandas as pd
-from tables import HERE, inside, lines, predictions
+from tables import inside, lines, predictions, read
 
 EPOCH = 16  # a student's last
 SIZES = ("width-2", "width-5", "width-9", "width-16")
@@ -18,7 +18,7 @@ def row(name: str, said: dict, values: pd.Series) -> list[str]:
 
 def student_values() -> dict[str, pd.Series]:
     """Differences between parts of test inputs and between students, by prediction."""
-    table = pd.read_csv(HERE / "cifar10_students.csv")
+    table = read("cifar10_students")
     wide = table[table["measure"] == "students"].pivot_table(index="results", columns="key", values="value")
 
     def number(key: str) -> pd.Series:
@@ -30,7 +30,7 @@ def student_values() -> dict[str, pd.Series]:
 
 def students() -> str:
     """What was predicted of students, and the size that the rule selects."""
-    table, said = pd.read_csv(HERE / "cifar10_students.csv"), predictions("cifar10_students")
+    table, said = read("cifar10_students"), predictions("cifar10_students")
     rows = [row(key, said[key], values) for key, values in student_values().items()]
     errors = table[table["measure"] == "val_error"].groupby("network")["value"].mean()[[*SIZES]]
     rises = [one <= other for one, other in itertools.pairwise(errors)]
@@ -41,7 +41,7 @@ def students() -> str:
 
 def filter_values() -> dict[str, pd.Series]:
     """Clusters, ways and early gradients of filters, by prediction."""
-    table = pd.concat([pd.read_csv(HERE / f"cifar10_filters{one}.csv") for one in ("", "_measures")])
+    table = pd.concat([read(f"cifar10_filters/{one}") for one in ("results", "measures")])
     names = table["key"].str.extract(r"(?P<layer>(?:hidden|layer\d\.0\.conv2))/(?P<key>\w+)$")
     table["layer"], table["key"] = table["layer"].fillna(names["layer"]), names["key"].fillna(table["key"])
 

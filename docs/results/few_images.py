@@ -3,9 +3,9 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from tables import BASELINE, HERE, PREDICTIONS, compared, inside, lines, predictions, scored, signed, yaml
+from tables import BASELINE, HERE, compared, inside, lines, outcomes, predictions, ranged, read, signed
 
-from granularity.claims.statistics import holm, interval, paired
+from granularity.claims.statistics import interval, paired
 
 LABELS = {  # labels in all, of each arm
     "cifar10": {BASELINE: 2, "manual-group": 5, "manual-class": 10, "random-parts-2": 20, "random-parts-4": 40},
@@ -26,13 +26,11 @@ def table(wide: pd.DataFrame, name: str) -> str:
 
     said = predictions(name)
     found = compared({key: (arm(one["arm"], one), arm(one["against"], one)) for key, one in said.items()})
-    found["holm"] = holm(found["p"])
-    rows = [[key, *scored(row, said[key])] for key, row in found.iterrows()]
-    return lines(["", "predicted", "came out", "Holm's p", "it lies"], rows)
+    return outcomes([""], found, said, lambda key, row: [key])
 
 
 def few() -> str:
-    found = pd.read_csv(HERE / "cifar10_few.csv").query("key == 'class/linear'")
+    found = read("cifar10_few").query("key == 'class/linear'")
     found[["images", "seed"]] = found["results"].str.extract(r"few-(\d+)-(\d+)").astype(int)
     last = found.groupby("images")["epoch"].transform("max")
     found["at"] = np.select([found["epoch"] == 0, found["epoch"] == last], ["start", "end"], "fifth")
@@ -42,7 +40,7 @@ def few() -> str:
 
 def errors() -> pd.DataFrame:
     """Errors in percent: a row per base seed, a column per data set, number of images, moment and arm."""
-    found = pd.read_csv(HERE / "best.csv").query("measure == 'val_error'")
+    found = read("best").query("measure == 'val_error'")
     found[["on", "images", "seed"]] = found["results"].str.extract(r"(\w+)-best-(\d+)-(\d+)")
     found = found.astype({"images": int, "seed": int})
     once = found["network"] == "once"  # the target alone, for the steps of both stages
@@ -55,32 +53,19 @@ def best() -> str:
     return table(errors(), "best")
 
 
-def optima(wide: pd.DataFrame, on: str, at: str) -> pd.Series:
-    """The number of labels of the least mean error, by number of images."""
-    return pd.Series(
-        {
-            images: LABELS[on][wide[on, images, at][list(LABELS[on])].mean().idxmin()]
-            for images in sorted(set(wide[on].columns.get_level_values(0)))
-        }
-    )
-
-
 def slopes() -> str:
     """G* by number of images, and the slope of ln G* on ln N with its interval by drawing base seeds anew."""
     wide, rng, rows = errors(), np.random.default_rng(0), []
-
-    def slope(of: pd.DataFrame, on: str, at: str) -> float:
-        found = optima(of, on, at)
-        return np.polyfit(np.log(found.index), np.log(found.to_numpy(float)), 1)[0]
-
-    draws = [wide.iloc[rng.integers(len(wide), size=len(wide))] for _ in range(1000)]
-    said = yaml.safe_load((PREDICTIONS / "best.yaml").read_text(encoding="utf-8"))["slopes"]
-    for key, one in said.items():
-        on, at = one["data"], one["at"]
-        value, (low, high) = slope(wide, on, at), np.quantile([slope(draw, on, at) for draw in draws], [0.025, 0.975])
-        found = ", ".join(f"{labels} of {images:,}" for images, labels in optima(wide, on, at).items())
-        ahead = f"{signed(one['low'])} to {signed(one['high'])}"
-        rows.append([key, found, ahead, f"{signed(value)} [{signed(low)}, {signed(high)}]", inside(value, one)])
+    draws = np.array([rng.integers(len(wide), size=len(wide)) for _ in range(1000)])
+    for key, one in predictions("best", "slopes").items():
+        labels, images = LABELS[one["data"]], sorted(set(wide[one["data"]].columns.get_level_values(0)))
+        values = np.stack([wide[one["data"], count, one["at"]][list(labels)] for count in images])  # images, seed, arm
+        means = np.stack([values.mean(1), *values[:, draws].mean(2).swapaxes(0, 1)])
+        best = np.array(list(labels.values()))[means.argmin(2)]  # as they are, then drawn anew; by images
+        value, *drawn = np.polyfit(np.log(images), np.log(best).T, 1)[0].round(9)  # 0 where G* is constant
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        found = ", ".join(f"{count} of {of:,}" for of, count in zip(images, best[0], strict=True))
+        rows.append([key, found, ranged(one), f"{signed(value)} [{signed(low)}, {signed(high)}]", inside(value, one)])
     return lines(["", "G* of N images", "slope, predicted", "came out", "it lies"], rows)
 
 

@@ -1,6 +1,6 @@
 """Which labels to pretrain on: what rules pick for twenty binary targets, beside what is best.
 
-    python docs/results/halves.py results/cifar10-halves-*    # writes docs/results/cifar10_halves.csv
+    python docs/results/halves.py results/cifar10-halves/draw-*    # writes studies/cifar10_halves/results.csv
 
 A row per base seed, target and label space: validation error in percent after finetuning, and scores of the pretrained
 features for the target (`transferability`, on the training images of pretraining). The label space
@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from tables import table_of
 
-HERE = Path(__file__).parent
-TABLE = HERE / "cifar10_halves.csv"
+TABLE = table_of("cifar10_halves")
 FINEST, OWN = "manual-class", "target"
 SCORES = ("logme", "h_score", "leep", "nce")
 DRAWS = 10_000
 
 
 def collected(folder: Path) -> pd.DataFrame:
-    """Of one run of config/experiments/cifar10_halves.yaml, whose name ends in its base seed."""
+    """Of one run of studies/cifar10_halves/study.yaml, whose name ends in its draw."""
     errors = pd.read_csv(folder / "report/tables/backbones.csv").dropna(subset="transfer")
     values = [
         pd.read_parquet(file).merge(pd.read_parquet(file.with_name("runs.parquet")), on="run")
@@ -68,14 +68,6 @@ def regrets() -> pd.DataFrame:
     found = {rule: pd.Series({one: errors.loc[one, space] for one, space in of.items()}) for rule, of in picks.items()}
     found["not random"] = errors[[space for space in errors if not space.startswith("random")]].mean(axis=1)
     return pd.DataFrame(found).sub(errors.min(axis=1), axis=0)
-
-
-def correlations() -> pd.Series:
-    """Spearman's rank correlation of each score with minus the error over label spaces, mean over targets."""
-    ranks = -table("error").rank(axis=1)
-    return pd.Series(
-        {score: table(score)[ranks.columns].rank(axis=1).corrwith(ranks, axis=1).mean() for score in SCORES}
-    )
 
 
 if __name__ == "__main__":

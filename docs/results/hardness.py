@@ -1,8 +1,8 @@
 """Errors by hardness of the image, one row per backbone:
 
-    python docs/results/hardness.py > docs/results/cifar10_hardness.csv
+    python docs/results/hardness.py > studies/cifar10_hardness/results.csv
 
-Needs `results/` of `config/experiments/cifar10_budget.yaml` and of `cifar10_meaning.yaml` with base seeds 0 to 5.
+Needs `results/` of `studies/cifar10_budget/study.yaml` and of `cifar10_meaning.yaml` with base seeds 0 to 5.
 Hardness is independent of the backbones that are compared: how many networks of the other runs are wrong on the image.
 """
 

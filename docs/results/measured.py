@@ -1,7 +1,7 @@
 """All numbers of trainings and measures in some folders of results, a row each:
 
-python docs/results/measured.py results/NAME-* > docs/results/TABLE.csv
-python docs/results/measured.py results/NAME-* --keys 'linear|kind/mean' > docs/results/TABLE.csv    # only some keys
+python docs/results/measured.py results/NAME/draw-* > studies/TABLE/results.csv
+python docs/results/measured.py results/NAME/draw-* --keys 'linear|kind/mean' > studies/TABLE/results.csv    # some keys
 """
 
 import argparse
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+from tables import name_of
 
 import granularity
 
@@ -19,6 +20,6 @@ if __name__ == "__main__":
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--keys", default="", help="a regular expression that keys of measures match")
     given = parser.parse_args()
-    found = pd.concat([granularity.runs(folder).assign(results=folder.name) for folder in sorted(given.folders)])
+    found = pd.concat([granularity.runs(folder).assign(results=name_of(folder)) for folder in sorted(given.folders)])
     kept = found["key"].isna() | found["key"].str.contains(given.keys)
     found[kept][COLUMNS].to_csv(sys.stdout, index=False, float_format="%.6g", lineterminator="\n")

@@ -1,31 +1,32 @@
-"""Tables of docs/neighbours.md."""
+"""Tables of docs/reference/tables.md, for docs/neighbours.md."""
 
 import re
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
-from tables import BASELINE, HERE, SCORED, compared, ends, inside, lines, predictions, scored
+from tables import BASELINE, compared, ends, inside, lines, outcomes, predictions, read
 
-from granularity.claims.statistics import holm
 from granularity.stages.verdicts.studies.neural_collapse_images import FITTED
 
 
 def collapse() -> str:
     """The claims about collapse: what was predicted of each, what came out, and its verdict by its own band."""
-    found, rows = pd.read_csv(HERE / "cifar10_collapse.csv").set_index("id"), []
+    found, rows = read("cifar10_collapse").set_index("id"), []
     for id, said in predictions("cifar10_collapse").items():
         row = found.loc[id]
         quantity = row["quantity"].partition(": ")[2]
         came = inside(row["measured"], said)
         measured = f"{row['measured']:.2f} ({row['minimum']:.2f} to {row['maximum']:.2f})"
-        rows.append([id, quantity, f"{said['low']} to {said['high']}", measured, came, row["band"], row["verdict"]])
-    return lines(["claim", "quantity", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
+        rows.append(
+            [quantity, f"NC-{id}", f"{said['low']} to {said['high']}", measured, came, row["band"], row["verdict"]]
+        )
+    return lines(["quantity", "claim", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
 
 
 def epochs() -> str:
     """Measures of the training images by epoch, mean over backbones, of networks on the pairs and on the classes."""
-    table = pd.read_csv(HERE / "cifar10_collapse_measures.csv").query("split == 'train' and measure == 'collapse'")
+    table = read("cifar10_collapse/measures").query("split == 'train' and measure == 'collapse'")
     shown = {"pair/nc1": "NC1 of pairs", "pair/class/r1": "R1 of classes in pairs", "pair/class/r2": "R2"}
     shown |= {"class/nearest_mean": "error of the nearest class mean (%)"}
     grid = table.pivot_table(index=["space", "key"], columns="epoch", values="value", sort=False)
@@ -39,7 +40,7 @@ def epochs() -> str:
 
 def ratios(name: str, results: str, key: str) -> pd.DataFrame:
     """Of one measure of training images, a row per backbone and a column per epoch; of a grid, a row per cell."""
-    table = pd.read_csv(HERE / f"{name}.csv").query("split == 'train' and key == @key and results == @results")
+    table = read(name).query("split == 'train' and key == @key and results == @results")
     return table.pivot(index=["network", "pretrain_seed"], columns="epoch", values="value")
 
 
@@ -47,11 +48,11 @@ def collapse_values() -> dict[str, pd.Series]:
     """Of other labels, another network and classes that are alike, by prediction; empty of networks that do not fit."""
     random, plain, fine = (f"cifar10-collapse-{name}" for name in ("random", "plain", "fine"))
     more = "cifar10_collapse_more"
-    first = pd.read_csv(HERE / "cifar10_collapse_measures.csv").query("split == 'train' and space == 'target'")
+    first = read("cifar10_collapse/measures").query("split == 'train' and space == 'target'")
     pairs = first.query("key == 'pair/class/r1' and epoch == 120")["value"].mean()
     r1, halves = ratios(more, plain, "pair/class/r1"), ratios(more, fine, "label/half/r1")
     apart = ratios(more, fine, "label/half/r2")
-    alike = pd.read_csv(HERE / "tiny_imagenet_pairs.csv").query("epoch > 0")
+    alike = read("tiny_imagenet_collapse/pairs").query("epoch > 0")
     medians = alike.groupby(["results", "run"])["ratio"].median().groupby("results", sort=False)
     wordnet, drawn = (medians.get_group(f"tiny-imagenet-collapse-{kind}") for kind in ("parents", "random_parents"))
     found = {
@@ -112,13 +113,13 @@ def collapse_more(name: str = "cifar10_collapse_more", values: Callable = collap
     """What was predicted of collapse elsewhere: means over backbones, and their verdicts by their bands."""
     found, rows = values(), []
     for key, said in predictions(name).items():
-        row = [key, said["of"], f"{said['low']} to {said['high']}"]
+        row = [said["of"], re.sub(r"^(?=A\d)", "NC-", key), f"{said['low']} to {said['high']}"]
         if len(of := found[key]) and of.notna().all():
             span = f"{of.mean():.2f} ({of.min():.2f} to {of.max():.2f})" if len(of) > 1 else f"{of.mean():.2f}"
             rows.append([*row, span, inside(of.mean(), said), said["band"], met(of.mean(), said["band"])])
         else:
             rows.append([*row, "", "", said["band"], "not tested"])
-    return lines(["claim", "quantity", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
+    return lines(["quantity", "claim", "predicted", "mean (range over backbones)", "it lies", "band", "verdict"], rows)
 
 
 def met(value: float, band: str) -> str:
@@ -128,7 +129,7 @@ def met(value: float, band: str) -> str:
 
 def of_seeds(name: str, **which: str | int) -> pd.Series:
     """One number of each base seed of an experiment, from the table that measured.py made of it."""
-    table = pd.read_csv(HERE / f"{name}.csv")
+    table = read(name)
     base = table["results"].str.rpartition("-")[2].astype(int)
     kept = np.logical_and.reduce(
         [table[column].isna() if one == "" else table[column] == one for column, one in which.items()]
@@ -157,13 +158,9 @@ def masked() -> str:
         arms_ = [one[which].removeprefix("probe of ") for which in ("arm", "against")]
         measure = one.get("measure") or ("probe" if one["arm"].startswith("probe") else "val_error")
         pairs[key] = tuple(number(arm, measure).rename(arm) for arm in arms_)
-    found = compared(pairs)
-    found["holm"] = holm(found["p"])
-    rows = [
-        [key, said[key]["arm"], f"{pairs[key][0].mean():.2f}", f"{pairs[key][1].mean():.2f}", *scored(row, said[key])]
-        for key, row in found.iterrows()
-    ]
-    return lines(["", "arm", "it has", "the other", *SCORED], rows)
+    means = {key: [f"{one.mean():.2f}" for one in pair] for key, pair in pairs.items()}
+    heads = ["", "arm", "it has", "the other"]
+    return outcomes(heads, compared(pairs), said, lambda key, row: [key, said[key]["arm"], *means[key]])
 
 
 LAYERS = {"FIRST": "layer1.0.act2", "LAST": "layer3.0.act2"}
@@ -171,9 +168,9 @@ LAYERS = {"FIRST": "layer1.0.act2", "LAST": "layer3.0.act2"}
 
 def bordered_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
     """What units prefer, and what a probe loses under other borders than those of training, by prediction."""
-    table = pd.read_csv(HERE / "cifar10_border.csv").dropna(subset="key")
+    table = read("cifar10_border").dropna(subset="key")
     run = table["results"].str.extract(r"cifar10-border-?(.*?)-?(\d+)$")
-    table = table.assign(under=run[0], seed=run[1].astype(int))
+    table = table.assign(under=run[0].replace("none", ""), seed=run[1].astype(int))
 
     def number(arm: str, key: str, split: str = "val", under: str = "") -> pd.Series:
         space, epoch = (BASELINE, 0) if arm == "untrained" else (arm, 8)
@@ -201,6 +198,5 @@ def bordered_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
 
 def bordered() -> str:
     said = predictions("cifar10_border")
-    found, told = compared(bordered_pairs()), said["units"] | said["borders"]
-    found["holm"] = holm(found["p"])
-    return lines(["", "arm", *SCORED], [[key, row["arm"], *scored(row, told[key])] for key, row in found.iterrows()])
+    told = said["units"] | said["borders"]
+    return outcomes(["", "arm"], compared(bordered_pairs()), told, lambda key, row: [key, row["arm"]])

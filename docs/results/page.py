@@ -4,22 +4,8 @@
     python docs/results/page.py --write    # and puts them into the page, and draws docs/images/photographs.svg
     python docs/results/page.py --papers results/papers.csv    # keeps what was tested of it, for `snakemake papers`
 
-`NAME.csv` is `tables/backbones.csv` of the report of `config/experiments/NAME.yaml` (`digits`: the default run):
-validation error in percent, one row per backbone; `NAME/SEED.csv` the same for base seeds with one backbone per arm (of
-`cifar10_steps`: `IMAGES-STEPS/SEED.csv`).
-`cifar10_tree_atlas.csv` is `atlas.csv` of `granularity atlas results/cifar10-tree-*`; `cifar10_mask.csv` is made by
-`measured.py results/cifar10-mask-* --keys 'class/linear|regions|spread'`, `cifar10_border.csv` by the same of
-`results/cifar10-border-*` with the keys of `neighbours.bordered`, `cifar10_halves.csv` by `halves.py`.
-Also by `measured.py`: `cifar10_collapse_more.csv` (`results/cifar10-collapse-{random,plain,fine}`, keys
-`(?:^pair/class|^label/half)/r[12]$|^error$`), `cifar10_collapse_rest.csv` (`-{epochs,grid,densenet}`, keys
-`^pair/class/r[123]$|^pair/class/r1_null$|^error$`), `cifar10_few.csv` (keys `linear`), `best.csv`,
-`cifar10_students.csv`, `cifar10_filters_measures.csv` (keys `within|mean/`), `cifar10_shifts.csv`,
-`cifar10_backgrounds.csv` (see `shifts.py`). `cifar10_filters.csv` is made by `traced.py`, `tiny_imagenet_pairs.csv` by
-`pairs.py`, `tiny_imagenet_finer_atlas.csv` as the tree's.
-`cifar10_collapse.csv` has the claims (`checks.csv` of the study), `cifar10_collapse_measures.csv` all that was
-measured. `cifar10_meaning_loss.csv` has `train_loss` of its pretraining's `runs.parquet`; `digits_stability.csv` is of
-`benchmarks/stability.py`. The unit of replication is the backbone; two arms are compared over pairs of one pretraining
-seed, or of one base seed.
+studies/README.md says how each table was made. The unit of replication is the backbone; two arms are compared over
+pairs of one pretraining seed, or of one base seed.
 """
 
 import re
@@ -31,6 +17,7 @@ import few_images
 import halves
 import matplotlib.pyplot as plt
 import pandas as pd
+import undone
 from atlases import atlas, atlas_predicted, finer, tiny, tree, tree_more, tree_more_relations, tree_relations
 from emergence import filters, students
 from neighbours import bordered, collapse, collapse_more, epochs, masked, rest_values
@@ -46,12 +33,34 @@ from photographs import (
     transfers,
 )
 from shifts import backgrounds, cells, distilled
-from tables import BASELINE, arms, backbones, compared, inside, lines, predictions, shown, signed
+from tables import (
+    BASELINE,
+    arms,
+    backbones,
+    compared,
+    inside,
+    lines,
+    predictions,
+    predictions_of,
+    ranged,
+    read,
+    shown,
+    signed,
+)
 
 import claims
+from granularity.stages.gather import predictions as gathered
 
 HERE = Path(__file__).parent
-PAGES = ("results.md", "neighbours.md", "atlas.md", "label_spaces.md", "findings/fixed.md")
+PAGES = (
+    "../README.md",
+    "results.md",
+    "reference/tables.md",
+    "atlas.md",
+    "label_spaces.md",
+    "findings/fixed.md",
+    "findings/contamination_undone.md",
+)
 EARLIER = 45  # comparisons with a baseline of the same budget in the reports of earlier runs
 
 
@@ -72,7 +81,7 @@ def digits() -> str:
 
 
 def stability() -> str:
-    table = pd.read_csv(HERE / "digits_stability.csv")
+    table = read("digits/stability")
     rows = []
     for (arm, against), one in table.groupby(["space", "other"], sort=False):
         difference = f"{signed(one['difference'].mean())} ({one['difference'].std():.2f})"
@@ -82,40 +91,78 @@ def stability() -> str:
     return lines(["arm", "against", "mean over base seeds", "least to greatest", "significantly lower"], rows)
 
 
-HEADS = {  # the experiment, its condition, its finetuning, and the network that sees the target once
-    "digits": ("digits", "train-900", "target", "resnet18"),
-    "CIFAR-10, 24 epochs": ("cifar10_budget", "train-10000", "twice", "once"),
+HEADS: dict[str, str | tuple[str, ...]] = {  # a study of draws with merged heads, or where else errors are
+    "digits, ten draws": "digits_merged",
+    "CIFAR-10, six draws": "cifar10_merged",
     "CIFAR-10, 96 epochs": ("cifar10_long", "train-10000", "twice", "once"),
     "the same, plain network": ("cifar10_plain_long", "train-10000", "twice", "once"),
 }
+SHOWN = {  # in the README
+    "digits, 8 px: count the loops; ten draws": "digits, ten draws",
+    "CIFAR-10, 16 px: animal or vehicle; 24 epochs, six draws": "CIFAR-10, six draws",
+    "the same, 96 epochs, one draw": "CIFAR-10, 96 epochs",
+}
+ERRORS = ("class, head", "class, finetuned", "class, one stage", "target, twice", "target, one stage")
 
 
-def before(place: tuple[str, ...]) -> dict[str, pd.Series]:
-    """Errors per backbone: the class before and after finetuning, the target trained twice and once."""
+def before(place: str | tuple[str, ...]) -> dict[str, pd.Series]:
+    """Errors per draw, or per backbone of one draw, by `ERRORS`; one stage is as long as two."""
+    if isinstance(place, str):
+        table = read(place).query("stage in ('pretrain', 'finetune')")
+        table["space"] = table["space"].mask(table["space"] != BASELINE, "class")
+        found = table.groupby(["stage", "network", "space", "draw"])["value"].mean()
+        two, one = "resnet18", "resnet18_merged"
+        places = [("pretrain", two, "class"), ("finetune", two, "class"), ("pretrain", one, "class")]
+        places += [("finetune", two, BASELINE), ("pretrain", one, BASELINE)]
+        return {label: found[place].rename(label) for label, place in zip(ERRORS, places, strict=True)}
     name, condition, transfer, once = place
     table = backbones(name).set_index("pretrain_seed")
     table = table[table["condition"] == condition]
-    head = table[table["transfer"].isna()]
-    tuned = table[table["transfer"] == transfer]
-    return {
-        "class, head": head[(head["space"] == "manual-class") | (head["space"] == "manual-digit")]["error"],
-        "class, finetuned": tuned[(tuned["space"] == "manual-class") | (tuned["space"] == "manual-digit")]["error"],
-        "target, twice": tuned[tuned["space"] == BASELINE]["error"],
-        "target, once": head[(head["space"] == BASELINE) & (head["network"] == once)]["error"],
-    }
+    head, tuned = table[table["transfer"].isna()], table[table["transfer"] == transfer]
+    errors = [one[one["space"] == "manual-class"] for one in (head, tuned)]
+    errors += [tuned[tuned["space"] == BASELINE], head[(head["space"] == BASELINE) & (head["network"] == once)]]
+    labels = [label for label in ERRORS if label != "class, one stage"]
+    return {label: one["error"].rename(label) for label, one in zip(labels, errors, strict=True)}
+
+
+def gap(errors: dict[str, pd.Series], one: str, other: str) -> str:
+    """A difference with its interval, which is for itself; nothing where an arm was not trained."""
+    return shown(compared({"": (errors[one], errors[other])}).iloc[0]) if one in errors else ""
 
 
 def merged() -> str:
-    """The class's head, read as the target, beside the finetuned network and the target; each interval for itself."""
+    """The class's head, read as the target, beside the finetuned network and the target."""
     rows = []
     for name, place in HEADS.items():
         errors = before(place)
-        first, tuned, twice, once = (one.rename(label) for label, one in errors.items())
-        means = [f"{one.mean():.2f}" for one in (first, tuned, twice, once)]
-        gaps = [compared({"": pair}).iloc[0] for pair in ((tuned, first), (first, twice), (first, once))]
-        rows.append([name, *means, *(shown(gap) for gap in gaps)])
-    names = ["class, head", "finetuned", "target, twice", "once"]
-    return lines(["", *names, "finetuned minus head", "head minus twice", "head minus once"], rows)
+        means = [f"{errors[label].mean():.2f}" if label in errors else "" for label in ERRORS]
+        head, tuned, one, twice, _ = ERRORS
+        rows.append([name, *means, gap(errors, tuned, head), gap(errors, one, tuned), gap(errors, head, twice)])
+    gaps = ["finetuned minus head", "one stage minus finetuned", "head minus twice"]
+    return lines(["", *ERRORS, *gaps], rows)
+
+
+def one_result() -> str:
+    """The README's table."""
+    rows = []
+    for name, key in SHOWN.items():
+        errors = before(HEADS[key])
+        head, tuned, one, twice, _ = ERRORS
+        means = [f"{errors[label].mean():.2f}" if label in errors else "" for label in (head, tuned, one, twice)]
+        rows.append([name, *means, gap(errors, tuned, twice)])
+    names = ["class head", "class, finetuned", "class, one stage", "task only, twice", "finetuned minus twice"]
+    return lines(["data, task", *names], rows)
+
+
+def of_draws(name: str) -> str:
+    """The predictions of a study of draws, beside what came out: a mean over draws, corrected for all of them."""
+    said = gathered.read(predictions_of(name))
+    found = gathered.judged(said, read(name), ["resnet18"])
+    rows = []
+    for row in found.assign(low=found["lower"], high=found["upper"]).to_dict("records"):
+        told = said.predictions[row["id"]].model_dump()
+        rows.append([row["arm"], row["against"], ranged(told), shown(pd.Series(row)), inside(row["difference"], told)])
+    return lines(["arm", "against", "predicted", "came out", "it lies"], rows)
 
 
 def together() -> str:
@@ -147,10 +194,7 @@ def picked() -> str:
         for name, values in table.items():
             low, high = halves.bootstrap(values)
             told = said[kind].get(name)
-            ahead, came = "", ""
-            if told:
-                ahead = f"{signed(told['low'])} to {signed(told['high'])}"
-                came = inside(values.mean(), told)
+            ahead, came = (ranged(told), inside(values.mean(), told)) if told else ("", "")
             rows.append([f"{kind}, {name}", ahead, f"{signed(values.mean())} [{signed(low)}, {signed(high)}]", came])
     return lines(["", "predicted", "came out", "it lies"], rows)
 
@@ -158,7 +202,10 @@ def picked() -> str:
 BLOCKS = {
     "digits": digits,
     "stability": stability,
+    "one result": one_result,
     "heads": merged,
+    "merged digits": lambda: of_draws("digits_merged"),
+    "merged photographs": lambda: of_draws("cifar10_merged"),
     "budget": lambda: predicted("cifar10_budget"),
     "meaning means": learnt,
     "meaning": lambda: predicted("cifar10_meaning"),
@@ -193,6 +240,9 @@ BLOCKS = {
     "few": few_images.few,
     "best": few_images.best,
     "best slopes": few_images.slopes,
+    "undone answer": undone.answer,
+    "undone risks": undone.risks,
+    "undone predicted": undone.predicted,
 }
 
 
@@ -228,23 +278,25 @@ def drawing() -> None:
 
 
 def headline() -> None:
-    """docs/images/headline.svg: the class before and after finetuning, minus the target trained twice."""
+    """docs/images/headline.svg: the class in one stage and in two, minus the target trained twice."""
     plt.rcParams.update({"svg.hashsalt": "headline", "font.size": 9})
     panels = {name: before(place) for name, place in list(HEADS.items())[:3]}
     figure, axes = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained", sharex=True, sharey=True)
+    labels = [label for label in ERRORS[::-1] if label != "target, twice"]
     for axis, (name, errors) in zip(axes, panels.items(), strict=True):
         twice = errors.pop("target, twice").rename(BASELINE)
-        found = compared({arm: (one.rename(arm), twice) for arm, one in errors.items()}).iloc[::-1]
+        found = compared({arm: (one.rename(arm), twice) for arm, one in errors.items()})
         around = [found["difference"] - found["low"], found["high"] - found["difference"]]
         axis.axvline(0, color="grey", linewidth=0.8)
-        axis.errorbar(found["difference"], found.index, xerr=around, fmt="o", color="C0", capsize=3)
-        axis.set(title=f"{name}\nbaseline {twice.mean():.1f} %")
-    figure.suptitle("Training on classes lowers the error of the coarse task; finetuning is not always needed")
+        places = [labels.index(arm) for arm in found.index]
+        axis.errorbar(found["difference"], places, xerr=around, fmt="o", color="C0", capsize=3)
+        axis.set(title=f"{name}\nbaseline {twice.mean():.1f} %", yticks=range(len(labels)), yticklabels=labels)
+    figure.suptitle("Training on classes lowers the error of the coarse task; one stage beats finetuning")
     figure.supxlabel("error minus the baseline: the target, trained twice (points)", fontsize=9)
     figure.savefig(HERE.parent / "images/headline.svg", metadata={"Date": None, "Creator": None})
 
 
-def page(name: str = PAGES[0]) -> str:
+def page(name: str = PAGES[1]) -> str:
     """A page of docs/ with every block between `<!-- NAME -->` and `<!-- end -->` made again."""
 
     def made(found: re.Match[str]) -> str:
@@ -262,6 +314,7 @@ if __name__ == "__main__":
         drawing()
         headline()
         few_images.drawing()
+        undone.drawing()
     elif sys.argv[1:2] == ["--papers"]:
         rows = pd.read_csv(sys.argv[2], keep_default_na=False, dtype=str)
         tested = rows["measured"].ne("").groupby([rows["results"], rows["study"]]).transform("any")

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pandas as pd
-from tables import BASELINE, HERE, SCORED, arms, backbones, compared, lines, predictions, scored, signed
-
-from granularity.claims.statistics import holm
+from scipy import optimize, stats
+from tables import BASELINE, SCORED, arms, backbones, compared, lines, outcomes, predictions, read, scored, signed
 
 IMAGES = {"cifar10_tree": "train-5000"}
+ALIKE = (1, 0.98)  # correlations of the difficulties, where all images gain alike
 
 
 def learnt() -> str:
     """Loss on the pretraining labels at the end of pretraining, and the error after finetuning, per arm."""
-    loss = pd.read_csv(HERE / "cifar10_meaning_loss.csv").groupby("space", sort=False)["train_loss"]
+    loss = read("cifar10_meaning/loss").groupby("space", sort=False)["train_loss"]
     errors = arms("cifar10_meaning", "train-10000")
     rows = [
         [arm, f"{one.mean():.2f} ({one.std():.2f})", f"{errors[arm].mean():.2f} ({errors[arm].std():.2f})"]
@@ -21,16 +21,15 @@ def learnt() -> str:
 
 
 def differences(name: str) -> pd.DataFrame:
-    """The comparisons that were predicted of an experiment on CIFAR-10, with Holm's p."""
+    """The comparisons that were predicted of an experiment on CIFAR-10."""
     said, errors = predictions(name), arms(name, IMAGES.get(name, "train-10000"))
-    found = compared({key: (errors[one["arm"]], errors[one["against"]]) for key, one in said.items()})
-    return found.assign(holm=holm(found["p"]))
+    return compared({key: (errors[one["arm"]], errors[one["against"]]) for key, one in said.items()})
 
 
 def predicted(name: str) -> str:
-    said, found = predictions(name), differences(name)
-    rows = [[row["arm"], row["against"], *scored(row, said[key])] for key, row in found.iterrows()]
-    return lines(["arm", "against", *SCORED], rows)
+    return outcomes(
+        ["arm", "against"], differences(name), predictions(name), lambda key, row: [*row[["arm", "against"]]]
+    )
 
 
 def gains(images: int, steps: int) -> tuple[pd.Series, pd.Series]:
@@ -49,20 +48,15 @@ def by_steps() -> pd.DataFrame:
             pairs[key] = tuple((arm - target).rename(BASELINE) for arm, target in cells)
         else:
             pairs[key] = gains(said["images"], said["steps"])
-    found = compared(pairs)
     targets = [
         float("nan") if "cell" in said else pairs[key][1].mean() for key, said in predictions("cifar10_steps").items()
     ]
-    return found.assign(holm=holm(found["p"]), target=targets)
+    return compared(pairs).assign(target=targets)
 
 
 def steps() -> str:
-    said, found = predictions("cifar10_steps"), by_steps()
-    rows = [
-        [key, "" if np.isnan(row["target"]) else f"{row['target']:.2f}", *scored(row, said[key])]
-        for key, row in found.iterrows()
-    ]
-    return lines(["class against target", "error, target", *SCORED], rows)
+    said, heads = predictions("cifar10_steps"), ["class against target", "error, target"]
+    return outcomes(heads, by_steps(), said, lambda key, row: [key, f"{row['target']:.2f}".replace("nan", "")])
 
 
 TRANSFERS = {  # key of the predictions: the experiment, and the folder of its networks that see the other data alone
@@ -92,8 +86,7 @@ def by_transfer() -> pd.DataFrame:
         for key, one in said[direction].items():
             pairs[direction, key] = errors[one["arm"]], errors[one["against"]]
             odds[direction, key] = (logits[one["arm"]] - logits[one["against"]]).mean()
-    found = compared(pairs)
-    return found.assign(holm=holm(found["p"]), odds=odds, error=[pairs[key][1].mean() for key in pairs])
+    return compared(pairs).assign(odds=odds, error=[pairs[key][1].mean() for key in pairs])
 
 
 def transfers() -> str:
@@ -111,25 +104,52 @@ def transfers() -> str:
 
 def by_hardness() -> tuple[pd.DataFrame, pd.DataFrame]:
     """Images and errors in number per backbone; errors of the class minus the target's, per hardness of the image."""
-    table = pd.read_csv(HERE / "cifar10_hardness.csv").set_index(["hardness", "space", "pretrain_seed"])
+    table = read("cifar10_hardness").set_index(["hardness", "space", "pretrain_seed"])
     errors, bins = 100 * table["wrong"] / table["images"], list(predictions("cifar10_hardness"))
     pairs = {key: tuple(errors[key][one].rename(one) for one in ("manual-class", BASELINE)) for key in bins}
-    found = compared(pairs)
-    return table, found.assign(target=[pairs[key][1].mean() for key in bins], holm=holm(found["p"]))
+    return table, compared(pairs).assign(target=[pairs[key][1].mean() for key in bins])
+
+
+def alike(images: list[int], saved: float, correlation: float) -> list[float]:
+    """Differences in points per bin of hardness, if the class made all images easier by one amount.
+
+    A network is wrong with probability Phi(a + b z), z a normal difficulty; a and b are fitted to the bins of the
+    twelve judges. The baseline has the judges' difficulties, the class's correlate with them; its a saves `saved`.
+    """
+    z, judges = np.linspace(-8, 8, 4001), 12
+    density = stats.norm.pdf(z) / stats.norm.pdf(z).sum()
+
+    def bins(a: float, b: float) -> np.ndarray:
+        chance = stats.binom.cdf(
+            np.array([[0], [4], [8], [12]]), judges, stats.norm.cdf(a + b * z).clip(1e-12, 1 - 1e-12)
+        )
+        return np.diff(chance, axis=0, prepend=0)
+
+    found = optimize.minimize(lambda at: -images @ np.log(bins(*at) @ density), [-5, 4], method="Nelder-Mead")
+    a, b = found.x
+    wide = np.sqrt(1 + b**2 * (1 - correlation**2))
+    before = stats.norm.cdf(a + b * z)
+    level = optimize.brentq(
+        lambda at: (before - stats.norm.cdf((at + b * correlation * z) / wide)) @ density - saved, -15, 0
+    )
+    change = stats.norm.cdf((level + b * correlation * z) / wide) - before
+    return [100 * change @ (one * density) / (one @ density) for one in bins(a, b)]
 
 
 def hardness() -> str:
-    table, found = by_hardness()
-    said = predictions("cifar10_hardness")
+    said, (table, found) = predictions("cifar10_hardness"), by_hardness()
     total = table["wrong"].unstack("space").groupby("hardness").sum()
     gained = total[BASELINE] - total["manual-class"]
     images = table["images"].groupby("hardness").first()
+    counted, saved = images[list(found.index)].to_numpy(), gained.sum() / table["images"].groupby("space").sum().iloc[0]
+    null = [alike(counted, saved, correlation) for correlation in ALIKE]
     rows = []
-    for key, row in found.iterrows():
+    for number, (key, row) in enumerate(found.iterrows()):
         shares = [
             f"{images[key]:,}",
             f"{row['target']:.1f}",
             f"{100 * gained[key] / gained.sum():.0f} %".replace("-", "−"),
         ]
-        rows.append([key, *shares, *scored(row, said[key])])
-    return lines(["wrong", "images", "error, target", "share of the gain", *SCORED], rows)
+        rows.append([key, *shares, *scored(row, said[key]), *(signed(one[number]) for one in null)])
+    words = [f"alike, r = {correlation:g}" for correlation in ALIKE]
+    return lines(["wrong", "images", "error, target", "share of the gain", *SCORED, *words], rows)

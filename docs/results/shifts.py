@@ -1,4 +1,4 @@
-"""Tables of docs/neighbours.md about shifted test images.
+"""Tables of docs/reference/tables.md about shifted test images.
 
 `cifar10_shifts.csv` is made by measured.py with `--keys '^class/linear$'`, `cifar10_backgrounds.csv` with `^error$`.
 """
@@ -6,9 +6,8 @@
 from collections.abc import Callable
 
 import pandas as pd
-from tables import BASELINE, HERE, SCORED, compared, lines, predictions, scored, signed
+from tables import BASELINE, compared, lines, outcomes, predictions, read, signed
 
-from granularity.claims.statistics import holm
 from granularity.look.robustness import effective_robustness
 
 OVER = {"borders": ["red", "mean", "inverted"], "colour": ["hue", "grey"], "noise": ["noise", "noisier"]}
@@ -20,7 +19,7 @@ SEEN = {"shared": ("negative", "other", "none"), "grouped": ("swapped", "other",
 
 def errors_of(name: str, key: str, folders: str) -> pd.DataFrame:
     """Errors of networks, a column per split: rows `repetition` (the base seed) and `arm`, NETWORK/SPACE/EPOCH."""
-    table = pd.read_csv(HERE / f"{name}.csv").query("key == @key and results.str.startswith(@folders)")
+    table = read(name).query("key == @key and results.str.startswith(@folders)")
     epoch = table["epoch"].map("{:.0f}".format)
     arm = table["network"].fillna("encoder") + "/" + table["space"].replace(BASELINE, "coarse") + "/" + epoch
     seed = table["results"].str.rpartition("-")[2].astype(int)
@@ -35,10 +34,8 @@ def pairs_of(name: str, number: Callable) -> dict[str, tuple[pd.Series, pd.Serie
 
 def judged(name: str, pairs: dict[str, tuple[pd.Series, pd.Series]]) -> str:
     """What was predicted of numbers, and what came out."""
-    said, found = predictions(name), compared(pairs)
-    found["holm"] = holm(found["p"])
-    rows = [[key, said[key]["arm"], said[key]["against"], *scored(row, said[key])] for key, row in found.iterrows()]
-    return lines(["", "arm", "against", *SCORED], rows)
+    said, heads = predictions(name), ["", "arm", "against"]
+    return outcomes(heads, compared(pairs), said, lambda key, row: [key, said[key]["arm"], said[key]["against"]])
 
 
 def distilled_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:

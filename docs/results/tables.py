@@ -1,23 +1,49 @@
 """What the pages' tables are made of: errors by backbone, comparisons, predictions, and rows in Markdown."""
 
 import math
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import yaml
 
-from granularity.claims.statistics import interval, p_value, paired
+from granularity.claims.statistics import holm, interval, p_value, paired
 
 HERE = Path(__file__).parent
-PREDICTIONS = HERE.parents[1] / "config" / "preregistrations"
+STUDIES = HERE.parents[1] / "studies"
 BASELINE, ONCE = "target", "once"
 
 
+def name_of(folder: Path) -> str:
+    """A folder's name in the tables: NAME, or NAME-VALUE-DRAW for a study's cell NAME/AXIS-VALUE_draw-DRAW."""
+    if folder.absolute().parent.name == "results":
+        return folder.name
+    values = [part.partition("-")[2] for part in re.split(r"_(?=\w+?-)", folder.name)]
+    return "-".join([folder.absolute().parent.name, *values])
+
+
+def table_of(name: str) -> Path:
+    """`STUDY`: the table of a study's results; `STUDY/FILE`: another table in its folder."""
+    study, _, file = name.partition("/")
+    return STUDIES / study / f"{file or 'results'}.csv"
+
+
+def read(name: str) -> pd.DataFrame:
+    return pd.read_csv(table_of(name))
+
+
+def predictions_of(study: str) -> Path:
+    return STUDIES / study / "predictions.yaml"
+
+
 def backbones(name: str) -> pd.DataFrame:
-    seeds = {file.stem: pd.read_csv(file) for file in sorted((HERE / name).glob("*.csv"))}
+    study, _, cell = name.partition("/")
+    seeds = {file.stem: pd.read_csv(file) for file in sorted((STUDIES / study / "draws" / cell).glob("*.csv"))}
     if seeds:
         return pd.concat([one.assign(pretrain_seed=int(seed)) for seed, one in seeds.items()], ignore_index=True)
-    return pd.read_csv(HERE / f"{name}.csv")
+    return read(name)
 
 
 def arms(name: str, condition: str) -> pd.DataFrame:
@@ -33,18 +59,23 @@ def arms(name: str, condition: str) -> pd.DataFrame:
 
 
 def compared(pairs: dict[str, tuple[pd.Series, pd.Series]]) -> pd.DataFrame:
-    """Each pair's difference in points, its interval at 95 % corrected for their number (Bonferroni), and its p."""
+    """Each pair's difference in points, its interval at 95 % corrected for their number (Bonferroni), p and Holm's."""
     found = {}
     for name, (arm, against) in pairs.items():
         difference = paired(arm, against)
         low, high = interval(*difference, len(pairs))
         found[name] = {"arm": arm.name, "against": against.name, "difference": difference.difference}
         found[name] |= {"low": low, "high": high, "pairs": difference.pairs, "p": p_value(*difference)}
-    return pd.DataFrame.from_dict(found, orient="index")
+    table = pd.DataFrame.from_dict(found, orient="index")
+    return table.assign(holm=holm(table["p"]))
 
 
 def signed(value: float) -> str:
     return f"{round(value, 2) + 0.0:+.2f}".replace("-", "−")  # no -0.00
+
+
+def ranged(said: dict) -> str:
+    return f"{signed(said['low'])} to {signed(said['high'])}"
 
 
 def shown(row: pd.Series) -> str:
@@ -54,12 +85,61 @@ def shown(row: pd.Series) -> str:
     return f"{mark}{signed(row['difference'])}{mark} [{signed(row['low'])}, {signed(row['high'])}]"
 
 
+WORDS = {  # patterns of identifiers of arms and measures, and what they mean
+    r"manual-(.+)": r"\1",
+    r"\w+_merged/target": "target, one stage",
+    r"\w+_merged/manual-(.+)": r"\1, one stage",
+    r"once": "target in one pass",
+    r"once-(\d+)": r"only this data, \1 epochs",
+    r"random-(\d+)": r"\1 random labels",
+    r"random-superclass-(\d+)": r"\1 random labels per target class",
+    r"random-parts-(\d+)": r"\1 random parts per class",
+    r"random-instance": "a label per image",
+    r"redrawn-(\d+)": r"class, \1 % redrawn",
+    r"regrouped-(\d+)": r"\1 regrouped labels per target class",
+    r"kmeans-(\d+)": r"\1 clusters",
+    r"kmeans-class-(\d+)": r"\1 clusters per class",
+    r"kmeans-superclass-(\d+)": r"\1 clusters per target class",
+    r"nearest-(\d+)-(\d+)": r"\2 nearest of \1 clusters",
+    r"levels-\d+": "all levels at once",
+    r"distil": "encoder's embedding",
+    r"mask": "masked pixels",
+    r"agreement/cka": "CKA with other draws",
+    r"agreement/knn": "shared neighbours with other draws",
+    r"agreement/procrustes": "Procrustes similarity with other draws",
+    r"(?:probe/)?(\w+)/linear": r"linear probe of the \1",
+    r"(?:probe/)?(\w+)/knn": r"kNN probe of the \1",
+    r"(?:collapse/)?(\w+)/cdnv": r"CDNV by \1",
+    r"(?:collapse/)?(\w+)/nc1": r"NC1 by \1",
+    r"(?:collapse/)?effective_rank": "effective rank",
+    r"transferability/(\w+)/logme": r"LogME of the \1",
+    r"transferability/(\w+)/h_score": r"H-score of the \1",
+    r"transferability/(\w+)/leep": r"LEEP of the \1",
+    r"transferability/(\w+)/nce": r"NCE of the \1",
+    r"selectivity/(\w+)/mean": r"selectivity for the \1",
+    r"robustness/(\w+)/none": r"probe of the \1, no shift",
+    r"robustness/(\w+)/(red|inverted|mean)": r"probe of the \1, \2 border",
+    r"robustness/(\w+)/(\w+)": r"probe of the \1, \2",
+    r"error/(.+)": r"error, \1",
+}
+
+
+def worded(cell: str) -> str:
+    """A cell that is an identifier, with what it means in words before it."""
+    for pattern, words in WORDS.items():
+        if found := re.fullmatch(pattern, cell):
+            return f"{found.expand(words).replace('_', ' ')} (`{cell}`)"
+    return cell
+
+
 def lines(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(f"|{'|'.join(row)}|" for row in [head, ["---"] * len(head), *rows])
+    """A table in Markdown; identifiers stand after words."""
+    cells = [[worded(cell) for cell in row] for row in [head, *rows]]
+    return "\n".join(f"|{'|'.join(row)}|" for row in [cells[0], ["---"] * len(head), *cells[1:]])
 
 
-def predictions(name: str) -> dict[str, dict]:
-    return yaml.safe_load((PREDICTIONS / f"{name}.yaml").read_text(encoding="utf-8"))["predictions"]
+def predictions(name: str, of: str = "predictions") -> dict[str, dict]:
+    return yaml.safe_load(predictions_of(name).read_text(encoding="utf-8"))[of]
 
 
 def ends(band: str) -> tuple[float, float]:
@@ -75,7 +155,7 @@ def ends(band: str) -> tuple[float, float]:
 def scored(row: pd.Series, said: dict) -> list[str]:
     """A prediction, the difference that came out, and whether it lies inside, below or above the predicted range."""
     p = "" if pd.isna(row["holm"]) else "< 0.001" if row["holm"] < 0.001 else f"{row['holm']:.3f}"
-    return [f"{signed(said['low'])} to {signed(said['high'])}", shown(row), p, inside(row["difference"], said)]
+    return [ranged(said), shown(row), p, inside(row["difference"], said)]
 
 
 def inside(value: float, said: dict) -> str:
@@ -83,3 +163,8 @@ def inside(value: float, said: dict) -> str:
 
 
 SCORED = ["predicted", "came out", "Holm's p", "it lies"]
+
+
+def outcomes(head: list[str], found: pd.DataFrame, said: dict, cells: Callable[[Any, pd.Series], list[str]]) -> str:
+    """Differences that were predicted: cells of each, by its key and row, then the prediction and what came out."""
+    return lines([*head, *SCORED], [[*cells(key, row), *scored(row, said[key])] for key, row in found.iterrows()])

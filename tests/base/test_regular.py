@@ -19,8 +19,8 @@ def test_files_and_links_to_them_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "kind", "words"),
     [
-        ("folder", GranularityError, "is a folder where a file should be"),
-        ("pipe", GranularityError, "is a pipe or a device where"),
+        ("folder", GranularityError, "is a folder, not a file"),
+        ("pipe", GranularityError, "is a pipe or a device, not a file"),
         ("gone", MissingError, "cannot be read"),
         ("one/below", MissingError, "cannot be read"),
         ("a\0b", GranularityError, "cannot be read"),

@@ -1,5 +1,6 @@
 """Which workflow made a page."""
 
+import importlib.metadata
 import shutil
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 from granularity.base import revision
 
 
-def test_a_checkout_says_its_commit_and_what_is_no_file_of_one_its_version(tmp_path):
+def test_a_page_says_the_version_and_in_a_checkout_the_commit(tmp_path):
     package = tmp_path / "granularity"
     (package / "base").mkdir(parents=True)
     for file in (package / "__init__.py", package / "base/__init__.py"):
@@ -22,11 +23,12 @@ def test_a_checkout_says_its_commit_and_what_is_no_file_of_one_its_version(tmp_p
     def said() -> str:
         return run(sys.executable, "-c", "from granularity.base import revision; print(revision.revision())")
 
-    assert said().startswith("version ")
+    version = f"version {importlib.metadata.version('granularity')}"
+    assert said() == version
     run(*git, "init", "--quiet")
-    assert said().startswith("version ")  # someone else's repository
+    assert said() == version  # someone else's repository
     run(*git, "add", ".")
     run(*git, "commit", "--quiet", "-m", "one")
-    assert said() == f"commit {run(*git, 'rev-parse', '--short=10', 'HEAD')}"
+    assert said() == f"{version}, commit {run(*git, 'rev-parse', '--short=10', 'HEAD')}"
     Path(package / "__init__.py").write_text("# edited")
     assert said().endswith(" + changes")

@@ -12,11 +12,11 @@ from granularity.base.strict_json import parse_json, read_json, read_safetensors
 BAD = {
     "nothing": ("", "line 1"),
     "cut off": ('{"a": [1,', "line 1, column 10"),
-    "a key twice": ('{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' is there twice"),
-    "NaN": ('{"a": NaN}', "NaN is no finite number"),
-    "too large a number": ('{"a": 1e999}', "1e999 is no finite number"),
+    "a key twice": ('{"a": 1, "b": {"c": 1, "c": 2}}', "the key 'c' appears twice"),
+    "NaN": ('{"a": NaN}', "NaN is not a finite number"),
+    "too large a number": ('{"a": 1e999}', "1e999 is not a finite number"),
     "deeper than Python's stack": ("[" * 100_000, "nested too deep"),
-    "latin-1": ('"ü"'.encode("latin-1"), "byte 1 is no UTF-8"),
+    "latin-1": ('"ü"'.encode("latin-1"), "byte 1 is not UTF-8"),
 }
 
 
@@ -46,8 +46,8 @@ def test_headers_of_safetensors(tmp_path):
     good, two = file.read_bytes(), b'{"x":1,"x":2}'
     for bad in (b"", good[:20], b"\x80\x02}q\x00.", b"PK\x03\x04" + good, struct.pack("<Q", 1 << 62) + good):
         file.write_bytes(bad)
-        with pytest.raises(GranularityError, match=r"one\.safetensors: is truncated or no safetensors file"):
+        with pytest.raises(GranularityError, match=r"one\.safetensors: is truncated or not a safetensors file"):
             read_safetensors_header(file)
     file.write_bytes(struct.pack("<Q", len(two)) + two)
-    with pytest.raises(GranularityError, match="'x' is there twice"):
+    with pytest.raises(GranularityError, match="'x' appears twice"):
         read_safetensors_header(file)

@@ -39,9 +39,9 @@ def test_predictions_are_claims_with_the_bands_of_the_file(written):
     assert found[0].reason == "a pilot gave 0.7; else: the finding"
     assert [one.arms for one in found] == [("a",), ()]
     assert found[1].kind == "identity" and found[1].row()["seeds"] == 7
-    with pytest.raises(GranularityError, match="predicted or measured, and not both: M2, M3"):
+    with pytest.raises(GranularityError, match="must be predicted or measured, not both: M2, M3"):
         preregistered.claims("neural_collapse", {"M1": [], "M3": []})
-    with pytest.raises(GranularityError, match="there is no preregistration of this name"):
+    with pytest.raises(GranularityError, match="there is no preregistration with this name"):
         preregistered.read("another")
 
 

@@ -1,5 +1,11 @@
 """Numbers that papers published: their relations find mistakes of typing; files that are wrong are said to be."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -70,9 +76,9 @@ def test_numbers_are_numbers_and_empty_cells_are_not(folder):
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        (["one,T1,,setting,arm,2,error_percent,5.O,0.1,3,"], "row 2, column mean: '5.O' is no number"),
-        ([ROW, ROW], "row 3: is alike row 2 in table, setting, arm, x, metric"),
-        (["one,T1,setting,arm,2,error_percent,1,,"], "row 2: has 9 cells, must have 11"),
+        (["one,T1,,setting,arm,2,error_percent,5.O,0.1,3,"], "row 2, column mean: '5.O' is not a number"),
+        ([ROW, ROW], "row 3: equals row 2 in table, setting, arm, x, metric"),
+        (["one,T1,setting,arm,2,error_percent,1,,"], "row 2: has 9 cells, but must have 11"),
     ],
 )
 def test_a_wrong_row_is_named(folder, lines, words):
@@ -82,7 +88,7 @@ def test_a_wrong_row_is_named(folder, lines, words):
     (line,) = error.value.args
     assert line.startswith(f"{folder / 'one.csv'}: {words}")
     (folder / "one.csv").write_text("paper,table\n")
-    with pytest.raises(GranularityError, match=r"one.csv: the columns are paper,table, must be paper,table,figure"):
+    with pytest.raises(GranularityError, match=r"one.csv: the columns are paper,table, but must be paper,table,figure"):
         published.read("one")
 
 
@@ -98,7 +104,7 @@ def test_what_is_not_there_lists_what_is():
 def test_one_number():
     main = {"table": "T1", "arm": "one step"}
     assert published.number("feature_emergence", **main, metric="cosine_max") == 0.848
-    with pytest.raises(GranularityError, match=r"table 'T1', arm 'one step': must be 1 row, there are 3"):
+    with pytest.raises(GranularityError, match=r"table 'T1', arm 'one step': must be 1 row, but there are 3"):
         published.number("feature_emergence", **main)
     with pytest.raises(GranularityError, match=r"emergence.csv: metric 'accuracy_std_points': has no mean"):
         published.number("feature_emergence", metric="accuracy_std_points")
@@ -122,5 +128,26 @@ def test_without_a_paper_it_says_what_there_is():
     lines = published_numbers(None).split("\n")
     assert [line.split()[0] for line in lines] == published.papers()
     assert next(line for line in lines if line.startswith("neural_collapse")).endswith("rows  no tables")
-    with pytest.raises(GranularityError, match="--table T1: of which paper"):
+    with pytest.raises(GranularityError, match="--table T1: name a paper first"):
         published_numbers(None, "T1")
+
+
+def test_an_installed_package_has_claims_predictions_and_published_numbers(tmp_path):
+    """A wheel, without the repository around it."""
+    root = Path(__file__).parents[2]
+    shutil.copytree(root / "workflow", tmp_path / "source/workflow", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, tmp_path / "source")
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, "."]
+    subprocess.run(build, cwd=tmp_path / "source", check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "installed", "zip")
+    script = (
+        "import sys, granularity; from granularity.base import extensions; from granularity.cli import main\n"
+        f"assert granularity.__file__.startswith({str(tmp_path / 'installed')!r})\n"
+        "[extensions.find(kind, name) for kind in ('world', 'study') for name in extensions.names(kind)]\n"
+        "sys.argv[1:] = ['published', 'granularity', '--table', 'T9']; main()\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
+    made = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert made.returncode == 0 and "ImageNet" in made.stdout, made.stderr

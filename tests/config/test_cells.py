@@ -9,7 +9,7 @@ from granularity.config import files
 from granularity.config.cells import cells
 
 AXES = {"pretrain.lr": [0.1, 0.3], "conditions.0.train_size": [300, 600]}
-SMALL = {"name": "s", "conditions": [{"train_size": 300}]}
+SMALL = {"name": "s", "conditions": [{"train_size": 300}], "label_spaces": {"random": [10]}}
 
 
 def made(**values):
@@ -37,14 +37,25 @@ def test_axes_are_crossed_and_draws_have_base_seeds_of_their_own():
     assert last.config.finetune.lr == 0.3  # which is as pretrain, but for what it says itself
 
 
+def test_a_value_of_an_axis_may_set_several_keys():
+    few = {"conditions.0.train_size": 200, "pretrain.batch_size": 20}
+    found = made(axes={"images": {"few": few, "many": {}}, "pretrain.lr": [0.1, 0.3]})
+    assert [one.name for one in found] == [f"images-{one}_lr-{lr}" for one in ("few", "many") for lr in (0.1, 0.3)]
+    assert found[0].values == {"images": "few", "pretrain.lr": 0.1, "draw": 0}
+    assert (found[0].config.conditions[0].train_size, found[0].config.pretrain.batch_size) == (200, 20)
+    assert found[2].config.conditions[0].train_size == 300
+
+
 MISTAKES = [
+    ({"images": {"few": {"seeds.draws": 2}}}, {}, "axes.seeds.draws: belongs to the study as a whole"),
+    ({"images": {"few": {"pretrain.lrr": 2}}}, {}, "axes: cell images-few: pretrain.lrr = 2: unknown key"),
     ({"pretrain.lrr": [1]}, {}, "axes: cell lrr-1: pretrain.lrr = 1: unknown key"),
     ({"pretrain.lr": [0.1, 0.1]}, {}, "axes.pretrain.lr: a value is given twice: [0.1, 0.1]"),
     ({"conditions.3.train_size": [40]}, {}, "axes.conditions.3.train_size: there is no such key"),
-    ({"name": ["a", "b"]}, {}, "axes.name: is of the study as a whole"),
-    ({"seeds.base": [1, 2]}, {"draws": 2}, "axes.seeds.base: seeds.draws = 2 has base seeds of its own"),
+    ({"name": ["a", "b"]}, {}, "axes.name: belongs to the study as a whole"),
+    ({"seeds.base": [1, 2]}, {"draws": 2}, "axes.seeds.base: seeds.draws = 2 sets base seeds itself"),
     ({"pretrain.batch_size": [4000]}, {}, "axes: cell batch_size-4000: pretrain.batch_size: 4000 is more than the 300"),
-    ({"report.title": ["a b", "a-b"]}, {}, "axes: two cells would be called title-a-b"),
+    ({"report.title": ["a b", "a-b"]}, {}, "axes: two cells would be named title-a-b"),
 ]
 
 
@@ -60,6 +71,7 @@ def test_predictions_of_what_is_not_planned_are_refused(tmp_path):
     assert "said.yaml: predictions.p.arm" in refused()
     assert "p: there is no arm 'random-7'; there are resnet18/target" in refused(arm="random-7")
     assert "p: no axis pretrain.lr has the value 0.2" in refused(arm="random-10", where={"pretrain.lr": 0.2})
+    assert "predictions.p.lo = 1: unknown key; did you mean 'low'?" in refused(arm="random-10", lo=1)
     assert "predictions.p.low: 2.0 is not below high = 1.0" in refused(arm="random-10", low=2)
 
 

@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from granularity.base.errors import GranularityError
 from granularity.config import files
 from granularity.config import options as cfg
+from granularity.config.cells import cells
 from granularity.learning.runs import Run
-from granularity.look.papers.experiments import files_of
 from granularity.plan.graph import Plan
 from granularity.plan.trainings import deep
+from support import default_run
 
 ROOT = Path(__file__).parents[2]
+EXPERIMENTS = sorted([*ROOT.glob("config/examples/*.yaml"), *ROOT.glob("studies/*/study.yaml")])
 
 
 @pytest.fixture(autouse=True)
@@ -25,26 +28,23 @@ def in_repository(monkeypatch):
 
 
 def test_generated_files_have_not_drifted():
-    assert (ROOT / "config/config.yaml").read_text() == files.default_yaml(), "run: granularity config default"
+    assert (ROOT / "config/options.yaml").read_text() == files.default_yaml(), "run: granularity config default"
     assert (ROOT / "config/schema.json").read_text() == files.schema_json(), "run: granularity config schema"
 
 
-def test_the_commented_default_is_the_default():
-    assert files.load(ROOT / "config/config.yaml") == cfg.Config()
+def test_the_commented_defaults_are_the_defaults():
+    assert files.load(ROOT / "config/options.yaml") == cfg.Config()
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "config/experiments").glob("*.yaml")), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: file.parent.name if file.stem == "study" else file.stem)
 def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
-    """Those that need data expect it below data/, and WordNet where Debian puts it: here both are empty folders.
-
-    Some change another experiment, which the command at their head names before them.
-    """
-    shutil.copytree(ROOT / "config", tmp_path / "config")
+    """Those that need data expect it below data/, and WordNet where Debian puts it: here both are empty folders."""
+    for folder in ("config", "studies"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
-    own, text = tmp_path / file.name, file.read_text().replace("wordnet: /usr/share/wordnet", f"wordnet: {tmp_path}")
-    own.write_text(text)
-    named = files_of(own)
-    written = {key: value for one in named for key, value in yaml.safe_load(one.read_text()).items()}
+    own = tmp_path / file.relative_to(ROOT)
+    own.write_text(file.read_text().replace("wordnet: /usr/share/wordnet", f"wordnet: {tmp_path}"))
+    written = {key: value for _, says in files.read(own) for key, value in says.items()}
     others = [one["data"]["samples"] for one in written.get("transfers", []) if "data" in one]
     samples = (written.get("samples", {}), *others)
     folders = [folder for one in samples for folder in one.get("shifted", {}).values()]
@@ -54,9 +54,9 @@ def test_every_experiment_is_valid(file, tmp_path, monkeypatch):
         assert root.startswith("data/")
         (tmp_path / root).mkdir(parents=True)
         (tmp_path / root / "something").touch()
-    config = files.load(ROOT / "config/config.yaml", *named)
-    plan = Plan(config)
-    assert all(one.spaces for one in plan.conditions if not one.name.startswith("data-")) and plan.jobs("report")
+    for cell in cells(files.load(own)):
+        plan = Plan(cell.config)
+        assert all(one.spaces for one in plan.conditions if not one.name.startswith("data-")) and plan.jobs("report")
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
@@ -77,14 +77,14 @@ def runs_of(plan, stage, **values):
 
 @pytest.mark.parametrize("level", ["run", "space", "family", "condition", "auto"])
 def test_jobs_hold_every_run_once_whatever_they_hold(level):
-    plan = Plan(files.validate({"jobs": {"pretrain": level, "finetune": level, "measure": level}}))
+    plan = Plan(default_run.config(jobs=dict.fromkeys(("pretrain", "finetune", "measure"), level)))
     for stage in ("pretrain", "finetune"):
-        assert sorted(runs_of(plan, stage), key=repr) == sorted(runs_of(Plan(cfg.Config()), stage), key=repr)
+        assert sorted(runs_of(plan, stage), key=repr) == sorted(runs_of(Plan(default_run.config()), stage), key=repr)
 
 
 def ids(**values):
-    """Ids of the pretrainings that a configuration plans, by label space and seed."""
-    runs = runs_of(Plan(files.validate(values)), "pretrain", condition="train-300")
+    """Ids of the pretrainings that the default run with other values plans, by label space and seed."""
+    runs = runs_of(Plan(default_run.config(**values)), "pretrain", condition="train-300")
     return {(run.space, run.pretrain_seed): run.id for run in runs}
 
 
@@ -126,7 +126,7 @@ OTHER = {"model": {"name": "convnext_atto"}}
         ([OTHER, {"model": {"args": {"patch_size": 2}}}], {"patch_size": 2}, "timm"),
         ([{"model": {"name": "resnet34", "stem": "small"}}], None, "small"),
         ([{"model": {"name": "resnet18"}}], cfg.Config().model.args, "small"),
-        ([{"model": {"args": {"stem_width": 8}}}], {**cfg.Config().model.args, "stem_width": 8}, "small"),
+        ([{"model": {"args": {"stem_width": 8}}}], {"stem_width": 8}, "small"),
         ([OTHER, {"model": {"name": "resnet18"}}], cfg.Config().model.args, "small"),
     ],
 )
@@ -139,8 +139,8 @@ def test_another_architecture_begins_with_its_own_arguments(written, args, stem,
     plainly = functools.reduce(deep, (says for _, says in files.read(*everything)))
     found = [files.load(*everything), files.validate(plainly, everything)]
     found.append(files.validate(plainly, everything[:-1], written[-1]))
-    if written == [OTHER]:
-        found.append(files.validate(OTHER))  # as of a module, without the default file
+    if len(own) == 1:
+        found.append(files.validate(written[0]))  # as of a module, without files
     assert {(str(one.model.args), one.model.stem) for one in found} == {(str(args), stem)}
 
 
@@ -151,7 +151,8 @@ def test_what_comes_with_the_workflow_is_found_from_any_folder_and_ids_are_the_s
         (tmp_path / "something").touch()
         encoder = {"model": "config/encoders/digits-tiny.json", "captions": {"template": "a {}"}}
         given = {"samples": samples, "encoder": encoder}
-        plan = Plan(files.validate({**given, "extensions": ["config/experiments/plain_cnn.py"]}))
+        given |= {"label_spaces": {"kmeans": [10]}, "extensions": ["studies/cifar10_plain/plain_cnn.py"]}
+        plan = Plan(files.validate(given))
         jobs = [job for stage in ("samples", "encoder", "pretrain") for job in plan.jobs(stage)]
         return {Path(file).resolve() for job in jobs for file in job.files}, [job.options for job in jobs]
 
@@ -165,3 +166,24 @@ def test_an_id_does_not_depend_on_names_or_neighbours():
     before = ids()
     after = ids(name="other", label_spaces={"kmeans_superclass": []}, networks=[{"name": "n"}], finetune={"lr": 0.1})
     assert all(before[key] == one for key, one in after.items())
+
+
+def test_a_file_may_change_another(tmp_path):
+    (tmp_path / "below").mkdir()
+    base, own = tmp_path / "below/first.yaml", tmp_path / "second.yaml"
+    base.write_text("name: first\npretrain: {lr: 0.3, epochs: 7}\n")
+    own.write_text("base: below/first.yaml\nname: second\npretrain: {lr: 0.2}\n")
+    config = files.load(own)
+    assert (config.name, config.pretrain.lr, config.pretrain.epochs) == ("second", 0.2, 7)
+    said = {"base": "below/first.yaml", "name": "second", "pretrain": {"lr": 0.2}}  # as Snakemake reads it
+    assert files.validate(said, [own]) == config
+    for text, message in (
+        ("../second.yaml", "is based on this file"),
+        ("none.yaml", "none.yaml: "),
+        ("[1]", "must be the"),
+    ):
+        base.write_text(f"name: first\nbase: {text}\n")
+        with pytest.raises(GranularityError, match=message):
+            files.load(own)
+    with pytest.raises(GranularityError, match="base: belongs in a file of its own"):
+        files.validate({"base": "below/first.yaml"})

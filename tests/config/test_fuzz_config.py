@@ -150,6 +150,7 @@ PICTURES = {"source": "folder", "root": "."}
 FOLDER = {"samples": PICTURES}
 OF_PICTURES = {"samples": {**PICTURES, **OF}, "conditions": [{"train_size": 300}]}
 PHOTOS = {"encoder": {"captions": {"template": "a photo of a {}"}}}
+KMEANS, RANDOM = {"label_spaces": {"kmeans": [10]}}, {"label_spaces": {"random": [90]}}
 ONE, LARGE = [{"train_size": 300}], {"batch_size": 51}
 
 
@@ -172,10 +173,13 @@ def merging(name):
 
 CONTRADICTIONS = [
     ("label_spaces.kmeans: 301 is more", {"label_spaces": {"kmeans": [301]}, "conditions": ONE}),
-    ("label_spaces.nested.0: 'topdown' is no tree", {"label_spaces": {"nested": ["topdown"]}}),
-    ("label_spaces.nested: 'topdown-9' is the name of", {"label_spaces": {"nested": ["topdown-9", "topdown-9-2"]}}),
+    ("label_spaces.nested.0: 'topdown' is not a tree", {"label_spaces": {"nested": ["topdown"]}}),
+    (
+        "label_spaces.nested: 'topdown-9' is already the name of",
+        {"label_spaces": {"nested": ["topdown-9", "topdown-9-2"]}},
+    ),
     ("label_spaces.manual: 'genus' is not", {"label_spaces": {"manual": ["genus"]}, "conditions": ONE}),
-    ("label_spaces.several.0: 'nearest-3-3' is none such as", {"label_spaces": {"several": ["nearest-3-3"]}}),
+    ("label_spaces.several.0: 'nearest-3-3' must be like", {"label_spaces": {"several": ["nearest-3-3"]}}),
     ("label_spaces.wordnet: needs samples.wordnet", {"label_spaces": {"wordnet": [2]}}),
     ("conditions: a train_size is given twice", {"conditions": [{"train_size": 300}, {"train_size": 300}]}),
     ("conditions: train_size 901", {"conditions": [{"train_size": 901}]}),
@@ -183,38 +187,47 @@ CONTRADICTIONS = [
     ("conditions.0.primary.0.arm: there is no label space 'kmeans-7'", declared(arm="kmeans-7")),
     ("conditions.0.primary.0.against: there is no label space 'random-10'", declared(against="random-10")),
     ("conditions.0.merged: there is no label space 'kmeans-7'", merging("kmeans-7")),
-    ("conditions.0.merged: 'kmeans-10' does not hold the target", merging("kmeans-10")),
-    ("conditions.0.merged: 'random-90' does not hold the target", merging("random-90")),
-    ("networks.0.name: 'a_merged' ends as", {"networks": [{"name": "a_merged"}]}),
-    ("smallest: it gives the number of backbones together with spread", declared(smallest=0.5)),
+    (
+        "conditions.0.merged: 'kmeans-10' does not hold the target",
+        merging("kmeans-10") | KMEANS,
+    ),
+    (
+        "conditions.0.merged: 'random-90' does not hold the target",
+        merging("random-90") | RANDOM,
+    ),
+    ("networks.0.name: 'a_merged' has an ending reserved", {"networks": [{"name": "a_merged"}]}),
+    ("smallest: determines the number of backbones together with spread", declared(smallest=0.5)),
     (
         "primary.0.smallest: finding 0.5 points takes 44 backbones per label space, not 8",
         declared(smallest=0.5, spread=1),
     ),
-    ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}}),
-    ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}}),
+    ("pretrain.batch_size: 301", {"pretrain": {"batch_size": 301}, "conditions": ONE}),
+    ("finetune.batch_size: 301", {"finetune": {"batch_size": 301}, "conditions": ONE}),
     ("jobs.processes: 200 cannot share", {"jobs": {"processes": 200}, "finetune": {"batch_size": 200}}),
     ("pretrain.warmup_epochs: 2.4 are more than epochs = 2; lower", {"pretrain": {"epochs": 2}}),
     ('pretrain.augment.policy = "RandomErasin"', {"pretrain": {"augment": {"policy": "RandomErasin"}}}),
     ("pretrain.final_lr: 1.0 is more", {"pretrain": {"final_lr": 1.0}}),
-    ("finetune.nesterov: is for", {"finetune": {"nesterov": True, "optimizer": "adam"}}),
+    ("finetune.nesterov: needs", {"finetune": {"nesterov": True, "optimizer": "adam"}}),
     ("pretrain.augment.crop: 40 px", {"pretrain": {"augment": {"crop": 40}}}),
     ("samples.ranks: the digits have", {"samples": {"ranks": ["digit"], "target": "digit"}}),
     ("samples.target: 'genus'", {"samples": {"target": "genus"}}),
     ("samples.root: source 'folder' needs", {"samples": {"source": "folder"}}),
-    ("samples.extra_splits: the splits to train", {"samples": {"extra_splits": ["train"]}}),
+    ("samples.extra_splits: remove the splits to train", {"samples": {"extra_splits": ["train"]}}),
     ("samples.root: there is no folder", {"samples": {"source": "folder", "root": "no/such"}, **PHOTOS}),
-    ("encoder.captions.template: 'a handwritten digit: {}' is for", {**OF_PICTURES, "encoder": {"batch_size": 8}}),
-    ("encoder.model: config/encoders/digits-tiny.json is for", {**FOLDER, **PHOTOS, "pixels": {"size": 32}}),
+    (
+        "encoder.captions.template: 'a handwritten digit: {}' is for",
+        {**OF_PICTURES, **KMEANS, "encoder": {"batch_size": 8}},
+    ),
+    ("encoder.model: config/encoders/digits-tiny.json is for", {**FOLDER, **PHOTOS, **KMEANS, "pixels": {"size": 32}}),
     ("encoder.model: there is no folder", {"encoder": {"model": "local-dir:gone", "pretrained": None}}),
     ("model.name: must be the name of an architecture", {"model": {"name": "hf-hub:a/b"}}),
     ("encoder.pretrained: 'hf-hub:a/b' carries", {"encoder": {"model": "hf-hub:a/b"}}),
     ("encoder.captions.template: needs exactly", {"encoder": {"captions": {"template": "{} and {}"}}}),
-    ("model.args.pretrained: initial weights are", {"model": {"args": {"pretrained": True}}}),
+    ("model.args.pretrained: must not be set here; name initial weights", {"model": {"args": {"pretrained": True}}}),
     ("seeds.finetune: 1000 on each of 1000", {"seeds": {"pretrain": 1000, "finetune": 1000}}),
-    ("name: results/theory is the place", {"name": "theory"}),
+    ("name: results/theory is reserved", {"name": "theory"}),
     ("pretrain.freeze_backbone: there is no", {"pretrain": {"freeze_backbone": True}}),
-    ("pretrain.optimizer_args.lr: is an option", {"pretrain": {"optimizer_args": {"lr": 1}}}),
+    ("pretrain.optimizer_args.lr: must not be set here", {"pretrain": {"optimizer_args": {"lr": 1}}}),
     ("studies: there is no study 'atlantis'", {"studies": ["atlantis"]}),
     ("extensions: gone.py: there is no such", {"extensions": ["gone.py"]}),
     ("networks: a name is given twice: ['a', 'a']", {"networks": [{"name": "a"}, {"name": "a"}]}),
@@ -225,13 +238,13 @@ CONTRADICTIONS = [
     ("networks.0.objective.options.x: ", one_network(objective={"name": "distil", "options": {"x": 1}})),
     ("networks.0.init: must be scratch, timm:FILE", one_network(init="guess")),
     ("networks.0.init.timm: there is no file 'gone'", one_network(init="timm:gone")),
-    ("networks.0.init.timm: excludes results", one_network(init={"timm": "x", "run": "x"})),
-    ("networks.0.init: config: holds no backbone", one_network(init={"results": "config", "run": "x"})),
+    ("networks.0.init.timm: cannot be combined with results", one_network(init={"timm": "x", "run": "x"})),
+    ("networks.0.init: config: contains no backbone", one_network(init={"results": "config", "run": "x"})),
     ("transfers.0.of: there is no network 'z'", one_transfer(of=["z"])),
     ("transfers.0.data.samples.souce: unknown key", one_transfer(data={"samples": {"souce": "folder"}})),
     ("transfers.0.recipe.batch_size: 51 is more", one_transfer(recipe=LARGE, data={"samples": {}, "train_size": 50})),
     ("measures.0.measure: there is no measure 'x'", {"measures": [{"name": "x"}]}),
-    ("measures.0.of: one is given twice", {"measures": [{"of": ["backbones", "backbones"]}]}),
+    ("measures.0.of: a value is given twice", {"measures": [{"of": ["backbones", "backbones"]}]}),
     ("measures.0.options.x: ", {"measures": [{"options": {"x": 1}}]}),
     ("measures.0.splits: there is no split 'v2'", {"measures": [{"splits": ["v2"]}]}),
 ]
@@ -266,11 +279,14 @@ def test_ranks_of_every_script_are_taken():
 
 TRAPS = {
     "tabs": ("cluster:\n\titerations: 3\n", "spaces, not tabs"),
-    "a key twice": ("name: a\ndevice: cpu\nname: b\n", "line 3, column 1: the key 'name' is there twice"),
-    "an alias in itself": ("model: {args: &a {x: *a}}\n", "line 1, column 22: its aliases repeat more than 1,000,000"),
+    "a key twice": ("name: a\ndevice: cpu\nname: b\n", "line 3, column 1: the key 'name' appears twice"),
+    "an alias in itself": (
+        "model: {args: &a {x: *a}}\n",
+        "line 1, column 22: its aliases expand to more than 1,000,000",
+    ),
     "ten of ten of ten": (
         "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}' if i else 'x'] * 10)}]\n" for i in range(9)),
-        "line 6, column 45: its aliases repeat more than 1,000,000",
+        "line 6, column 45: its aliases expand to more than 1,000,000",
     ),
     "an object of Python's": ('name: !!python/object/apply:os.system ["touch pwned"]\n', "constructor for the tag"),
     "a template": ("__use_yte__: true\nname: ?open('pwned', 'w').name\n", "templates run code"),
@@ -281,13 +297,13 @@ TRAPS = {
     "no such date": ("name: 2020-99-99\n", "cannot be read as timestamp: 2020-99-99"),
     "a false integer": ("seeds: {base: !!int x}\n", "cannot be read as int: x"),
     "latin-1": ("name: ünfug\n".encode("latin-1"), "is no text in UTF-8"),
-    "bytes": ("name: !!binary aGVsbG8=\n", "name: YAML takes it for Python's bytes"),
-    "no as a word": ("samples: {check_images: no}\n", "samples.check_images = false: is no truth value"),
+    "bytes": ("name: !!binary aGVsbG8=\n", "name: YAML reads it as Python's bytes"),
+    "no as a word": ("samples: {check_images: no}\n", "samples.check_images = false: must not be true or false"),
     "an odd key": ('"a b": 1\n', "a b = 1: unknown key"),
-    "a base to merge": ("base: &b {iterations: 3}\ncluster: {<<: *b}\n", "base = "),
+    "a base to merge": ("shared: &b {iterations: 3}\ncluster: {<<: *b}\n", "shared = "),
     "null for a section": ("cluster:\n", "cluster = null"),
-    "not a number": ("pretrain: {lr: .nan}\n", "pretrain.lr: nan is no finite number"),
-    "JSON's 1e999": ('{"pretrain": {"lr": 1e999}}', "pretrain.lr: inf is no finite number"),
+    "not a number": ("pretrain: {lr: .nan}\n", "pretrain.lr: nan is not a finite number"),
+    "JSON's 1e999": ('{"pretrain": {"lr": 1e999}}', "pretrain.lr: inf is not a finite number"),
 }
 
 
@@ -302,7 +318,7 @@ def test_a_file_as_snakemake_gives_it_is_read_again_more_strictly(tmp_path):
     """Snakemake's loader keeps the last of two equal keys; its mapping alone does not show it."""
     file = tmp_path / "twice.yaml"
     file.write_text("name: a\nname: b\n")
-    with pytest.raises(GranularityError, match=r"twice\.yaml: .* the key 'name' is there twice"):
+    with pytest.raises(GranularityError, match=r"twice\.yaml: .* the key 'name' appears twice"):
         files.validate({"name": "b"}, (file,))
 
 
@@ -320,7 +336,7 @@ def test_options_on_the_command_line(text):
 
 THROUGH_SNAKEMAKE = {
     "misspelt": ("clustr: {}\n", "unknown key; did you mean 'cluster'?"),
-    "a key twice": ("name: a\nname: b\n", "the key 'name' is there twice"),
+    "a key twice": ("name: a\nname: b\n", "the key 'name' appears twice"),
     "a name": ('name: "$(touch pwned)"\n', "name = "),
 }
 
@@ -333,7 +349,7 @@ def test_through_the_real_commands(tmp_path_factory, tmp_path):
     for text, words in THROUGH_SNAKEMAKE.values():
         file = tmp_path / "bad.yaml"
         file.write_text(text)
-        output = checkout.run("granularity", "config", "check", "-f", "config/config.yaml", "-f", str(file), code=1)
+        output = checkout.run("granularity", "config", "check", "-f", str(file), code=1)
         assert output.startswith(f"error: {file}: ") and words in output and len(output.splitlines()) == 1, output
         output = checkout.snakemake("-n", "--configfile", str(file), code=1)
         assert f"{file}: " in output and words in output

@@ -83,10 +83,10 @@ def test_grey_tiff_is_scaled_as_its_tags_say():
 @pytest.mark.parametrize(
     ("name", "values", "words"),
     [
-        ("a.tif", np.array([[0, 0.25, 1]], dtype=np.float32), "of mode F, go from 0 to 1,"),
-        ("a.tif", np.array([[-3, 0, 250]], dtype=np.float32), "of mode F, go from -3 to 250,"),
-        ("a.ppm", np.array([[0, 0.25, 1]], dtype=np.float32), "of mode F, go from 0 to 1,"),
-        ("a.tif", np.array([[0, 70_000]], dtype=np.int32), "of mode I, go from 0 to 70000,"),
+        ("a.tif", np.array([[0, 0.25, 1]], dtype=np.float32), r"\(mode F\) range from 0 to 1,"),
+        ("a.tif", np.array([[-3, 0, 250]], dtype=np.float32), r"\(mode F\) range from -3 to 250,"),
+        ("a.ppm", np.array([[0, 0.25, 1]], dtype=np.float32), r"\(mode F\) range from 0 to 1,"),
+        ("a.tif", np.array([[0, 70_000]], dtype=np.int32), r"\(mode I\) range from 0 to 70000,"),
     ],
 )
 def test_pixels_of_no_known_black_and_white_are_refused(load, name, values, words):
@@ -121,4 +121,4 @@ def test_an_image_repaired_in_place_is_told_with_the_command_that_takes_it_in(tm
         cli.told(lambda: cli.app(words, standalone_mode=False))
     line = capsys.readouterr().err.splitlines()[-1]
     assert "0.png: has changed since" in line
-    assert line.endswith("make the samples again: snakemake --configfile mine.yaml -R make_samples")
+    assert line.endswith("recompute the samples: snakemake --configfile mine.yaml -R make_samples")

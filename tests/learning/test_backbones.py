@@ -71,7 +71,7 @@ def test_what_is_not_there_is_named(pretrained):
     backbones = Backbones([pretrained.path])
     row = backbones.find("target", 0)
     assert list(backbones.epochs(row)) == [2]
-    with pytest.raises(GranularityError, match=r"epoch 1 was not kept, but \[2\]"):
+    with pytest.raises(GranularityError, match=r"epoch 1 was not kept; kept: \[2\]"):
         backbones.load(row, epoch=1)
     with pytest.raises(GranularityError, match="0 runs called 'nobody' in"):
         backbones.named("nobody")
@@ -102,7 +102,7 @@ def test_published_weights_are_a_start(tmp_path, pretrain_on, published):
     head = fresh.tensors(f"backbones/{pretraining('target').name}@0.safetensors")["fc.weight"]
     assert torch.equal(start["fc.weight"], head)  # the head is that of the seed
     assert len(made.params["init"]["sha256"]) == 64
-    with pytest.raises(GranularityError, match="did not start from scratch; write keep"):
+    with pytest.raises(GranularityError, match="did not start from scratch; set keep"):
         again = pretrain_on(tmp_path / "again", [pretraining("target")], recipe(), PLAIN, init={"timm": str(file)})
         Backbones([again.path]).load(Backbones([again.path]).runs.iloc[0], epoch=0)
 
@@ -115,7 +115,7 @@ def test_published_weights_are_a_start(tmp_path, pretrain_on, published):
             lambda tensors: tensors.update({"conv1.weight": torch.zeros(4, 3, 7, 7)}),
             r"'conv1.weight' is \(4, 3, 7, 7\)",
         ),
-        (lambda tensors: tensors.update({"layer9.weight": torch.zeros(1)}), "'layer9.weight' has no place"),
+        (lambda tensors: tensors.update({"layer9.weight": torch.zeros(1)}), "'layer9.weight' does not exist"),
     ],
 )
 def test_weights_of_another_model_are_one_line(tmp_path, pretrain_on, published, change, words):
@@ -129,7 +129,7 @@ def test_weights_of_another_model_are_one_line(tmp_path, pretrain_on, published,
 
 def test_files_that_are_none_are_one_line(tmp_path, pretrain_on):
     (tmp_path / "text").write_text("nothing")
-    for name, words in (("nowhere", "there is no such file"), ("text", "no safetensors file")):
+    for name, words in (("nowhere", "there is no such file"), ("text", "not a safetensors file")):
         with pytest.raises(GranularityError, match=words):
             pretrain_on(tmp_path / "out", [pretraining("target")], recipe(), PLAIN, init={"timm": tmp_path / name})
 
@@ -146,7 +146,7 @@ def test_a_backbone_of_another_configuration_is_a_start(tmp_path, pretrain_on, s
     assert end.manifest["inputs"]["init"]["digest"] == first.digest
     found = Init(results=tmp_path / "results", run=pretraining("target").id).folder()
     assert found == first.path
-    with pytest.raises(GranularityError, match=r"holds no backbone of a run 'no-p0-00000000'; make it with"):
+    with pytest.raises(GranularityError, match=r"contains no backbone of a run 'no-p0-00000000'; make it with"):
         Init(results=tmp_path / "results", run="no-p0-00000000").folder()
     shutil.copytree(first.path, tmp_path / "results" / "two")
     with pytest.raises(GranularityError, match=r"the run '.*' is in .*one, .*two; name one in results"):
@@ -171,7 +171,7 @@ def test_a_backbone_is_transferred_onto_other_data(tmp_path, pretrained, letters
     samples, pixels = letters
     options = {"recipe": recipe(batch_size=10, epochs=12), "runs": [finetuning("manual-digit").name], "transfer": "new"}
     given = {"samples": samples, "pixels": pixels, "pretrain": [pretrained.path]}
-    with pytest.raises(GranularityError, match="was made from another 'samples'"):
+    with pytest.raises(GranularityError, match="was made from a different 'samples'"):
         tasks.run("finetune", tmp_path / "refused", options, **given)
     seen = []
     original = Data.images

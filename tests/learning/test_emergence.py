@@ -1,4 +1,4 @@
-"""Early gradients, balanced teachers and their students: config/experiments/*.py of Shi, Wei and Liang 2022."""
+"""Early gradients, balanced teachers and students (Shi, Wei and Liang 2022): cifar10_filters, cifar10_students."""
 
 import itertools
 from pathlib import Path
@@ -13,12 +13,12 @@ from granularity.store.artifact import Artifact
 from support import tasks
 from support.trainings import MODEL, pretraining, recipe
 
-FILES = Path(__file__).parents[2] / "config" / "experiments"
+FILES = Path(__file__).parents[2] / "studies"
 
 
 @pytest.fixture(autouse=True)
 def known():
-    extensions.load([FILES / f"{name}.py" for name in ("balanced", "students", "early_gradients")])
+    extensions.load([next(FILES.glob(f"*/{name}.py")) for name in ("balanced", "students", "early_gradients")])
     yield
     extensions.load([])
 

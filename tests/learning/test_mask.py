@@ -70,7 +70,7 @@ def test_a_killed_pretraining_masks_the_same_patches(tmp_path, pretrain_on, kill
 def test_what_cannot_be_masked_is_one_line_before_a_step(tmp_path, pretrain_on, kill_at):
     calls = kill_at(dataset, "augment", None)
     given = {"model": NETWORK, "objective": {"name": "mask", "options": {"encoder_stride": 8}}}
-    words = "^objective.options.encoder_stride: 8 must be 4, as images of 8 px have a last feature map of 2 x 2"
+    words = "^objective.options.encoder_stride: 8 must be 4, because images of 8 px have a last feature map of 2 x 2"
     with pytest.raises(GranularityError, match=words):
         pretrain_on(tmp_path / "out", [pretraining("mask")], **given)
     assert not calls and not (tmp_path / "out").exists()

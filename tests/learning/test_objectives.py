@@ -10,9 +10,10 @@ from granularity.base.errors import GranularityError
 from granularity.learning.data.dataset import Data, LabelSets
 from granularity.learning.networks.backbones import Backbones
 from granularity.learning.networks.network import build
-from granularity.learning.options import Augment
+from granularity.learning.options import Augment, Objective
 from granularity.learning.training.classification import cross_entropy
 from granularity.learning.training.evaluation import predict
+from granularity.learning.training.objectives import chosen
 from granularity.store.artifact import Artifact
 from support import tasks
 from support.trainings import CPU, MODEL, finetuning, label_space, pretraining, recipe, weights_of
@@ -58,14 +59,14 @@ def test_distillation_learns_the_embedding(tmp_path, pretrain_on, finetune_on, d
 def test_what_an_objective_cannot_do_is_one_line(tmp_path, pretrain_on, teacher):
     runs, given = [pretraining("distil")], {"embed": teacher}
     for objective, options, words in (
-        ({"name": "distill"}, recipe(), "there is no objective 'distill'; there are labels, distil"),
+        ({"name": "distill"}, recipe(), "there is no objective 'distill'; there are labels, levels, distil"),
         (distil("huber"), recipe(), r"objective.options.loss: Input should be 'cosine' or 'mse' \(objective distil\)"),
         ({"name": "labels", "options": {"k": 1}}, recipe(), r"objective.options.k: .* \(objective labels\)"),
-        (distil(), recipe(loss="sigmoid"), "pretrain.loss = sigmoid: is for labels"),
+        (distil(), recipe(loss="sigmoid"), "pretrain.loss = sigmoid: works only for labels"),
     ):
         with pytest.raises(GranularityError, match=words):
             pretrain_on(tmp_path / "out", runs, options, objective=objective, **given)
-    with pytest.raises(GranularityError, match="the objective needs --embed, which is not given"):
+    with pytest.raises(GranularityError, match="the objective needs --embed; give it"):
         pretrain_on(tmp_path / "out", runs, objective=distil())
 
 
@@ -74,7 +75,7 @@ def test_a_network_of_ones_own_that_lacks_a_method_is_one_line(tmp_path, pretrai
         'EXTENDS = "network"\n\ndef build(model, channels, seed):\n    import torch\n    return torch.nn.Flatten()\n'
     )
     extensions.load([tmp_path / "mine.py"])
-    with pytest.raises(GranularityError, match=r"model.name = mine: what its build\(\) gives is no network with"):
+    with pytest.raises(GranularityError, match=r"model.name = mine: build\(\) must return a network with"):
         pretrain_on(tmp_path / "out", [pretraining("target")], model={"name": "mine"})
     extensions.load([])
 
@@ -154,3 +155,45 @@ def test_several_labels_are_learnt(tmp_path, colours):
     assert ((outputs > 0).numpy() == np.column_stack([on[80:], np.full(40, True)])).mean() > 0.98
     first = np.array([0, 1, 2, 0])[outputs.argmax(1)]
     assert made.table("runs.parquet")["val_error"][0] == pytest.approx(100 * np.mean(first != on[80:].argmax(1)))
+
+
+def two_levels(digits, folder, back: bool = False):
+    """Each image's number of loops (labels 0 to 2) and its digit (3 to 12); codes of both; `back`: two have changed."""
+    frame = Artifact.open(digits).table("samples.parquet").query("split == 'train'")
+    codes = np.column_stack([np.unique(frame[rank].astype(str), return_inverse=True)[1] for rank in ("loops", "digit")])
+    sets = codes + np.array([0, 3])
+    if back:
+        sets[0] = [4, 5]
+    loops = sorted(frame["loops"].astype(str).unique())
+    return label_space(folder / "levels", digits, sets.tolist(), [*loops, *[None] * 10]), torch.from_numpy(codes)
+
+
+def weighted(*weights: float) -> dict:
+    return {"name": "levels", "options": {"weights": [*weights]}}
+
+
+def test_each_level_has_a_softmax_and_a_weight(tmp_path, digits, digits_pixels):
+    space, codes = two_levels(digits, tmp_path)
+    data = Data(Artifact.open(digits), Artifact.open(digits_pixels), CPU)
+    module, options = chosen(Objective.model_validate(weighted(1, 0.5)))
+    outputs, picked = torch.randn(4, 13, generator=torch.manual_seed(0)), torch.tensor([5, 0, 3, 5])
+    parts = F.cross_entropy(outputs[:, :3], codes[picked, 0]), F.cross_entropy(outputs[:, 3:], codes[picked, 1])
+    found = module.make(Artifact.open(space), data, recipe(), options).loss(outputs, picked)
+    torch.testing.assert_close(found, parts[0] + 0.5 * parts[1])
+
+
+def test_levels_are_learnt_and_the_heaviest_answers(tmp_path, digits, digits_pixels):
+    def train(*weights, back=False):
+        folder = tmp_path / f"{weights} {back}"
+        space, _ = two_levels(digits, folder, back)
+        values = {"recipe": recipe(epochs=4), "model": MODEL, "runs": [pretraining("levels").name]}
+        values["objective"] = weighted(*weights)
+        return tasks.run("pretrain", folder / "made", values, samples=digits, pixels=digits_pixels, hierarchy=[space])
+
+    for weights, low, high in (((1, 0.2), 0, 40), ((1, 1), 100, 100)):  # digits have no target class here
+        made = train(*weights)
+        assert low <= made.table("runs.parquet")["val_error"][0] <= high
+        assert made.table("history.parquet")["train_loss"].is_monotonic_decreasing
+    for weights, back, words in (((1,), False, "1 weights; an image of .* has 2 labels"), ((1, 1), True, "no levels")):
+        with pytest.raises(GranularityError, match=words):
+            train(*weights, back=back)

@@ -33,5 +33,5 @@ def test_every_value_of_every_channel_is_that_of_open_clip():
 
 @pytest.mark.parametrize("transform", [lambda image: image, Compose([Resize(8), ToTensor()])])
 def test_a_transform_of_another_kind_is_refused(transform):
-    with pytest.raises(GranularityError, match="which is none of open_clip's"):
+    with pytest.raises(GranularityError, match="is not one of open_clip's"):
         Preprocessing(transform)

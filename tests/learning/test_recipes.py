@@ -42,7 +42,7 @@ def test_a_gradient_is_clipped_to_a_norm_over_all_weights(clip):
         ({"batch_size": 30, "micro_batch": 7}, "micro_batch: 7 does not divide batch_size = 30"),
         ({"batch_size": 30, "micro_batch": 6}, "processes: 3 cannot share the 5 micro-batches evenly"),
         ({"compile": True}, "compile: set micro_batch"),
-        ({"nesterov": True, "momentum": 0}, "nesterov: is for optimizer: sgd"),
+        ({"nesterov": True, "momentum": 0}, "nesterov: needs optimizer: sgd"),
         ({"clip_norm": 0}, "greater than 0"),
         ({"step_factor": 1.5}, "less than or equal to 1"),
     ],
@@ -67,7 +67,7 @@ def recipe_of_the_paper(name: str) -> Recipe:
     file = {"R1": "imagenet1k_resnet50", "R2": "imagenet1k_resnet50", "R3": "imagenet21k_vit_b16"}
     file |= {"R4c": "imagenet21k_vit_b16", "R5": "imagenet21k_to_1k", "R6": "imagenet21k_to_1k"}
     root = Path(__file__).parents[2]
-    config = files.load(root / "config/config.yaml", root / f"config/experiments/{file[name]}.yaml", inputs=False)
+    config = files.load(root / f"config/examples/{file[name]}.yaml", inputs=False)
     ways = {transfer.name: transfer.recipe for transfer in transfers(config)}
     found = {"R1": config.pretrain, "R2": config.finetune, "R3": config.pretrain}
     return found.get(name) or ways[{"R4c": "r4c-4096", "R5": "r5_lr-0.06", "R6": "r6"}[name]]
@@ -75,8 +75,8 @@ def recipe_of_the_paper(name: str) -> Recipe:
 
 def test_the_papers_vit_has_its_dropout():
     root = Path(__file__).parents[2]
-    file = root / "config/experiments/imagenet21k_vit_b16.yaml"
-    config = files.load(root / "config/config.yaml", file, inputs=False)
+    file = root / "config/examples/imagenet21k_vit_b16.yaml"
+    config = files.load(file, inputs=False)
     with torch.device("meta"):
         network = build(config.model, 3, 21843, 0, config.pretrain.head_bias)
     rates = [module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)]

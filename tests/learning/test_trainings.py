@@ -124,7 +124,7 @@ def test_finetuned_networks_are_kept_on_request(tmp_path, finetune_on, digits, d
     kept, plain = finetune_on(tmp_path / "kept", runs, keep=True), finetune_on(tmp_path / "plain", runs)
     assert plain.table("predictions.parquet").equals(kept.table("predictions.parquet"))
     assert "weights" not in plain.table("runs.parquet")
-    with pytest.raises(GranularityError, match="its networks were not kept; write keep: true"):
+    with pytest.raises(GranularityError, match="its networks were not kept; set keep: true"):
         Backbones([plain.path], "finetune")
     networks = Backbones([kept.path], "finetune")
     data = Data(Artifact.open(digits), Artifact.open(digits_pixels), CPU)
@@ -216,7 +216,7 @@ def test_a_missing_label_space_or_backbone_is_named(tmp_path, digits, digits_pix
 
 def test_labels_or_pixels_of_other_images_are_refused(tmp_path, odd, digits, digits_pixels, spaces):
     samples, pixels = odd
-    with pytest.raises(GranularityError, match="target: was made from another 'samples' than"):
+    with pytest.raises(GranularityError, match="target: was made from a different 'samples' than"):
         options = {"recipe": recipe(), "runs": [pretraining("target").name]}
         tasks.run("pretrain", tmp_path / "out", options, samples=samples, pixels=pixels, hierarchy=[spaces["target"]])
     with pytest.raises(GranularityError, match="180 images, but the sample table has 42"):

@@ -160,6 +160,29 @@ def test_label_spaces_with_their_images_are_a_data_set_of_this_workflow(results,
     assert len(named) == 120 and named == known[["loops", "digit"]].values.tolist()
 
 
+def test_a_balanced_subset_is_what_another_configuration_trains_on(results, tmp_path):
+    def subset(count: int, seed: int = 0) -> list[str]:
+        file = tmp_path / f"{count}-{seed}.txt"
+        levels = ["--space", "target", "--space", "manual-digit"]
+        export("subset", results, "--images", count, *levels, "--seed", seed, "--to", file)
+        return file.read_text().splitlines()
+
+    frame = Artifact.open(results / "mine/train-120/samples").table("samples.parquet").set_index("sample_id")
+    frame = frame[frame["split"] == "train"]
+    chosen = subset(50)
+    assert chosen == [one for one in frame.index if one in {*chosen}] and len({*chosen}) == 50
+    assert {*subset(20)} < {*chosen} and {*chosen} != {*subset(50, seed=1)} and {*subset(120)} == {*frame.index}
+    there, taken = (part.groupby(["loops", "digit"], observed=True).size() for part in (frame, frame.loc[chosen]))
+    for sizes, counts in (
+        (there.groupby("loops").sum(), taken.groupby("loops").sum()),
+        *((there[one], taken[one].reindex(there[one].index, fill_value=0)) for one in there.index.levels[0]),
+    ):  # a class with less than another has no image left
+        assert ((counts >= counts.max() - 1) | (counts == sizes.reindex(counts.index))).all()
+    options = {"validation": 60, "train_size": "all", "subset": str(tmp_path / "50-0.txt")}
+    again = tasks.run("samples", tmp_path / "again", options).table("samples.parquet")
+    assert {*again.loc[again["split"] == "train", "sample_id"]} == {*chosen} and (again["split"] == "val").sum() == 60
+
+
 def test_embeddings_leave_with_a_map_labels_and_images_and_come_back(results, tmp_path):
     file, where = tmp_path / "seen.parquet", results / "mine/train-120"
     export("embeddings", where, "--to", file, "--images")
@@ -219,13 +242,15 @@ def _of_another_version(manifest: bytes) -> bytes:
 
 
 REFUSED = {
-    "a stem that timm lacks": (["backbone", SMALL.id], "no arguments of timm's .*--format state_dict"),
-    "a network of the user's": (["backbone", OWN.id], "is a network of a file of your own, and none of timm's"),
+    "a stem that timm lacks": (["backbone", SMALL.id], "timm has no arguments .*--format state_dict"),
+    "a network of the user's": (["backbone", OWN.id], "is a network from your own file, not one of timm's"),
     "no such run": (["backbone", "no-p0-00000000"], "no-p0-00000000: .* are not in .*; finetuned"),
-    "an epoch that was not kept": (["backbone", f"{RUN.id}@0"], r"epoch 0 was not kept, but \[1, 2\]"),
+    "an epoch that was not kept": (["backbone", f"{RUN.id}@0"], r"epoch 0 was not kept; kept: \[1, 2\]"),
     "no epoch": (["backbone", f"{RUN.id}@last"], "must be the name or the id of a run, or RUN@EPOCH"),
     "no such space": (["labels", "--space", "no"], "--space no: .* has manual-digit, several, target"),
-    "damage": (["backbone", RUN.id], "runs.parquet: corrupt .*snakemake makes it again"),
+    "several labels": (["subset", "--images", "9", "--space", "several"], "--space several: its images have several"),
+    "too many images": (["subset", "--images", "121", "--space", "target"], "--images 121: there are 120 training"),
+    "damage": (["backbone", RUN.id], "runs.parquet: corrupt .*snakemake recomputes it"),
     "another version": (["history"], "schema_version 0, but this version reads"),
 }
 HARMS = {"damage": ("runs.parquet", lambda data: bytes(len(data)))}
@@ -246,10 +271,11 @@ def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(results, tmp_pat
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("command", ["backbone", "labels", "embeddings", "history"])
+@pytest.mark.parametrize("command", ["backbone", "labels", "subset", "embeddings", "history"])
 def test_nothing_is_replaced(results, tmp_path, command):
     given = [RUN.id, "--results", results] if command == "backbone" else [results]
-    with pytest.raises(GranularityError, match="is there already"):
+    given += ["--images", 9, "--space", "target"] if command == "subset" else []
+    with pytest.raises(GranularityError, match="exists already"):
         export(command, *given, "--to", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -271,6 +297,6 @@ def test_a_network_that_would_give_other_outputs_is_not_exported(results, tmp_pa
 
 def test_without_tensorboard_the_table_is_left(results, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(GranularityError, match="install the package tensorboard, or take --format csv"):
+    with pytest.raises(GranularityError, match="install the package tensorboard, or use --format csv"):
         export("history", results, "--to", tmp_path / "made", "--format", "tensorboard")
     assert list(tmp_path.iterdir()) == []

@@ -90,10 +90,10 @@ def test_a_run_is_found_by_its_id_or_name(chain):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nothing"], "nothing: there is no such file or folder, and no such run in results (--results)"),
-        ([f"{CHAIN}/embed/gone.npy"], "gone.npy: is no file of it; it has embedding.npy"),
+        (["nothing"], "nothing: there is no such file, folder, or run in results (--results)"),
+        ([f"{CHAIN}/embed/gone.npy"], "gone.npy: is not a file of this artifact; it has embedding.npy"),
         ([f"{CHAIN}/embed.stamp", "--csv"], "--csv is for one table"),
-        ([f"{CHAIN}/pixels/moments.json", "--csv"], "moments.json: is no table"),
+        ([f"{CHAIN}/pixels/moments.json", "--csv"], "moments.json: is not a table"),
         ([f"{CHAIN}/embed", "--csv", "--json"], "--csv, --json: choose one"),
         (["results/tiny/logs/train-60.txt"], "there is no such file"),
     ],
@@ -220,14 +220,14 @@ def test_what_cannot_be_compared_is_one_line(arms, tmp_path, make_samples):
 
     assert "has no finetuned run or label space 'fin'; its label spaces are coarse, fine" in refused("fin", "coarse")
     assert "there is no such folder" in refused("fine", "coarse", "nowhere")
-    assert "holds no finetuned runs" in refused("fine", "coarse", "results/x/train-4/samples")
+    assert "contains no finetuned runs" in refused("fine", "coarse", "results/x/train-4/samples")
     arms("train-4/finetune/target/other/fine", "late", {(7, 0): [0] * 6})
-    assert "have no runs of the same seeds" in refused("late", "coarse")
+    assert "have no runs with the same seeds" in refused("late", "coarse")
     ranks = {"kind": ["fish"] * 10}
     other = make_samples(tmp_path / "results/x/train-9/samples", ["train"] * 4 + ["val"] * 6, ranks, "kind")
     for place in ("train-9/finetune/target/net/fine", "train-9/finetune/target/net/coarse"):
         arms(place, place.rpartition("/")[2], {(0, 0): [0] * 6}, other)
-    assert "results: has them in several folders; name one of results/x/train-4/fine" in refused("coarse", "fine")
+    assert "results: has such runs in several folders; name one of results/x/train-4/fine" in refused("coarse", "fine")
     arms("train-9/finetune/target/net/late", "only", {(1, 0): [0] * 6}, other)
     assert "only, 66313000: were validated on different images" in refused("only", "66313000")
     damaged = tmp_path / "results/x/train-4/finetune/target/net/fine/predictions.parquet"

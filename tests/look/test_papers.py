@@ -13,7 +13,7 @@ from granularity.claims import experiments as about
 from granularity.claims import published
 from granularity.config import files
 from granularity.look.papers import answers, claims, figures, numbers, page
-from granularity.look.papers.experiments import files_of
+from granularity.look.papers.experiments import OTHERS, Experiment
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.theory.runs import at
@@ -98,7 +98,7 @@ def test_every_claim_is_there_once_for_each_experiment(made):
     assert {row["verdict"] for row in untested} == {"not tested"} and not any(row["measured"] for row in untested)
     assert {row["cost_is"] for row in untested} == {"planned"}
     (v7,) = (row for row in untested if row["results"] == "inat2021-resnet34" and row["id"] == "V7")
-    assert v7["published"] == "8.762" and v7["command"].endswith("config/experiments/inat2021_resnet34.yaml")
+    assert v7["published"] == "8.762" and v7["command"].endswith("config/examples/inat2021_resnet34.yaml")
     assert "there is no folder 'data/inat2021'" in v7["missing"] and float(v7["gpu_hours"]) > 9000
 
 
@@ -141,7 +141,7 @@ def test_what_is_damaged_is_named_and_nothing_else_is_lost(made):
     root, _ = made
     text = (root / "papers.html").read_text()
     assert text.count("damaged/verdicts/granularity_one_pass/checks.csv: corrupt") == 1 and ".store" not in text
-    (unread,) = re.findall(r"What could not be read.*?</ul>", text, re.DOTALL)
+    (unread,) = re.findall(r"Unreadable files.*?</ul>", text, re.DOTALL)
     assert unread.count("<li>") == 1  # no experiment
     assert not [row for row in table(root, "papers.csv") if row["results"] == "damaged"]
 
@@ -216,7 +216,7 @@ def test_a_figure_has_what_was_published_and_what_lies_here(made):
     table = table[(table["series"] != "one_pass") & table["granularity"].notna()]
     assert list(ours["mean"]) == pytest.approx(list(table["mean"])) and list(ours["x"]) == list(table["granularity"])
     text = (made[0] / "papers.html").read_text()
-    assert "<code>snakemake --configfile config/experiments/imagenet1k_resnet50_clip_rn50.yaml</code>" in text
+    assert "<code>snakemake --configfile config/examples/imagenet1k_resnet50_clip_rn50.yaml</code>" in text
     assert all((made[0] / f"papers_fig_{number}.svg").read_text() in text for number in (3, 4))
 
 
@@ -261,9 +261,12 @@ def test_a_name_that_the_world_does_not_have_is_one_line(made, monkeypatch, tmp_
 
 def test_experiments_say_what_is_so():
     """The one place that says which experiment is about which rows names what there is, and the files agree."""
-    every = {file.stem: files_of(file) for file in (ROOT / "config/experiments").glob("*.yaml")}
-    files = {
-        name: {k: v for one in own for k, v in strict_yaml.read(ROOT / one).items()} for name, own in every.items()
+    studies = {
+        Experiment("", file, {}, (), None).key: {
+            study for _, says in files.read(file) for study in says.get("studies", [])
+        }
+        for pattern in OTHERS
+        for file in ROOT.glob(pattern)
     }
     several = {one["study"] for one in strict_yaml.read(ROOT / "docs/results/claims.yaml")}
     known = [*extensions.names("study"), *extensions.names("world"), *several]
@@ -273,14 +276,14 @@ def test_experiments_say_what_is_so():
         for entry in paper.rows:
             assert entry.study in [*known, ""] and (entry.study or entry.why)
             for file in entry.experiments:
-                assert not entry.study or entry.study in files[file]["studies"]
+                assert not entry.study or entry.study in studies[file]
 
 
 def test_rows_of_images_lead_to_arms_of_their_experiments():
     """Label space and way of finetuning of every row are in the plan of the experiment that would give it."""
     plans = {}
-    for file in (ROOT / "config/experiments").glob("i*.yaml"):
-        plans[file.stem] = Plan(files.load(ROOT / "config/config.yaml", file, inputs=False))
+    for file in (ROOT / "config/examples").glob("i*.yaml"):
+        plans[file.stem] = Plan(files.load(file, inputs=False))
     paper = about.read()["granularity"]
     seen = 0
     for row in published.read("granularity"):
@@ -309,7 +312,7 @@ def test_an_entry_that_is_wrong_is_named(monkeypatch, tmp_path):
     with pytest.raises(GranularityError, match=r"experiments.yaml: rows.5.table: Extra inputs"):
         about.read()
     file.write_text(text.partition("neural_collapse:")[0])
-    with pytest.raises(GranularityError, match="must hold an entry for each of feature_contamination, "):
+    with pytest.raises(GranularityError, match="must have an entry for each of feature_contamination, "):
         about.read()
 
 

@@ -30,8 +30,7 @@ SMALL = {
     "conditions": [{"train_size": 120}, {"train_size": 240, "spaces": ["kmeans-4"]}],
     "label_spaces": {
         "random": [4],
-        "random_superclass": [],
-        "regrouped": [],
+        "random_instance": True,
         "kmeans": [4],
         "kmeans_superclass": [2],
         "rebalanced": {"clusters": [2, 3], "thresholds": [4]},
@@ -120,7 +119,7 @@ def test_a_finished_run_is_done_and_nothing_is_written(finished):
     text = status.describe(jobs)
     assert tree() == before
     assert {job.state for job in jobs} == {"done"}
-    assert {job.stage for job in jobs} == set(STAGES) - {"theory", "verdicts", "gather"}
+    assert {job.stage for job in jobs} == set(STAGES) - {"duplicates", "theory", "verdicts", "gather"}
     assert Counter(job.stage for job in jobs if job.wildcards.get("condition") == "train-120")["hierarchy"] == 7
     assert "outdated" not in text and "interrupted" not in text
 
@@ -204,7 +203,7 @@ def test_damage_counts_as_failed(finished):
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\n    1 / 0\nZeroDivisionError: zero\n'
 )
-STOPPED = "stopped: SIGTERM; finished work is kept, and the next run goes on from there"
+STOPPED = "stopped: SIGTERM; finished work is kept, and the next run continues from there"
 NO_COMMAND = "/bin/bash: line 1: granularity: command not found"
 
 
@@ -293,7 +292,7 @@ def test_a_running_stage_and_a_killed_one(config, writer):
     writer.wait()
     job = job_at(config, CHAIN / "pretrain/resnet18/kmeans")
     assert job.state == "interrupted"
-    assert "what was finished is kept" in job.detail[-1]
+    assert "finished work is kept" in job.detail[-1]
     assert f"process {writer.pid}" in status.describe([job])
     (left,) = Path("results/.store/.locks").iterdir()
     left.unlink()
@@ -324,7 +323,7 @@ def test_a_writer_on_another_node_lives_while_it_touches_its_claim(config):
 def test_a_result_without_its_stamp_or_with_another_is_told(finished):
     stamp = place.stamp_of(CHAIN / "pixels")
     stamp.write_text("pixels " + "0" * 64 + "\n")
-    assert "is the stamp of another result" in job_at(finished, CHAIN / "pixels").detail[0]
+    assert "this stamp belongs to another result" in job_at(finished, CHAIN / "pixels").detail[0]
     stamp.unlink()
     assert job_at(finished, CHAIN / "pixels").state == "waiting"
     (CHAIN / "samples").unlink()
@@ -401,7 +400,7 @@ def test_the_command(finished):
     assert json.loads(failed.stdout)["total"]["failed"] == 1
 
 
-def test_a_configuration_that_was_never_run_is_one_line_and_the_default_comes_first(finished):
+def test_a_configuration_that_was_never_run_is_one_line_and_the_default_is_config_yaml(finished):
     def run(*options):
         return CliRunner().invoke(cli.app, ["status", *options]).stdout
 
@@ -412,7 +411,7 @@ def test_a_configuration_that_was_never_run_is_one_line_and_the_default_comes_fi
     assert run().startswith(f"mine {never}")
     Path("config/config.yaml").write_text(json.dumps(SMALL))
     Path("more.yaml").write_text("report: {title: Another}")
-    for files in ((), ("-f", "more.yaml"), ("-f", "./config/config.yaml", "-f", "more.yaml")):
+    for files in ((), ("-f", "./config/config.yaml", "-f", "more.yaml")):
         assert run(*files).splitlines()[0].split()[:3] == ["stage", "jobs", "done"]
         assert json.loads(run("--json", *files))["root"] == "results/small"
 

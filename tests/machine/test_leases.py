@@ -65,7 +65,7 @@ def test_each_takes_another_device_and_the_next_waits_and_says_so(start):
     assert sorted(map(said, holders)) == ["0", "1", "2"]
     waiting = holder(start)
     message = waiting.stderr.readline()
-    assert message == "waiting for 1 of 3 GPUs, which other jobs have leased\n"
+    assert message == "waiting for 1 of 3 GPUs, leased by other jobs\n"
     assert waiting.poll() is None
     holders[1].stdin.close()
     assert said(waiting) in ("0", "1", "2")
@@ -87,7 +87,7 @@ def test_a_lease_is_kept_by_its_holder_alone_whatever_becomes_of_what_it_started
     if os.fork() == 0:
         sys.exit()
     os.wait()
-    print(subprocess.Popen(['sleep', '60']).pid, flush=True)
+    print(subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid, flush=True)
     sys.stdin.readline()
     """
     process = start(lines)
@@ -107,7 +107,7 @@ def test_who_waits_for_several_devices_is_not_overtaken(start):
     large = holder(start, 3)
     assert "waiting for 3 of 3 GPUs" in large.stderr.readline()
     small = holder(start)
-    assert "after other jobs that wait for one" in small.stderr.readline()
+    assert "behind other waiting jobs" in small.stderr.readline()
     first.kill()
     assert said(large) == "0 1 2"
     large.kill()
@@ -124,7 +124,7 @@ def test_a_waiting_process_obeys_a_signal(start):
 
 
 def test_more_devices_than_there_are_is_an_error():
-    with pytest.raises(GranularityError, match=r"4 GPUs are asked for, but there are only 3 \(0,1,2\)"):
+    with pytest.raises(GranularityError, match=r"4 GPUs were requested, but there are only 3 \(0,1,2\)"):
         leases.take(4)
 
 
@@ -172,7 +172,7 @@ def test_slurm_jobs_own_their_devices_whatever_the_numbers(start):
 def test_a_folder_of_somebody_else_is_refused(monkeypatch, tmp_path):
     (tmp_path / "leases").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: 12345)
-    with pytest.raises(GranularityError, match="leases: belongs to somebody else; set GRANULARITY_LEASES"):
+    with pytest.raises(GranularityError, match="leases: belongs to another user; set GRANULARITY_LEASES"):
         leases.take()
 
 

@@ -207,7 +207,7 @@ def undisturbed(tmp_path_factory, train) -> str:
 def test_a_signal_at_any_process_stops_all_and_they_resume_to_the_same_bytes(tmp_path, train, rank, undisturbed):
     ended = train(tmp_path / "out", 2, LONG, at_step(6, rank, "os.kill(os.getpid(), signal.SIGUSR1)"), keep=KEEP)
     assert ended.status != 0
-    assert ended.said == ["stopped: SIGUSR1; finished work is kept, and the next run goes on from there"]
+    assert ended.said == ["stopped: SIGUSR1; finished work is kept, and the next run continues from there"]
     assert not (tmp_path / "out").exists()
     log = tmp_path / "steps"
     logged = at_step(None, 1, f"print(step, file=open({str(log)!r}, 'a'))")
@@ -221,7 +221,7 @@ def test_a_signal_to_the_command_stops_all(tmp_path, train, undisturbed):
     what = "os.kill(os.getppid(), signal.SIGTERM)"
     ended = train(tmp_path / "out", 2, LONG, at_step(6, 0, what), keep=KEEP)
     assert ended.status == 128 + 15
-    assert ended.said == ["stopped: SIGTERM; finished work is kept, and the next run goes on from there"]
+    assert ended.said == ["stopped: SIGTERM; finished work is kept, and the next run continues from there"]
     assert train(tmp_path / "out", 2, LONG, keep=KEEP).status == 0
     assert Artifact.open(tmp_path / "out").digest == undisturbed
 
@@ -242,7 +242,11 @@ def test_a_process_that_is_killed_takes_the_others_down(tmp_path, train, rank, u
 IMAGE_7 = "raise GranularityError('image 7 cannot be read')"
 WRONG = {
     "all": (recipe(lr=1e30), "", "the training loss is"),
-    "moments": (recipe(micro_batch=None), "", "processes: on CPUs, batches are not normalised over several processes"),
+    "moments": (
+        recipe(micro_batch=None),
+        "",
+        "processes: on CPUs, batches cannot be normalised over several processes",
+    ),
     "the first": (recipe(), at_step(3, 0, IMAGE_7), "image 7 cannot be read"),
     "the second": (recipe(), at_step(3, 1, IMAGE_7), "image 7 cannot be read"),
 }
@@ -272,7 +276,7 @@ def test_a_gpu_for_each_process_is_leased_while_they_run(tmp_path, processes, mo
     assert ended.status == 0, ended.said
     assert {(tmp_path / f"held by {rank}").read_text() for rank in (0, 1)} == {"0,1"}
     ended = processes(code, CUDA_VISIBLE_DEVICES="0", **environment)
-    assert ended.said == ["error: 2 GPUs are asked for, but there are only 1 (0)"]
+    assert ended.said == ["error: 2 GPUs were requested, but there are only 1 (0)"]
     monkeypatch.setenv("GRANULARITY_LEASES", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     assert leases.take(3) == ["0", "1", "2"]
@@ -304,5 +308,5 @@ def test_the_command_trains_as_the_workflow_starts_it_and_listens_on_loopback_al
             time.sleep(0.02)
         assert process.returncode == 0, process.stderr.read()
     assert Artifact.open(tmp_path / "out").digest == undisturbed
-    assert len({pid for pid, _ in found}) == 2
+    assert len({pid for pid, _ in found}) >= 2  # a child that is just being started holds its parent's sockets
     assert all(ipaddress.ip_address(address).is_loopback for _, address in found), found

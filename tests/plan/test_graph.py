@@ -11,10 +11,9 @@ from granularity.learning.runs import Run
 from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
-from support import writing
-from support.tiny_chain import NO_SPACES
+from support import default_run, writing
 
-SMALL = {"conditions": [{"train_size": 300}], "label_spaces": NO_SPACES | {"random": [10], "kmeans": [10]}}
+SMALL = {"conditions": [{"train_size": 300}], "label_spaces": {"random": [10], "kmeans": [10]}}
 TAGGED = {"model": "ViT-L-14", "pretrained": "openai"}
 UNCLUSTERED = SMALL | {"label_spaces": SMALL["label_spaces"] | {"kmeans": []}}
 
@@ -28,7 +27,7 @@ def names(plan: Plan, stage: str, wildcard: str) -> set[str]:
 
 
 def test_every_job_reads_what_its_stage_declares_and_has_a_command():
-    plan = Plan(files.validate({}))
+    plan = Plan(default_run.config())
     for stage in STAGES.values():
         for job in plan.jobs(stage.name):
             assert set(job.inputs) <= set(stage.inputs), stage.name
@@ -131,7 +130,7 @@ def test_a_backbone_of_another_configuration_is_an_input(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = "kmeans-10-p0-0123abcd"
     init = {"results": "results/other", "run": run}
-    with pytest.raises(GranularityError, match=r"networks\.0\.init: results/other: holds no backbone of a run"):
+    with pytest.raises(GranularityError, match=r"networks\.0\.init: results/other: contains no backbone of a run"):
         planned({"networks": [{"name": "continued", "init": init}], "encoder": TAGGED})
     folder = tmp_path / "results/other/train-300/pretrain/resnet18/kmeans"
     with writing.create(folder, "pretrain") as out:
@@ -183,8 +182,9 @@ def test_an_option_that_is_added_changes_no_id():
         "conditions": [{"train_size": 300}, {"train_size": 900, "spaces": ["manual-digit", "random-30", "kmeans-30"]}],
         "label_spaces": {
             "random": [10, 30, 100],
+            "random_instance": True,
             "random_superclass": [10],
-            "regrouped": [],
+            "kmeans": [10, 30, 90],
             "kmeans_superclass": [3, 10, 30],
             "rebalanced": {"thresholds": [12, 4]},
         },

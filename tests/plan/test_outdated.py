@@ -13,7 +13,7 @@ from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import place
 from granularity.store.artifact import ORIGIN, key_of
-from support import minimal_results
+from support import default_run, minimal_results
 from support.sampling import save
 
 SMALL = {"conditions": [{"train_size": 300}], "encoder": {"model": "encoder.json"}}
@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def made(config) -> Plan:
-    plan = Plan(Config.model_validate(config))
+    plan = Plan(default_run.config(**config))
     minimal_results.write(plan)
     return plan
 

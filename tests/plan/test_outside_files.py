@@ -19,7 +19,7 @@ def photos(tmp_path):
         save(tmp_path / "photos" / name / "1.png")
     samples = {"source": "folder", "root": str(tmp_path / "photos"), "ranks": ["kind"], "target": "kind"}
     config = {"samples": samples | {"validation": 1}, "conditions": [{"train_size": 1}, {"train_size": "all"}]}
-    return Plan(Config.model_validate(config))
+    return Plan(Config.model_validate(config | {"label_spaces": {"kmeans": [2]}}))
 
 
 def test_a_data_set_is_listed_once_and_only_for_its_table(photos, monkeypatch):

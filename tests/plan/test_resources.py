@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from granularity.config import options as cfg
 from granularity.learning import cost
 from granularity.learning.options import Model
 from granularity.plan import commands
@@ -13,7 +12,7 @@ from granularity.plan.commands import memory_mb, minutes, threads, uses_gpu
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.measure import EMBEDDING, WEIGHT_BYTES
-from support import writing
+from support import default_run, writing
 
 PHOTOS = {"source": "imagenet", "root": "photos", "ranks": ["synset"], "target": "synset"}
 IMAGES = 1_331_167
@@ -22,7 +21,7 @@ OF_ONE = [name for name, stage in STAGES.items() if not stage.of_study]
 
 
 def planned(**sections) -> Plan:
-    return Plan(cfg.Config.model_validate(sections))
+    return Plan(default_run.config(**{"duplicates": {"by": "pixels"}, **sections}))
 
 
 def photos(**sections) -> Plan:

@@ -28,7 +28,7 @@ from support.stores import leftovers
 
 pytestmark = pytest.mark.slurm
 
-DOCUMENTED = Path(__file__).parents[2] / "docs" / "recipes.md"
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "jobs.md"
 SEEN = """
 rule all:
     input: "cpu.txt", "gpu.txt"
@@ -99,7 +99,7 @@ def the_whole_workflow(sites: Sites) -> None:
     assert len(jobs) == 11 and {job.state for job in jobs} == {"COMPLETED"}, jobs
     assert {job.partition for job in jobs} == {"cpu"} and {job.node for job in jobs} <= set(CPU_NODES)
     assert all(re.fullmatch(r"granularity_[-0-9a-f]{36}", job.name) for job in jobs)
-    plan = Plan(files.load(site.path("config/config.yaml"), site.path(EXPERIMENT)))
+    plan = Plan(files.load(site.path(EXPERIMENT)))
     for stage in ("samples", "pixels"):
         (job,) = (job for job in jobs if job.rule.startswith(f"rule_make_{stage}_"))
         (planned,) = plan.jobs(stage)

@@ -11,13 +11,14 @@ import pytest
 
 from granularity import cli
 from granularity.base import extensions
-from granularity.config.options import Config
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.store import code
+from support import default_run
 
 PACKAGE = Path(code.__file__).parents[1]
 DRAWN = ("kmeans", "manual", "random", "rebalanced", "regrouped")
+WHOLE = default_run.config(duplicates={"by": "pixels"})  # every stage
 OF_ALL = {name for name, record in STAGES.items() if not record.of_study}  # stages of every configuration
 SECTIONS = tuple(extensions.code("section", name) for name in extensions.names("section"))
 # One job of every stage, by what makes its result: the stage, and what its options chose by name.
@@ -72,8 +73,8 @@ def edited(tmp_path, monkeypatch):
     forget()
 
 
-def test_the_code_of_every_job_of_the_default_run_is_among_those_looked_at():
-    plan = Plan(Config())
+def test_the_code_of_a_job_of_every_stage_is_among_those_looked_at():
+    plan = Plan(WHOLE)
     for stage in OF_ALL:
         assert CODE[stage] in [plan.code(job) for job in plan.jobs(stage)], stage
 
@@ -208,19 +209,20 @@ CLIP = {"encoder", "embed"}
 JUDGED = {"theory", "verdicts"}
 # What an upgrade of each package makes again in the default run: by hand, from what the stages compute with.
 MADE_AGAIN = {
-    "faiss-cpu": {"cluster"},
+    "faiss-cpu": {"cluster", "duplicates"},
     "Jinja2": {"report"},
     "matplotlib": {"report", *JUDGED},
     "numpy": OF_ALL,
     "open_clip_torch": CLIP,
-    "pillow": {"samples", "pixels", "report"} | TRAINED | CLIP,
-    "pyarrow": OF_ALL - {"cluster", *JUDGED},
+    "pillow": {"samples", "pixels", "duplicates", "report"} | TRAINED | CLIP,
+    "pyarrow": OF_ALL - {"cluster", "duplicates", *JUDGED},
     "scikit-learn": {"samples", *JUDGED},
     "scipy": {"samples", "report", *JUDGED},
     "timm": TRAINED | CLIP,
     "torch": TRAINED | CLIP | JUDGED,
     "torchvision": CLIP,
     "pydantic": set(),
+    "granularity": set(),  # a release
     "snakemake": set(),
 }
 
@@ -281,7 +283,7 @@ def test_every_package_that_the_science_imports_counts_or_is_said_not_to(room):
 
 @pytest.mark.parametrize("package", MADE_AGAIN)
 def test_an_upgrade_makes_again_what_computes_with_the_package(upgrade, package):
-    plan = Plan(Config())
+    plan = Plan(WHOLE)
     stage_of = {plan.stamp(job): stage for stage in STAGES for job in plan.jobs(stage)}
     before = made_by(plan)
     upgrade(package)
@@ -289,7 +291,7 @@ def test_an_upgrade_makes_again_what_computes_with_the_package(upgrade, package)
 
 
 def test_another_python_makes_everything_again_and_another_patch_of_it_nothing(upgrade, monkeypatch):
-    plan = Plan(Config())
+    plan = Plan(WHOLE)
     before = made_by(plan)
     for version, again in ((("3", "99", "0"), set(before)), ((*platform.python_version_tuple()[:2], "99"), set())):
         monkeypatch.setattr(platform, "python_version_tuple", lambda version=version: version)
@@ -321,6 +323,15 @@ def test_help_and_planning_do_not_import_torch(arguments):
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PACKAGE.parents[1])
     assert done.returncode == 0, done.stderr
+
+
+def test_help_wraps_a_paragraph_once_and_has_an_example(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
+    cli.app(["status", "--help"], standalone_mode=False)
+    paragraph = capsys.readouterr().out.partition("Reads ")[2].partition("Exits ")[0].strip()
+    assert min(len(line.strip()) for line in paragraph.split("\n")[:-1]) > 80
+    cli.app(["samples", "--help"], standalone_mode=False)
+    assert """Example: --options '{"train_size": "all"}'""" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")])

@@ -80,7 +80,7 @@ def test_a_damaged_result_is_put_aside_and_made_again_alike(chain, kind, capfd):
     step.run()
     (kept,) = aside.iterdir()
     assert (kept / file.name if kept.joinpath(file.name).exists() else next(kept.rglob(file.name))).read_bytes() == harm
-    assert f"{file.name}: corrupt (its SHA-256 is not the manifest's); kept in" in capfd.readouterr().err
+    assert f"{file.name}: corrupt (its SHA-256 differs from the manifest); moved to" in capfd.readouterr().err
     assert step.folder.resolve() == folder and problems(step.folder) == []
     assert stamp.read_text() == before or kind in tasks.TIMED
     shutil.rmtree(kept)
@@ -110,5 +110,5 @@ def test_verify_looks_at_what_no_name_leads_to(chain):
         assert (result["unnamed"], result["problems"]) == (1, [])
         for file in files_of(real):
             original = flip(file, rng)
-            assert problems(Path("results")) == [f"{file}: corrupt (its SHA-256 is not the manifest's)"]
+            assert problems(Path("results")) == [f"{file}: corrupt (its SHA-256 differs from the manifest)"]
             file.write_bytes(original)

@@ -85,7 +85,7 @@ def test_links_and_what_is_no_generation_are_never_deleted(tmp_path, capsys):
     assert "1 deleted" in run.output and not lost.folder.exists()
     assert (mine / lost.folder.name).is_dir() and (store / "thing/notes").is_dir() and (store / "README").is_file()
     for link in links:
-        assert link.is_symlink() and f"{link}: a link, which is not followed" in run.output + run.stderr
+        assert link.is_symlink() and f"{link}: is a link, which is not followed" in run.output + run.stderr
     with pytest.raises(GranularityError, match="by a link"), writing.create(results / "x", "elsewhere") as out:
         out.text("value.txt", "1")
     assert [path.name for path in mine.iterdir()] == [lost.folder.name]
@@ -195,7 +195,7 @@ def test_the_work_of_another_machine_is_kept_while_it_touches_its_lock(tmp_path,
         done.set()
         thread.join()
     assert work.name == mark.stem == f"thing-{writing.key('thing', {'value': 1})}"
-    assert "whether this still works: process" in capsys.readouterr().err
+    assert "whether these still run: process" in capsys.readouterr().err
 
 
 def test_what_a_live_writer_has_published_and_not_named_yet_is_kept(tmp_path):
@@ -266,14 +266,14 @@ def test_the_command_deletes_only_when_told(tmp_path):
     make(results / "thing", 2)
     run = CliRunner().invoke
     listed = run(app, ["gc", str(results), "--older-than", "0"])
-    assert lost.folder.name in listed.output and "1 could go, " in listed.output
+    assert lost.folder.name in listed.output and "1 can be deleted, " in listed.output
     assert json.loads(run(app, ["gc", str(results), "--older-than", "0", "--json"]).output)[0]["bytes"] > 1000
     assert lost.folder.exists()
     young = run(app, ["gc", str(results)]).output
-    assert "nothing can go\n1 younger, " in young and "listed by --older-than 0" in young
+    assert "nothing to delete\n1 younger, " in young and "listed by --older-than 0" in young
     assert "1 deleted" in run(app, ["gc", str(results), "--older-than", "0", "--delete"]).output
     assert not lost.folder.exists()
-    assert "nothing can go" in run(app, ["gc", str(results), "--older-than", "0"]).output
-    with pytest.raises(GranularityError, match=r"has no \.store"):
+    assert "nothing to delete" in run(app, ["gc", str(results), "--older-than", "0"]).output
+    with pytest.raises(GranularityError, match=r"contains no \.store"):
         place.needless(tmp_path / "elsewhere", 0)
     assert place.store_of(results / "thing") == results / ".store"

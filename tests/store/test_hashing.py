@@ -59,7 +59,12 @@ def test_what_is_no_file_is_refused_at_once(tmp_path):
     (tmp_path / "link").symlink_to("file")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    found = {"link": "a link", "folder": "no regular file", "pipe": "no regular file", "gone": "cannot be read"}
+    found = {
+        "link": "is a link",
+        "folder": "is not a regular file",
+        "pipe": "is not a regular file",
+        "gone": "cannot be read",
+    }
     for name, why in found.items():
         for paths in ([tmp_path / name], [tmp_path / "file", tmp_path / name]):
             with pytest.raises(GranularityError, match=f"{name}: {why}"):

@@ -204,7 +204,7 @@ def test_of_another_machine_a_lock_tells_where_it_reaches_here_and_silence_where
     monkeypatch.setattr(lock, "SILENT_SECONDS", 0.3)
     monkeypatch.setattr(lock, "LOOK_SECONDS", 0.01)
     lock.wait(file, tmp_path / "thing")
-    assert not file.exists() and "process 7 on elsewhere has not moved for" in capsys.readouterr().err
+    assert not file.exists() and "process 7 on elsewhere has given no sign of life for" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "{", "\x00", "[]", "{}", '{"token": "x", "pid": "1"}'])

@@ -110,7 +110,7 @@ def test_what_is_damaged_between_two_jobs_is_written_again(tmp_path, whole, chec
         file.write_bytes({"flip": flipped, "truncate": data[:30], "lengthen": data + b"more"}[harm])
     assert make(tmp_path / "out")[0] == {"lengthen": 48, "piece": 16}.get(harm, 8)
     assert contents(tmp_path / "out") == whole
-    assert ("is done again" in capfd.readouterr().err) == (harm != "lengthen")
+    assert ("is recomputed" in capfd.readouterr().err) == (harm != "lengthen")
 
 
 def test_what_was_published_is_not_written_to_again(tmp_path, whole, checkpoint_always):
@@ -183,7 +183,7 @@ def test_a_corrupt_checkpoint_is_not_continued_from(tmp_path, capsys):
         assert not file.exists()
     file.write_bytes(whole[:100])
     assert read_state(file) is None
-    assert "a corrupt checkpoint; this part is done again" in capsys.readouterr().err
+    assert "corrupt checkpoint; this part is recomputed" in capsys.readouterr().err
 
 
 def test_half_a_file_is_not_gone_on_with(tmp_path):

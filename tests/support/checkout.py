@@ -12,7 +12,7 @@ from support import warm
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 3600.0  # that a command may take, on a machine however busy
-SMOKE = ["--configfile", "config/experiments/smoke.yaml"]
+SMOKE = ["--configfile", "config/examples/smoke.yaml"]
 COLD = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 TAIL = 4000  # characters of the output that a failure shows
 
@@ -25,7 +25,7 @@ class Checkout:
 
     def __init__(self, folder: Path, there: bool = False, cold: bool = False):
         self.folder = folder
-        for name in () if there else ("rules", "config", "profiles", "report", "envs", "workflow"):
+        for name in () if there else ("rules", "config", "profiles", "envs", "studies", "workflow"):
             source = ROOT / name
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, folder / name)

@@ -106,6 +106,11 @@ class _Condition:
     def embed(self, out, options) -> None:
         out.array("embedding.npy", np.ones((len(self.table), 1), np.float32))
 
+    def duplicates(self, out, options) -> None:
+        rows = [("near_in_both_splits", "val", one, "digit 1") for one in ("digit 1", "digit 1", "digit 7")]
+        rows += [("near_duplicate", "train", "digit 1", "digit 1")]
+        out.table("findings.parquet", pd.DataFrame(rows, columns=["finding", "split", "class", "twin_class"]))
+
     def cluster(self, out, options) -> None:
         scope, count = options["clustering"].rsplit("-", 1)
         draw = (self.rng.beta(1.2, 2.0, len(self.train)) * int(count)).astype(int)

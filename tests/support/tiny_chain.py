@@ -21,8 +21,6 @@ from support.checkout import Checkout
 
 WORLD = "label_granularity"
 
-NO_SPACES = {"random": [], "random_instance": False, "random_superclass": [], "regrouped": [], "kmeans": []}
-NO_SPACES |= {"kmeans_superclass": [], "rebalanced": {"thresholds": []}}
 TINY = {
     "name": "tiny",
     "device": "cpu",
@@ -30,11 +28,12 @@ TINY = {
     "seeds": {"pretrain": 1, "finetune": 2},
     "samples": {"validation": 30},
     "encoder": {"model": str(Path(__file__).parents[2] / "config/encoders/digits-tiny.json")},
-    "label_spaces": NO_SPACES | {"random": [5], "kmeans": [6], "rebalanced": {"clusters": [2, 3], "thresholds": [3]}},
+    "label_spaces": {"random": [5], "kmeans": [6], "rebalanced": {"clusters": [2, 3], "thresholds": [3]}},
     "model": {"args": {"layers": [1, 1, 0, 0], "channels": [8, 8, 8, 8], "stem_width": 4, "stem_type": "deep"}},
     "pretrain": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
     "finetune": {"batch_size": 20, "epochs": 1, "warmup_epochs": 0.5},
     "jobs": {"pretrain": "condition", "finetune": "condition"},
+    "duplicates": {"by": "pixels"},
     "probe": {"l2": [0.1]},
     "report": {"montage_clusters": 2},
 }

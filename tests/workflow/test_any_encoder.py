@@ -14,7 +14,7 @@ from support.checkout import Checkout
 pytestmark = pytest.mark.workflow
 
 ARGS = {"img_size": 8, "patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2}
-KMEANS = tiny_chain.NO_SPACES | {"kmeans": [6], "manual": []}
+KMEANS = {"kmeans": [6], "manual": []}
 
 
 def test_encoders_are_an_axis_of_a_study_down_to_label_spaces(tmp_path):

@@ -19,7 +19,6 @@ from granularity.base import extensions
 from granularity.store.artifact import Artifact
 from support import data_sets, small_wordnet
 from support.checkout import Checkout
-from support.tiny_chain import NO_SPACES
 
 pytestmark = pytest.mark.workflow
 
@@ -191,14 +190,15 @@ def test_an_example_leads_to_label_spaces(source, checkout):
     made = MAKERS[source](root)
     samples |= made.more
     manual = samples["ranks"][1:][-1:]  # the finest, where there is one below the target
-    spaces = NO_SPACES | {"manual": manual, "random": [2], "rebalanced": {"clusters": [2], "thresholds": []}}
+    spaces = {"manual": manual, "random": [2], "rebalanced": {"clusters": [2]}}
     more = {"name": source, "samples": samples, "label_spaces": spaces, "pretrain": {"batch_size": SIZE}}
-    more["conditions"] = [{"train_size": "all"}, {"train_size": SIZE}]
+    sizes = {"all": made.images} | ({SIZE: made.images | {"train": SIZE}} if source == "folder" else {})
+    more["conditions"] = [{"train_size": size} for size in sizes]
     checkout.path("example.yaml").write_text(json.dumps(config | more))
     checkout.snakemake("hierarchy", "--configfile", "example.yaml")
     granularity = {"target": made.classes[samples["target"]], "random-2": 2}
     granularity |= {f"manual-{rank}": made.classes[rank] for rank in manual}
-    for size, images in (("all", made.images), (SIZE, made.images | {"train": SIZE})):
+    for size, images in sizes.items():
         chain = checkout.path(f"results/{source}/train-{size}")
         summary = Artifact.open(chain / "samples").summary
         assert summary["images"] == images

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from granularity.store.artifact import Artifact
-from support.tiny_chain import NO_SPACES
 
 pytestmark = pytest.mark.workflow
 
@@ -103,7 +102,7 @@ CONFIG = {
         "validation": 80,
     },
     "conditions": [{"train_size": 100}],
-    "label_spaces": NO_SPACES | {"remainder": [3], "brightness": [4]},
+    "label_spaces": {"remainder": [3], "brightness": [4]},
     "pretrain": {"batch_size": 20, "epochs": 2, "warmup_epochs": 0.5, "lr": 0.05},
     "finetune": {
         "augment": {"policy": "negative", "policy_args": {"share": 0.5}},
@@ -184,7 +183,7 @@ def test_an_edit_to_one_makes_again_what_is_made_with_it(own, name, rules):
     ("text", "words"),
     [
         ("EXTENDS = 'family'\n", "a family of label spaces needs OPTION"),
-        ("x = 1\n", "must say what it is: EXTENDS ="),
+        ("x = 1\n", "must define EXTENDS as one of"),
         ("def broken(:\n", "cannot be imported (SyntaxError"),
         (None, "there is no such Python file"),
     ],

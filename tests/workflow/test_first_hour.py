@@ -14,7 +14,7 @@ from support.checkout import until
 pytestmark = pytest.mark.workflow
 
 PHOTOS = {"source": "folder", "root": "photos", "ranks": ["kind"], "target": "kind", "validation": 0.25}
-SPACES = tiny_chain.NO_SPACES | {"manual": [], "random": [5]}
+SPACES = {"manual": [], "random": [5]}
 
 
 def check(checkout, **values) -> str:
@@ -26,7 +26,7 @@ def check(checkout, **values) -> str:
 def test_commands_work_outside_a_checkout(checkout, tmp_path):
     there = ("env", "-C", tmp_path, "granularity", "config")
     assert yaml.safe_load(checkout.run(*there, "default"))["name"] == "digits"
-    (tmp_path / "outer.yaml").write_text(json.dumps({"mine": 1, "granularity": {"name": "inner"}}))
+    (tmp_path / "outer.yaml").write_text(json.dumps({"mine": 1, "granularity": tiny_chain.TINY | {"name": "inner"}}))
     assert "inner: results/inner\n" in checkout.run(*there, "check", "-f", "outer.yaml")
 
 
@@ -48,7 +48,7 @@ def test_an_empty_folder_stops_the_plan(checkout):
 
 
 def test_a_papers_configuration_says_what_it_would_make_before_its_images_are_there(checkout):
-    said = checkout.run("granularity", "config", "check", "-f", "config/experiments/inat2021_resnet34.yaml", code=1)
+    said = checkout.run("granularity", "config", "check", "-f", "config/examples/inat2021_resnet34.yaml", code=1)
     places = [said.index(part) for part in (": 34 label spaces", " trainings ", "there is no folder")]
     assert places == sorted(places)
 
@@ -85,6 +85,6 @@ def test_an_interrupt_ends_in_one_plain_line_and_the_same_command_goes_on(checko
     os.killpg(driver.pid, signal.SIGINT)
     said = driver.communicate(timeout=120)[0]
     assert driver.returncode and "granularity status --watch -f tiny.yaml" in said
-    last = "Stopped on request, which is all that the errors above say. The same command goes on from here."
+    last = "Stopped on request; the errors above say only that. The same command continues from here."
     assert said.strip().splitlines()[-1] == last
     tiny_chain.snakemake(checkout)

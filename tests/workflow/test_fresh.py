@@ -3,6 +3,7 @@
 Each test begins with a copy of one finished run of the smallest chain.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -65,26 +66,26 @@ def edit(checkout):
     file.write_text(file.read_text() + "\n\nEDITED = True\n")
 
 
-@pytest.mark.parametrize("words", [(), WITHOUT_A_PROFILE], ids=["profile", "no profile"])
-def test_another_seed_makes_other_results_and_the_way_back_finds_the_old_ones(checkout, words):
+def test_another_seed_makes_other_results_and_the_way_back_finds_the_old_ones(checkout):
     stamps, made = results(checkout)
     shutil.rmtree(checkout.path(".snakemake"))
-    assert NOTHING in snakemake(checkout, "-n", *words)
+    assert NOTHING in snakemake(checkout, "-n")
     tiny_chain.configure(checkout, seeds=SEEDS | {"base": 7})
     before = {"make_samples", "make_encoder", "make_embed", "make_cluster", "make_hierarchy"}
-    assert planned(snakemake(checkout, "-n", "hierarchy", *words)) == before  # for no more has anybody asked
+    for words in ((), WITHOUT_A_PROFILE):
+        assert planned(snakemake(checkout, "-n", "hierarchy", *words)) == before  # nothing after them was asked for
     assert results(checkout) == (stamps, made)
-    snakemake(checkout, "hierarchy", *words)
-    assert NOTHING in snakemake(checkout, "-n", "hierarchy", *words)
+    snakemake(checkout, "hierarchy", *WITHOUT_A_PROFILE)
+    assert NOTHING in snakemake(checkout, "-n", "hierarchy")
     others, more = results(checkout)
     assert made.items() < more.items()
     assert stamps["tiny/train-60/samples"] != others["tiny/train-60/samples"]
-    assert planned(snakemake(checkout, "-n", *words)) == {f"make_{name}" for name in AFTER} | {"make_pixels"}
+    assert planned(snakemake(checkout, "-n")) == {f"make_{name}" for name in (*AFTER, "pixels", "duplicates")}
 
     shutil.rmtree(checkout.path(".snakemake"))
     tiny_chain.configure(checkout)
-    snakemake(checkout, *words)
-    assert results(checkout) == (stamps, more) and NOTHING in snakemake(checkout, "-n", *words)
+    snakemake(checkout)
+    assert results(checkout) == (stamps, more) and NOTHING in snakemake(checkout, "-n")
 
 
 def test_a_copy_of_results_is_held_against_what_is_asked_for_there(checkout, tmp_path):
@@ -135,16 +136,19 @@ def test_a_second_configuration_of_a_name_or_other_code_waits_outside(checkout, 
     tiny_chain.configure(there, pretrain=RECIPE | {"epochs": 2})
     driver = checkout.start("snakemake", "pretrain", "--configfile", "tiny.yaml", GRANULARITY_CHECKPOINT_SECONDS="0")
     try:
-        until(lambda: any(checkout.path("results/.store/.locks").glob("pretrain-*.json")), driver)
+        locks = checkout.path("results/.store/.locks")
+        (lock,) = until(lambda: list(locks.glob("pretrain-*.json")), driver)
+        job = json.loads(until(lock.read_text, driver))["pid"]
         said = snakemake(there, "pretrain", code=1)
         (line,) = [line for line in said.splitlines() if "another configuration of this name" in line]
-        assert f"in {checkout.folder}" in line and "give this one another name" in line and "Traceback" not in said
+        assert f"in {checkout.folder}" in line and "give this run another name" in line and "Traceback" not in said
         assert planned(snakemake(there, "-n", "pretrain")) == {"make_pretrain"}  # a dry run only looks
         shutil.copy(checkout.path("tiny.yaml"), there.path("tiny.yaml"))
         edit(there)
         assert "this name with other code is being made by process" in snakemake(there, "pretrain", code=1)
     finally:
-        driver.send_signal(signal.SIGTERM)
+        for process in (job, driver.pid):  # as Ctrl-C
+            os.kill(process, signal.SIGINT)
         wait(driver, 300)
     tiny_chain.configure(there, pretrain=RECIPE | {"epochs": 2})
     snakemake(there, "pretrain")
@@ -159,5 +163,5 @@ def test_jobs_of_another_package_than_the_drivers_stop(checkout, tmp_path):
     edit(there)
     before = results(there)
     said = snakemake(there, "samples", code=1)
-    assert f"runs the code in {checkout.path('workflow/granularity')}, but snakemake planned with other code" in said
+    assert f"runs the code in {checkout.path('workflow/granularity')}, but snakemake planned with the code" in said
     assert results(there)[1] == before[1]

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 
 from granularity.store.artifact import Artifact
-from support.tiny_chain import NO_SPACES
 
 pytestmark = pytest.mark.workflow
 
@@ -19,7 +18,6 @@ CONFIG = {
     "name": "lists",
     "conditions": [{"train_size": 60}],
     "encoder": {"captions": {"epochs": 1, "batch_size": 20}},
-    "label_spaces": NO_SPACES,
     "model": {"args": {"channels": [8, 8, 8, 8], "stem_width": 4}},
     "pixels": {"format": "jpeg"},
     "pretrain": SMALL | {"precision": "bfloat16", "micro_batch": 10},
@@ -166,7 +164,7 @@ def test_another_configuration_goes_on_from_a_backbone_of_this_one(finished):
     more["networks"][0]["init"]["run"] = "00000000"
     finished.path("more.yaml").write_text(json.dumps(more))
     output = finished.snakemake("-n", "--configfile", "more.yaml", code=1)
-    assert "holds no backbone of a run '00000000'; make it with" in output and "Traceback" not in output
+    assert "contains no backbone of a run '00000000'; make it with" in output and "Traceback" not in output
 
 
 def test_all_of_it_was_made_from_images_kept_as_jpeg(finished):
@@ -175,5 +173,5 @@ def test_all_of_it_was_made_from_images_kept_as_jpeg(finished):
     assert pixels.facts["format"] == "jpeg" and "shards/00000.jpegs" in pixels.manifest["files"]
     recipe = Artifact.open(finished.path(f"{CHAIN}/pretrain/plain/all")).params["recipe"]
     assert (recipe["precision"], recipe["micro_batch"]) == ("bfloat16", 10)
-    status = finished.run("granularity", "status", "--json", "-f", "config/config.yaml", "-f", "lists.yaml")
+    status = finished.run("granularity", "status", "--json", "-f", "lists.yaml")
     assert {job["state"] for job in json.loads(status)["jobs"]} == {"done"}

@@ -113,7 +113,7 @@ def test_a_class_that_loses_all_its_files_is_an_error(samples, refused, lost):
     fill(samples.root, *(f"{kind}/{i}.png" for kind in ("cat", "dog") for i in range(4)))
     (samples.root / lost).parent.mkdir(parents=True)
     (samples.root / lost).write_bytes(b"no image that Pillow reads")
-    refused(rf"root/emu: has no image that can be read, but 1 {Path(lost).suffix}; convert them to JPEG")
+    refused(rf"root/emu: has no readable image, but 1 {Path(lost).suffix}; convert them to JPEG")
 
 
 # ---------------------------------------------------------------- labels
@@ -122,10 +122,12 @@ def test_a_class_that_loses_all_its_files_is_an_error(samples, refused, lost):
 def test_one_name_in_two_unicode_forms_is_an_error(samples, refused):
     names = [unicodedata.normalize(form, "pingüino") for form in ("NFC", "NFD")]
     fill(samples.root, *(f"train/{names[0]}/{i}.png" for i in range(3)), f"val/{names[1]}/9.png", "train/cat/1.png")
-    refused(r"kind: the classes 'pingu\\u0308ino' and 'ping\\xfcino' are one name in two Unicode forms", validation=1)
+    refused(
+        r"kind: the classes 'pingu\\u0308ino' and 'ping\\xfcino' are the same name in two Unicode forms", validation=1
+    )
     rows = [f"train/{names[0]}/{i}.png,{names[i % 2]}" for i in range(3)]
     (samples.root / "l.csv").write_text("\n".join(["path,kind", *rows]) + "\n")
-    refused("are one name in two Unicode forms", source="table", labels="l.csv", validation=1)
+    refused("are the same name in two Unicode forms", source="table", labels="l.csv", validation=1)
 
 
 def test_names_that_differ_in_case_or_blanks_are_a_finding(samples):
@@ -203,7 +205,7 @@ def test_a_caption_is_no_label(samples, refused):
     for name in list(members):
         members |= {name: {"width": 6}} if name.endswith("json") else {}
     archive(samples.root / "00000.tar", members)
-    refused("label: 60 of 60 images have a class of their own; does it hold captions", **wds)
+    refused("label: 60 of 60 images are alone in their class; does the rank contain captions", **wds)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_two_columns_of_images_need_a_name(samples, refused):
     refused(
         r"train.parquet: has several columns of images, \['image', 'mask'\]; name one in samples.image_column", **hub
     )
-    refused("samples.image_column: 'label' is no column of images", **hub, image_column="label")
+    refused("samples.image_column: 'label' is not a column of images", **hub, image_column="label")
     made, _ = samples(**hub, image_column="mask")
     row = int(made.table("samples.parquet")["row"].iloc[0])
     np.testing.assert_array_equal(np.asarray(Images(made).load(0)), np.asarray(picture(50 + row)))
@@ -254,12 +256,12 @@ def test_plain_bytes_are_images(samples):
 
 def test_paths_without_bytes_are_named(samples, refused):
     elsewhere = pa.array([{"bytes": None, "path": f"photos/{i}.jpg"} for i in range(12)], STRUCT)
-    words = r"row \d+ holds no image bytes, but the path 'photos/\d+.jpg'; .* samples.source 'table'"
+    words = r"row \d+ contains no image bytes, but the path 'photos/\d+.jpg'; .* set samples.source to 'table'"
     refused(words, **parquet(samples.root, image=elsewhere))
 
 
 def test_whole_numbers_that_pandas_made_floats_are_named(samples, refused):
-    words = "column 'label' holds floating-point numbers .double., as pandas makes of whole ones where some are missing"
+    words = "column 'label' contains floating-point numbers .double., which pandas makes of whole numbers if some are"
     refused(words, **parquet(samples.root, image=images(0), label=pa.array([0.0, 1.0, float("nan")] * 4)))
     frame = pd.DataFrame({"path": [f"{i}.png" for i in range(4)], "kind": [0, 1, None, 1]})
     frame.to_parquet(samples.root / "l.parquet")
@@ -360,8 +362,10 @@ def test_more_clusters_or_larger_batches_than_images_end_before_anything_is_embe
 
 def test_a_target_of_one_class_is_an_error_and_odd_ranks_are_remarked(samples, refused):
     fill(samples.root, *(f"pet/{kind}/{i}.png" for kind in ("cat", "dog") for i in range(4)))
-    refused("samples.target: 'kind' has one class, 'pet'", ranks=["kind", "species"], asks={"pretrain.batch_size": 2})
+    refused(
+        "samples.target: 'kind' has only one class, 'pet'", ranks=["kind", "species"], asks={"pretrain.batch_size": 2}
+    )
     fill(samples.root, "wild/emu/1.png", "wild/yak/1.png", first=20)
     made, said = samples(ranks=["kind", "species"], target="species", validation=4)
-    assert "none of the ranks ['kind', 'species'] is finer than the target 'species'" in said
+    assert "no rank of ['kind', 'species'] is finer than the target 'species'" in said
     assert "samples.ranks: 'species' is finer" not in said and made.summary["remarks"]

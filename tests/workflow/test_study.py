@@ -12,7 +12,7 @@ PREDICTED = {"question": "Do random labels help?", "predictions": {"random": PRE
 
 def study(draws: int, **more) -> dict:
     seeds = {"draws": draws, "pretrain": 2, "finetune": 1}
-    spaces = tiny_chain.NO_SPACES | {"random": [5], "manual": []}
+    spaces = {"random": [5], "manual": []}
     return {"seeds": seeds, "axes": {"pretrain.epochs": [1, 2]}, "label_spaces": spaces, "name": "several", **more}
 
 
@@ -37,6 +37,10 @@ def test_a_study_is_one_command_and_another_draw_is_made_alone(checkout):
     assert "Nothing to be done" in tiny_chain.snakemake(checkout, "-n")
     assert "all sound" in checkout.run("granularity", "verify", "results/several")
     assert "1 of 1 predicted range" in " ".join(page.split())
+    assert ["show_explored", "4"] in [
+        line.split() for line in tiny_chain.snakemake(checkout, "-n", "explore").splitlines()
+    ]
+    assert "name those of one setting" in tiny_chain.snakemake(checkout, "-n", "atlas", code=1)
     tiny_chain.configure(checkout, **study(3, predictions="predicted.yaml"))
     said = tiny_chain.snakemake(checkout, "-n")
     planned = dict(line.split() for line in said.splitlines() if line.startswith("make_") and len(line.split()) == 2)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.workflow
 def away(tiny, tmp_path_factory):
     """A folder to which the tiny run was pushed."""
     folder = tmp_path_factory.mktemp("pushed") / "away"
-    assert "; 0 were there" in tiny.run("granularity", "push", "results", str(folder))
+    assert "; 0 were already there" in tiny.run("granularity", "push", "results", str(folder))
     return folder
 
 
@@ -41,14 +41,14 @@ def everything(folder):
 
 
 def test_what_was_pushed_comes_back_whole_and_snakemake_has_nothing_to_do(tiny, pushed, empty):
-    """Also in two parts, as after a kill: what is there already is neither sent nor received again."""
+    """Also in two parts, as after a kill: what exists already is neither sent nor received again."""
     last = max((pushed / "generations").iterdir())
     last.rename(pushed / "kept")
     assert last.name in empty.run("granularity", "pull", "results", str(pushed), code=1)
     assert stamps_in(empty.path("results")) == {} and made_in(empty.path("results"))
     (pushed / "kept").rename(last)
     said = empty.run("granularity", "pull", "results", f"file://{pushed}")
-    assert not said.startswith("0 results received") and "; 0 were here" not in said
+    assert not said.startswith("0 results received") and "; 0 were already here" not in said
     source, target = tiny.path("results"), empty.path("results")
     assert (stamps_in(target), made_in(target)) == (stamps_in(source), made_in(source))
     assert "all sound" in empty.run("granularity", "verify", "results")
@@ -80,11 +80,11 @@ def entry(name, **said):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda entries: [*entries, entry("../../../outside")], "../../../outside is no file of its manifest"),
-        (lambda entries: [*entries, entry("/outside")], "/outside is no file of its manifest"),
+        (lambda entries: [*entries, entry("../../../outside")], "../../../outside is not listed in its manifest"),
+        (lambda entries: [*entries, entry("/outside")], "/outside is not listed in its manifest"),
         (
             lambda entries: [entries[0], entry(entries[1][0].name, type=tarfile.SYMTYPE, linkname="/etc/passwd")],
-            "is no file of its manifest",
+            "is not listed in its manifest",
         ),
         (lambda entries: [entries[0], (entries[1][0], entries[1][1][::-1]), *entries[2:]], "is corrupt"),
         (lambda entries: entries[1:], "does not begin with a manifest"),
@@ -109,7 +109,7 @@ def test_a_name_that_lies_elsewhere_is_refused(pushed, empty):
     for name in ("../outside", "/outside", "tiny/.hidden", "tiny/report/x", "tiny/x.stamp", "other/x"):
         file.write_text(json.dumps({**said, "names": said["names"] | {name: said["names"]["tiny/report"]}}))
         said_of_it = empty.run("granularity", "pull", "results", str(pushed), code=1)
-        assert f"{name}: nothing of that name" in said_of_it or f"{name} is beyond" in said_of_it
+        assert f"{name}: no file of that name" in said_of_it or f"{name} leads out of" in said_of_it
         assert name not in stamps_in(empty.path("results")) and not (empty.folder / "outside").exists()
 
 

@@ -35,7 +35,7 @@ def test_every_step_works_as_printed(checkout, monkeypatch):
 
     def configure(more: str = "") -> None:
         (text,) = re.findall(r"```yaml\n(.*?)```", STEPS[2], re.DOTALL)
-        says = yaml.safe_load(text.replace("kmeans: [20],", f"kmeans: [20], {more}"))
+        says = yaml.safe_load(text.replace("  kmeans: [20]\n", f"  kmeans: [20]\n{more}"))
         # What costs minutes, and decides nothing of what the page says.
         says |= {"seeds": {"pretrain": 1}, "pretrain": FEW, "finetune": FEW, "pixels": says["pixels"] | {"size": 16}}
         says["encoder"]["captions"]["epochs"] = 1

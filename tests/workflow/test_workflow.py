@@ -54,7 +54,7 @@ def test_its_networks_were_trained_side_by_side(smoke):
 
 def test_status_calls_every_job_of_it_done(smoke):
     """So what `granularity status` expects of a manifest's parameters is what every stage records."""
-    files = ["-f", "config/config.yaml", "-f", "config/experiments/smoke.yaml"]
+    files = ["-f", "config/examples/smoke.yaml"]
     found = json.loads(smoke.run("granularity", "status", "--json", *files))
     assert found["total"]["done"] == found["total"]["jobs"], [job for job in found["jobs"] if job["state"] != "done"]
     logs = {str(path.relative_to(smoke.folder)) for path in smoke.path(f"{RESULTS}/logs").rglob("*.log")}
@@ -62,8 +62,8 @@ def test_status_calls_every_job_of_it_done(smoke):
 
 
 def test_every_named_target_exists(smoke):
-    # `theory` makes its worlds anew; there are neither verdicts nor draws here.
-    targets = set(STAGES) - {"theory", "verdicts", "gather"}
+    # `theory` makes its worlds anew; there are no verdicts, draws or duplicates here.
+    targets = set(STAGES) - {"theory", "verdicts", "gather", "duplicates"}
     assert "Nothing to be done" in smoke.snakemake("-n", *targets, *SMOKE)
 
 
@@ -112,14 +112,14 @@ def test_as_a_module_with_a_prefix_it_finds_the_files_of_its_configuration(smoke
 
 
 def test_for_another_folder_it_finds_what_comes_with_it(smoke, tmp_path):
-    config = [str(smoke.path(file)) for file in ("config/config.yaml", SMOKE[-1])]
-    output = smoke.snakemake("-n", "-p", "--directory", str(tmp_path), "embed", "--configfile", *config)
+    config = str(smoke.path(SMOKE[-1]))
+    output = smoke.snakemake("-n", "-p", "--directory", str(tmp_path), "embed", "--configfile", config)
     assert planned(output) == {"make_samples": 1, "make_encoder": 1, "make_embed": 1, "embed": 1}
     assert '"model":"config/encoders/digits-tiny.json"' in output, "ids do not depend on where the workflow lies"
 
 
 def test_the_commands_of_rules_run_alone(smoke, command_of, tmp_path):
-    """As they are, and what is there already is found; with another output, and it is made there."""
+    """As they are, and what exists already is found; with another output, and it is made there."""
     for target in ("cluster/whole-6", "hierarchy/kmeans-6"):
         before = Artifact.open(smoke.path(f"{CHAIN}/{target}"))
         command = command_of(target)

@@ -1,5 +1,8 @@
 """k-means: as good as scikit-learn's, on all points, numbered one way, and the same bytes however it was run."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import faiss
@@ -15,6 +18,7 @@ from granularity.stages.cluster import kmeans
 from granularity.stages.cluster.kmeans import Group
 from granularity.stages.cluster.options import Cluster, Clustering
 from granularity.store.artifact import Artifact
+from granularity.store.code import ROOT
 from support import tasks
 
 
@@ -185,7 +189,7 @@ def test_an_embedding_that_is_not_finite_is_refused(tmp_path, make_samples, make
     vectors[13, 2] = np.nan
     embed = make_array(tmp_path / "embed", "embed", samples, vectors)
     sample = Artifact.open(samples).table("samples.parquet")["sample_id"][13]
-    with pytest.raises(GranularityError, match=rf"embedding\.npy: that of '{sample}' is not finite"):
+    with pytest.raises(GranularityError, match=rf"embedding\.npy: the vector of '{sample}' is not finite"):
         run({"samples": samples, "embed": embed}, tmp_path / "made")
 
 
@@ -202,3 +206,17 @@ def test_a_gpu_that_faiss_does_not_see_is_an_error(inputs, tmp_path, monkeypatch
     assert not (tmp_path / "made").exists()
     made = tasks.run("cluster", tmp_path / "made", {"clustering": "whole-5"}, device="auto", **inputs)
     assert made.params["gpu"] is False
+
+
+def test_no_process_has_both_faiss_and_torch(inputs, tmp_path):
+    """faiss-gpu brings CUDA 12, and torch CUDA 13 (docs/machines.md); `duplicates` is looked at in its own tests."""
+    words = [word for role, path in inputs.items() for word in (f"--{role}", str(path))]
+    words = ["cluster", *words, "--options", '{"clustering": "whole-5"}', "--output", str(tmp_path / "made")]
+    code = "import sys; from granularity import cli; cli.app(sys.argv[1:], standalone_mode=False)"
+    code += "; assert 'faiss' in sys.modules and 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code, *words], check=True)
+    files = [
+        file for file in ROOT.rglob("*.py") if re.search(r"^ *(import|from) faiss", file.read_text(), re.MULTILINE)
+    ]
+    known = {"machine/device.py", "stages/cluster/kmeans.py", "stages/duplicates/stage.py"}
+    assert {file.relative_to(ROOT).as_posix() for file in files} == known

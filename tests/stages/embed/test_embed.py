@@ -124,7 +124,7 @@ def test_a_broken_image_and_a_lack_of_memory_are_named_by_any_process(tmp_path, 
     monkeypatch.setattr(Images, "load", broken)
     with pytest.raises(GranularityError, match="image 0 is broken"):
         make(options(), table, trained, tmp_path / "made", threads=4)
-    assert "memory: free for 2 of 4 processes" in capsys.readouterr().err
+    assert "memory: enough for only 2 of 4 processes" in capsys.readouterr().err
 
 
 def test_a_checkpoint_file_or_a_local_folder_is_the_same_encoder(tmp_path, table, trained, embedding):
@@ -176,7 +176,7 @@ def test_pixels_that_are_missing_too_few_or_too_many_are_refused(tmp_path, table
     few = make_array(tmp_path / "few", "pixels", table, np.zeros((59, 8, 8, 1), np.uint8))
     with pytest.raises(GranularityError, match="few: 59 images, but the sample table has 60"):
         from_pixels(table, trained, few, tmp_path / "made")
-    with pytest.raises(GranularityError, match="images is 'pixels', which wants --pixels"):
+    with pytest.raises(GranularityError, match="images is 'pixels', which needs --pixels"):
         from_pixels(table, trained, None, tmp_path / "made")
     with pytest.raises(GranularityError, match="images is 'originals', which takes no --pixels"):
         tasks.run("embed", tmp_path / "made", options(), samples=table, encoder=trained, pixels=pixels)

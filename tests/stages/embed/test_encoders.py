@@ -78,15 +78,17 @@ def test_pickles_other_weights_and_networks_that_keep_their_head_are_refused(tmp
     pickled.mkdir()
     for name in ("config.json", "pytorch_model.bin"):
         (pickled / name).write_bytes((folder / name).read_bytes())
-    assert "no safetensors file" in refused(digits, model=f"timm:local-dir:{pickled}")
-    assert "holds no model.safetensors" in " ".join(timm_encoders.check(Encoder(model=f"timm:local-dir:{pickled}")))
+    assert "not a safetensors file" in refused(digits, model=f"timm:local-dir:{pickled}")
+    assert "contains no model.safetensors" in " ".join(timm_encoders.check(Encoder(model=f"timm:local-dir:{pickled}")))
     weights = load_file(folder / "model.safetensors")
     weights.pop("norm.weight")
     save_file(weights, tmp_path / "half.safetensors")
     half = {"model": model, "pretrained": str(tmp_path / "half.safetensors")}
     assert 'Missing key(s) in state_dict: "norm.weight"' in refused(digits, **half)
-    assert "(its head stays); choose another" in refused(digits, model="timm:samvit_base_patch16", pretrained="random")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert "(timm cannot remove its head); choose another" in refused(
+        digits, model="timm:samvit_base_patch16", pretrained="random"
+    )
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "not in the local cache" in refused(digits, model="timm:test_vit.r160_in1k")
     (message,) = timm_encoders.check(Encoder(model="timm:vit_tinny"))
     assert "Unknown model" in message
@@ -151,7 +153,7 @@ def test_embeddings_are_found_by_id_in_every_form(tmp_path, digits, ids, vectors
     ("change", "said"),
     [
         (lambda t: t[:-3], r"3 of 180 images are missing, such as "),
-        (lambda t: pd.concat([t, t[7:8]]), r"row 181: '.+' is there a second time"),
+        (lambda t: pd.concat([t, t[7:8]]), r"row 181: '.+' appears twice"),
         (
             lambda t: t.assign(vector=[*t["vector"][:9], [1.0], *t["vector"][10:]]),
             r"row 10: the vector of '.+' has 1 num",
@@ -175,10 +177,10 @@ def test_embeddings_that_do_not_fit_are_refused_by_file_and_row(tmp_path, digits
 def test_arrays_that_do_not_fit_are_refused(tmp_path, digits, ids, vectors):
     file = tmp_path / "vectors.npy"
     np.save(file, vectors)
-    assert "no ids lie beside it" in refused(digits, embeddings=str(file))
+    assert "no file of ids is beside it" in refused(digits, embeddings=str(file))
     file.with_suffix(".txt").write_text("\n".join(ids))
     assert "181 vectors, but 180 ids" in refused(digits, embeddings=str(file))
     np.save(file, np.array([{}]), allow_pickle=True)
-    assert "is no array of numbers" in refused(digits, embeddings=str(file))
+    assert "is not an array of numbers" in refused(digits, embeddings=str(file))
     file.with_suffix(".parquet").write_text(json.dumps({}))
-    assert "no intact Parquet" in refused(digits, embeddings=str(file.with_suffix(".parquet")))
+    assert "not an intact Parquet" in refused(digits, embeddings=str(file.with_suffix(".parquet")))

@@ -142,7 +142,7 @@ def test_what_is_measured_is_what_was_asked_for(tmp_path, chain, toy, of, found)
 def test_an_embedding_is_measured_where_there_is_one(tmp_path, chain, toy):
     made = measured(chain, tmp_path / "out", "toy", without=("embed", "finetune"))
     assert values_of(made)["run"].unique().tolist() == ["00000000"]
-    with pytest.raises(GranularityError, match="of: embedding: there are no such networks"):
+    with pytest.raises(GranularityError, match="of: embedding: the given runs have no such networks"):
         measured(chain, tmp_path / "none", "toy", without=("embed",), of=["embedding"])
 
 
@@ -169,7 +169,7 @@ def test_robustness_is_the_probe_on_images_that_are_shifted(tmp_path, chain):
     found = values_of(made).set_index("key")["value"]
     assert found["digit/none"] == probe["digit/linear"]
     assert found["digit/grey"] == found["digit/none"]  # digits have one channel
-    with pytest.raises(GranularityError, match="robustness shifts what a network sees"):
+    with pytest.raises(GranularityError, match="robustness shifts the images that a network sees"):
         measured(chain, tmp_path / "none", "robustness", of=["embedding"])
 
 
@@ -209,11 +209,11 @@ def test_a_killed_job_goes_on_with_the_network_it_was_at(tmp_path, chain, toy, k
     ("found", "message"),
     [
         ([("val", "x", 1.0), ("val", "x", 2.0)], "gives 'x' of the split 'val' twice"),
-        ([("val", "x", "high")], "'x' is str, no number and no array"),
-        ([("val", "x", None)], "'x' is NoneType, no number and no array"),
-        ([("val", "x", np.array(["a"]))], "'x' is ndarray, no number and no array"),
-        ([("val", "../x", 1.0)], "'val/../x' is no split and key"),
-        ([("val", "", 1.0)], "'val/' is no split and key"),
+        ([("val", "x", "high")], "'x' is str, neither a number nor an array"),
+        ([("val", "x", None)], "'x' is NoneType, neither a number nor an array"),
+        ([("val", "x", np.array(["a"]))], "'x' is ndarray, neither a number nor an array"),
+        ([("val", "../x", 1.0)], "'val/../x' must be a split and a key"),
+        ([("val", "", 1.0)], "'val/' must be a split and a key"),
         (pd.DataFrame({"key": ["x"], "value": [1]}), r"its table has no column \['split'\]"),
     ],
 )
@@ -228,7 +228,7 @@ def test_what_is_no_value_is_refused(found, message):
         ({"name": "prob"}, "there is no measure 'prob'; there are probe, accuracy, collapse"),
         ({"options": {"l2": [0]}}, "options.l2.0: Input should be greater than 0"),
         ({"options": {"l3": [1]}}, "options.l3: Extra inputs are not permitted"),
-        ({"splits": ["val", "val"]}, "splits: one is given twice"),
+        ({"splits": ["val", "val"]}, "splits: a value is given twice"),
         ({"runs": ["target"]}, "target: not the name of a run"),
     ],
 )
@@ -285,7 +285,7 @@ def test_features_that_are_not_finite_are_named(tmp_path, chain, monkeypatch):
 
     monkeypatch.setattr(evaluation, "features", diverged)
     with pytest.raises(
-        GranularityError, match=r"00000000 after epoch 2: its features of the image '.*' are not finite"
+        GranularityError, match=r"00000000 after epoch 2: the features of the image '.*' are not finite"
     ):
         measured(chain, tmp_path / "out", of=["backbones"])
 

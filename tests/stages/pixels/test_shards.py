@@ -112,7 +112,7 @@ def test_a_flipped_byte_is_found_where_it_is_read_and_mended(samples, made, plac
                 errors.append(str(error))
         (error,) = errors
         assert "shards/00001.jpegs: the image of row" in error
-        assert "its CRC-32 is not the index's" in error
+        assert "its CRC-32 differs from the index" in error
         assert f"delete {made.path}.stamp" in error
         assert cli.app(["verify", str(made.path)], standalone_mode=False) == 1
         assert "00001.jpegs: corrupt" in capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_a_shard_that_is_not_what_it_was_is_refused_at_once(made, harm):
             file.unlink()
             if harm == "pipe":
                 os.mkfifo(file)
-        with pytest.raises(GranularityError, match=r"shards/000.*(missing|corrupt|no regular)"):
+        with pytest.raises(GranularityError, match=r"shards/000.*(missing|corrupt|not a regular)"):
             Shards(Artifact.open(made.path))
 
 

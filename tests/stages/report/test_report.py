@@ -35,8 +35,8 @@ SMALL = {
     "conditions": [{"train_size": 120}, {"train_size": 240, "spaces": ["manual-digit", "kmeans-4"]}],
     "label_spaces": {
         "random": [4, 10],
+        "random_instance": True,
         "random_superclass": [2],
-        "regrouped": [],
         "kmeans": [4],
         "kmeans_superclass": [2, 3],
         "rebalanced": {"clusters": [2, 3], "thresholds": [12, 4]},
@@ -169,7 +169,7 @@ def test_heads_that_are_merged_into_the_target_stand_beside_finetuning(monkeypat
     assert whole["space"] == "manual-digit (merged)" and whole["pairs"] == 3
     assert whole["difference"] == pytest.approx((errors["pretrain", "resnet18_merged", "manual-digit"] - other).mean())
     text = " ".join(text_of(output).split())
-    assert "Trained for all epochs (merged), with an error" in text and "Is it finetuning that helps?" in text
+    assert "Trained for all epochs (merged), it has an error" in text and "Is it finetuning that helps?" in text
     results = pd.read_csv(output / "tables/results.csv")
     assert results.loc[results["role"] == "merged", ["space", "granularity", "backbones"]].values.tolist() == [
         ["manual-digit (merged)", 10, 3]
@@ -202,6 +202,7 @@ def test_the_headline_follows_the_arms(monkeypatch, tmp_path, effects, noise, ve
     answer, sentence = headline_of(output)
     arms = results.set_index("space")["standing"]
     assert answer == verdict and arms["manual-digit"] == standing
+    assert sentence.startswith("(exploratory)") == (answer != "open")  # nothing was declared
     assert (answer == "yes") == (arms.drop(["random-4", "random-10"]) == "better").any()
     (case,) = words.cases(results)  # what the sections say of this size is what the headline says
     for mark in ("better", "worse"):  # labels by chance are marked neither, whatever they come to
@@ -231,11 +232,12 @@ def test_what_was_declared_is_the_answer_whatever_else_is_found(monkeypatch, tmp
         assert row.pairs == 5 and row.low == pytest.approx(differences.mean() - reach)
         assert (words.interval(row.low, row.high) in sentence) == (against == "target")
         assert f"manual-digit − {against}" in drawn_in(output, "answer")
-    assert answer == verdict and "kmeans-4" not in " ".join([sentence, *drawn_in(output, "answer")])
+    assert answer == verdict and "exploratory" not in sentence
+    assert "kmeans-4" not in " ".join([sentence, *drawn_in(output, "answer")])
     needed = Primary(**primary[1]).backbones(2)
     section = " ".join(section_of(output, "curve").split())
-    found = "To find a difference of 1.00 points, with the standard deviation of 0.40 between backbones that a pilot"
-    assert "Declared before the run" in section and f"{found} run had, takes {needed} backbones" in section
+    found = f"Detecting a difference of 1.00 points takes {needed} backbones (power 90 %), given the standard deviation"
+    assert "Declared before the run" in section and f"{found} of 0.40 between backbones in a pilot run." in section
 
 
 def test_labels_by_chance_are_no_answer(monkeypatch, tmp_path):
@@ -245,7 +247,7 @@ def test_labels_by_chance_are_no_answer(monkeypatch, tmp_path):
     _, output = make(monkeypatch, tmp_path, VERDICTS | over | {"name": "chance"}, effects=effects)
     results = pd.read_parquet(output / "tables/results.parquet")
     assert set(results.loc[results["meaningless"], "standing"]) == {"better"}
-    nothing = "No label space that is finer than the target and has a meaning was pretrained on."
+    nothing = "No network was pretrained on a meaningful label space finer than the target."
     assert headline_of(output) == ("open", nothing)
     assert "figure-meaning" not in text_of(output)
     _, output = make(monkeypatch, tmp_path, VERDICTS, effects=effects)
@@ -314,11 +316,11 @@ def test_runs_of_one_backbone_count_once(monkeypatch, tmp_path):
     results = pd.read_parquet(output / "tables/results.parquet")
     assert set(results["standing"]) == {"baseline", "untested"} and results["low"].isna().all()
     answer, sentence = headline_of(output)
-    assert answer == "open" and sentence == "1 backbone per label space cannot show this; 5 or more can."
+    assert answer == "open" and sentence == "1 backbone per label space cannot show a difference; 5 or more can."
     assert "one backbone gives no interval" in " ".join(text_of(output).split())
     text = re.sub(r"<svg.*?</svg>", "", text_of(output), flags=re.DOTALL).lower()
     assert "nan" not in text.split() and 'class="verdict better"' not in text
-    assert "1 pretrained backbone stands behind each label space" in text
+    assert "1 pretrained backbone was trained per label space" in text
 
 
 def test_too_few_backbones_are_said_first_and_no_error_is_drawn_below_zero(monkeypatch, tmp_path):
@@ -326,8 +328,11 @@ def test_too_few_backbones_are_said_first_and_no_error_is_drawn_below_zero(monke
     _, output = make(monkeypatch, tmp_path, over, noise=4.0)
     number = int((comparisons(output)["question"] == "finer").sum())
     (needed,) = (n for n in (5, 6, 7) if _reach(n, number) <= 2 < _reach(n - 1, number))
-    assert headline_of(output) == ("open", f"2 backbones per label space cannot show this; {needed} or more can.")
-    rests_on = f"With {number} comparisons, the interval of a difference reaches {_reach(2, number):.1f} standard"
+    assert headline_of(output) == (
+        "open",
+        f"2 backbones per label space cannot show a difference; {needed} or more can.",
+    )
+    rests_on = f"With {number} comparisons, the interval of a difference extends {_reach(2, number):.1f} standard"
     assert rests_on in " ".join(text_of(output).split())
     assert not (output / "figures/answer.svg").exists()
     results = pd.read_parquet(output / "tables/results.parquet")
@@ -341,21 +346,23 @@ def _reach(backbones: int, comparisons: int) -> float:
 def test_meaning_is_told_by_pairs_that_hold_the_target_alike(monkeypatch, tmp_path):
     """Clusters over the whole set are better than chance, those within the target's classes are not: only so far."""
     over = {"conditions": [{"train_size": 120}], "seeds": {"pretrain": 6, "finetune": 1}}
-    spaces = {"manual": ["digit"], "random": [4, 10], "random_instance": False, "random_superclass": [2], "kmeans": [4]}
-    over |= {"label_spaces": spaces | {"regrouped": [], "kmeans_superclass": [2], "rebalanced": {"thresholds": []}}}
+    spaces = {"manual": ["digit"], "random": [4, 10], "random_superclass": [2], "kmeans": [4], "kmeans_superclass": [2]}
+    over |= {"label_spaces": spaces}
     effects = {"manual": -0.1, "random": 5.0, "random_superclass": 0.0, "kmeans": 0.0, "kmeans_superclass": 0.0}
     _, output = make(monkeypatch, tmp_path, over, effects=effects)
     section = " ".join(section_of(output, "questions").split())
     assert re.findall(r'<span class="verdict (\w+)">', section) == ["open", "yes"]
-    assert "In no average: manual-digit beside random-10 (120 training images), as the control does not hold" in section
+    assert (
+        "Left out of the averages: manual-digit and random-10 (120 training images), because the control does not hold"
+        in section
+    )
     assert "the contribution of meaning beyond it is not significant" in section
     assert "random-10 *</td>" in text_of(output)
 
 
 def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
     over = {"conditions": [{"train_size": 120}], "seeds": {"pretrain": 3, "finetune": 1}}
-    spaces = {"random": [4], "random_instance": False, "random_superclass": [], "kmeans": [4], "kmeans_superclass": []}
-    spaces |= {"rebalanced": {"thresholds": []}, "nested": ["bottomup-2-4"]}
+    spaces = {"random": [4], "regrouped": [3], "kmeans": [4], "nested": ["bottomup-2-4"]}
     plan, output = make(monkeypatch, tmp_path, over | {"label_spaces": spaces})
     compared = comparisons(output)
     assert load(plan).conditions[0].alike["bottomup-4"] == "kmeans-4"
@@ -373,7 +380,7 @@ def test_one_label_space_of_two_names_counts_once(monkeypatch, tmp_path):
     assert results["mean"].tolist() == pytest.approx([pooled.mean()] * 2) and set(results["runs"]) == {6}
     assert set(results["backbones"]) == {3} and results["low"].nunique() == 1
     text = text_of(output)
-    assert "kmeans-4 and bottomup-4 partition the images alike" in text and "bottomup-4</a> = kmeans-4<" in text
+    assert "kmeans-4 and bottomup-4 partition the images identically" in text and "bottomup-4</a> = kmeans-4<" in text
 
 
 @pytest.mark.parametrize(
@@ -389,6 +396,16 @@ def test_the_leak_is_told(monkeypatch, tmp_path, encoder, said):
     _, output = make(monkeypatch, tmp_path, FEW | {"encoder": encoder})
     for section in ("caveats", "clusters"):
         assert said in " ".join(section_of(output, section).split())
+
+
+def test_twins_across_splits_are_the_first_caveat(made, monkeypatch, tmp_path):
+    assert "near twin" not in section_of(made[1], "caveats")
+    _, output = make(monkeypatch, tmp_path, FEW | {"duplicates": {"by": "both"}})
+    first = " ".join(section_of(output, "caveats").partition("<li>")[2].partition("</li>")[0].split())
+    assert first.startswith(
+        "<strong>3 validation images have a near twin in training</strong>: of 100, with 120 training"
+    )
+    assert "images, 1 of them of another class." in first
 
 
 # ---------------------------------------------------------------- figures
@@ -487,7 +504,7 @@ def test_verdicts_are_shown_beside_the_numbers(monkeypatch, tmp_path, capsys):
     assert html.count("1 of 2 conditions met") == html.count("n &lt; d: met; c &lt; 1: NOT met") == 2
     assert "granularity t5" in html and "label granularity" in html
     assert "It &lt;b&gt;falls" in html and "data:image/svg+xml;base64," in html
-    assert html.count("Identities, which only a mistake in the code can break: holds: 1") == 2
+    assert html.count("Identities (only a mistake in the code can break them): holds: 1") == 2
     assert {"verdicts/granularity_t5", "theory/label_granularity"} <= set(Artifact.open(output).manifest["inputs"])
     assert "claims" in sections_of(html) and "The theory, simulated" in html
     claims = pd.read_csv(output / "tables/claims.csv")
@@ -576,7 +593,7 @@ def test_several_networks_and_transfers_stand_apart(monkeypatch, tmp_path):
     for _, rows in results.groupby("label"):
         assert (rows["role"] == "baseline").sum() == 1
     text = text_of(output)
-    assert "“distilled” has no runs on the target labels of its own: it is compared with" in text
+    assert "“distilled” has no runs on the target labels; it is compared with" in text
     assert "no labels: distil (distilled)" in text and "distil, distilled" in text
     header = text.partition('id="results"')[2].partition("</thead>")[0]
     assert "Network" in header and "Transfer" in header
@@ -611,7 +628,7 @@ def test_missing_runs_are_an_error(monkeypatch, tmp_path):
     other = Task(stage, plan.folder(job), stage.model.model_validate(job.options), seed=1)
     with other.create({}, {}) as out:
         out.table("runs.parquet", table.iloc[1:])
-    with pytest.raises(GranularityError, match=r"finetune/.*/all: lacks runs"):
+    with pytest.raises(GranularityError, match=r"finetune/.*/all: lacks requested runs"):
         synthetic_results.write_report(plan)
 
 
@@ -678,6 +695,7 @@ def test_in_a_browser(made, tmp_path, width):
         && (box(one).left < box(svg).left - 1 || box(one).right > Math.min(box(svg).right, innerWidth) + 1));
       out.cut = all("figure svg").flatMap(cut).length;
       out.headline = Math.round(box(all(".headline")[0]).height);
+      page.querySelector("#words").open = false;  // as it is when the page opens
       out.answer = Math.round(box(all("#figure-answer svg")[0]).bottom);
       const wide = all(".scroll, pre").filter(one => one.scrollWidth > one.clientWidth + 1);
       out.stops = all(".scroll, pre, figure").filter(one => one.tabIndex === 0 !== wide.includes(one)).length;

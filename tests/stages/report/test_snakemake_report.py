@@ -18,10 +18,10 @@ pytestmark = pytest.mark.workflow
 def checkout(tmp_path_factory):
     """Results that are there, as far as Snakemake can tell; nothing was trained."""
     found = Checkout(tmp_path_factory.mktemp("checkout"))
-    own = {"name": "small", "conditions": [{"train_size": 120, "spaces": ["manual-digit", "kmeans-10"]}]}
+    own = {"name": "small", "conditions": [{"train_size": 120}], "label_spaces": {"kmeans": [10]}}
     found.path("shown.yaml").write_text(json.dumps(own))
     with contextlib.chdir(found.folder):
-        plan = synthetic_results.write(files.load("config/config.yaml", "shown.yaml"))
+        plan = synthetic_results.write(files.load("shown.yaml"))
         synthetic_results.write_report(plan)
     return found
 

@@ -35,7 +35,7 @@ def own(tmp_path):
 @pytest.mark.parametrize("key", ["ranks", "train_size", "show", "hub"])
 def test_a_key_that_there_is_already_is_refused(own, key):
     own(f'OPTIONS = {{"{key}": (int, Field(4))}}\n')
-    with pytest.raises(GranularityError, match=f"source 'squares': OPTIONS: there is another key '{key}' already"):
+    with pytest.raises(GranularityError, match=f"source 'squares': OPTIONS: there is already a key '{key}'; rename it"):
         samples_section()
 
 

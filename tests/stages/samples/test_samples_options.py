@@ -39,10 +39,10 @@ def test_a_key_of_other_sources_is_refused(source, key, value, takers):
         extra = {"root": None} if key == "hub" else {"extra_splits": ["v2"]} if key == "shifted" else {}
         assert key in options.of_source(section(**{**values, **extra, key: value}))
     elif key == "labels" and READ_BY.get(source) == "table":
-        assert mistake(**values | {key: value}) == f"labels: '{source}' knows its own files"
+        assert mistake(**values | {key: value}) == f"labels: '{source}' finds its own files; remove this key"
     else:
         names = ", ".join(map(repr, takers))
-        message = f"{key}: is for source{'s' * (len(takers) > 1)} {names}, not for '{source}'"
+        message = f"{key}: works only for source{'s' * (len(takers) > 1)} {names}, not for '{source}'"
         assert mistake(**values | {key: value}) == message
 
 
@@ -55,7 +55,7 @@ def test_a_root_is_needed_but_for_the_digits_and_the_hub(source):
     if source == "digits":
         section(source=source)
     else:
-        assert mistake(source=source).startswith(f"root: source '{source}' needs the folder that holds the data set")
+        assert mistake(source=source).startswith(f"root: source '{source}' needs the folder of the data set")
     if source == "parquet":
         section(source=source, hub="a/b")
         assert mistake(source=source, hub="a/b", root=".").startswith("root: source 'parquet' needs")

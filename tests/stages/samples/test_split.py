@@ -4,6 +4,7 @@ import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.stages.samples import stage
+from granularity.stages.samples.options import of_source
 from granularity.stages.samples.sources import digits as digits_source
 from support.sampling import section
 
@@ -51,6 +52,26 @@ def test_another_seed_splits_otherwise(all_digits):
 @pytest.mark.parametrize(("validation", "count"), [(0.25, 449), (1, 1), (1000, 1000)])
 def test_validation_is_a_count_or_a_share(all_digits, validation, count):
     assert len(ids(assign(all_digits, "all", validation=validation), "val")) == count
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["{}", "no such image"], "line 2: 'no such image' is not a training image; remove the line"),
+        (["{}", "{}"], "line 2: '.*' appears twice; remove the line"),
+        ([], r"train_size = all: .* and 0 for training"),
+    ],
+)
+def test_a_subset_lists_training_images_once(all_digits, tmp_path, lines, said):
+    (file := tmp_path / "subset.txt").write_text(
+        "".join(f"{line}\n" for line in lines).replace("{}", all_digits["sample_id"][0])
+    )
+    with pytest.raises(GranularityError, match=said):
+        stage.assign(all_digits, section(validation=1, subset=file), "all", 0)
+
+
+def test_without_a_subset_ids_of_runs_are_what_they_were():
+    assert "subset" not in of_source(section()) and of_source(section(subset="x.txt"))["subset"] == "x.txt"
 
 
 @pytest.mark.parametrize(("train_size", "validation"), [(1798, 1), ("all", 1797), ("all", 0.0001)])

@@ -57,7 +57,7 @@ def test_the_formula_is_largest_at_the_number_of_subclasses_and_counts_images_pe
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"), [("g", "3", "g: must merge 8"), ("fixed", "true", "fixed: has no meaning here")]
+    ("key", "value", "said"), [("g", "3", "g: must merge 8"), ("fixed", "true", "fixed: has no effect in this world")]
 )
 def test_settings_that_do_not_hold_are_refused(key, value, said):
     with pytest.raises(GranularityError, match=said):

@@ -163,7 +163,7 @@ def test_conditions_of_the_theorems():
 @pytest.fixture(scope="module")
 def equal_counts():
     arms = [arm for arm in label_granularity.SIZES["quick"] if arm.name.startswith(("phase I", "equal counts"))]
-    short = [arm.model_copy(update={"seeds": 1, "steps": min(arm.steps, 400)}) for arm in arms]
+    short = [arm.model_copy(update={"seeds": 1, "steps": min(arm.steps, 100)}) for arm in arms]
     return table_of(*short)
 
 
@@ -187,7 +187,7 @@ def test_hard_to_normal_ratio_and_the_fine_trade_off_are_exact(equal_counts, id)
 def test_response_grows_as_the_logarithm_of_time(equal_counts):
     rows = equal_counts[equal_counts["setting"] == "equal counts, coarse"].set_index("step")["normal_own"]
     rate = 0.2 * 64 * 3 / 64 * (1 + 1 / 8) * 0.9
-    assert (math.exp(rows[400]) - math.exp(rows[200])) / 200 == pytest.approx(rate, rel=0.05)
+    assert (math.exp(rows[100]) - math.exp(rows[50])) / 50 == pytest.approx(rate, rel=0.05)
 
 
 # ---------------------------------------------------------------- fixed features
@@ -216,5 +216,5 @@ def test_a_last_layer_descends_the_loss_on_its_fixed_features(features):
 
 
 def test_fixed_features_are_refused_what_neurons_have():
-    with pytest.raises(ValueError, match="finetune_steps: is for features that are learnt"):
+    with pytest.raises(ValueError, match="finetune_steps: needs features that are learnt"):
         Settings(features="patches", g=2, finetune_steps=3)

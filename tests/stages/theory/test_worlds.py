@@ -1,7 +1,5 @@
 """What holds of every world: its tables of claims and figures, batches, divergence, and settings that are refused."""
 
-import shutil
-
 import pandas as pd
 import pytest
 
@@ -66,10 +64,10 @@ def test_every_claim_of_every_arm_is_evaluated_and_every_figure_drawn(name, tmp_
         assert measured["command"].str.contains(f"granularity simulate {name} --size tiny --arm ").all()
         assert found["conditions"].str.contains("NOT met").any()
         assert set(found.loc[found["kind"] == "identity", "id"])
-    known = sorted((tmp_path / "judged" / "figures").glob("*.svg"))
-    shutil.rmtree(tmp_path / "again", ignore_errors=True)
-    world.figures(rows, tmp_path / "again")
-    assert known and all(path.read_bytes() == (tmp_path / "again" / path.name).read_bytes() for path in known)
+    assert (known := sorted((tmp_path / "judged" / "figures").glob("*.svg")))
+    if name == "mask_reconstruction":  # all are drawn by the same functions
+        world.figures(rows, tmp_path / "again")
+        assert all(path.read_bytes() == (tmp_path / "again" / path.name).read_bytes() for path in known)
 
 
 def test_published_numbers_stand_beside_the_claims():
@@ -106,7 +104,7 @@ def test_a_diverged_arm_fails_its_claims():
         ("label_granularity", {"k": "40"}, r"k: 2 \+ 2k <= d must hold, but k = 40 needs d >= 82, not 64"),
         ("label_granularity", {"g": "3"}, "g: must divide k = 8, but 3 does not"),
         ("label_granularity", {"signal": "20"}, r"signal: s\* must lie below P / 2 = 16"),
-        ("label_granularity", {"neurons": "five"}, "neurons: 'five' is for the fine labels"),
+        ("label_granularity", {"neurons": "five"}, "neurons: 'five' needs the fine labels"),
         ("label_granularity", {"etta": "1"}, "etta = 1: unknown key; did you mean 'eta'"),
         ("label_granularity", {"eta": "-1"}, "eta = -1: input should be greater than 0"),
         ("label_granularity", {"eta": "[1"}, "--set eta: not readable"),
@@ -115,16 +113,16 @@ def test_a_diverged_arm_fails_its_claims():
         ("neural_collapse", {"model": "theorem", "samples": "10"}, "samples: must be a multiple of 4"),
         ("feature_emergence", {"D": "200"}, "D: D <= d must hold, but D = 200"),
         ("feature_emergence", {"rule": "interval"}, "k: the interval rule needs a multiple of 3"),
-        ("feature_emergence", {"labels": "count", "methods": "[rf]"}, "methods: finer labels are for 'network' only"),
-        ("feature_emergence", {"labels": "table"}, "table: goes with labels"),
+        ("feature_emergence", {"labels": "count", "methods": "[rf]"}, "methods: only 'network' can have finer labels"),
+        ("feature_emergence", {"labels": "table"}, "table: must be set with labels"),
         ("feature_emergence", {"labels": "table", "table": "[0, 1]"}, "table: must have 32 labels"),
-        ("feature_emergence", {"coherence": "1"}, "coherence, input_noise: are for parity"),
+        ("feature_emergence", {"coherence": "1"}, "coherence, input_noise: need parity"),
         ("feature_contamination", {"d": "60"}, "d: must be at least d_core"),
         ("feature_contamination", {"task": "granularity", "g": "3"}, "g: must divide subclasses = 4"),
-        ("feature_contamination", {"objective": "softmax"}, "objective: can be chosen for task 'granularity' only"),
+        ("feature_contamination", {"objective": "softmax"}, "objective: can be set only for task 'granularity'"),
         ("mask_reconstruction", {"k": "40"}, "k: 2k <= d must hold, but k = 40 needs d >= 80, not 64"),
         ("mask_reconstruction", {"pretrain": "labels", "granularity": "3"}, "granularity: must divide k = 10"),
-        ("mask_reconstruction", {"head": "block"}, "head: 'block' is trained from scratch"),
+        ("mask_reconstruction", {"head": "block"}, "head: 'block' needs pretrain = none"),
         ("residual_signal", {"world": "label_granularity", "setting": "{gg: 1}"}, "setting: label_granularity: gg"),
     ],
 )

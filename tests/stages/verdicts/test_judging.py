@@ -49,15 +49,15 @@ def trained(tmp_path_factory) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ([], "judged from its trainings, but none are given"),
-        (["0 of 2"], r"was trained in 2 parts, but those given are \[0\]"),
-        (["0 of 2", "1 of 2, other"], "does not belong to"),
+        ([], "judged from its trainings; give them"),
+        (["0 of 2"], r"was trained in 2 parts, but the given parts are \[0\]"),
+        (["0 of 2", "1 of 2, other"], "is needed"),
     ],
 )
 def test_parts_that_do_not_belong_together_are_refused(trained, tmp_path, parts, message):
     with pytest.raises(GranularityError, match=message):
         judge("neural_collapse", [trained[part] for part in parts], tmp_path / "verdicts")
-    with pytest.raises(GranularityError, match="does not belong to"):
+    with pytest.raises(GranularityError, match="is needed"):
         judge("label_granularity", [trained["0 of 2"], trained["1 of 2"]], tmp_path / "verdicts")
     assert not (tmp_path / "verdicts").exists()
 
@@ -119,7 +119,7 @@ def test_a_study_of_ones_own_reads_results_of_every_condition(tmp_path):
         task = Task(verdicts.STAGE, tmp_path / "verdicts", verdicts.STAGE.model(study="errors"), inputs)
         assert str(own) in task.code
         stage.run(task)
-        with pytest.raises(GranularityError, match="'errors' reads results of hierarchy, but none are given"):
+        with pytest.raises(GranularityError, match="'errors' reads results of hierarchy; give them"):
             stage.run(Task(verdicts.STAGE, tmp_path / "x", task.options, inputs | {"hierarchy": ()}))
     finally:
         extensions.load([])

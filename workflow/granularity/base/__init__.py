@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, progress, seeds, signals."""
+"""Foundations used everywhere: errors, progress, seeds, signals."""

@@ -1,13 +1,13 @@
-"""The one exception that a user is meant to read."""
+"""The only exception whose message is meant for users."""
 
 LONGEST = 1000
 
 
 class GranularityError(Exception):
-    """Something the user can mend: a line per mistake names the file and field, and says what to do.
+    """An error that the user can fix: one line per mistake names the file and field, and says what to do.
 
-    The command line prints it and exits with status 1. Names of files and classes come from anywhere: characters that
-    do not print are written as escapes, and very long lines lose their middle.
+    The command line prints it and exits with status 1. Because names of files and classes come from anywhere,
+    unprintable characters are escaped, and very long lines are cut in the middle.
     """
 
     def __init__(self, *lines: str):
@@ -18,7 +18,7 @@ class GranularityError(Exception):
 
 
 def printable(text: str) -> str:
-    """The text on one line, with characters that do not print as Python's escapes."""
+    """Return the text on one line, with unprintable characters as Python's escapes."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

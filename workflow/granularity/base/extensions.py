@@ -1,4 +1,4 @@
-"""What is found by name, such as sources and measures: files of the package or of the user's (docs/development.md)."""
+"""Find sources, measures and other extensions by name, in the package or in users' files (docs/development.md)."""
 
 import functools
 import importlib
@@ -30,22 +30,22 @@ _own: dict[str, dict[str, ModuleType]] = {room: {} for room in ROOMS}  # room ->
 
 
 def load(files: Iterable[str | Path]) -> None:
-    """Make files of the user's own known; those of an earlier call are forgotten."""
+    """Load the user's files as extensions, and forget those of an earlier call."""
     for known in _own.values():
         known.clear()
     for file in (Path(located(str(file))) for file in files):
         module = _import(file)
         room = getattr(module, "EXTENDS", None)
         if room not in ROOMS:
-            raise GranularityError(f"{file}: must say what it is: EXTENDS = one of {', '.join(map(repr, ROOMS))}")
+            raise GranularityError(f"{file}: must define EXTENDS as one of {', '.join(map(repr, ROOMS))}")
         for name in getattr(module, "SEVERAL", [file.stem]):
             if name in names(room):
-                raise GranularityError(f"{file}: there is a {room} of the name '{name}' already; rename the file")
+                raise GranularityError(f"{file}: there is already a {room} named '{name}'; rename the file")
             _own[room][name] = module
 
 
 def names(room: str) -> list[str]:
-    """Names of all that a room has: as its package's `ORDER` says, then alphabetically, then the user's own."""
+    """Return the names in a room: in the order of its package's `ORDER`, then alphabetically, then the user's own."""
     return [*_packaged(room), *_own[room]]
 
 
@@ -59,13 +59,13 @@ def _packaged(room: str) -> tuple[str, ...]:
 
 
 def find(room: str, name: str) -> Any:
-    """What a room has under a name: a module, or one of several things in it (GranularityError: nothing)."""
+    """Return a room's extension by name: a module, or one of several objects in it. GranularityError: unknown."""
     module = _own[room].get(name) or importlib.import_module(code(room, name))
     return getattr(module, "SEVERAL", {}).get(name, module)
 
 
 def code(room: str, name: str) -> str:
-    """The code of an extension, without importing it: a dotted module, or the path of the user's file."""
+    """Return where an extension's code is, without importing it: a dotted module, or the path of the user's file."""
     if name in _own[room]:
         return _own[room][name].__file__
     if name not in names(room):
@@ -75,7 +75,7 @@ def code(room: str, name: str) -> str:
 
 
 def own_files() -> list[str]:
-    """Paths of the user's files that are loaded."""
+    """Return the paths of the user's files that are loaded."""
     return list(dict.fromkeys(module.__file__ for known in _own.values() for module in known.values()))
 
 

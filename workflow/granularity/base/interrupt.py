@@ -1,4 +1,4 @@
-"""Stopping in good order when a scheduler says so: resumable work at its next checkpoint, all else at once."""
+"""Stop cleanly at a scheduler's signal: resumable work at its next checkpoint, everything else at once."""
 
 import contextlib
 import signal
@@ -12,17 +12,17 @@ _resumable = 0
 
 
 class Stopped(SystemExit):
-    """The process was asked to stop; the exit status is 128 plus the signal's number, as in a shell."""
+    """Raised if the process was asked to stop. The exit status is 128 plus the signal's number, as in a shell."""
 
     def __init__(self, reason: str, status: int, kept: bool):
         super().__init__(status)
         self.reason = reason
-        then = "finished work is kept, and the next run goes on from there" if kept else "the next run does this again"
+        then = "finished work is kept, and the next run continues from there" if kept else "the next run repeats this"
         self.sentence = f"stopped: {reason}; {then}"
 
 
 def install() -> None:
-    """Handle the signals of a scheduler from here on."""
+    """Handle the signals of a scheduler from now on."""
     for number in SIGNALS:
         signal.signal(number, _on_signal)
 
@@ -40,19 +40,19 @@ def request(reason: str, status: int = 1) -> None:
 
 
 def withdraw(reason: str) -> None:
-    """Take a request back, unless there has been another one since."""
+    """Withdraw a request to stop, unless another one came later."""
     global _reason
     if _reason == reason:
         _reason = None
 
 
 def requested() -> bool:
-    """Whether a checkpoint is due because the process is to stop."""
+    """Return whether the process was asked to stop, so that a checkpoint is due."""
     return _reason is not None
 
 
 def stop_if_requested() -> None:
-    """End the process by :class:`Stopped` if it was asked to; called where everything done so far is saved."""
+    """Raise :class:`Stopped` if the process was asked to stop; call it after everything done so far is saved."""
     global _reason
     if requested():
         reason, _reason = _reason, None
@@ -61,7 +61,7 @@ def stop_if_requested() -> None:
 
 @contextlib.contextmanager
 def resumable() -> Iterator[None]:
-    """Work that stops only where :func:`stop_if_requested` is called."""
+    """Run work that stops only where it calls :func:`stop_if_requested`."""
     global _resumable
     _resumable += 1
     try:

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar in a terminal, plain lines in a log."""
+"""Show the progress of long work: a bar in a terminal, plain lines in a log."""
 
 import contextlib
 import sys
@@ -13,7 +13,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class _Loop:
-    """A loop of :func:`track` that is under way; `together`: how many of its items are being made at once."""
+    """A running loop of :func:`track`; `together`: how many of its items are being processed at once."""
 
     def __init__(self, total: int, words: str):
         self.done, self.total, self.words, self.together = 0, total, words, 1
@@ -23,13 +23,13 @@ _under_way: list[_Loop] = []
 
 
 def together(items: int) -> None:
-    """Say that the loop around this work is making so many of its items at once."""
+    """Tell the enclosing loop how many of its items are being processed at once."""
     if _under_way:
         _under_way[-1].together = items
 
 
 def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator[T]:
-    """Pass items on and say on standard error how far it is."""
+    """Yield the items and show progress on standard error."""
     if sys.stderr is not None and sys.stderr.isatty():
         from tqdm import tqdm
 
@@ -48,9 +48,9 @@ def track(items: Iterable[T], total: int, what: str, unit: str = "") -> Iterator
 
 
 def teller(total: int, what: str, unit: str, begun: int = 0) -> Callable[[int], None]:
-    """A function of how many are done, `begun` of them before, which says every ten seconds what time is left.
+    """Return a function that takes the number done (`begun` initially) and prints every ten seconds the time left.
 
-    Within a loop of :func:`track`, that is the time until the loop ends, if its other items take as long.
+    Within a loop of :func:`track`, this is the time until that loop ends, if its other items take as long.
     """
     started = spoke = time.monotonic()
     around = _under_way[-1] if _under_way else None
@@ -72,7 +72,7 @@ def teller(total: int, what: str, unit: str, begun: int = 0) -> Callable[[int], 
 
 
 def say(line: str) -> None:
-    """Print one line of log. A full disk, or a reader that is gone, loses the line and not the result."""
+    """Print one line of log. If the disk is full or the reader gone, lose the line rather than the result."""
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr is not None:
             print(printable(line), file=sys.stderr, flush=True)

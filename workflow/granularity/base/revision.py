@@ -1,5 +1,6 @@
-"""Which workflow this is: the commit of its checkout, or the version that is installed."""
+"""Identify this workflow: the installed version, and the commit of its checkout."""
 
+import contextlib
 import importlib.metadata
 import os
 import subprocess
@@ -9,12 +10,15 @@ HERE = Path(__file__).parents[1]
 
 
 def revision() -> str:
-    """For pages: `commit 0123456789`, with `+ changes` where files differ; outside a checkout `version 0.1.0`."""
+    """Return `version 0.2.0` for pages; in a checkout also `, commit 0123456789`, and ` + changes` if files differ."""
+    found = []
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        found.append(f"version {importlib.metadata.version('granularity')}")
     own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     of_checkout = {"cwd": HERE, "env": own | {"GIT_OPTIONAL_LOCKS": "0"}, "capture_output": True, "text": True}
     asked = ("ls-files --error-unmatch __init__.py", "describe --always --exclude=* --abbrev=10 --dirty")
-    try:  # a package installed below someone's own repository is no file of it
-        _, found = (subprocess.run(["git", *one.split()], **of_checkout, check=True).stdout for one in asked)
-    except (OSError, subprocess.CalledProcessError):
-        return f"version {importlib.metadata.version('granularity')}"
-    return f"commit {found.strip().replace('-dirty', ' + changes')}"
+    # A package installed below someone's own repository is not tracked by it.
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        _, said = (subprocess.run(["git", *one.split()], **of_checkout, check=True).stdout for one in asked)
+        found.append(f"commit {said.strip().replace('-dirty', ' + changes')}")
+    return ", ".join(found) or "of unknown version"

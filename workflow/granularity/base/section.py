@@ -1,4 +1,4 @@
-"""The base of every section of the configuration, and the types of its values."""
+"""Base class of the configuration's sections, and types of their values."""
 
 import difflib
 import json
@@ -23,19 +23,19 @@ Count = Annotated[int, Field(ge=1, le=LARGEST)]
 Few = Annotated[int, Field(ge=1, le=1000)]
 Natural = Annotated[int, Field(ge=0, le=LARGEST)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-# A label space, and a rank that one is called after, names folders, jobs and words of a command line.
+# Label spaces, and the ranks that some are named after, appear in names of folders and jobs and in commands.
 WORD = r"^[\p{L}\p{N}][\p{L}\p{M}\p{N}_.-]*$"
 Rank = Annotated[str, Field(pattern=WORD, max_length=60)]
-# What names folders below results/: networks, transfers, measures.
+# Names of folders below results/: networks, transfers, measures.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 def once(values: list[Any]) -> list[Any]:
-    """For validators: the list, if nothing is in it twice."""
+    """Validate that a list contains nothing twice; return it."""
     if any(value in values[:i] for i, value in enumerate(values)):
-        raise ValueError(f"one is given twice: {values}")
+        raise ValueError(f"a value is given twice: {values}")
     return values
 
 
@@ -43,13 +43,13 @@ ONCE = AfterValidator(once)
 
 
 def name_in(room: str) -> Any:
-    """The type of a name of what a room has (:mod:`granularity.base.extensions`); editors are offered the names."""
+    """Return the type of names in a room (:mod:`granularity.base.extensions`); the JSON schema lists them."""
 
     def check(name: str) -> str:
         if name in extensions.names(room):
             return name
         known = ", ".join(map(repr, extensions.names(room)))
-        what = "there is no such {room}; there are {known}, and files of your own (extensions)"
+        what = "there is no such {room}; choose one of {known}, or a file of your own (extensions)"
         raise PydanticCustomError("unknown_name", what, {"room": room, "known": known})
 
     def offer(schema: dict[str, Any]) -> None:
@@ -59,7 +59,7 @@ def name_in(room: str) -> Any:
 
 
 def split_key(message: str) -> tuple[str, str]:
-    """The key that the message of a section's own check begins with ("" where there is none), and the rest."""
+    """Split the message of a section's own check into the key that it begins with ("" if none) and the rest."""
     key, colon, what = message.partition(": ")
     return (key, what) if colon and re.fullmatch(r"[\w.\[\]-]+", key) else ("", message)
 
@@ -67,13 +67,13 @@ def split_key(message: str) -> tuple[str, str]:
 class Section(BaseModel):
     """Base of every section: immutable, and closed to keys it does not know."""
 
-    later: ClassVar[frozenset[str]] = frozenset()  # options newer than ids of runs: at their defaults they are in none
+    later: ClassVar[frozenset[str]] = frozenset()  # options newer than ids of runs; left out of ids at their defaults
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What is in ids of runs, as JSON."""
+        """The values that enter ids of runs, as JSON."""
         found = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -85,9 +85,9 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse truth values elsewhere: Python takes true for 1, and YAML takes yes and on for true."""
-        if isinstance(value, bool) and cls.model_fields[info.field_name].annotation is not bool:
-            what = "is no truth value (YAML takes yes, no, on and off for one; write such a word in quotes)"
+        """Refuse booleans for other types: to Python true equals 1, and YAML reads yes and on as true."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            what = "must not be true or false (YAML reads yes, no, on and off as these; put such a word in quotes)"
             raise PydanticCustomError("truth_value", what)
         for one in value if isinstance(value, list) else ():
             cls._no_truth_value(one, info)
@@ -98,11 +98,11 @@ class Section(BaseModel):
 
 
 def explained(error: ValidationError, model: type[BaseModel], values: Any) -> list[tuple[list[str | int], str, str]]:
-    """What a model refused: for each mistake (one for all branches of a union) its place, ` = value`, and words."""
+    """Return the mistakes that a model refused (all branches of a union as one): place, ` = value`, and explanation."""
     found: dict[str, tuple[list[str | int], str, list[str]]] = {}
     for item in error.errors():
         path, what = _path(item["loc"], values), item["msg"][0].lower() + item["msg"][1:]
-        own = item.get("ctx", {}).get("error")  # of our own checks, whose message begins with the key it is about
+        own = item.get("ctx", {}).get("error")  # from our own checks, whose messages begin with the key
         if own is not None:
             key, what = split_key(str(own))
             path += place(key)
@@ -112,7 +112,7 @@ def explained(error: ValidationError, model: type[BaseModel], values: Any) -> li
             hint = f"did you mean '{close[0]}'? " if close else ""
             what = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
         elif item["type"] == "string_pattern_mismatch":
-            what = "can only hold letters, digits, '_', '.' and '-', and begins with a letter or a digit"
+            what = "may contain only letters, digits, '_', '.' and '-', and must begin with a letter or a digit"
         elif item["type"] == "missing":
             path.append(item["loc"][-1])
         value = json.dumps(item["input"], default=str, ensure_ascii=False)
@@ -122,7 +122,7 @@ def explained(error: ValidationError, model: type[BaseModel], values: Any) -> li
 
 
 def place(where: str) -> list[str | int]:
-    """Keys and list indices of a place that is written with dots or brackets."""
+    """Split a place, written with dots or brackets, into keys and list indices."""
     return [int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", where) if part]
 
 
@@ -131,7 +131,7 @@ def dotted(path: list[str | int]) -> str:
 
 
 def _path(location: tuple, values: Any) -> list[str | int]:
-    """Keys and list indices of pydantic's location, which also names the branch of a union."""
+    """Return the keys and list indices of pydantic's location, without its names of union branches."""
     path = []
     for part in location:
         is_key = isinstance(values, dict) and part in values
@@ -143,8 +143,8 @@ def _path(location: tuple, values: Any) -> list[str | int]:
 
 def _keys_at(model: Any, path: list[str | int]) -> list[str]:
     for part in path:
-        if not isinstance(part, int):
+        if part in model.model_fields:  # not a list index, nor a key of a mapping
             kind = model.model_fields[part].annotation
             kinds = (one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, BaseModel))
-            model = next(kinds)
+            model = next(kinds, model)
     return list(model.model_fields)

@@ -1,4 +1,4 @@
-"""Seeds: every purpose has a number of its own, derived from the base seed."""
+"""Seeds: every purpose has its own, derived from the base seed."""
 
 import hashlib
 import json
@@ -6,6 +6,6 @@ from typing import Any
 
 
 def seed_of(base: int, *names: Any) -> int:
-    """A 63-bit seed derived from a base seed and a purpose, so that no two streams of random numbers coincide."""
+    """Return a 63-bit seed derived from a base seed and a purpose, so that no two random streams coincide."""
     text = json.dumps([base, *names], separators=(",", ":"))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

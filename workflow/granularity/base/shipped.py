@@ -1,6 +1,6 @@
-"""Files that come with the workflow: found in its own folder where the working directory has none of that name.
+"""Files shipped with the workflow, used if the working directory has none of the same name.
 
-A path that is found so is written into results as it was given: ids do not depend on where the workflow lies.
+Results record such a path as it was given, so ids do not depend on where the workflow lies.
 """
 
 import os
@@ -10,13 +10,13 @@ HERE = Path(__file__).parents[3]  # the repository
 
 
 class Shipped(str):
-    """Where a file lies, and the relative path that it was `given` by."""
+    """The absolute path of a file, and the relative path `given` for it."""
 
     given: str
 
 
 def located(path: str) -> str:
-    """The path itself, or that of a file of the workflow's, if there is one and none in the working directory."""
+    """Return the path, or the workflow's file of that name if only that exists."""
     own = os.path.join(HERE, path)
     if os.path.isabs(path) or os.path.exists(path) or not os.path.isfile(own):
         return path
@@ -26,5 +26,5 @@ def located(path: str) -> str:
 
 
 def given(path: str) -> str:
-    """The path as it was before :func:`located`."""
+    """Return the path as it was before :func:`located`."""
     return getattr(path, "given", path)

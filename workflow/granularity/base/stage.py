@@ -1,11 +1,12 @@
-"""What a stage declares of itself, once, and what a configuration plans of it."""
+"""What a stage declares about itself, and the jobs that a configuration plans for it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from granularity.base import extensions
 from granularity.base.section import Section
@@ -13,15 +14,15 @@ from granularity.base.section import Section
 
 @dataclass(frozen=True)
 class Needs:
-    """What the first attempt of a job asks of a machine."""
+    """The resources that the first attempt of a job requests."""
 
-    memory_mb: int  # what any job takes: Python with its libraries; on a cluster, two Snakemakes around it
-    memory_kb: float  # what one image adds to the memory
-    minutes: int  # the time limit of any job, before its images are counted
-    ms: float = 0.0  # milliseconds that one pass over one image adds, on one CPU thread or one GPU
-    threads: int = 1  # CPUs that a job can use at most, where there is work for them
-    thread_mb: int = 0  # memory that each further CPU adds
-    gpu: bool = False  # whether the stage computes on a GPU where there is one
+    memory_mb: int  # for any job: Python and its libraries; on a cluster, also two Snakemake processes
+    memory_kb: float  # additional memory per image
+    minutes: int  # time limit of any job, to which images add
+    ms: float = 0.0  # milliseconds per image and pass, on one CPU thread or one GPU
+    threads: int = 1  # most CPUs that a job can use
+    thread_mb: int = 0  # additional memory per further CPU
+    gpu: bool = False  # whether the stage uses a GPU if there is one
 
 
 @dataclass(frozen=True)
@@ -29,55 +30,81 @@ class Job:
     """One planned result of a stage."""
 
     stage: str
-    values: Mapping[str, str] = field(default_factory=dict)  # the wildcards of its place: {"condition": "train-300"}
-    # What decides its bytes beside its inputs and the base seed, as JSON values of the stage's options.
+    values: Mapping[str, str] = field(default_factory=dict)  # wildcards of its place: {"condition": "train-300"}
+    # The stage's options as JSON values; with inputs and base seed, they determine the result's bytes.
     options: Mapping[str, Any] = field(default_factory=dict)
-    inputs: Mapping[str, tuple[Job, ...]] = field(default_factory=dict, repr=False)  # what it is made from, by role
-    files: tuple[str, ...] = ()  # the user's files that it reads; a change to one makes the result again
-    folders: tuple[str, ...] = ()  # the user's folders: an image that is added or removed makes the result again
-    passes: float = 1.0  # how often it looks at each image of its condition
-    memory: Callable[[int], float] = lambda images: 0.0  # bytes beyond the stage's `Needs`, by the number of images
-    processes: int = 1  # how many share the work
-    readers: int = 0  # how many more, beside each of them, read images for it where it uses a GPU
-    slower: float = 1.0  # how many times longer a pass takes than the stage's `Needs` say
-    parts: float = math.inf  # of its work that can be done side by side, each by one CPU
-    longer: float = 1.0  # how many times longer any such job takes, whatever its images
-    at: str | None = None  # the folder of a result that another configuration makes; None for one of this plan
+    inputs: Mapping[str, tuple[Job, ...]] = field(default_factory=dict, repr=False)  # jobs that it reads, by role
+    files: tuple[str, ...] = ()  # user's files that it reads; a change to one recomputes the result
+    folders: tuple[str, ...] = ()  # user's folders; adding or removing an image recomputes the result
+    passes: float = 1.0  # number of passes over the images of its condition
+    memory: Callable[[int], float] = lambda images: 0.0  # bytes on top of the stage's `Needs`, for a number of images
+    processes: int = 1  # number of processes that share the work
+    readers: int = 0  # additional processes that read images, per process that uses a GPU
+    slower: float = 1.0  # time of a pass relative to the stage's `Needs`
+    parts: float = math.inf  # parts of its work that can run in parallel, each on one CPU
+    longer: float = 1.0  # factor on the time limit of any such job, whatever its images
+    at: str | None = None  # folder of a result that another configuration computes; None for this plan's own
+
+
+class Planned(Protocol):
+    """The part of a :class:`granularity.plan.graph.Plan` that stages use to add their jobs."""
+
+    config: Any
+    conditions: list[Any]
+    networks: list[Any]
+    transfers: list[Any]
+    cells: list[Any]
+    axes: dict[str, dict[str, Any]]
+
+    def jobs(self, stage: str, **values: str) -> Sequence[Job]: ...
+    def job(self, stage: str, values: Mapping[str, str]) -> Job: ...
+    def folder(self, job: Job) -> Path: ...
+    def clusterings(self, condition: Any) -> list[str]: ...
+    def embeds(self, condition: Any) -> bool: ...
+    def asks(self, condition: Any) -> dict[str, int]: ...
+    def classes(self, condition: Any, ranks: Iterable[str]) -> list[int]: ...
+    def data_of(self, transfer: Any, condition: Any) -> Any: ...
+    def networks_of(self, transfer: Any) -> list[Any]: ...
+    def pretrainings(self, network: Any, condition: Any) -> list[Any]: ...
+    def backbones(self, network: Any, condition: Any) -> list[Any]: ...
+    def finetunings(self, transfer: Any, network: Any, condition: Any) -> list[Any]: ...
+    def holding(self, jobs: Sequence[Job], runs: Iterable[Any]) -> list[Job]: ...
+    def units(
+        self, stage: str, runs: Sequence[Any], network: Any, condition: Any, epochs: int = 1, data: Any = None
+    ) -> dict[str, list[Any]]: ...
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: a word, and everything that others need to know of it."""
+    """A stage: its name, and everything that the rest of the program needs to know about it."""
 
-    name: str  # its one word: folder, module, rule, target, command, kind of artifact and folder of results
+    name: str  # one word: folder, module, rule, target, command, kind of artifact and folder of results
     does: str  # one sentence, for `--help`
-    # The model of what `--options` takes, or a function that gives it (where extensions add keys).
+    # The pydantic model of `--options`, or a function that returns it (if extensions add keys).
     options: type[Section] | Callable[[], type[Section]]
-    place: str  # the folder of a result, with wildcards in braces; `{root}` is `results/NAME`
-    files: tuple[str, ...]  # what each result holds beside its manifest
-    # The jobs that a configuration makes of it, given a `granularity.plan.graph.Plan` with those of the stages before.
-    plan: Callable[[Any], Iterable[Job]]
+    place: str  # folder of a result, with wildcards in braces; `{root}` is `results/NAME`
+    files: tuple[str, ...]  # files in each result, except its manifest
+    plan: Callable[[Planned], Iterable[Job]]  # returns its jobs, given a plan with the jobs of earlier stages
     needs: Needs
-    message: str  # what Snakemake says of a job, with wildcards
-    # Role -> stage that it reads, in the order of the command's options; with `?` where there may be none, `*` where
-    # there may be any number.
+    message: str  # Snakemake's message for a job, with wildcards
+    # Role -> stage that it reads, in the order of the command's options; `?` marks an optional one, `*` any number.
     inputs: Mapping[str, str] = field(default_factory=dict)
-    more_files: tuple[str, ...] = ()  # patterns of what some results hold
-    seeded: bool = False  # whether it takes the base seed
+    more_files: tuple[str, ...] = ()  # patterns of files in some results
+    seeded: bool = False  # whether it uses the base seed
     # The extensions that options choose, as pairs of a room of `granularity.base.extensions` and a name; their code
-    # counts in the digest of the result.
+    # enters the digest of the result.
     chosen: Callable[[Any], Iterable[tuple[str, str]]] = lambda options: ()
-    # What the options read that is no result: digests by the path or name of what is read, which tell when the same
-    # options give another result. May walk a whole data set: for the job itself, not for planning.
+    # External data that the options name: digests by path or name, which change if the same options would give another
+    # result. May walk a whole data set, so it is called by the job itself, not in planning.
     outside: Callable[[Any], Mapping[str, str]] = lambda options: {}
-    # The options as they count in the result's key: without those that another choice would have taken.
+    # The options as they enter the result's key, without those that the choices made leave unused.
     asked: Callable[[Any], Mapping[str, Any]] = lambda options: options.model_dump(mode="json")
-    gathers: bool = False  # whether its options hold a whole `configuration`, from which its command finds its inputs
-    volatile: bool = False  # whether it holds measured times, so that it is another one each time it is made
+    gathers: bool = False  # whether its options contain a whole `configuration`, where its command finds its inputs
+    volatile: bool = False  # whether it contains measured times, so that it differs each time it is computed
     exact: bool = False  # whether its bytes are the same on any processor, with any number of threads
-    shows_names: bool = False  # whether names of its inputs are part of its result, as conditions are of a report
-    of_study: bool = False  # whether it is made once of a study's cells, and not in each
-    priority: int = 0  # jobs of a higher one start first, such as long ones that nothing but the report waits for
+    shows_names: bool = False  # whether its inputs' names are part of its result, as conditions are of a report
+    of_study: bool = False  # whether it is computed once per study, not in each of its cells
+    priority: int = 0  # higher starts first, for example long jobs that only the report waits for
 
     @property
     def model(self) -> type[Section]:
@@ -85,10 +112,10 @@ class Stage:
         return self.options if isinstance(self.options, type) else self.options()
 
     def code(self, options: Section) -> tuple[str, ...]:
-        """The code that makes a result with these options: dotted modules, and paths of the user's files."""
+        """Return the code that computes a result with these options: dotted modules, and paths of the user's files."""
         return (self.module, *dict.fromkeys(extensions.code(room, name) for room, name in self.chosen(options)))
 
     @property
     def module(self) -> str:
-        """The module that computes it: its `run` takes a :class:`granularity.store.task.Task`."""
+        """The module that computes it; its `run` takes a :class:`granularity.store.task.Task`."""
         return f"granularity.stages.{self.name}.stage"

@@ -1,4 +1,4 @@
-"""YAML and JSON that people write: plain data without a key twice, or one line that says what is wrong and where."""
+"""Read YAML and JSON that people write, with errors of one line that say what is wrong and where; no key twice."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import MissingError, read_text
 from granularity.base.strict_json import repeated, unique
 
-DEEPEST, MOST = 100, 1_000_000  # levels; values, each as often as aliases repeat it
+DEEPEST, MOST = 100, 1_000_000  # levels; values, counted again for each alias
 
 
 class _Loader(yaml.SafeLoader):
@@ -24,11 +24,11 @@ class _Loader(yaml.SafeLoader):
         event, before = self.peek_event(), self.count
         node = super().compose_node(parent, index)
         again = isinstance(event, yaml.AliasEvent)
-        self.count += self.sizes.get(event.anchor, MOST + 1) if again else 1  # one in itself has no end
+        self.count += self.sizes.get(event.anchor, MOST + 1) if again else 1  # an alias in its own anchor never ends
         self.sizes.setdefault(event.anchor, self.count - before)
         if self.count > MOST:
             raise yaml.composer.ComposerError(
-                None, None, f"its aliases repeat more than {MOST:,} values", event.start_mark
+                None, None, f"its aliases expand to more than {MOST:,} values", event.start_mark
             )
         return node
 
@@ -38,11 +38,11 @@ class _Loader(yaml.SafeLoader):
         if len(set(keys)) < len(keys):
             twice = repeated(keys)
             again = [key for key, _ in node.value if key.value == twice][1]
-            raise yaml.composer.ComposerError(None, None, f"the key '{twice}' is there twice", again.start_mark)
+            raise yaml.composer.ComposerError(None, None, f"the key '{twice}' appears twice", again.start_mark)
         return node
 
     def construct_object(self, node, deep=False):
-        """PyYAML's, whose parsers of dates and numbers raise what they like."""
+        """Construct an object by PyYAML; give any ValueError of its date and number parsers a position."""
         try:
             return super().construct_object(node, deep)
         except ValueError:
@@ -51,7 +51,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read(file: str | Path) -> Any:
-    """What a file holds, see :func:`parse`; None where it is empty."""
+    """Return the contents of a file, see :func:`parse`; None if it is empty."""
     try:
         return parse(read_text(file), str(file))
     except MissingError:
@@ -59,9 +59,9 @@ def read(file: str | Path) -> Any:
 
 
 def parse(text: str, where: str) -> Any:
-    """Parse a text, which messages call `where`: as JSON if it is JSON, or else as YAML, like Snakemake.
+    """Parse a text as JSON if it is JSON, otherwise as YAML, like Snakemake; messages call it `where`.
 
-    Raises GranularityError: neither YAML nor JSON, several documents, a key twice, or a tag for an object of Python's.
+    Raises GranularityError: neither YAML nor JSON, several documents, a key twice, or a tag for a Python object.
     """
     try:
         return json.loads(text, object_pairs_hook=unique)
@@ -77,28 +77,28 @@ def parse(text: str, where: str) -> Any:
         what = " ".join((error.problem or error.context or "").split())
         hint = " (indent with spaces, not tabs)" if "'\\t'" in what else ""
         raise GranularityError(f"{where}: not readable as YAML: {at}{what}{hint}") from None
-    except (yaml.YAMLError, RecursionError) as error:  # the former of single characters
+    except (yaml.YAMLError, RecursionError) as error:  # YAMLError: invalid characters
         raise GranularityError(f"{where}: not readable as YAML: {_words(error)}") from None
 
 
 def _words(error: Exception) -> str:
-    return "is nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
+    return "is nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
 
 
 def odd(values: Any, path: tuple = ()) -> Iterator[tuple[tuple, str]]:
-    """Find what is no plain data in values that another loader has read: pairs of a place and what is wrong there."""
+    """Find values that are not plain data in what another loader has read: yield their place and what is wrong."""
     if len(path) > DEEPEST:
-        yield path[:1], "is nested too deep"
+        yield path[:1], "is nested too deeply"
     elif isinstance(values, dict):
         for key, value in values.items():
             if isinstance(key, str):
                 yield from odd(value, (*path, key))
             else:
-                yield (*path, key), "a key must be text; write it in quotes"
+                yield (*path, key), "a key must be text; put it in quotes"
     elif isinstance(values, list):
         for i, value in enumerate(values):
             yield from odd(value, (*path, i))
     elif isinstance(values, float) and not math.isfinite(values):
-        yield path, f"{values} is no finite number"
+        yield path, f"{values} is not a finite number"
     elif not isinstance(values, bool | int | float | str | Path | None):
-        yield path, f"YAML takes it for Python's {type(values).__name__}; write text in quotes"
+        yield path, f"YAML reads it as Python's {type(values).__name__}; put text in quotes"

@@ -1,6 +1,6 @@
-"""A claim against its numbers: measured values, the band they must lie in, and the verdict (docs/theory.md).
+"""A claim: measured values, the band that they must lie in, and the verdict (docs/theory.md).
 
-A value that is not a number, of a diverged run, lies in no band.
+NaN, the value of a diverged run, lies in no band.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 HOLDS, FAILS, NOT_TESTED, REPORTED = "holds", "fails", "not tested", "reported"
 NOT_SIGNIFICANT = "not significant"
-CHANGED = "changed after the run"  # the preregistration
-NOT_RUN = "not run at this size"  # why a claim without values was not tested, where it does not say
+CHANGED = "changed after the run"  # said of a preregistration
+NOT_RUN = "not run at this size"  # default reason for a claim without values
 NO_INTERVAL = "no interval: fewer than two seeds, or no spread"
-# Of several verdicts on one claim, the first of these.
+# A claim with several verdicts gets the first of these.
 ORDER = (CHANGED, FAILS, NOT_SIGNIFICANT, HOLDS, REPORTED, NOT_TESTED)
 ABOVE_ZERO = math.ulp(0.0)  # the smallest low end that excludes zero itself
 BELOW_ZERO = -ABOVE_ZERO  # the largest high end that does
@@ -30,7 +30,7 @@ BELOW_ZERO = -ABOVE_ZERO  # the largest high end that does
 
 @dataclass(frozen=True)
 class Claim:
-    """One quantity of one claim. A claim with several quantities is several of these with one id."""
+    """One quantity of one claim; a claim with several quantities has one object for each, all with the same id."""
 
     id: str  # names the claim, such as "S1"
     claim: str  # the statement, in words that a reader of the paper knows
@@ -39,21 +39,21 @@ class Claim:
     values: Sequence[float]  # what was measured, per seed or per arm, or one value over all seeds; empty: not run
     low: float = -math.inf  # the band, both ends allowed
     high: float = math.inf
-    # Whether every value must lie in the band, or their mean, or Student's interval of their mean (values that are
-    # paired differences of two arms, see `together`).
+    # What must lie in the band: every value, the mean, or Student's interval of the mean (for values that are paired
+    # differences of two arms; see `together`).
     judged: Literal["every seed", "mean", "interval"] = "every seed"
-    seeds: int | None = None  # behind the values (None: one per value)
-    untested: str = ""  # which precondition is not met, in words (see `unmet`); empty where all are
+    seeds: int | None = None  # number of seeds behind the values (None: one per value)
+    untested: str = ""  # preconditions that are not met, in words (see `unmet`); empty: all are met
     reason: str = ""  # why the band is where it is
     published: Sequence[float] = ()  # the paper's own values of the quantity
-    kind: Literal["claim", "identity"] = "claim"  # an identity cannot fail but by a mistake in the code
-    preregistration: str = ""  # digest of the file of predictions as it was at the run; empty where there was none
-    changed: bool = False  # whether that file is another one now
+    kind: Literal["claim", "identity"] = "claim"  # an identity can fail only through an error in the code
+    preregistration: str = ""  # digest of the predictions file at the time of the run; empty: there was none
+    changed: bool = False  # whether that file has changed since
     arms: Sequence[str] = ()  # names of the settings that it was measured on
-    conditions: Mapping[str, bool] = field(default_factory=dict)  # of its theorem, in words: whether the arms meet them
-    comparisons: int = 1  # how many intervals hold together with this one at 95 %
-    p: float = math.nan  # of `interval`, the p-value of the mean against 0 (NaN: none); Holm's where there are several
-    estimate: Difference | None = None  # of `interval`, mean and standard error that do not follow from `values`
+    conditions: Mapping[str, bool] = field(default_factory=dict)  # conditions of the theorem, in words: are they met?
+    comparisons: int = 1  # number of intervals that jointly hold at 95 %, this one included
+    p: float = math.nan  # p-value of the mean against 0 for `interval` (NaN: none); Holm-adjusted if there are several
+    estimate: Difference | None = None  # mean and standard error for `interval`, if not computed from `values`
 
     @property
     def verdict(self) -> str:
@@ -71,7 +71,7 @@ class Claim:
 
     @property
     def why(self) -> str:
-        """The reason why it was not tested; empty where it was."""
+        """Why the claim was not tested; empty if it was."""
         if self.untested or not len(self.values):
             return self.untested or NOT_RUN
         finite = np.isfinite(np.asarray(self.values, dtype=float)).all()  # a diverged run fails
@@ -79,7 +79,7 @@ class Claim:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the mean of paired differences, one of `comparisons`; NaN where there is none, or it is not `judged`."""
+        """Bonferroni-corrected interval of the mean paired difference; NaN if unknown or if judged otherwise."""
         if self.judged != "interval":
             return math.nan, math.nan
         from granularity.claims import statistics
@@ -97,7 +97,7 @@ class Claim:
         return f"= {self.low:.4g}" if self.low == self.high else f"{self.low:.4g} to {self.high:.4g}"
 
     def row(self, command: str = "") -> dict[str, object]:
-        """Its row of `checks.csv`; `command` is the one that runs its arms alone."""
+        """Return the row of `checks.csv`; `command` is the command that runs only the arms of this claim."""
         values = np.asarray(self.values, dtype=float)
         mean, minimum, maximum = (values.mean(), values.min(), values.max()) if values.size else (math.nan,) * 3
         inside = (values >= self.low) & (values <= self.high)
@@ -131,14 +131,14 @@ class Claim:
 
 
 def table(claims: Iterable[Claim], command: Callable[[Sequence[str]], str] = lambda arms: "") -> pd.DataFrame:
-    """One row per quantity; the columns are those of :meth:`Claim.row`. `command` says what runs some arms alone."""
+    """Return one row per quantity, as :meth:`Claim.row` gives it. `command` maps arms to the command that runs them."""
     import pandas as pd
 
     return pd.DataFrame([claim.row(command(claim.arms)) for claim in claims])
 
 
 def together(claims: Iterable[Claim]) -> list[Claim]:
-    """Comparisons of one question, judged by intervals that hold together (Bonferroni), their p-values Holm's."""
+    """Correct the comparisons of one question jointly: Bonferroni for their intervals, Holm for their p-values."""
     from granularity.claims import statistics
 
     found = list(claims)
@@ -149,7 +149,7 @@ def together(claims: Iterable[Claim]) -> list[Claim]:
 
 
 def verdicts(claims: Iterable[Claim], kind: str = "claim") -> dict[str, str]:
-    """One verdict per claim of a kind: the first in `ORDER` of those on its quantities."""
+    """Return one verdict per claim of this kind: the first in `ORDER` among the verdicts on its quantities."""
     folded: dict[str, str] = {}
     for claim in claims:
         if claim.kind == kind:
@@ -159,7 +159,7 @@ def verdicts(claims: Iterable[Claim], kind: str = "claim") -> dict[str, str]:
 
 
 def unmet(*preconditions: tuple[bool, str]) -> str:
-    """The preconditions that are not met, in the words given, such as "1 backbone, needs 2"; empty where all are."""
+    """Return the preconditions that are not met, in words such as "1 backbone, needs 2"; empty if all are met."""
     return "; ".join(words for met, words in preconditions if not met)
 
 

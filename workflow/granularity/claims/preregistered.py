@@ -1,8 +1,8 @@
-"""Preregistrations: what is predicted of a finding, in `config/preregistrations/NAME.yaml`, committed before its run.
+"""Preregistrations: predictions of a finding, in `claims/predictions/NAME.yaml`, committed before its run.
 
-A file holds `question`, `pilots` (what had been seen when it was written), `arms` (as its world reads them) and
-`predictions`: a mapping of ids to `claim`, `quantity`, `low` and/or `high`, `reason`, and what would be `killed` by a
-failure. It is never edited after its run: another prediction is another finding.
+A file holds `question`, `pilots` (what had been seen when it was written), `arms` (in the format of its world) and
+`predictions`: a mapping from ids to `claim`, `quantity`, `low` and/or `high`, `reason`, and what a failure would have
+`killed`. It is never edited after its run; a different prediction is a different finding.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from granularity.base.errors import GranularityError
 if TYPE_CHECKING:
     from granularity.claims.claim import Claim
 
-FOLDER = Path(__file__).parents[3] / "config" / "preregistrations"
-TABLES = FOLDER.parent / "claims"
+FOLDER = Path(__file__).parent / "predictions"
+TABLES = Path(__file__).parent / "words"
 
 
 def file_of(name: str) -> Path | None:
-    """The file of a finding; None where the world of this name is none."""
+    """Return the file of a finding, or None if there is none."""
     file = FOLDER / f"{name}.yaml"
     return file if file.is_file() else None
 
 
 def statements_of(name: str) -> Path | None:
-    """Claims in words of a world or a study (PAPER_TABLE has the file of its PAPER); None where there are none."""
+    """Return the file of a world's or study's claims in words (PAPER_TABLE uses the file of its PAPER), or None."""
     files = [TABLES / file for file in (f"{name}.txt", f"{name}.yaml", f"{name.partition('_')[0]}.yaml")]
     return next((file for file in files if file.is_file()), None)
 
 
 def words(name: str) -> dict[str, dict[str, Any]]:
-    """The claims in words of studies, `config/claims/NAME.yaml`: fields of claims, a band's end may be "above 0"."""
+    """Read studies' claims in words, `claims/words/NAME.yaml`: fields of claims; a band's end may be "above 0"."""
     ends = {"above 0": math.ulp(0.0), "below 0": -math.ulp(0.0)}
     found = strict_yaml.read(TABLES / f"{name}.yaml")
     return {
@@ -45,16 +45,20 @@ def words(name: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def digest(file: Path | None) -> str | None:
+    """Return the first 16 hexadecimal digits of a file's SHA-256, or None if there is no file."""
+    return None if file is None or not file.is_file() else hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
 def digest_of(name: str) -> str | None:
-    """The first 16 hexadecimal digits of the SHA-256 of a finding's file; None where there is no file."""
-    file = file_of(name)
-    return None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    """Return the digest of a finding's file, or None if there is none."""
+    return digest(file_of(name))
 
 
 def read(name: str) -> dict[str, Any]:
-    """What the file of a finding holds."""
+    """Return the contents of a finding's file."""
     if (file := file_of(name)) is None:
-        raise GranularityError(f"{FOLDER / name}.yaml: there is no preregistration of this name")
+        raise GranularityError(f"{FOLDER / name}.yaml: there is no preregistration with this name")
     return strict_yaml.read(file)
 
 
@@ -64,21 +68,22 @@ def claims(
     seeds: Mapping[str, int] | None = None,
     arms: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Claim]:
-    """The predictions of a finding's file with the values `measured` of each (empty: not run), by the prediction's id.
+    """Return the predictions of a finding's file as claims; `measured` has the values of each by id (empty: not run).
 
-    `seeds`: the number behind the values, where not one each; `arms`: those they were measured on, where not all.
+    `seeds`: number of seeds behind the values of a prediction (default: one each); `arms`: those measured (default:
+    all).
     """
-    from granularity.claims.claim import Claim  # not above: planning needs no NumPy
+    from granularity.claims.claim import Claim  # imported here because planning needs no NumPy
 
     predictions = read(name)["predictions"]
     if set(predictions) != set(measured):
         odd = ", ".join(sorted(set(predictions) ^ set(measured)))
-        raise GranularityError(f"{file_of(name)}: predicted or measured, and not both: {odd}")
+        raise GranularityError(f"{file_of(name)}: must be predicted or measured, not both: {odd}")
     found = []
     for id, said in predictions.items():
         fields = {key: value for key, value in said.items() if key != "killed"}
         fields |= {"reason": f"{said['reason']}; else: {said['killed']}"} if "killed" in said else {}
         own = {"seeds": (seeds or {}).get(id), "arms": (arms or {}).get(id, ())}
-        source = f"preregistered: config/preregistrations/{name}.yaml"
+        source = f"preregistered: {name}.yaml"
         found.append(Claim(id, source=source, values=measured[id], **own, **fields))
     return found

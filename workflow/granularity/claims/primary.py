@@ -1,4 +1,4 @@
-"""Primary comparisons: declared before a run, corrected among themselves, and what the report's answer rests on."""
+"""Primary comparisons: declared before a run and corrected among themselves; the report's answer rests on them."""
 
 import math
 from statistics import NormalDist
@@ -13,11 +13,11 @@ Points = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Primary(Section):
-    """One comparison of a condition, of the first network and transfer."""
+    """One comparison in a condition, for the first network and transfer."""
 
     arm: str = Field(description="A label space.")
     against: str = Field("target", description="The label space that it is compared with.")
-    smallest: Points | None = Field(None, description="The smallest difference to be found, in points of error.")
+    smallest: Points | None = Field(None, description="The smallest difference to detect, in points of error.")
     spread: Points | None = Field(
         None, description="Standard deviation of that difference between backbones, in points, from a pilot run."
     )
@@ -25,11 +25,11 @@ class Primary(Section):
     @model_validator(mode="after")
     def _reckonable(self):
         if (self.smallest is None) != (self.spread is None):
-            raise ValueError("smallest: it gives the number of backbones together with spread; write both or neither")
+            raise ValueError("smallest: determines the number of backbones together with spread; set both or neither")
         return self
 
     def backbones(self, comparisons: int) -> int | None:
-        """How many find `smallest` with a power of 90 % (Guenther 1981), corrected for the comparisons; or None."""
+        """Return how many backbones detect `smallest` with 90 % power (Guenther 1981), corrected; or None."""
         if self.smallest is None or self.spread is None:
             return None
         level = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / comparisons)

@@ -1,4 +1,4 @@
-"""Differences between arms over paired repetitions: intervals and adjusted p-values; docs/results.md has the rule."""
+"""Differences between arms over paired repetitions: intervals and adjusted p-values (rule: docs/results.md)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ LEVEL = 0.95
 
 
 class Difference(NamedTuple):
-    """A mean difference over `pairs`, the degrees of freedom plus one, and its standard error; NaN without any."""
+    """A mean difference, its standard error (NaN: unknown), and `pairs`, the degrees of freedom plus one."""
 
     difference: float
     error: float
@@ -19,25 +19,25 @@ class Difference(NamedTuple):
 
 
 def paired(one: pd.Series, other: pd.Series) -> Difference:
-    """The mean of one - other over the seeds that both have, of series with a value per repetition, by its seed.
+    """Return the mean of one - other over the seeds that both series have; a series has one value per seed.
 
-    The error is NaN with one pair, and where all differ alike: no measure of chance.
+    The error is NaN with one pair or if all differences are equal: then chance cannot be estimated.
     """
     return mean_of((one - other).dropna().to_numpy(float))
 
 
 def mean_of(differences: Sequence[float]) -> Difference:
-    """The mean of paired differences (see :func:`paired`)."""
+    """Return the mean of paired differences (see :func:`paired`)."""
     differences = np.asarray(differences, dtype=float)
     n = len(differences)
     error = differences.std(ddof=1) / np.sqrt(n) if n > 1 else np.nan
-    # Equal differences leave a spread of rounding, not of chance.
+    # The spread of equal differences is rounding error, not chance.
     known = n > 1 and np.ptp(differences) > 1e-9
     return Difference(float(differences.mean()) if n else np.nan, float(error) if known else np.nan, n)
 
 
 def unpaired(weights: Sequence[float], means: Sequence[float], stds: Sequence[float], n: Sequence[float]) -> Difference:
-    """A weighted sum of independent means of `n` runs (Welch, Satterthwaite); the error is NaN where a deviation is."""
+    """Return a weighted sum of independent means of `n` runs (Welch, Satterthwaite); its error is NaN if any std is."""
     weights, means, stds, n = (np.asarray(part, dtype=float) for part in (weights, means, stds, n))
     variances = weights**2 * stds**2 / n
     total = variances.sum()
@@ -46,7 +46,7 @@ def unpaired(weights: Sequence[float], means: Sequence[float], stds: Sequence[fl
 
 
 def interval(difference: float, error: float, pairs: float, comparisons: int) -> tuple[float, float]:
-    """Student's interval of a mean difference, one of so many that hold together at `LEVEL` (Bonferroni)."""
+    """Return Student's interval of a mean difference; `comparisons` intervals jointly hold at `LEVEL` (Bonferroni)."""
     if np.isnan(error):
         return np.nan, np.nan
     reach = error * stats.t.ppf(1 - (1 - LEVEL) / 2 / comparisons, pairs - 1)
@@ -54,12 +54,12 @@ def interval(difference: float, error: float, pairs: float, comparisons: int) ->
 
 
 def p_value(difference: float, error: float, pairs: float) -> float:
-    """Student's two-sided p-value of a mean difference against none; NaN where it has no error."""
+    """Return Student's two-sided p-value of a mean difference against 0; NaN if the error is NaN."""
     return np.nan if np.isnan(error) else float(2 * stats.t.sf(abs(difference) / error, pairs - 1))
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values of several comparisons, in their order; one that is NaN is not counted and stays so."""
+    """Return Holm's adjusted p-values, in the order given; NaNs are not counted and stay NaN."""
     p = np.asarray(p, dtype=float)
     order = np.argsort(p)[: int(np.isfinite(p).sum())]
     adjusted = np.full(len(p), np.nan)

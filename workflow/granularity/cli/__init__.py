@@ -26,28 +26,33 @@ app = typer.Typer(
     help="How does the granularity of pretraining labels decide what a network learns?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # a paragraph of a docstring is wrapped as one
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 of_stages.add_all(app)
 
-LOOK, STORE = "Looking at results", "Keeping results"
-OF_FILES = "Configuration files, after config/config.yaml, which need not be named; later ones win."
-Files = Annotated[list[Path], typer.Option("--file", "-f", help=OF_FILES, default_factory=list, show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="For a program.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="A table as CSV.")]
-Rows = Annotated[int | None, typer.Option(help="Rows of a table that are shown.", min=0, show_default=False)]
+BEFORE, LOOK, STORE = "Before a run", "Looking at results", "Keeping results"
+DEFAULT = str(config_files.DEFAULT)
+OF_FILES = "Configuration files; later files override earlier ones."
+Files = Annotated[
+    list[Path],
+    typer.Option("--file", "-f", help=OF_FILES, default_factory=lambda: [config_files.DEFAULT], show_default=DEFAULT),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print a table as CSV.")]
+Rows = Annotated[int | None, typer.Option(help="Number of rows of a table to show.", min=0, show_default=False)]
 
 
-@app.command(rich_help_panel=LOOK)
+@app.command(rich_help_panel=BEFORE)
 def simulate(
     world: Annotated[str, typer.Argument(help="Name of the world.", show_default=False)],
-    settings: Annotated[list[str], typer.Option("--set", help="KEY=VALUE over the setting's defaults.")] = [],  # noqa: B006
-    arms: Annotated[list[str], typer.Option("--arm", help="An arm of the world, by its name.")] = [],  # noqa: B006
-    size: Annotated[str, typer.Option(help="The size that the arms are of: quick or paper.")] = "quick",
-    extension: Annotated[list[Path], typer.Option(help="A Python file of your own, such as a world.")] = [],  # noqa: B006
-    device: Annotated[of_stages.Device, typer.Option(help="cuda is never silently replaced.")] = "auto",
+    settings: Annotated[list[str], typer.Option("--set", help="KEY=VALUE, instead of the default.")] = [],  # noqa: B006
+    arms: Annotated[list[str], typer.Option("--arm", help="Name of an arm of the world.")] = [],  # noqa: B006
+    size: Annotated[str, typer.Option(help="Size of the arms: quick or paper.")] = "quick",
+    extension: Annotated[list[Path], typer.Option(help="Your own Python file, such as a world.")] = [],  # noqa: B006
+    device: Annotated[of_stages.Device, typer.Option(help="cuda fails if there is no GPU.")] = "auto",
 ) -> None:
-    """Train one setting of a world, or some of its arms, alone and print their measures."""
+    """Train one setting of a world, or some of its arms, and print the measures."""
     from granularity.base import extensions
     from granularity.stages.theory.simulation import simulate as run
 
@@ -59,16 +64,18 @@ def simulate(
 
 @app.command(rich_help_panel=LOOK)
 def inspect(
-    what: Annotated[str, typer.Argument(help="An artifact, a file of one, a folder of them, or a run's id or name.")],
+    what: Annotated[
+        str, typer.Argument(help="An artifact, one of its files, a folder of artifacts, or a run's id or name.")
+    ],
     rows: Rows = None,
     as_csv: AsCsv = False,
     as_json: AsJson = False,
-    results: Annotated[Path, typer.Option(help="Where runs are looked for.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="Folder to search for runs.")] = Path("results"),
 ) -> None:
-    """Show one thing, verified: an artifact, one of its files, or a run.
+    """Verify and show an artifact, one of its files, or a run.
 
-    Of an artifact: what it is, how it was made, what it holds, and its lineage up to the raw images. Of a run: its
-    pretraining or its finetunings, their errors and costs, what was measured of them, and where they lie.
+    For an artifact: what it is, how it was made, its contents, and its lineage up to the raw images. For a run: its
+    pretraining or finetunings, with errors, costs, measures and folders.
     """
     from granularity.look import items, text
 
@@ -79,8 +86,8 @@ def inspect(
 @app.command(rich_help_panel=LOOK)
 def compare(
     a: Annotated[str, typer.Argument(help="A label space, or a finetuned run by its id or name.")],
-    b: Annotated[str, typer.Argument(help="Another one.")],
-    path: Annotated[Path, typer.Argument(help="Where they are, such as results/digits/train-900.")] = Path("results"),
+    b: Annotated[str, typer.Argument(help="Another label space or run.")],
+    path: Annotated[Path, typer.Argument(help="Folder with both, such as results/digits/train-900.")] = Path("results"),
     rows: Rows = None,
     as_csv: AsCsv = False,
     as_json: AsJson = False,
@@ -99,7 +106,7 @@ def compare(
 def verify(
     path: Annotated[Path, typer.Argument(help="A folder of artifacts, such as results/.")], as_json: AsJson = False
 ) -> None:
-    """Hash every artifact again; name what is corrupt or stale, and exit with status 1 if anything is."""
+    """Hash every artifact again and list those that are corrupt or stale; exit with status 1 if there are any."""
     from granularity.look import inspection
 
     result = inspection.verify(path)
@@ -110,14 +117,14 @@ def verify(
 @app.command(rich_help_panel=STORE)
 def gc(
     path: Annotated[Path, typer.Argument(help="A folder of results.")] = Path("results"),
-    days: Annotated[float, typer.Option("--older-than", help="Days in which nothing was written.", min=0)] = 1.0,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete it; otherwise it is only listed.")] = False,
+    days: Annotated[float, typer.Option("--older-than", help="Days since the last write.", min=0)] = 1.0,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the files; otherwise they are only listed.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List, or delete, what the store of results can do without: sizes and reasons.
+    """List or delete what nothing needs in the store of results, with sizes and reasons.
 
-    That is results that no name leads to any more and nothing named was made from, the work of unfinished jobs, and
-    what was found damaged. Nothing else ever deletes any of it. What running jobs work on is kept.
+    These are results that no name leads to any more and no named result was made from, the work of unfinished jobs, and
+    damaged results. Only this command deletes them. Files that running jobs use are kept.
     """
     from granularity.look import inspection
     from granularity.store import place
@@ -136,7 +143,7 @@ Url = Annotated[str, typer.Argument(help="A folder, or a URL that fsspec knows, 
 
 @app.command(rich_help_panel=STORE)
 def push(path: Results, url: Url) -> None:
-    """Carry results to a folder or URL, with all that they were made from; what is there is not sent again."""
+    """Copy results, with everything they were made from, to a folder or URL; skip what is already there."""
     from granularity.store import transfer
 
     print(transfer.push(path, url))
@@ -144,7 +151,7 @@ def push(path: Results, url: Url) -> None:
 
 @app.command(rich_help_panel=STORE)
 def pull(path: Results, url: Url) -> None:
-    """Bring results back that were pushed: each is verified before it enters the store, and nothing is deleted."""
+    """Copy pushed results back: each is verified before it enters the store, and nothing is deleted."""
     from granularity.store import artifact, transfer
 
     print(transfer.pull(path, url, (*STAGES, *artifact.PARTS)))
@@ -152,12 +159,12 @@ def pull(path: Results, url: Url) -> None:
 
 @app.command(rich_help_panel=STORE)
 def adopt(files: Files) -> None:
-    """Accept results of other code or other versions of packages, where making the cheapest again gives the same.
+    """Accept results of other code or package versions if the cheapest one, recomputed, is the same.
 
-    For each change the cheapest of the results that it concerns is made again and compared. Where it is equal, all of
-    them are published once more as results of the present code, with the evidence, the person and the time in their
-    manifests; the next run of snakemake then finds them. Exits with status 1 if one differs: nothing of that change is
-    accepted.
+    For each change, the cheapest affected result is recomputed and compared. If it is equal, all affected results are
+    published once more as results of the present code, with the evidence, the person and the time in their manifests;
+    the next run of snakemake then finds them. If it differs, nothing of that change is accepted, and the exit status
+    is 1.
     """
     from granularity.plan import adoption
 
@@ -171,12 +178,12 @@ def status(
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show a bar per running job until none is left.")] = False,
 ) -> None:
-    """Show how far a configuration is: jobs done, running, failed and waiting, and what each stage cost.
+    """Show the progress of a configuration: jobs done, running, failed and waiting, and the cost of each stage.
 
-    Reads manifests, claims and logs and writes nothing, so it may be asked while jobs run. Done means that a whole
-    result of the present code, inputs and parameters is there, by its files' sizes (`granularity verify` hashes
-    them). Failed means no result and an error in the log, interrupted that a job was killed without one, outdated
-    that Snakemake would make a result again. A job that is queued or only starting counts as waiting.
+    Reads manifests, claims and logs and writes nothing, so it can be used while jobs run. Done: there is a complete
+    result of the present code, inputs and parameters, by the sizes of its files (`granularity verify` hashes them).
+    Failed: there is no result, and an error in the log. Interrupted: the job was killed without an error. Outdated:
+    Snakemake would recompute the result. A job that is queued or only starting counts as waiting.
 
     Exits with status 1 if a job failed.
     """
@@ -184,7 +191,7 @@ def status(
 
     every = _plans(files)
     jobs = found.watch(every) if watch else found.look_all(every)
-    if not (files or as_json) and (never := found.never_run(every[-1])):
+    if files == [config_files.DEFAULT] and not as_json and (never := found.never_run(every[-1])):
         print(never)
         return
     print(found.as_json(every, jobs) if as_json else found.describe(jobs))
@@ -199,21 +206,21 @@ def spaces(
 ) -> None:
     """Compare label spaces before training on them: size, balance, agreement with the human labels, cost.
 
-    The network whose cost is estimated is the configuration's (--file). Exits with status 1 if a check fails.
+    The cost is estimated for the configuration's network (--file). Exits with status 1 if a check fails.
     """
     from granularity.look import spaces as comparison
 
-    found = comparison.compare(path, config_files.load(*config_files.in_order(files)))
+    found = comparison.compare(path, config_files.load(*files))
     _show(json.dumps(found, indent=2) if as_json else comparison.describe(found))
     _fail_if(any(check["verdict"] == "FAILS" for condition in found for check in condition["checks"]))
 
 
 @app.command(rich_help_panel=LOOK)
 def published(
-    paper: Annotated[str | None, typer.Argument(help="Name of the paper. Left out: what there is.")] = None,
-    table: Annotated[str, typer.Option(help="One of its tables alone, such as T5.", show_default=False)] = "",
+    paper: Annotated[str | None, typer.Argument(help="Name of the paper (default: list all).")] = None,
+    table: Annotated[str, typer.Option(help="Print only this table, such as T5.", show_default=False)] = "",
 ) -> None:
-    """Print the numbers that a paper published (docs/studies.md), as its tables print them."""
+    """Print the numbers that a paper published, as in its tables (docs/studies.md)."""
     from granularity.look import text
 
     _show(text.published_numbers(paper, table))
@@ -221,12 +228,12 @@ def published(
 
 @app.command(rich_help_panel=LOOK)
 def papers(path: Annotated[Path, typer.Argument(help="The folder of all results.")] = Path("results")) -> None:
-    """Write one page over all results: every claim of the papers, what was published, ours, the verdict, the cost.
+    """Write one page over all results: every claim of the papers, the published numbers, ours, the verdict, the cost.
 
-    It reads the verdicts and reports that lie in the folder (`snakemake`, `snakemake theory`), whatever the
-    configuration that they are of, and trains nothing; what was never run is listed with the command that would run it.
-    It writes papers.html, papers.csv (the claims), papers_numbers.csv (the published rows, with our numbers) and
-    figures of several folders (papers_fig_4.svg, papers_figures.csv) there.
+    It reads the verdicts and reports of all configurations in the folder (`snakemake`, `snakemake theory`), and trains
+    nothing; anything that was never run is listed with the command that runs it. It writes papers.html, papers.csv (the
+    claims), papers_numbers.csv (the published rows, with our numbers) and figures of several folders
+    (papers_fig_4.svg, papers_figures.csv) there.
     """
     from granularity.look.papers import page
 
@@ -238,12 +245,12 @@ def papers(path: Annotated[Path, typer.Argument(help="The folder of all results.
 def explore(
     results: Annotated[Path, typer.Argument(help="The results of one configuration, such as results/digits.")],
     to: Annotated[Path | None, typer.Option(help="Folder for the pages.", show_default="RESULTS/explore")] = None,
-    images: Annotated[int, typer.Option(help="Images of a condition, at most; more are drawn from.", min=1)] = 20_000,
+    images: Annotated[int, typer.Option(help="Most images per condition; larger sets are sampled.", min=1)] = 20_000,
 ) -> None:
-    """Write a folder of pages to look through results: runs, a map of the images, clusters, comparisons, trainings.
+    """Write a folder of pages for browsing results: runs, a map of the images, clusters, comparisons, trainings.
 
-    They open in any browser, also from a mail or a memory stick, and ask for nothing outside. A result that is missing,
-    corrupt or of another version is named, here and there, and not used.
+    They open in any browser, also from a mail or a memory stick, and load nothing from outside. A result that is
+    missing, corrupt or of another version is not used; this command and the pages list it.
     """
     kernels.limit(1)
     from granularity.look.explore import page
@@ -255,18 +262,18 @@ def explore(
 @app.command(rich_help_panel=LOOK)
 def atlas(
     results: Annotated[
-        list[Path], typer.Argument(help="Folders of results: of one configuration, with any base seeds.")
+        list[Path], typer.Argument(help="Folders of results of one configuration, with any base seeds.")
     ],
     to: Annotated[Path | None, typer.Option(help="Folder for the page.", show_default="RESULTS/atlas")] = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="A measured number, such as probe/digit/linear; several times.")
+        list[str] | None, typer.Option(help="A measured number, such as probe/digit/linear; may be repeated.")
     ] = None,
-    split: Annotated[str, typer.Option(help="The split that was measured.")] = "val",
+    split: Annotated[str, typer.Option(help="The measured split.")] = "val",
 ) -> None:
-    """Write a page of all measures by label space: what differs from the target's, and what predicts the final error.
+    """Write a page of all measures by label space: differences from the target, and predictors of the final error.
 
-    Beside it: atlas.csv (a row per backbone and number), differences.csv and relations.csv with intervals over
-    backbones, corrected for all numbers that are shown, and a figure per condition.
+    Beside the page it writes atlas.csv (a row per backbone and number), differences.csv and relations.csv (intervals
+    over backbones, corrected for all numbers shown), and a figure per condition.
     """
     kernels.limit(1)
     from granularity.look import atlas
@@ -277,13 +284,13 @@ def atlas(
 @app.command(rich_help_panel=LOOK)
 def wordnet(
     synsets: Annotated[
-        Path | None, typer.Argument(help="A list of synsets, one per line. Left out: the 21,843 of ImageNet-21k.")
+        Path | None, typer.Argument(help="A list of synsets, one per line (default: the 21,843 of ImageNet-21k).")
     ] = None,
     folder: Annotated[Path, typer.Option("--dict", help="Folder with WordNet 3.0's data.noun.")] = Path(
         "/usr/share/wordnet"
     ),
 ) -> None:
-    """Count the classes of some synsets at each WordNet level, beside the published counts."""
+    """Count the classes of some synsets at each WordNet level, next to the published counts."""
     from granularity.data.wordnet import WordNet
     from granularity.look import spaces as label_spaces
 
@@ -298,14 +305,16 @@ def wordnet(
     _fail_if(any(check.verdict == "FAILS" for check in checks))
 
 
-config_app = typer.Typer(help="The configuration: its schema, its default, a check.", no_args_is_help=True)
-app.add_typer(config_app, name="config", rich_help_panel=LOOK)
+config_app = typer.Typer(
+    help="Print the configuration's schema or default, or check a configuration.", no_args_is_help=True
+)
+app.add_typer(config_app, name="config", rich_help_panel=BEFORE)
 app.add_typer(exports.app, name="export", rich_help_panel=LOOK)
 
 
 @config_app.command("default")
 def config_default() -> None:
-    """Print the commented default configuration (config/config.yaml)."""
+    """Print every option with its default (config/options.yaml)."""
     print(config_files.default_yaml(), end="")
 
 
@@ -317,13 +326,12 @@ def config_schema() -> None:
 
 @config_app.command("check")
 def config_check(files: Files) -> None:
-    """Check configuration files, and say what they ask for.
+    """Check configuration files and summarise them.
 
-    Each network is built, on a device without memory, each optimiser with its arguments, each policy of augmentation:
-    what a dry run of Snakemake, which imports no torch, leaves to the first job.
+    This builds each network (on a device without memory), each optimiser with its arguments, and each augmentation
+    policy. A dry run of Snakemake imports no torch, so it leaves these checks to the first job.
     """
-    named = config_files.in_order(files)
-    every, found = _plans(files, inputs=False), config_files.read(*named)
+    every, found = _plans(files, inputs=False), config_files.read(*files)
     from granularity.look import checking
 
     every = [plan for plan in every if not plan.cells]
@@ -338,13 +346,13 @@ def config_check(files: Files) -> None:
 
 @config_app.command("report")
 def config_report(files: Files) -> None:
-    """Print where the report lies."""
+    """Print the path of the report."""
     print(_plans(files)[-1].page)
 
 
 def _plans(files: list[Path], inputs: bool = True) -> list[Plan]:
     """The plans of a study's cells, or of the configuration that is none."""
-    return plans(config_files.load(*config_files.in_order(files), inputs=inputs))
+    return plans(config_files.load(*files, inputs=inputs))
 
 
 def _form(as_csv: bool, as_json: bool) -> str:
@@ -403,7 +411,7 @@ def told(run: Callable[[], object]) -> None:
         lacks = "out of memory|allocate memory|failed to map segment"
         if not isinstance(error, MemoryError) and not re.search(lacks, str(error)):
             raise  # torch has an error of its own for either memory
-        lines = ["out of memory; give the job more (--set-resources RULE:mem_mb=...) or less to do"]
+        lines = ["out of memory; give the job more memory (--set-resources RULE:mem_mb=...) or less work"]
     else:
         return
     for line in map(_with_command, lines):
@@ -412,8 +420,8 @@ def told(run: Callable[[], object]) -> None:
 
 
 def _with_command(line: str) -> str:
-    """A message that ends in "make the samples again", or "make it again", with the command that does."""
-    words = re.search(r"make (?:the )?(\w+) again$", line)
+    """Append the command to a message that ends in "recompute the samples" or "recompute it"."""
+    words = re.search(r"recompute (?:the )?(\w+)$", line)
     path = line.partition(":")[0].split("/")
     stage = next((one for one in (words[1], *path) if one in STAGES), None) if words else None
     snakemake = os.environ.get("GRANULARITY_COMMAND", "snakemake --configfile FILE")

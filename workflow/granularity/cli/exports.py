@@ -5,16 +5,16 @@ from typing import Annotated, Literal
 
 import typer
 
-app = typer.Typer(help="Take networks, label spaces, embeddings and histories elsewhere.", no_args_is_help=True)
+app = typer.Typer(help="Export networks, label spaces, embeddings, histories and runs.", no_args_is_help=True)
 Results = Annotated[Path, typer.Argument(help="A folder of results, such as results/digits.", show_default=False)]
-To = Annotated[Path, typer.Option("--to", help="What to make; nothing may be there.", show_default=False)]
+To = Annotated[Path, typer.Option("--to", help="New file or folder; it must not exist yet.", show_default=False)]
 
 
 @app.command()
 def backbone(
     run: Annotated[str, typer.Argument(help="A run's name or id, or RUN@EPOCH.", show_default=False)],
     to: To,
-    results: Annotated[Path, typer.Option(help="A folder that has the run somewhere below.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="A folder that contains the run at any depth.")] = Path("results"),
     form: Annotated[
         Literal["timm", "state_dict"], typer.Option("--format", help="state_dict: weights, and how to load them.")
     ] = "timm",
@@ -29,8 +29,8 @@ def backbone(
 def labels(
     results: Results,
     to: To,
-    space: Annotated[list[str], typer.Option(help="A label space, by its name; left out: all.")] = [],  # noqa: B006
-    images: Annotated[bool, typer.Option("--images", help="With the images, as their publisher ships them.")] = False,
+    space: Annotated[list[str], typer.Option(help="Name of a label space (default: all).")] = [],  # noqa: B006
+    images: Annotated[bool, typer.Option("--images", help="Include the images, as published.")] = False,
 ) -> None:
     """Write a condition's label spaces as Parquet that `datasets` reads: a row per training image."""
     from granularity.look.exports.labels import export
@@ -42,7 +42,7 @@ def labels(
 def embeddings(
     results: Results,
     to: To,
-    images: Annotated[bool, typer.Option("--images", help="With the images, as their publisher ships them.")] = False,
+    images: Annotated[bool, typer.Option("--images", help="Include the images, as published.")] = False,
 ) -> None:
     """Write a condition's images as Parquet for viewers: vectors, a map, labels and predictions, a row per image."""
     from granularity.look.exports.embeddings import export
@@ -51,10 +51,42 @@ def embeddings(
 
 
 @app.command()
+def subset(
+    results: Results,
+    to: To,
+    images: Annotated[int, typer.Option("--images", min=1, help="Number of training images.", show_default=False)],
+    space: Annotated[list[str], typer.Option(help="Name of a label space; repeat from coarse to fine.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random draw.")] = 0,
+) -> None:
+    """Write a balanced subset of the training images as a text file, for `samples.subset`."""
+    from granularity.look.exports.subset import export
+
+    export(results, to, list(dict.fromkeys(space)), images, seed)
+
+
+@app.command()
 def history(
     results: Results, to: To, form: Annotated[Literal["csv", "tensorboard"], typer.Option("--format")] = "csv"
 ) -> None:
-    """Write how trainings went, epoch by epoch."""
+    """Write the history of trainings, epoch by epoch."""
     from granularity.look.exports.history import export
 
     export(results, to, form)
+
+
+@app.command()
+def crate(
+    results: Results,
+    to: Annotated[
+        Path,
+        typer.Option("--to", "--output", help="New folder, or NAME.zip; it must not exist yet.", show_default=False),
+    ],
+    arrays: Annotated[bool, typer.Option("--arrays", help="Include arrays, weights and images.")] = False,
+    licence: Annotated[
+        str, typer.Option("--license", help="License of the crate, such as https://spdx.org/licenses/CC-BY-4.0.")
+    ] = "not stated",
+) -> None:
+    """Write a finished run as a Workflow Run RO-Crate: results and how each was made, for an archive."""
+    from granularity.look.exports.crate import export
+
+    export(results, to, arrays, licence)

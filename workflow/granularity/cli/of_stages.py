@@ -24,7 +24,7 @@ from granularity.store.code import require_driver
 from granularity.store.place import folder_of
 from granularity.store.task import Task, find, make
 
-PANEL = "Stages, as the data flows"
+PANEL = "Stages, in the order of the data flow"
 LOST = 75  # exit status of a process that found another writer at work (EX_TEMPFAIL of sysexits.h)
 Device = Literal["auto", "cpu", "cuda"]
 NOTHING, ONLY = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
@@ -75,31 +75,34 @@ def _parameters(stage: Stage) -> Iterator[inspect.Parameter]:
         option = typer.Option(f"--{name}", *flags, help=words, show_default=default not in (NOTHING, None, []), **more)
         return inspect.Parameter(name, ONLY, default=default, annotation=Annotated[kind, option])
 
-    yield parameter("output", Path, NOTHING, "Name of the artifact to make: a link, with its stamp beside it.", "-o")
+    yield parameter("output", Path, NOTHING, "Name of the new artifact: a link, with its stamp beside it.", "-o")
     for role, stages in stage.inputs.items() if not stage.gathers else ():
         one = f"of stage {stages.rstrip('?*')}"
         kind, default, words = {
             "*": (list[Path], [], f"Artifacts {one}; give the option once per artifact."),
-            "?": (Path | None, None, f"Artifact {one}, where there is one."),
+            "?": (Path | None, None, f"Artifact {one}, if there is one."),
         }.get(stages[-1], (Path, NOTHING, f"Artifact {one}."))
         yield parameter(role, kind, default, words)
-    yield parameter("options", str, "{}", "What decides the result, as JSON; the keys are above.")
+    yield parameter("options", str, "{}", "Options that determine the result, as JSON; see the keys above.")
     if stage.seeded:
         yield parameter("seed", int, 0, "Base seed.", min=0)
     if stage.needs.gpu:
-        yield parameter("device", Device, "auto", "cuda is never silently replaced.")
-    yield parameter("threads", int, 1, "CPUs to use; the result does not depend on them.", min=1)
-    yield parameter("extension", list[Path], [], "A Python file of your own that the options use.")
+        yield parameter("device", Device, "auto", "cuda fails if there is no GPU.")
+    yield parameter("threads", int, 1, "Number of CPUs to use; the result does not depend on it.", min=1)
+    yield parameter("extension", list[Path], [], "Your own Python file that the options use.")
 
 
 def _described(stage: Stage) -> str:
-    lines = ["Keys of --options:"]
+    lines, example = ["Keys of --options:\n"], {}
     for name, field in stage.model.model_fields.items():
-        value = None if field.is_required() else field.get_default(call_default_factory=True)
+        value = "..." if field.is_required() else field.get_default(call_default_factory=True)
+        if not example and isinstance(value, str | int):
+            example = {name: value}
         text = json.dumps(value.model_dump(mode="json") if isinstance(value, BaseModel) else value, default=str)
-        default = "" if field.is_required() else f" (default: {text if len(text) <= 60 else 'an object'})"
-        lines.append(f"{name}{default}  {field.description or ''}".rstrip())
-    return "\n\n".join(lines)
+        default = "" if field.is_required() else f" (default: `{text}`)" if len(text) <= 60 else " (default: an object)"
+        lines.append(f"- `{name}`{default}  {field.description or ''}".rstrip())
+    made = "`granularity inspect RESULT` prints the command that made a result."
+    return "\n".join([*lines, f"\nExample: `--options '{json.dumps(example)}'`. {made}"])
 
 
 def _given(stage: Stage, given: dict[str, Any]) -> dict[str, tuple[Path, ...]]:

@@ -1,1 +1,1 @@
-"""Every option, and the files that set them."""
+"""All options, and the files that set them."""

@@ -1,4 +1,4 @@
-"""The cells of a study: one configuration for each draw and each combination of the values of its axes."""
+"""The cells of a study: one configuration per draw and combination of the values of its axes."""
 
 import copy
 import itertools
@@ -11,11 +11,11 @@ from granularity.base.section import place
 from granularity.config import files
 from granularity.config.options import Config
 
-OWN = ("name", "axes", "predictions", "seeds.draws", "extensions")  # keys of a study as a whole
+OWN = ("name", "axes", "predictions", "seeds.draws", "extensions")  # keys of the study as a whole
 
 
 class Cell(NamedTuple):
-    """One configuration of a study, its folder, and its values of the axes, with its `draw` where there are several."""
+    """A configuration of a study, its folder, and its values of the axes, including its `draw`."""
 
     name: str
     config: Config
@@ -23,31 +23,33 @@ class Cell(NamedTuple):
 
 
 def cells(config: Config) -> list[Cell]:
-    """The configurations that a study consists of, called NAME/CELL; of any other configuration, itself.
+    """Return the configurations of a study, called NAME/CELL; for any other configuration only itself.
 
-    Raises a GranularityError: an axis has no key or the same value twice, or a cell's values do not agree.
+    Raise GranularityError: an axis has no key or the same value twice, or a cell's values do not agree.
     """
     if not config.axes and config.seeds.draws == 1:
         return [Cell("", config, {})]
     if complaints := [f"axes.{line}" for line in _complaints(config)]:
         raise GranularityError(*complaints)
     made = {}
-    for chosen in itertools.product(*(enumerate(values) for values in config.axes.values())):
+    axes = [_settings(axis, values) for axis, values in config.axes.items()]
+    for chosen in itertools.product(*axes):
         for draw in range(config.seeds.draws):
             values = copy.deepcopy(config.given)
             for key in ("axes", "predictions"):
                 values.pop(key, None)
-            words = [_word(key, *one) for key, one in zip(config.axes, chosen, strict=True)]
-            for key, (_, value) in zip(config.axes, chosen, strict=True):
-                _set(values, key, value)
-            own = {key: value for key, (_, value) in zip(config.axes, chosen, strict=True)} | {"draw": draw}
+            words = [word for word, _, _ in chosen]
+            for _, _, settings in chosen:
+                for key, value in settings.items():
+                    _set(values, key, value)
+            own = {axis: value for axis, (_, value, _) in zip(config.axes, chosen, strict=True)} | {"draw": draw}
             if config.seeds.draws > 1:
                 words.append(f"draw-{draw}")
                 base = (values.get("seeds") or {}).get("base", config.seeds.base)
                 values["seeds"] = {**values["seeds"], "draws": 1, "base": base + draw}
             cell = "_".join(words)
             if cell in made:
-                raise GranularityError(f"axes: two cells would be called {cell}; name values so that they differ")
+                raise GranularityError(f"axes: two cells would be named {cell}; give the values different names")
             try:
                 one = files.checked(values)
             except GranularityError as error:
@@ -57,23 +59,31 @@ def cells(config: Config) -> list[Cell]:
 
 
 def _complaints(config: Config) -> Iterator[str]:
-    for key, values in config.axes.items():
-        if key in OWN:
-            yield f"{key}: is of the study as a whole, and no axis of it"
-        if any(one in values[:i] for i, one in enumerate(values)):
-            yield f"{key}: a value is given twice: {values}"
-    if "seeds.base" in config.axes and config.seeds.draws > 1:
-        yield f"seeds.base: seeds.draws = {config.seeds.draws} has base seeds of its own; keep one of the two"
+    for axis, values in config.axes.items():
+        keys = {axis} if isinstance(values, list) else set().union(*values.values())
+        for key in sorted(keys & set(OWN)):
+            yield f"{key}: belongs to the study as a whole and cannot be an axis"
+        if isinstance(values, list) and any(one in values[:i] for i, one in enumerate(values)):
+            yield f"{axis}: a value is given twice: {values}"
+        if "seeds.base" in keys and config.seeds.draws > 1:
+            yield f"seeds.base: seeds.draws = {config.seeds.draws} sets base seeds itself; keep one of the two"
+
+
+def _settings(axis: str, values: list | dict[str, dict]) -> list[tuple[str, Any, dict[str, Any]]]:
+    """Return, for each value of an axis: its word in a cell's name, the value in tables, and the keys that it sets."""
+    if isinstance(values, dict):
+        return [(_word(axis, 0, name), name, settings) for name, settings in values.items()]
+    return [(_word(axis, number, value), value, {axis: value}) for number, value in enumerate(values)]
 
 
 def _word(key: str, number: int, value: Any) -> str:
-    """What a cell is called by the value that it has of an axis: the number of those that are no words."""
+    """Return the part of a cell's name for a value of an axis; lists, mappings and null are named by number."""
     shown = number if isinstance(value, list | dict) or value is None else value
     return re.sub("[^A-Za-z0-9_.-]", "-", f"{place(key)[-1]}-{shown}")
 
 
 def _set(values: dict, key: str, value: Any) -> None:
-    """Set a key that is written with dots; those above it that are not there are made."""
+    """Set a key written with dots, creating missing keys above it."""
     *above, last = place(key)
     node: Any = values
     try:

@@ -1,4 +1,4 @@
-"""Configuration files: read, merged and checked with messages for a person; and the two that are generated."""
+"""Read, merge and check configuration files, with readable messages; generate options.yaml and schema.json."""
 
 import functools
 import json
@@ -20,65 +20,66 @@ from granularity.config.options import LONGEST, Config
 from granularity.learning.options import ARCHITECTURE, OF_OTHERS
 from granularity.plan.trainings import deep, transfers
 
-Found = list[tuple[str, dict]]  # the files, of which later ones win, and what each says
+Found = list[tuple[str, dict]]  # files and their contents; later files win
 DEFAULT = Path("config/config.yaml")
-MODULE = "granularity"  # the section of the configuration of another workflow that is one of this workflow
+MODULE = "granularity"  # section of another workflow's configuration that configures this workflow as a module
 
 
 def validate(values: dict, files: Iterable[str | Path] = (), given: dict | None = None) -> Config:
-    """Check a merged configuration mapping; GranularityError: a line per mistake, with file, key, value and remedy.
+    """Check a merged configuration. Raise GranularityError: a line per mistake, with file, key, value and remedy.
 
-    `files` are those it was merged from, in order, `given` what the command line says besides. Snakemake has read them
-    less strictly: they are read again here.
+    `files` are those it was merged from, in order; `given` is set on the command line. The files are read again here,
+    because Snakemake reads them less strictly.
     """
     found = [*read(*files), *([("--config", given)] if given else [])]
-    plainly = functools.reduce(deep, (says for _, says in found), {})
-    return _validate(_merged(found) if plainly == values else values, found)  # a module's are as its user has them
+    plainly = functools.reduce(deep, [*map(_read, files), given or {}], {})
+    same = {"base": None, **plainly} == {"base": None, **values}
+    return _validate(_merged(found) if same else values, found)  # a module's values are those that its user set
 
 
 def load(*files: str | Path, overrides: dict | None = None, inputs: bool = True) -> Config:
-    """Read and merge YAML files (later ones win, key by key), and check the result, with `inputs` what it names."""
+    """Read, merge (later files win, key by key) and check YAML files; with `inputs`, also that named paths exist."""
     found = read(*files)
     return _validate(_merged([*found, ("", overrides or {})]), found, inputs)
 
 
 def checked(values: dict) -> Config:
-    """Check a configuration that no file holds."""
+    """Check a configuration that is not in a file."""
     return _validate(values, [], inputs=False)
 
 
 def read(*files: str | Path) -> Found:
-    """What each of some files says."""
-    return [(str(file), _read(file)) for file in files]
+    """Return the content of each file, after the content of the file that it names as its `base`."""
+    return [one for file in files for one in _with_base(Path(file))]
+
+
+def _with_base(file: Path, above: tuple[Path, ...] = ()) -> Found:
+    says = _read(file)
+    base = says.pop("base", None)
+    if base is None:
+        return [(str(file), says)]
+    if not isinstance(base, str):
+        raise GranularityError(f"{file}: base: must be the name of a file, not {base}")
+    other = file.parent / base
+    if other.resolve() in (one.resolve() for one in (file, *above)):
+        raise GranularityError(f"{file}: base: {base} is based on this file")
+    return [*_with_base(other, (file, *above)), (str(file), says)]
 
 
 def refuse(complaints: Iterable[str], found: Found) -> None:
-    """Raise a GranularityError if there are complaints, each "key: what": a line for each, with the file in front."""
+    """Raise GranularityError if there are complaints ("key: what"), with a line for each that begins with the file."""
     _refuse(((place(where), what) for where, what in map(split_key, complaints)), found)
 
 
 def setter(key: str, found: Found) -> str:
-    """The last of the files that sets a key, or `default`, also where the default file says what it came with."""
+    """Return the last file that sets a key, or `default`."""
     path = place(key)
-    named = [(file, says) for file, says in found if _depth(path, says) == len(path)]
-    if not named:
-        return "default"
-    file, says = named[-1]
-    came = strict_yaml.parse(default_yaml(), "")
-    as_it_came = _depth(path, came) == len(path) and _at(path, came) == _at(path, says)
-    return "default" if as_it_came and DEFAULT.is_file() and DEFAULT.samefile(file) else file
-
-
-def in_order(files: Sequence[str | Path]) -> list[Path]:
-    """Files of a command line, after the default in the working directory, with which Snakemake begins as well."""
-    named = [Path(file) for file in files]
-    if not named or (DEFAULT.is_file() and not any(file.is_file() and file.samefile(DEFAULT) for file in named)):
-        return [DEFAULT, *named]
-    return named
+    named = [file for file, says in found if _depth(path, says) == len(path)]
+    return named[-1] if named else "default"
 
 
 def _merged(found: Found) -> dict:
-    """Later files win, key by key. What is said of one architecture is not inherited by another."""
+    """Merge files; later ones win, key by key. Options for one architecture are not inherited by another."""
     merged: dict = {}
     for _, says in found:
         before, now = (one.get("model") if isinstance(one.get("model"), dict) else {} for one in (merged, says))
@@ -90,6 +91,8 @@ def _merged(found: Found) -> dict:
 
 def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
     _refuse(strict_yaml.odd(values), found)
+    if values.get("base") is not None:
+        refuse(["base: belongs in a file of its own, named by --configfile"], found)
     values = _at_home(values)
     own = values.get("extensions")
     own = own if isinstance(own, list) and all(isinstance(file, str) for file in own) else []
@@ -105,11 +108,13 @@ def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
         twice = [(["finetune", *path[1:]], *said) for path, *said in mistakes if path[:1] == ["pretrain"]]
         _refuse(((path, what, shown) for path, shown, what in mistakes if (path, shown, what) not in twice), found)
     complaints = []
-    if found and ("/" in config.name or len(config.name) > LONGEST):  # of a user, and not of a study's cell
-        complaints.append(f"name: holds at most {LONGEST} characters, and no /: it names a folder of results/")
+    if found and ("/" in config.name or len(config.name) > LONGEST):  # a user's, not a study's cell
+        complaints.append(
+            f"name: may have at most {LONGEST} characters and no /, because it names a folder of results/"
+        )
     try:
         complaints += options.complaints(config)
-    except (ValueError, GranularityError) as error:  # of a network or a transfer, or of names of label spaces
+    except (ValueError, GranularityError) as error:  # from networks, transfers, or names of label spaces
         complaints += error.args
     refuse(complaints, found)
     refuse(map(": ".join, missing_paths(config)) if inputs else (), found)
@@ -118,7 +123,7 @@ def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
 
 
 def _refuse(mistakes: Iterable[tuple[Sequence, str] | tuple[Sequence, str, str]], found: Found) -> None:
-    """Refuse what is wrong: tuples of a place, words, and what stands behind the place."""
+    """Raise GranularityError for mistakes: tuples of a place, an explanation, and optionally text behind the place."""
     if lines := [
         f"{_file_with(path, found)}{dotted(path)}{''.join(shown)}{': ' if path else ''}{what}"
         for path, what, *shown in mistakes
@@ -127,14 +132,14 @@ def _refuse(mistakes: Iterable[tuple[Sequence, str] | tuple[Sequence, str, str]]
 
 
 def missing_paths(config: Config) -> Iterator[tuple[str, str]]:
-    """Files and folders that a configuration names and that are not there, or empty: the key, and what is wrong."""
+    """Yield files and folders that a configuration names but that are missing or empty: the key, and what is wrong."""
     wanted: list[tuple[str, Any, str]] = []
     sections = {"samples": config.samples}
     sections |= {f"{one.data.where}.samples": one.data.samples for one in transfers(config) if one.data}
     for where, samples in sections.items():
         wanted += [(f"{where}.{key}", getattr(samples, key), "folder") for key in ("root", "wordnet")]
-        wanted.append((f"{where}.taxonomy", samples.taxonomy, "file"))
-        for key, value in samples:  # folders by name
+        wanted += [(f"{where}.{key}", getattr(samples, key), "file") for key in ("taxonomy", "subset")]
+        for key, value in samples:  # mappings from names to folders
             named = value.items() if isinstance(value, dict) else ()
             wanted += [(f"{where}.{key}.{name}", path, "folder") for name, path in named]
     wanted.append(("predictions", config.predictions, "file"))
@@ -145,7 +150,7 @@ def missing_paths(config: Config) -> Iterator[tuple[str, str]]:
     if model.startswith("local-dir:"):
         wanted.append(("encoder.model", model.removeprefix("local-dir:"), "folder"))
     for where, path, kind in wanted:
-        is_there = os.path.isdir if kind == "folder" else os.path.isfile  # Path's own raise for names that are too long
+        is_there = os.path.isdir if kind == "folder" else os.path.isfile  # Path's own raise for long names
         if path is not None and not is_there(located(str(path))):
             yield where, f"there is no {kind} '{path}'"
         elif path is not None and kind == "folder" and os.access(path, os.R_OK) and not os.listdir(path):
@@ -159,13 +164,15 @@ def _read(file: str | Path) -> dict:
     if not isinstance(values, dict):
         raise GranularityError(f"{file}: must be a mapping of keys to values, not a {type(values).__name__}")
     if "__use_yte__" in values:
-        raise GranularityError(f"{file}: __use_yte__: templates run code, and a configuration is data; write it out")
-    own = values.get(MODULE)  # of a workflow that has this one as a module
+        raise GranularityError(
+            f"{file}: __use_yte__: templates run code, which a configuration must not do; write the values out"
+        )
+    own = values.get(MODULE)  # of a workflow that uses this one as a module
     return own if isinstance(own, dict) else values
 
 
 def _at_home(value: Any) -> Any:
-    """A configuration in which each text that begins with `~/`, as only paths do, names the folder that it means."""
+    """Return a configuration with `~/` expanded in all texts that begin with it, which only paths do."""
     if isinstance(value, dict):
         return {key: _at_home(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -174,7 +181,7 @@ def _at_home(value: Any) -> Any:
 
 
 def _file_with(path: Sequence, found: Found) -> str:
-    """The last of the files that sets the key, or the deepest parent of it."""
+    """Return the last file that sets the key or, if none does, its deepest parent."""
     best, depth = "", 1
     for file, node in found:
         if (level := _depth(path, node)) >= depth:
@@ -182,12 +189,8 @@ def _file_with(path: Sequence, found: Found) -> str:
     return best
 
 
-def _at(path: Sequence, node: Any) -> Any:
-    return functools.reduce(lambda found, part: found[part], path, node)
-
-
 def _depth(path: Sequence, node: Any) -> int:
-    """How many of the keys of a path there are."""
+    """Return how many keys of a path exist."""
     for level, part in enumerate(path):
         try:
             node = node[part]
@@ -196,21 +199,19 @@ def _depth(path: Sequence, node: Any) -> int:
     return len(path)
 
 
-# ---------------------------------------------------------------- config/config.yaml and config/schema.json
+# ---------------------------------------------------------------- config/options.yaml and config/schema.json
 
 
 def schema_json() -> str:
-    """The JSON schema of the configuration, as written to `config/schema.json`."""
+    """Return the JSON schema of the configuration, as written to `config/schema.json`."""
     return json.dumps(Config.model_json_schema(), indent=2) + "\n"
 
 
 def default_yaml() -> str:
-    """The commented default configuration, as written to `config/config.yaml`."""
+    """Return all options with defaults and comments, as written to `config/options.yaml`."""
     head = (
-        "# The default run: real images, minutes on a laptop CPU, no downloads.\n"
-        "# Every option, with its default. Generated from the options in workflow/granularity by `granularity config\n"
-        "# default`; to change a run, write only what differs into a file of your own and add it:\n"
-        "#   snakemake --configfile config/experiments/mine.yaml\n"
+        "# Every option with its default. Do not edit this file: write your changes into a file of your own,\n# as "
+        "config.yaml beside it does. Generated by `granularity config default`.\n"
     )
     return head + "\n".join(_document(options.build()(), ""))  # with the keys of the sources known now
 
@@ -224,7 +225,7 @@ def _document(section: Section, indent: str) -> list[str]:
             text = text or type(value).__doc__ or ""
         lines += [] if indent else [""]
         lines += [f"{indent}# {line}" for line in textwrap.wrap(" ".join(text.split()), 108 - len(indent))]
-        if field.default_factory is not None:  # as another section, but for what it says
+        if field.default_factory is not None:  # inherits from another section
             lines.append(f"{indent}{name}: {{}}")
         elif isinstance(value, Section):
             lines += [f"{indent}{name}:", *_document(value, indent + "  ")]

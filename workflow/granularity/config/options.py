@@ -1,4 +1,4 @@
-"""The configuration: every section in its place, and what sections must agree about."""
+"""The configuration: all sections, and checks across sections."""
 
 import functools
 from collections.abc import Iterable, Iterator
@@ -15,6 +15,7 @@ from granularity.learning.options import Init, Model, Objective, Recipe
 from granularity.learning.training.objectives import chosen
 from granularity.plan.trainings import deep, networks, transfers
 from granularity.stages.cluster.options import Cluster
+from granularity.stages.duplicates.options import Duplicates
 from granularity.stages.gather import predictions
 from granularity.stages.hierarchy.space import TARGET, Space, clusterings, label_spaces_section, misnamed, spaces
 from granularity.stages.measure.measures.probe import Probe
@@ -35,31 +36,17 @@ LONGEST = 100  # characters of a name
 Unit = Literal["run", "space", "family", "condition", "auto"]
 
 
-# Spreads and smallest differences are of a pilot with other seeds: docs/results.md.
-PRIMARY = {"arm": "manual-digit", "smallest": 0.45, "spread": 0.6}
-CONDITIONS = (
-    {
-        "train_size": 900,
-        "backbones": 32,
-        "spaces": ["manual-digit", "regrouped-3"],
-        "merged": ["manual-digit"],
-        "primary": [PRIMARY, {**PRIMARY, "against": "regrouped-3"}],
-    },
-    {"train_size": 300, "backbones": 4},
-)
-
-
 class Seeds(Section):
-    base: Natural = Field(0, description="What splits, random IDs, k-means starts and runs are drawn from.")
+    base: Natural = Field(0, description="Base seed of splits, random IDs, k-means starts and runs.")
     draws: Few = Field(
         1,
-        description="How often the whole configuration is repeated, with base seeds base, base + 1, and so on: other "
-        "draws of images, labels, clusters and networks, each in a folder of its own, results/NAME/draw-N.",
+        description="Number of repetitions of the whole configuration, with base seeds base, base + 1, and so on: new "
+        "draws of images, labels, clusters and networks, each in its own folder, results/NAME/draw-N.",
     )
     pretrain: Few = Field(
         8,
-        description="Number of pretraining seeds, and so independent backbones, per label space, where a condition "
-        "gives none.",
+        description="Number of pretraining seeds, and so of independent backbones, per label space, unless a "
+        "condition sets `backbones`.",
     )
     finetune: Few = Field(
         1,
@@ -79,31 +66,31 @@ class Jobs(Section):
 
     pretrain: Unit = Field(
         "auto",
-        description="What one pretraining job holds: one run, one label space, one family, or one whole condition. "
-        "Starting a job costs seconds, so tiny networks share one; results do not depend on it. `auto`: as many runs "
+        description="What one pretraining job trains: one run, one label space, one family, or one whole condition. "
+        "Starting a job takes seconds, so tiny networks share one; results do not depend on it. `auto`: as many runs "
         "as one CPU trains in about half a minute, but at least one.",
     )
-    finetune: Unit = Field("auto", description="What one finetuning job holds, as in pretrain.")
-    measure: Unit = Field("auto", description="What one measuring job holds, as in pretrain.")
+    finetune: Unit = Field("auto", description="What one finetuning job trains, as in `pretrain`.")
+    measure: Unit = Field("auto", description="What one measuring job measures, as in `pretrain`.")
     processes: Annotated[int, Field(ge=1, le=1000)] = Field(
         1,
-        description="Processes that train one network together, in pretrain and finetune, each with a GPU (or a CPU "
-        "thread) of its own and a share of every batch. Part of the result: sums over them decide its last bits.",
+        description="Processes that train one network together, in pretrain and finetune. Each has its own GPU (or "
+        "CPU thread) and a share of every batch. Part of the result: sums over processes affect the last bits.",
     )
 
 
 class Network(Section):
-    """One kind of network and how it is pretrained; what is left out is as in `model` and `pretrain`."""
+    """One kind of network and how it is pretrained; omitted keys are as in `model` and `pretrain`."""
 
     name: Name
-    model: dict[str, JsonValue] = Field({}, description="Keys over those of `model`.")
-    recipe: dict[str, JsonValue] = Field({}, description="Keys over those of `pretrain`.")
+    model: dict[str, JsonValue] = Field({}, description="Keys that override `model`.")
+    recipe: dict[str, JsonValue] = Field({}, description="Keys that override `pretrain`.")
     objective: Objective = Objective()
     init: Init = Field(Init(), description="scratch, timm:FILE, or {results: FOLDER, run: NAME OF A RUN}.")
     spaces: list[str] | None = Field(None, description="Only these label spaces (null: all of the condition).")
-    keep: list[Natural] = Field([], description="Epochs whose weights are kept beside the last; 0 is untrained.")
+    keep: list[Natural] = Field([], description="Epochs whose weights are kept besides the last; 0: untrained.")
     grid: dict[str, list[JsonValue]] = Field(
-        {}, description="Recipe keys with several values: every combination is a network of its own."
+        {}, description="Recipe keys with several values: every combination is a separate network."
     )
 
 
@@ -115,21 +102,21 @@ class Data(Section):
 
 
 class Transfer(Section):
-    """One way to finetune; what is left out is as in `finetune`."""
+    """One way to finetune; omitted keys are as in `finetune`."""
 
     name: Name
-    of: list[str] | None = Field(None, description="Only networks of these names (null: all).")
+    of: list[str] | None = Field(None, description="Only networks with these names (null: all).")
     data: Data | None = Field(
         None, description="Another data set {samples: ..., train_size: ...} (null: the images of the pretraining)."
     )
-    recipe: dict[str, JsonValue] = Field({}, description="Keys over those of `finetune`.")
+    recipe: dict[str, JsonValue] = Field({}, description="Keys that override `finetune`.")
     grid: dict[str, list[JsonValue]] = Field(
-        {}, description="Recipe keys with several values: every combination is a transfer of its own."
+        {}, description="Recipe keys with several values: every combination is a separate transfer."
     )
     from_epoch: Natural | None = Field(
-        None, description="Start from this epoch of the pretraining, which networks must `keep` (null: from its end)."
+        None, description="Start from this epoch of the pretraining, which networks must `keep` (null: the last)."
     )
-    keep: bool = Field(False, description="Keep the finetuned networks, for measures of them.")
+    keep: bool = Field(False, description="Keep the finetuned networks, so that they can be measured.")
 
 
 class Experiment(Section):
@@ -138,51 +125,58 @@ class Experiment(Section):
     name: Annotated[str, Field(pattern=rf"^{WORD}(/{WORD})?$", max_length=200)] = Field(
         "digits", description="Names the results folder."
     )
+    base: str | None = Field(
+        None,
+        description="A file that this file modifies; its path is relative to this file. Keys given here override it.",
+    )
     device: Device = Field(
         "auto", description="auto: a GPU if one is visible; cuda: a GPU or an error, never a silent fallback; cpu."
     )
     seeds: Seeds = Seeds()
-    axes: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = Field(
+    axes: dict[str, Annotated[list[JsonValue] | dict[str, dict[str, JsonValue]], Field(min_length=1)]] = Field(
         {},
-        description="Keys with several values, such as {pretrain.lr: [0.1, 0.3]}: each combination is a configuration "
-        "of its own, in results/NAME/CELL.",
+        description="Keys with several values, such as {pretrain.lr: [0.1, 0.3]}, or settings by name, such as "
+        "{images: {few: {conditions.0.train_size: 40, pretrain.epochs: 9}, many: {}}}: each combination is a separate "
+        "configuration, in results/NAME/CELL.",
     )
     samples: Section  # with the keys of all sources, see build()
     conditions: list[Condition] = Field(
-        [Condition(**one) for one in CONDITIONS],
+        [Condition(train_size="all")],
         min_length=1,
-        description="Training-set sizes, each a chain of its own from the samples on: {train_size, spaces, backbones, "
-        "primary}. By default 900 images decide whether the digit helps, and more than labels that can be learnt but "
-        "say nothing of it; 300 images explore the other label spaces, with few backbones.",
+        description="Training-set sizes; each is computed separately from the samples on. Each: {train_size, spaces, "
+        "backbones, primary, merged}; see docs/draws.md.",
     )
     encoder: Encoder = Encoder()
+    duplicates: Duplicates = Duplicates()
     cluster: Cluster = Cluster()
     label_spaces: Section  # with the keys of all families
     pixels: Pixels = Pixels()
     model: Model = Model()
     pretrain: Recipe = Recipe()
-    finetune: Recipe = Field(default_factory=Recipe, description="As `pretrain`, but for the keys that are given here.")
+    finetune: Recipe = Field(
+        default_factory=Recipe, description="Inherits every key of `pretrain`; keys given here override it."
+    )
     networks: list[Network] = Field(
         [],
-        description="Several kinds of networks and recipes (empty: one, as `model` and `pretrain` say). Each: {name, "
+        description="Several kinds of networks and recipes (empty: one, from `model` and `pretrain`). Each: {name, "
         "model, recipe, objective, init, spaces, keep, grid}; see docs/recipes.md.",
     )
     transfers: list[Transfer] = Field(
         [],
-        description="Ways to finetune (empty: one, on the same data, as `finetune` says). Each: {name, of, data, "
-        "recipe, grid, keep}; see docs/recipes.md.",
+        description="Ways to finetune (empty: one, on the same data, from `finetune`). Each: {name, of, data, recipe, "
+        "grid, keep}; see docs/recipes.md.",
     )
     probe: Probe = Probe()
     measures: list[Measure] = Field(
         [Measure(name="probe")],
-        description="What is measured of the networks. Each: {name, measure, of, splits, ranks, options}; see "
+        description="Measures of the networks. Each: {name, measure, of, splits, ranks, options}; see "
         "docs/recipes.md. The options of the measure `probe` are above.",
     )
     studies: list[str] = Field(
         [], description="Studies whose claims are judged from these results, by name; see docs/studies.md."
     )
     predictions: Path | None = Field(
-        None, description="A file that says what a study is expected to find, written before it runs; docs/recipes.md."
+        None, description="A file with the expected findings of a study, written before it runs; see docs/draws.md."
     )
     extensions: list[Path] = Field(
         [],
@@ -193,15 +187,15 @@ class Experiment(Section):
     theory: Theory = Theory()
     report: Report = Report()
 
-    @functools.cached_property  # not a field, so it counts in no comparison
+    @functools.cached_property  # not a field, so ignored in comparisons
     def given(self) -> dict[str, Any]:
-        """What files and the command line say, before anything is filled in."""
+        """The values set in files and on the command line, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True)
 
     @model_validator(mode="before")
     @classmethod
     def inherited(cls, values: Any) -> Any:
-        """The values with a whole `finetune`, which is as `pretrain` but for the keys that it has."""
+        """Return the values with a complete `finetune`: the keys of `pretrain`, overridden by its own."""
         base, own = (values.get(key) for key in ("pretrain", "finetune")) if isinstance(values, dict) else (None, None)
         if not isinstance(base, dict) or not isinstance(own, dict | None):
             return values
@@ -209,9 +203,9 @@ class Experiment(Section):
 
 
 def complaints(config: Any) -> Iterator[str]:
-    """Disagreements of a configuration's sections, each as "key: what"."""
+    """Yield conflicts between a configuration's sections, each as "key: what"."""
     if config.name == "theory":
-        yield "name: results/theory is the place of the theory simulations; choose another name"
+        yield "name: results/theory is reserved for the theory simulations; choose another name"
     sizes = [condition.train_size for condition in config.conditions]
     if len(set(sizes)) != len(sizes):
         yield f"conditions: a train_size is given twice: {sizes}"
@@ -238,17 +232,18 @@ def complaints(config: Any) -> Iterator[str]:
         splits = ["train", "val", *config.samples.extra_splits]
         yield from _unknown(f"measures.{i}.splits", measure.splits, "split", splits)
         yield from _unknown(f"measures.{i}.ranks", measure.ranks, "rank", config.samples.ranks)
-    found = list(_of_recipes(config))  # `finetune` has some mistakes from `pretrain`
+    found = list(_of_recipes(config))  # `finetune` inherits some mistakes from `pretrain`
     for one in found:
         if "finetune" not in one or one.replace("finetune", "pretrain", 1) not in found:
             yield one
 
 
 def _of_encoder(config: Any, made: Iterable[Space]) -> Iterator[str]:
-    """The encoder of the default run, which is for its 8 px digits, where others are embedded."""
+    """Complain if other images would be embedded with the default encoder, which is for digits of 8 px."""
     encoder, digits = config.encoder, Encoder()
     asked = [space for one in config.conditions for space in made if one.spaces is None or space.name in one.spaces]
     embedded = bool(clusterings(asked)) or any("embedding" in (one.of or ()) for one in config.measures)
+    embedded |= config.duplicates.embedded
     if config.samples.source == "digits" or not embedded or not encoder.trained_here:
         return
     if encoder.model == digits.model and config.pixels.size > DIGITS_PX:
@@ -271,7 +266,7 @@ def _of_primary(config: Any, made: list[str]) -> Iterator[str]:
 
 
 def _of_merged(config: Any, made: Iterable[Space]) -> Iterator[str]:
-    """What is to be merged into the target, and cannot be: found before a label space is made, where that tells."""
+    """Complain about label spaces that cannot be merged into the target, if that is known before they are made."""
     ranks = config.samples.ranks
     for i, condition in enumerate(config.conditions):
         where, known = f"conditions.{i}.merged", {space.name: space for space in made}
@@ -297,10 +292,10 @@ def _of_networks(config: Any) -> Iterator[str]:
     yield from _names("networks", config.networks, made)
     for i, entry in enumerate(config.networks):
         if entry.name.endswith(MERGED):
-            yield f"networks.{i}.name: '{entry.name}' ends as the networks of conditions.merged do; choose another"
+            yield f"networks.{i}.name: '{entry.name}' has an ending reserved for conditions.merged; choose another name"
     for network in made:
         if network.recipe.freeze_backbone and not network.merged:
-            yield f"{network.where}.freeze_backbone: there is no backbone yet; it is for finetune"
+            yield f"{network.where}.freeze_backbone: there is no backbone yet; use it in finetune"
     for i, network in enumerate(config.networks):
         try:
             chosen(network.objective)
@@ -331,7 +326,7 @@ def _of_transfers(config: Any) -> Iterator[str]:
 
 def _of_predictions(config: Any, made: list[str]) -> Iterator[str]:
     if config.predictions is None or not config.predictions.is_file():
-        return  # which is said of all paths alike
+        return  # missing paths are reported elsewhere
     arms = {network.name: network.spaces or made for network in networks(config)}
     yield from predictions.complaints(config, arms)
 
@@ -352,11 +347,11 @@ def _of_recipes(config: Any) -> Iterator[str]:
         if crop is not None and crop > config.pixels.size + 2 * pad:
             yield f"{where}.augment.crop: {crop} px do not fit in the padded {config.pixels.size} px image"
         if pad and config.pixels.format == "jpeg":
-            yield f"{where}.augment.pad: images of pixels.format jpeg are not padded; their crop lies inside"
+            yield f"{where}.augment.pad: images of pixels.format jpeg cannot be padded; set pad to 0"
 
 
 def _names(key: str, *several: Iterable[Any]) -> Iterator[str]:
-    """Names that are given twice, or too long, by entries or by the combinations of their grids."""
+    """Complain about names that are too long or used twice, by entries or by combinations of their grids."""
     for names in ([entry.name for entry in entries] for entries in several):
         yield from (f"{key}: a name of more than 60 characters: {name}" for name in names if len(name) > 60)
         if len(set(names)) < len(names):
@@ -365,7 +360,7 @@ def _names(key: str, *several: Iterable[Any]) -> Iterator[str]:
 
 
 def build() -> type[Experiment]:
-    """The model of a configuration, with the keys of all sources and families that are known at the moment."""
+    """Return the model of a configuration, with the keys of all sources and families known now."""
     samples, label_spaces = samples_section(), label_spaces_section()
     sections = {"samples": (samples, samples()), "label_spaces": (label_spaces, label_spaces())}
     return create_model("Config", __base__=Experiment, __doc__=Experiment.__doc__, **sections)

@@ -1,1 +1,1 @@
-"""What stages share about data: reading the images of a sample table, archives, WordNet."""
+"""Data access shared by stages: images of a sample table, archives, WordNet."""

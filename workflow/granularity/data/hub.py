@@ -1,4 +1,4 @@
-"""Which commit of the Hugging Face hub files are of, by huggingface_hub's cache or `hf download`'s FILE.metadata."""
+"""Find the Hugging Face commit of files, from huggingface_hub's cache or `hf download`'s FILE.metadata."""
 
 import contextlib
 import re
@@ -9,12 +9,12 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import read_regular
 
 COMMIT = re.compile("[0-9a-f]{40}")
-MOST = 1000  # files looked at
-LARGEST = 4096  # bytes of one
+MOST = 1000  # most files to read
+LARGEST = 4096  # most bytes of a file
 
 
 def commit(path: Path) -> str | None:
-    """The commit that a file or folder is of, where it was downloaded from the hub and all of it is of one commit."""
+    """Return the hub's commit of a downloaded file or folder; None if unknown, or if its files are from several."""
     for place in (path.absolute(), path.resolve()):
         for parent in (place, *place.parents):
             if parent.parent.name == "snapshots" and COMMIT.fullmatch(parent.name):

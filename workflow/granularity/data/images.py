@@ -1,4 +1,4 @@
-"""Reading the images that a sample table points to."""
+"""Read the images that a sample table lists."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
     from PIL import Image
 
 COLUMNS = {"sample_id": "text", "file": "text", "row": "number?", "offset": "number?", "bytes": "number"}
-COLUMNS |= {"sha256": "text?"}  # what each holds; with ? it may be null
-LARGEST = 1 << 30  # bytes: more than any image has whose pixels Pillow lets pass
+COLUMNS |= {"sha256": "text?"}  # types of the columns; ? allows null
+LARGEST = 1 << 30  # bytes: more than any image whose pixels Pillow accepts
 
 
 class Images:
-    """Images of a sample table, in its row order; a changed or corrupt file is an error that names the file."""
+    """Images of a sample table, in row order; a changed or corrupt file is an error that names the file."""
 
     def __init__(self, samples: Artifact):
         self.table = samples.table("samples.parquet", COLUMNS)
         where = samples.path / "samples.parquet"
         if not len(self.table) or any((self.table[name].dropna() < 0).any() for name in PLACE[1:]):
-            raise GranularityError(f"{where}: has no rows, or a row, offset or size below zero")
+            raise GranularityError(f"{where}: has no rows, or a negative row, offset or size")
         self.reader = Reader(Path(samples.params["root"] or samples.folder), samples.params.get("image_column"))
 
     def __len__(self) -> int:
         return len(self.table)
 
     def load(self, index: int, mode: str = "RGB") -> Image.Image:
-        """Decode one image, upright and in the colour mode asked for; GranularityError: gone, changed or no image."""
+        """Decode an image, upright and in a colour mode. GranularityError: it is missing, changed or not an image."""
         return self.hashed(index, mode)[0]
 
     def hashed(self, index: int, mode: str = "RGB") -> tuple[Image.Image, bytes]:
-        """:meth:`load`, and the SHA-256 of the bytes that were read, whether or not the sample table has it."""
+        """Return the image as :meth:`load` does, and the SHA-256 of its bytes, even if the sample table lacks it."""
         sample = self.table.iloc[index]
         place, known = [sample[column] for column in PLACE], sample["sha256"]
         data, where = self.reader.read(*place), self.reader.name(*place[:3])
         digest = hashlib.sha256(data)
         changed = len(data) != place[3] if pd.isna(known) else digest.hexdigest() != known
         if changed:
-            raise GranularityError(f"{where}: has changed since the sample table was made; make the samples again")
+            raise GranularityError(f"{where}: has changed since the sample table was made; recompute the samples")
         try:
             return decode(data, mode), digest.digest()
         except ImageError as error:
@@ -60,36 +60,36 @@ class Images:
 
 
 class Reader:
-    """Bytes of single images: whole files, rows of Parquet files, members of archives."""
+    """Reads bytes of single images: whole files, rows of Parquet files, members of archives."""
 
     def __init__(self, root: Path, column: str | None = None):
         self.root, self._column = root, column  # of images, in Parquet files
         self._lock = threading.Lock()
-        # Of odd metadata, which is no concern here, and of large images, which `decode` refuses. Here and not around
-        # each image, as Python's filters belong to all threads together.
+        # Ignore warnings about odd metadata, which does not matter here, and large images, which `decode` refuses. Set
+        # once here rather than for each image, because all threads share Python's filters.
         warnings.filterwarnings("ignore", module=r"PIL\.")
 
     def name(self, file: str, row: int | None, offset: int | None) -> str:
-        """The name of an image in messages."""
+        """Return the name of an image for messages."""
         place = "" if pd.isna(row) else f" row {row}"
         place += "" if pd.isna(offset) else f" at byte {offset}"
         return f"{self.root / file}{place}"
 
     def read(self, file: str, row: int | None, offset: int | None, size: int | None) -> bytes:
-        """The bytes at a place (see `Source` of the samples); GranularityError: gone, unreadable or too short."""
+        """Return the bytes at a place (see `Source` of the samples). GranularityError: gone, unreadable, too short."""
         import pyarrow as pa
 
         try:
             if not pd.isna(row):
                 check_regular(self.root / file)
-                with self._lock:  # or every thread would read a new row group for itself
+                with self._lock:  # otherwise each thread would read its own row group
                     return _parquet_row(self.root / file, int(row), self._column)
             if pd.isna(offset):
                 return read_regular(self.root / file, LARGEST)
             with open_regular(self.root / file) as stream:
                 stream.seek(int(offset))
                 there = os.fstat(stream.fileno()).st_size
-                data = stream.read(int(size)) if size <= there else b""  # Python would find room for all of it first
+                data = stream.read(int(size)) if size <= there else b""  # Python would allocate all of it first
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a null byte in its name
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
             raise GranularityError(f"{self.root / file}: cannot be read ({reason})") from None
@@ -106,9 +106,9 @@ def _parquet_row(file: Path, row: int, name: str | None) -> bytes:
     data, path = (value.get("bytes"), value.get("path")) if isinstance(value, dict) else (value, None)
     if data is None:
         elsewhere = (
-            f", but the path {path!r}; images beside the file are read by samples.source 'table'" if path else ""
+            f", but the path {path!r}; for images beside the file, set samples.source to 'table'" if path else ""
         )
-        raise GranularityError(f"{file}: row {row} holds no image bytes{elsewhere}")
+        raise GranularityError(f"{file}: row {row} contains no image bytes{elsewhere}")
     return data
 
 
@@ -135,9 +135,9 @@ def _row_group(file: Path, group: int, name: str | None):
 
 
 def image_column(schema, file: Path, asked: str | None = None) -> str:
-    """The column of an Arrow schema that holds images, as {bytes, path} or, where none does so, as plain bytes.
+    """Return the column of an Arrow schema that holds images, as {bytes, path} or else as plain bytes.
 
-    Raises GranularityError: there is none, or not the one that is asked for; or several, and none is asked for.
+    Raise GranularityError if there is none, not the requested one, or several and none was requested.
     """
     from pyarrow import types
 
@@ -145,7 +145,9 @@ def image_column(schema, file: Path, asked: str | None = None) -> str:
     plain = [one.name for one in schema if types.is_binary(one.type) or types.is_large_binary(one.type)]
     found = [asked] if asked in (*structs, *plain) else structs or plain
     if asked is not None and found != [asked]:
-        raise GranularityError(f"{file}: samples.image_column: '{asked}' is no column of images; those are {found}")
+        raise GranularityError(
+            f"{file}: samples.image_column: '{asked}' is not a column of images; choose one of {found}"
+        )
     if len(found) > 1:
         raise GranularityError(f"{file}: has several columns of images, {found}; name one in samples.image_column")
     if not found:

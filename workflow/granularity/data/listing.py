@@ -1,4 +1,4 @@
-"""Digests of what lies below a folder and in files of the user's: they tell that a data set has changed.
+"""Digests of folders and users' files, to detect that a data set has changed.
 
 :func:`names` and :func:`state` are for planning, which must not read a data set; :func:`stats` and :func:`contents` for
 the job that reads it anyway. Links are followed; a folder met again is listed once. What is hidden is left out.
@@ -18,29 +18,29 @@ from granularity.data.decoding import ENDINGS
 
 ABSENT = "absent"
 THREADS = 8
-SMALL = 1 << 20  # bytes of a file that planning hashes
-LARGEST = 64 << 30  # bytes of a file that a job hashes, such as weights; a hole may be of any size
+SMALL = 1 << 20  # bytes of the largest file that planning hashes
+LARGEST = 64 << 30  # bytes of the largest file that a job hashes, such as weights; sparse files can have any size
 SINGLE = frozenset(ending[1:].encode() for ending in ENDINGS)
-LEFT_OUT = b"lost+found"  # at the root of a disk, for its administrator alone
-GONE = (errno.ENOENT, errno.ELOOP)  # deleted meanwhile, or a link that leads nowhere
+LEFT_OUT = b"lost+found"  # at the root of a disk, readable only by its administrator
+GONE = (errno.ENOENT, errno.ELOOP)  # deleted meanwhile, or a broken link
 
 
 def names(root: Path) -> str:
-    """A digest of all paths below a folder, and of size and time of every file that is no single image.
+    """Return a digest of all paths below a folder, and of size and time of all files except single images.
 
-    An image that is replaced under its name does not show; the stages that read it compare its checksum. 16 hexadecimal
-    digits; :data:`ABSENT` where there is no such folder. Raises GranularityError: a folder cannot be read.
+    A replaced image with the same name does not change it; the stages that read images compare checksums. 16
+    hexadecimal digits; :data:`ABSENT` if the folder does not exist. Raise GranularityError if a folder cannot be read.
     """
     return _digest(root, every=False)
 
 
 def stats(root: Path) -> str:
-    """A digest as of :func:`names`, but of size and time of every file: a minute where a network has a million."""
+    """Return a digest like :func:`names`, with size and time of every file; a minute per million on a network disk."""
     return _digest(root, every=True)
 
 
 def state(file: Path | str) -> str:
-    """What tells that a file may be another: a digest of its content or, of a large one, of size, inode and ctime."""
+    """Return a digest that changes with a file: of its content or, if it is large, of size, inode and ctime."""
     try:
         with open_regular(file) as stream:
             found = os.fstat(stream.fileno())
@@ -52,13 +52,13 @@ def state(file: Path | str) -> str:
 
 
 def contents(files: Iterable[Path | str]) -> dict[str, str]:
-    """The SHA-256 of files, by their paths; :data:`ABSENT` where none is; GranularityError: no file, or too large."""
+    """Return the SHA-256 of files by path; :data:`ABSENT` if missing. GranularityError: not a file, or too large."""
     found = {}
     for file in map(str, files):
         try:
             with open_regular(file) as stream:
                 if os.fstat(stream.fileno()).st_size > LARGEST:
-                    raise GranularityError(f"{file}: is larger than {LARGEST:,} bytes, and no such file should be")
+                    raise GranularityError(f"{file}: is larger than {LARGEST:,} bytes, the limit for such a file")
                 found[file] = hashlib.file_digest(stream, "sha256").hexdigest()
         except MissingError:
             found[file] = ABSENT
@@ -88,7 +88,7 @@ def _digest(root: Path, every: bool) -> str:
 
 
 def _listed(folder: bytes, every: bool) -> tuple[tuple[int, int] | None, bytes, list[bytes]]:
-    """Device and inode of a folder (None where it is gone), the digest of its files, and the folders in it."""
+    """Return device and inode of a folder (None if it is gone), the digest of its files, and its subfolders."""
     lines, folders = [], []
     try:
         found = os.stat(folder)
@@ -101,12 +101,14 @@ def _listed(folder: bytes, every: bool) -> tuple[tuple[int, int] | None, bytes, 
         if error.errno in GONE:
             return None, b"", []
         where, why = os.fsdecode(error.filename or folder), error.strerror or error
-        raise GranularityError(f"{where}: cannot be read ({why}); permit it, or move it out of samples.root") from None
+        raise GranularityError(
+            f"{where}: cannot be read ({why}); give permission, or move it out of samples.root"
+        ) from None
     return (found.st_dev, found.st_ino), hashlib.sha256(b"\0\0".join(sorted(lines))).digest(), sorted(folders)
 
 
 def _line(entry: os.DirEntry, every: bool) -> bytes | None:
-    """What counts of a file: its name and, but of a single image, its size and time; None of a folder."""
+    """Return a file's part of the digest: its name and, unless it is an image, size and time; None for folders."""
     name = entry.name if not every and entry.name.rpartition(b".")[2].lower() in SINGLE else entry.name + b"\0"
     try:
         if entry.is_dir():

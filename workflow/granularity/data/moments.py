@@ -1,4 +1,4 @@
-"""Channel moments of images, from exact sums that are taken while the images are decoded."""
+"""Channel moments of images, from exact sums computed while the images are decoded."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LEVELS = np.arange(256, dtype=np.int64)
 
 
 def sums_of(image: Image.Image) -> np.ndarray:
-    """The sum of each channel's values, and of their squares: int64 [2, C], for an image of 8 bits per channel."""
+    """Return the sums of each channel's values and of their squares: int64 [2, C], for 8 bits per channel."""
     counts = np.array(image.histogram(), dtype=np.int64).reshape(-1, 256)
     return np.stack([counts @ LEVELS, counts @ LEVELS**2])
 
 
 def by_split(split: np.ndarray, pixels: np.ndarray, sums: np.ndarray) -> dict[str, dict[str, Any]]:
-    """By split: `pixels`, and each channel's `sum` and `squares`, of int64 [N] and int64 [N, 2, C]."""
+    """Return, by split, `pixels` and each channel's `sum` and `squares`, from int64 [N] and int64 [N, 2, C]."""
     found = {}
     for name in dict.fromkeys(split):
         rows = split == name
@@ -33,16 +33,16 @@ def by_split(split: np.ndarray, pixels: np.ndarray, sums: np.ndarray) -> dict[st
 
 
 def moments(artifact: Artifact, channels: int, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of each channel over a split, from 0 to 1: float64 [C], correctly rounded sums."""
+    """Return mean and standard deviation of each channel over a split, from 0 to 1: float64 [C], from exact sums."""
     found = artifact.json(FILE, split)[split]
     try:
         count, total, squares = (found[name] for name in ("pixels", "sum", "squares"))
         if not len(total) == len(squares) == channels or any(type(n) is not int for n in (count, *total, *squares)):
             raise ValueError
         mean = [one / (255 * count) for one in total]
-        # In whole numbers, as their difference would lose digits.
+        # In whole numbers, because floating-point differences would lose digits.
         variance = [(count * two - one**2) / (255 * count) ** 2 for one, two in zip(total, squares, strict=True)]
         return np.array(mean), np.sqrt(np.maximum(variance, 1e-12))
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        what = f"must hold pixels, sum and squares, whole numbers of {channels} channels"
+        what = f"must contain pixels, sum and squares, as whole numbers for {channels} channels"
         raise GranularityError(f"{artifact.path / FILE}: '{split}' {what}") from None

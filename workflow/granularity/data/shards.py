@@ -1,4 +1,4 @@
-"""Images that stage `pixels` has kept as JPEG, packed one after another into files (shards), by `index.parquet`."""
+"""Images that stage `pixels` stored as JPEG, packed one after another into files (shards) listed in `index.parquet`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 NAME = "shards/{:05d}.jpegs"
 INDEX = "index.parquet"
 COLUMNS = dict.fromkeys(("file", "offset", "bytes", "crc32", "height", "width"), "whole")
-LONGEST = 8  # times the short side: of longer images the centre is kept
+LONGEST = 8  # times the short side; of longer images only the centre is kept
 OPEN = 256  # files open at once
 
 
 def pictures(pixels: Artifact) -> np.ndarray | Shards:
-    """The centre squares of the images of a `pixels` artifact: the image of row i, uint8 [size, size, C], at [i]."""
+    """Return the centre squares of the images of a `pixels` artifact: item i is row i, uint8 [size, size, C]."""
     if pixels.facts.get("format") == "jpeg":
         return Shards(pixels)
     return pixels.array("pixels.npy", (None, None, None, None), np.uint8)
 
 
 class Shards:
-    """The images of a `pixels` artifact of format jpeg, in the order of the sample table; for any number of threads."""
+    """The images of a `pixels` artifact of format jpeg, in the order of the sample table; thread-safe."""
 
     def __init__(self, pixels: Artifact):
         self._pixels = pixels
@@ -50,13 +50,13 @@ class Shards:
         return len(self._file)
 
     def __getitem__(self, index: int) -> np.ndarray:
-        """The centre square of an image: uint8 [size, size, C]."""
+        """Return the centre square of an image: uint8 [size, size, C]."""
         image, side = self.load(index), self.size
         left, top = (image.width - side) // 2, (image.height - side) // 2
         return np.asarray(image.crop((left, top, left + side, top + side))).reshape(side, side, -1)
 
     def load(self, index: int) -> Image.Image:
-        """One image: its short side is `size`; GranularityError: its shard is missing, or its bytes are others."""
+        """Load an image, whose short side is `size`. Raise GranularityError if its shard is missing or damaged."""
         from PIL import Image
 
         size = int(self._bytes[index])
@@ -64,14 +64,14 @@ class Shards:
         try:
             data = os.pread(stream.fileno(), size, int(self._offset[index]))
             if len(data) != size or zlib.crc32(data) != self._crc32[index]:
-                raise self._corrupt(index, "its CRC-32 is not the index's")
+                raise self._corrupt(index, "its CRC-32 differs from the index")
             with image_errors():
                 image = Image.open(io.BytesIO(data), formats=("JPEG",))
                 image.load()
         except (ImageError, OSError) as error:
             raise self._corrupt(index, getattr(error, "strerror", None) or str(error)) from None
         if image.mode != self.mode or image.size != (self.width[index], self.height[index]):
-            raise self._corrupt(index, f"{image.width} x {image.height} {image.mode}, which the index does not say")
+            raise self._corrupt(index, f"{image.width} x {image.height} {image.mode}, unlike the index")
         return image
 
     def _open(self, number: int) -> BinaryIO:
@@ -85,4 +85,4 @@ class Shards:
         return self._with_remedy(f"{file}: the image of row {index} is corrupt ({why})")
 
     def _with_remedy(self, what: str) -> GranularityError:
-        return GranularityError(f"{what}; delete {place.stamp_of(self._pixels.path)}, and snakemake makes it again")
+        return GranularityError(f"{what}; delete {place.stamp_of(self._pixels.path)}, and snakemake recomputes it")

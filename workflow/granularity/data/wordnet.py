@@ -17,14 +17,14 @@ from granularity.base.regular import read_regular
 if TYPE_CHECKING:
     import pandas as pd
 
-SEPARATOR = "|"  # between the synsets of an image that has several
+SEPARATOR = "|"  # between the synsets of an image with several
 LARGEST = 64 << 20  # bytes of data.noun, which has 15 MB
 LIVING_THING = "n00004258"
 
 
 @dataclass
 class WordNet:
-    """Nouns of WordNet, by id: `n` and the eight-digit offset."""
+    """Nouns of WordNet by id, which is `n` and the eight-digit offset."""
 
     parents: dict[str, tuple[str, ...]]  # each synset's hypernyms, in the order of the file
     names: dict[str, str]  # each synset's first word
@@ -32,7 +32,7 @@ class WordNet:
 
     @classmethod
     def read(cls, folder: Path) -> WordNet:
-        """Read `data.noun`; GranularityError where it is missing or is not WordNet's."""
+        """Read `data.noun`. Raise GranularityError if it is missing or not WordNet's."""
         file = folder / "data.noun"
         parents, names, mentioned, number = {}, {}, {LIVING_THING}, 0
         try:
@@ -44,37 +44,37 @@ class WordNet:
         except GranularityError as error:
             remedy = "Debian's package wordnet-base puts it in /usr/share/wordnet; WordNet 3.0 ships it in dict/"
             raise GranularityError(f"samples.wordnet: {error}. {remedy}") from None
-        except (IndexError, ValueError):  # or no ASCII, of which the line is not known
+        except (IndexError, ValueError):  # or not ASCII: then the line is unknown
             where = f"line {number}" if number else "it"
             raise GranularityError(f"{file}: {where} is not in the format of WordNet's data.noun") from None
         try:  # a cycle would never end
             TopologicalSorter(parents).prepare()
         except CycleError as error:
-            raise GranularityError(f"{file}: {error.args[1][0]} lies above itself; this is no WordNet 3.0") from None
+            raise GranularityError(f"{file}: {error.args[1][0]} is above itself; this is not WordNet 3.0") from None
         missing = min(mentioned - parents.keys(), default=None)
         if missing is not None:
-            raise GranularityError(f"{file}: {missing} is missing; the file is truncated, or no WordNet 3.0")
+            raise GranularityError(f"{file}: {missing} is missing; the file is truncated, or not WordNet 3.0")
         return cls(parents, names)
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> WordNet:
-        """The inverse of :meth:`frame`."""
+        """Build WordNet from a table; the inverse of :meth:`frame`."""
         above = dict(zip(frame["synset"], map(tuple, frame["parents"]), strict=True))
         return cls(above, dict(zip(frame["synset"], frame["name"], strict=True)))
 
     def frame(self) -> pd.DataFrame:
-        """One row per synset, sorted: `synset`, `name`, `parents` (a list of ids)."""
+        """Return a row per synset, sorted: `synset`, `name`, `parents` (a list of ids)."""
         import pandas as pd
 
         rows = [(synset, self.names[synset], list(self.parents[synset])) for synset in sorted(self.parents)]
         return pd.DataFrame(rows, columns=["synset", "name", "parents"])
 
     def above(self, synsets: list[str]) -> WordNet:
-        """The part that holds some synsets and everything above them; GranularityError where one is not in WordNet."""
+        """Return the part with some synsets and everything above them. Raise GranularityError for an unknown synset."""
         unknown = [synset for synset in synsets if synset not in self.parents]
         if unknown:
             what = f"{len(unknown)} synsets are not nouns of this WordNet, such as '{unknown[0]}'"
-            raise GranularityError(f"{what}; ImageNet's ids are those of WordNet 3.0")
+            raise GranularityError(f"{what}; ImageNet uses the ids of WordNet 3.0")
         found, todo = set(), set(synsets)
         while todo:
             found |= todo
@@ -82,7 +82,7 @@ class WordNet:
         return WordNet({s: self.parents[s] for s in found}, {s: self.names[s] for s in found})
 
     def level(self, synset: str, k: int) -> frozenset[str]:
-        """The synsets `k` steps up, over all paths; a shorter path's root. This alone gives the published counts."""
+        """Return the synsets `k` steps up, over all paths; a shorter path's root. Only this gives published counts."""
         key = (synset, k)
         if key not in self._levels:
             above = self.parents[synset]
@@ -91,16 +91,16 @@ class WordNet:
         return self._levels[key]
 
     def is_living(self, synset: str) -> bool:
-        """Whether 'living thing' lies on any path from a synset to its root."""
+        """Return whether 'living thing' lies on any path from a synset to its root."""
         return LIVING_THING in self.above([synset]).parents
 
     def label(self, synset: str) -> str:
-        """A synset's name for people: the first word and the id."""
+        """Return a readable name of a synset: its first word and the id."""
         return f"{self.names[synset]} ({synset})"
 
 
 def _parse(line: str) -> tuple[str, str, tuple[str, ...], set[str]]:
-    """Id, first word, hypernyms, and every noun that it points to."""
+    """Return id, first word, hypernyms, and every noun that a line points to."""
     fields = line.split("|", 1)[0].split(" ")
     words = int(fields[3], 16)
     first = 4 + 2 * words

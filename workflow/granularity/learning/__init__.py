@@ -1,1 +1,1 @@
-"""Learning: what trainings share, such as networks, data, objectives and the one loop; recipes are data."""
+"""Code that all trainings share: networks, data, objectives and the one training loop. Recipes are data."""

@@ -1,4 +1,4 @@
-"""Options of the encoder, which stage `encoder` trains where there are no published weights, and `embed` uses."""
+"""Options of the encoder, which stage `encoder` trains if there are no published weights, and stage `embed` uses."""
 
 import os
 from pathlib import Path
@@ -11,12 +11,12 @@ from granularity.base.section import Count, Precision, Section
 from granularity.base.shipped import given, located
 from granularity.data.listing import contents
 
-OPEN_CLIP = "open_clip"  # what loads a model whose name has no other prefix
+OPEN_CLIP = "open_clip"  # loads models whose names have no known prefix
 Shipped = Annotated[str, AfterValidator(located), PlainSerializer(given)]
 
 
 class Captions(Section):
-    """The training of the contrastive encoder of the default run (used with `pretrained: captions` only)."""
+    """Training of the contrastive encoder of the default run (used only with `pretrained: captions`)."""
 
     granularity: Literal["fine", "coarse"] = Field(
         "fine",
@@ -29,7 +29,7 @@ class Captions(Section):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What is in ids of runs: rates too, as they were options when ids were given out."""
+        """The values that enter ids of runs; they include rates, which were options when ids were first assigned."""
         return super().identity | {"lr": 2e-3, "weight_decay": 0.1}
 
     @model_validator(mode="after")
@@ -46,34 +46,35 @@ class Encoder(Section):
         "config/encoders/digits-tiny.json",
         description="An open_clip architecture (ViT-L-14), a hub model (hf-hub:ORG/NAME or hf-hub:ORG/NAME@REVISION), "
         "a folder (local-dir:PATH), or an open_clip model configuration file (*.json). Or a network of timm "
-        "(timm:NAME, timm:hf-hub:ORG/NAME, timm:local-dir:PATH), or NAME:MODEL of a file of your own.",
+        "(timm:NAME, timm:hf-hub:ORG/NAME, timm:local-dir:PATH), or NAME:MODEL for a file of your own.",
     )
     pretrained: str | None = Field(
         "captions",
         description="Its weights: `captions` (train it here, on captions of the training split), an open_clip tag "
-        "(openai, or openai@REVISION), or a checkpoint file. Null with hf-hub: and local-dir: models. Of timm: null "
+        "(openai, or openai@REVISION), or a checkpoint file. Null with hf-hub: and local-dir: models. For timm: null "
         "(its own weights), a safetensors file, or `random`.",
     )
     embeddings: Shipped | None = Field(
         None,
-        description="In place of all this: a file with a vector per image, from another program. Parquet with "
-        "`sample_id` and a column of vectors or several of numbers; or FILE.npy with FILE.txt or FILE.parquet beside.",
+        description="Replaces all other keys: a file with a vector per image, from another program. Parquet with "
+        "`sample_id` and a column of vectors or several columns of numbers; or FILE.npy with FILE.txt or FILE.parquet "
+        "beside it.",
     )
     captions: Captions = Captions()
     batch_size: int = Field(64, ge=1, le=65536, description="Images per step. Part of the result: see docs/encoder.md.")
     precision: Precision = Field(
-        "float32", description="As in `pretrain`; vectors of bfloat16 agree with float32's to two or three digits."
+        "float32", description="As in `pretrain`; bfloat16 vectors agree with float32 vectors to two or three digits."
     )
     images: Literal["originals", "pixels"] = Field(
         "originals",
-        description="What is embedded: the files of the data set, or what stage `pixels` has made of them, so that "
-        "every file is read and decoded once. Squares of `pixels.size`: other images, and another embedding.",
+        description="What is embedded: the files of the data set, or the output of stage `pixels`, so that every file "
+        "is read and decoded once. That output has squares of `pixels.size`, so the embedding differs.",
     )
 
     @field_validator("pretrained")
     @classmethod
     def _of_open_clip(cls, value: str | None, info: ValidationInfo) -> str | None:
-        """Captions train models of open_clip only: `captions`, which is the default, is null of others."""
+        """Turn `captions`, the default, into null except for open_clip, because captions train only its models."""
         return None if value == "captions" and kind_of(info.data.get("model", "")) != OPEN_CLIP else value
 
     @model_validator(mode="after")
@@ -93,12 +94,12 @@ class Encoder(Section):
 
     @property
     def kind(self) -> str:
-        """What loads the model, of the room `encoder`."""
+        """The name of its loader in the room `encoder`."""
         return kind_of(self.model)
 
     @property
     def name(self) -> str:
-        """The model, as what loads it calls it."""
+        """The model's name as its loader knows it."""
         return self.model.removeprefix(f"{self.kind}:")
 
     @property
@@ -112,7 +113,7 @@ def kind_of(model: str) -> str:
 
 
 def files(encoder: Encoder) -> list[str]:
-    """The user's files that an encoder is read from; a change to one makes the embedding again."""
+    """Return the user's files that an encoder is read from; a change to one recomputes the embedding."""
     if encoder.embeddings is not None:
         return files_of(encoder.embeddings)
     names = [encoder.name, *([] if encoder.pretrained is None else [encoder.pretrained])]
@@ -123,11 +124,11 @@ def files(encoder: Encoder) -> list[str]:
 
 
 def files_of(embeddings: str) -> list[str]:
-    """A file of embeddings, and what lies beside an array and has its ids."""
+    """Return a file of embeddings and, for an array, the file beside it that holds its ids."""
     beside = [str(Path(embeddings).with_suffix(ending)) for ending in (".txt", ".parquet")]
     return [embeddings, *(name for name in beside if embeddings.endswith(".npy") and os.path.isfile(name))][:2]
 
 
 def outside(encoder: Encoder) -> dict[str, str]:
-    """Digests of :func:`files`, by their paths as the configuration has them."""
+    """Return the digests of :func:`files`, by their paths in the configuration."""
     return {given(name): digest for name in files(encoder) for digest in contents([name]).values()}

@@ -1,4 +1,4 @@
-"""Options of trainings, and of both training stages. Light: planning reads these, and imports no torch."""
+"""Options of trainings, and of both training stages. Planning reads these, so they do not import torch."""
 
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -23,7 +23,7 @@ def _names_of_runs(names: list[str]) -> list[str]:
 
 
 def _is_nothing(value: Any) -> bool:
-    """For options that came after manifests had been written: at their defaults they are in none."""
+    """Return whether an option newer than existing manifests has its default; then manifests leave it out."""
     return not value
 
 
@@ -31,7 +31,7 @@ RunNames = Annotated[list[str], AfterValidator(_names_of_runs)]
 
 
 ARCHITECTURE = "resnet18"
-OF_OTHERS = {"args": None, "stem": "timm"}  # what another architecture begins with
+OF_OTHERS = {"args": None, "stem": "timm"}  # defaults of other architectures
 
 
 class Model(Section):
@@ -40,13 +40,13 @@ class Model(Section):
     )
     args: dict[str, JsonValue] | None = Field(
         {"layers": [1, 1, 1, 0], "channels": [8, 16, 32, 32], "stem_type": "deep", "stem_width": 4},
-        description="Keyword arguments for timm.create_model. Your keys are merged over these, which are for this "
-        "architecture alone: null for none of them.",
+        description="Keyword arguments for timm.create_model. The default is a small network for small images; yours "
+        "replace all of it, and other architectures start with none.",
     )
     stem: Literal["timm", "small"] = Field(
         "small",
-        description="`small`: a 3x3 stride-1 first convolution, no max-pooling: for images of 32 px or less. Any "
-        "architecture but this one begins with its own: timm.",
+        description="`small`: a 3x3 stride-1 first convolution, no max-pooling: for images of 32 px or less. `timm`: "
+        "the architecture's own, the default for all others.",
     )
 
     @model_validator(mode="before")
@@ -57,13 +57,13 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _from_scratch(self):
-        if ":" in self.name:  # timm would go to a hub, for whatever is there today
-            raise ValueError("name: must be the name of an architecture; weights are a file of yours, named in init")
+        if ":" in self.name:  # timm would load from a hub whatever is there today
+            raise ValueError("name: must be the name of an architecture; to load weights, name their file in init")
         for key in self.args or ():
             if key in ("in_chans", "num_classes"):
-                raise ValueError(f"args.{key}: follows from pixels.mode and the label space")
+                raise ValueError(f"args.{key}: is determined by pixels.mode and the label space; remove it")
             if key in ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path"):
-                raise ValueError(f"args.{key}: initial weights are named in init")
+                raise ValueError(f"args.{key}: must not be set here; name initial weights in init")
         return self
 
 
@@ -71,18 +71,20 @@ class Augment(Section):
     later: ClassVar[frozenset[str]] = frozenset({"scale", "policy", "policy_args"})
 
     flip: bool = Field(False, description="Mirror left to right, at random.")
-    pad: int = Field(0, ge=0, le=4096, description="Padding before the crop, with the mean colour, in pixels a side.")
+    pad: int = Field(0, ge=0, le=4096, description="Padding before the crop, with the mean colour, in pixels per side.")
     crop: Count | None = Field(
-        None, description="Side of the random crop, in evaluation of the centre (null: the image; of jpeg its centre)."
+        None,
+        description="Side of the random crop, and of the centre crop in evaluation (null: the "
+        "image; for jpeg its centre).",
     )
     scale: Parts | None = Field(
         None,
-        description="The random crop takes a share of the image's area between these two, such as [0.08, 1], of a "
-        "width over height between 3/4 and 4/3, and is resized to `crop` (null: it is cut out as it is).",
+        description="Range of the random crop's share of the image's area, such as [0.08, 1]. Its width over height "
+        "is between 3/4 and 4/3, and it is resized to `crop` (null: no resizing).",
     )
     policy: name_in("augmentation") | None = Field(
         None,
-        description="What is done to each crop besides: by torchvision.transforms.v2, or by a file of your own.",
+        description="Further augmentation of each crop, by torchvision.transforms.v2 or by a file of your own.",
         exclude_if=_is_nothing,
     )
     policy_args: dict[str, JsonValue] = Field(
@@ -101,9 +103,9 @@ class Augment(Section):
         if self.scale is not None and self.crop is None:
             raise ValueError("scale: needs crop, the side that the crops are resized to")
         if self.pad and self.one_by_one:
-            raise ValueError("pad: is for plain crops; there is none with scale or policy")
+            raise ValueError("pad: works only for plain crops; remove it, or scale and policy")
         if self.policy_args and self.policy is None:
-            raise ValueError("policy_args: are of a policy, and there is none")
+            raise ValueError("policy_args: need a policy; set policy")
         return self
 
 
@@ -111,7 +113,7 @@ class Recipe(Section):
     later: ClassVar[frozenset[str]] = frozenset({"micro_batch", "compile"})
 
     loss: Literal["auto", "softmax", "sigmoid"] = Field(
-        "auto", description="Softmax, or sigmoid summed over classes; auto: sigmoid where images have several labels."
+        "auto", description="Softmax, or sigmoid summed over classes; auto: sigmoid if images have several labels."
     )
     optimizer: Annotated[str, Field(pattern="^[A-Za-z0-9_]+$", max_length=60)] = Field(
         "sgd",
@@ -126,41 +128,43 @@ class Recipe(Section):
     nesterov: bool = Field(False, description="Whether the momentum of sgd is Nesterov's.")
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay, of all weights.")
     clip_norm: float | None = Field(
-        None, gt=0, description="The gradient is scaled down to this norm, over all weights, where it is longer."
+        None, gt=0, description="Largest norm of the gradient over all weights; a longer gradient is scaled down to it."
     )
     batch_size: Count = Field(100, description="Images per step; an incomplete last batch is dropped.")
     epochs: Count = Field(30, description="Passes over the training split.")
-    warmup_epochs: float = Field(2.4, ge=0, description="Linear warm-up to the peak; it may be a fraction.")
+    warmup_epochs: float = Field(2.4, ge=0, description="Epochs of linear warm-up to the peak; may be a fraction.")
     hold_epochs: float = Field(0.0, ge=0, description="Epochs at the peak, after the warm-up.")
     schedule: Literal["cosine", "linear", "step"] = Field(
         "cosine", description="How the learning rate falls to final_lr; step: by step_factor every step_epochs."
     )
-    final_lr: float = Field(0.0, ge=0, description="Learning rate that the schedule ends at.")
-    step_epochs: float = Field(1.0, gt=0, description="With `schedule: step`: epochs between two falls.")
-    step_factor: float = Field(0.97, gt=0, le=1, description="With `schedule: step`: the factor of each fall.")
+    final_lr: float = Field(0.0, ge=0, description="Learning rate at the end of the schedule.")
+    step_epochs: float = Field(1.0, gt=0, description="With `schedule: step`: epochs between two drops.")
+    step_factor: float = Field(0.97, gt=0, le=1, description="With `schedule: step`: the factor of each drop.")
     head_bias: float | None = Field(
         None, description="Initial bias of the head's outputs (null: drawn at random, as PyTorch does)."
     )
     freeze_backbone: bool = Field(
-        False, description="For finetune only: train the head alone, on a backbone as in evaluation."
+        False, description="For finetune only: train only the head; the backbone stays in evaluation mode."
     )
-    dropout: bool = Field(True, description="false: no dropout, whatever the network has (model.args).")
+    dropout: bool = Field(True, description="false: no dropout, even if model.args asks for it.")
     augment: Augment = Augment()
     precision: Precision = Field(
-        "float32", description="Of products: float32; tf32, faster on GPUs; or bfloat16, by torch's autocast."
+        "float32", description="Precision of products: float32; tf32, faster on GPUs; or bfloat16, by torch's autocast."
     )
     micro_batch: Count | None = Field(
         None,
-        description="Images in memory at once: gradients of the parts of a batch are summed, and batch normalisation "
-        "takes the moments of each part (null: the whole batch, also over several processes on GPUs).",
+        description="Images in memory at once: gradients are summed over the parts of a batch, and batch "
+        "normalisation uses the moments of each part (null: the whole batch, also over several processes on GPUs).",
     )
-    compile: bool = Field(False, description="Compile the network by torch.compile: a minute, then faster steps.")
+    compile: bool = Field(
+        False, description="Compile the network with torch.compile: takes a minute, then steps are faster."
+    )
 
     @property
     def for_one(self) -> bool:
-        """Whether something is asked that can be had for one network at a time only."""
-        rounded = self.precision != "float32"  # which would hide what is looked for before a stack is made
-        whole = self.optimizer not in ("sgd", "adam", "adamw")  # others look at norms of whole tensors
+        """Whether the recipe asks for something that works only for one network at a time."""
+        rounded = self.precision != "float32"  # rounding would hide what is checked before networks are stacked
+        whole = self.optimizer not in ("sgd", "adam", "adamw")  # others use norms of whole tensors
         return rounded or whole or any((self.micro_batch, self.clip_norm, self.compile, self.freeze_backbone))
 
     @model_validator(mode="after")
@@ -170,20 +174,20 @@ class Recipe(Section):
         if self.warmup_epochs > self.epochs:
             raise ValueError(f"warmup_epochs: {self.warmup_epochs:g} are more than epochs = {self.epochs}; lower it")
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
-            raise ValueError("nesterov: is for optimizer: sgd with momentum")
+            raise ValueError("nesterov: needs optimizer: sgd with momentum")
         if self.micro_batch is not None and self.batch_size % self.micro_batch:
             raise ValueError(f"micro_batch: {self.micro_batch} does not divide batch_size = {self.batch_size}")
         for key in self.optimizer_args:
             if key in type(self).model_fields:
-                raise ValueError(f"optimizer_args.{key}: is an option of its own: {key}")
+                raise ValueError(f"optimizer_args.{key}: must not be set here; set the option {key}")
         return self
 
 
 class Objective(Section):
-    """The objective of a pretraining: what it minimises; a name alone stands for an objective with its defaults."""
+    """The objective that pretraining minimises. A name alone means that objective with its default options."""
 
     name: Name = Field("labels", description="A file in learning/training/objectives/, or one of your own.")
-    options: dict[str, JsonValue] = Field({}, description="The objective's own options; its file says which.")
+    options: dict[str, JsonValue] = Field({}, description="Options of the objective; see its file.")
 
     @model_validator(mode="before")
     @classmethod
@@ -192,7 +196,7 @@ class Objective(Section):
 
 
 class Init(Section):
-    """The weights that a network starts with; at most one of them. The head is always fresh."""
+    """The weights that a network starts with; set at most one. The head always starts from scratch."""
 
     timm: Path | None = Field(None, description="A safetensors file with timm's weights of this architecture.")
     results: Path | None = Field(None, description="Another configuration's results/NAME, or a pretrain result of it.")
@@ -214,9 +218,9 @@ class Init(Section):
     @model_validator(mode="after")
     def _one(self):
         if self.timm is not None and (self.results or self.run):
-            raise ValueError("timm: excludes results and run; a network starts with one set of weights")
+            raise ValueError("timm: cannot be combined with results and run; a network starts with one set of weights")
         if self.results is not None and self.run is None:
-            raise ValueError("run: is missing: which run of results?")
+            raise ValueError("run: is missing; name a run of results")
         return self
 
     @property
@@ -224,11 +228,11 @@ class Init(Section):
         return self.timm is None and self.run is None
 
     def folder(self) -> Path:
-        """The pretrain result, in or below `results`, that holds the backbone of `run`. Raises GranularityError if no
-        result has that backbone, or several have.
+        """Return the pretrain result, in or below `results`, that holds the backbone of `run`. Raise GranularityError
+        if none has that backbone, or several do.
         """
         if self.results is None:
-            raise GranularityError(f"init.run: {self.run}: of which results? (init.results)")
+            raise GranularityError(f"init.run: {self.run}: name its folder of results in init.results")
         folders = place.find(self.results) if self.results.exists() else ()
         ends = (f"/{self.run}.safetensors", f"-{self.run}.safetensors")  # its name, or its id
         found = [one for one in folders if any(str(file).endswith(ends) for file in one.glob("backbones/*"))]
@@ -238,7 +242,7 @@ class Init(Section):
             places = ", ".join(map(str, found))
             raise GranularityError(f"init: the run '{self.run}' is in {places}; name one in results")
         raise GranularityError(
-            f"init: {self.results}: holds no backbone of a run '{self.run}'; make it with its own configuration: "
+            f"init: {self.results}: contains no backbone of a run '{self.run}'; make it with its own configuration: "
             "snakemake pretrain --configfile FILE"
         )
 
@@ -248,7 +252,9 @@ class Trainings(Section):
 
     recipe: Recipe = Recipe()
     runs: RunNames = Field([], description="Names of this job's runs: SPACE-pSEED-ID, or SPACE-pSEED-fSEED-ID.")
-    processes: Few = Field(1, description="Number of processes that train one network together; it decides last bits.")
+    processes: Few = Field(
+        1, description="Number of processes that train one network together; it affects the last bits."
+    )
 
     @model_validator(mode="after")
     def _can_share(self):
@@ -258,7 +264,7 @@ class Trainings(Section):
         if one is not None and (whole // one) % self.processes:
             raise ValueError(f"processes: {self.processes} cannot share the {whole // one} micro-batches evenly")
         if self.recipe.compile and one is None and self.processes > 1:
-            raise ValueError("compile: set micro_batch; what is normalised over several processes is not compiled")
+            raise ValueError("compile: set micro_batch; normalisation over several processes cannot be compiled")
         return self
 
 
@@ -274,7 +280,7 @@ class Pretrain(Trainings):
     @model_validator(mode="after")
     def _consistent(self):
         if self.recipe.freeze_backbone:
-            raise ValueError("recipe.freeze_backbone: there is no backbone yet; it is for finetune")
+            raise ValueError("recipe.freeze_backbone: there is no backbone yet; use it in finetune")
         check_keep(self.keep, self.recipe)
         return self
 
@@ -284,13 +290,13 @@ class Finetune(Trainings):
 
     transfer: Name = Field("default", description="The name of this transfer; a column of the results.")
     keep: bool = Field(False, description="Keep the finetuned networks: networks/RUN.safetensors.")
-    from_epoch: Natural | None = Field(None, description="Start from this epoch of the pretraining (null: its end).")
-    architecture: str = Field("", description="Name of the backbones' architecture; code of a file of your own counts.")
-    other_data: bool = Field(False, description="Whether the images are of another data set than the pretraining's.")
+    from_epoch: Natural | None = Field(None, description="Start from this epoch of the pretraining (null: the last).")
+    architecture: str = Field("", description="Architecture of the backbones; if it is your own file, its code counts.")
+    other_data: bool = Field(False, description="Whether the images come from another data set than in pretraining.")
 
 
 def check_keep(keep: list[int], recipe: Recipe) -> None:
-    """Raise a ValueError if epochs to be kept are named twice, or never come."""
+    """Raise ValueError if epochs to keep are named twice, or lie beyond the training."""
     if len(set(keep)) < len(keep):
         raise ValueError(f"keep: an epoch is given twice: {keep}")
     for epoch in keep:
@@ -299,15 +305,15 @@ def check_keep(keep: list[int], recipe: Recipe) -> None:
 
 
 def own_network(name: str) -> list[tuple[str, str]]:
-    """The network of an architecture, as an extension that is chosen, where it is a file and not one of timm's."""
+    """Return an architecture as a chosen extension if it is a file and not one of timm's, else nothing."""
     return [("network", name)] if name in extensions.names("network") else []
 
 
 def optimiser_file(recipe: Recipe) -> str:
-    """The extension that makes a recipe's optimiser: a file of that name, or timm's factory."""
+    """Return the extension that makes a recipe's optimiser: a file of that name, or timm's factory."""
     return recipe.optimizer if recipe.optimizer in extensions.names("optimiser") else "timm"
 
 
 def augmentation(recipe: Recipe) -> list[tuple[str, str]]:
-    """What a recipe does to crops besides, as an extension that is chosen."""
+    """Return the policy that a recipe applies to crops, as a chosen extension."""
     return [] if recipe.augment.policy is None else [("augmentation", recipe.augment.policy)]

@@ -1,4 +1,4 @@
-"""Names of trainings: what a person wants to read, and an id that digests what the training is made from."""
+"""Names of trainings: a readable part, and an id that is a digest of what the training is made from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from granularity.base.errors import GranularityError
 
 @dataclass(frozen=True)
 class Run:
-    """One training. `finetune_seed` is None for a pretraining; `id` digests everything it is made from."""
+    """A training. `finetune_seed` is None for a pretraining; `id` is a digest of everything it is made from."""
 
     space: str
     pretrain_seed: int
@@ -24,7 +24,7 @@ class Run:
 
     @classmethod
     def parse(cls, name: str) -> Run:
-        """Read a name, as `name` writes it. Raises GranularityError if it is not the name of a run."""
+        """Parse a name as written by `name`. Raise GranularityError if it is not the name of a run."""
         match = re.fullmatch(r"(.+)-p([0-9]{1,9})(?:-f([0-9]{1,9}))?-([0-9a-f]{8})", name)
         if match is None:
             raise GranularityError(f"{name}: not the name of a run (SPACE-pSEED-ID or SPACE-pSEED-fSEED-ID)")

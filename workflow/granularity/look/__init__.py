@@ -1,1 +1,1 @@
-"""Reading results and changing none: inspection, status, comparison of label spaces."""
+"""Read results without changing any: inspection, status, comparison of label spaces."""

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def open_artifact(path: str | Path, kind: str | None = None) -> Artifact:
-    """A verified artifact, by its folder, manifest or stamp; `table(file)`, `array(file)`, `tensors(file)` and
-    `json(file)` read its files (docs/artifacts.md). Raises GranularityError: it is missing, corrupt, of another version
-    of this package, or of another stage than `kind`.
+    """Open and verify an artifact, given its folder, manifest or stamp. Its methods `table(file)`, `array(file)`,
+    `tensors(file)` and `json(file)` read its files (docs/artifacts.md). Raises GranularityError: it is missing,
+    corrupt, made by another version of this package, or not of stage `kind`.
     """
     return Artifact.open(path, kind)
 
 
 def label_spaces(results: str | Path) -> pd.DataFrame:
-    """The label spaces of a folder of results, a row each.
+    """Return the label spaces of a folder of results, one row each.
 
     Columns: `condition` (its folder, below `results`), `space`, `family` (str), `granularity` (int64, classes),
     `images` (int64), `path` (str, for :func:`labels`). Raises GranularityError: there is none, or one is corrupt.
@@ -42,10 +42,10 @@ def label_spaces(results: str | Path) -> pd.DataFrame:
 
 
 def labels(path: str | Path) -> pd.DataFrame:
-    """The labels of a label space, a row per training image, or per pair where images have several.
+    """Return the labels of a label space: one row per training image, or per label if images have several.
 
-    Columns: `sample_id` (str), `label` (int32, 0..G-1), `name` (str, the class's). Raises GranularityError: it is no
-    label space, or corrupt.
+    Columns: `sample_id` (str), `label` (int32, 0..G-1), `name` (str, its class name). Raises GranularityError: `path`
+    is no label space, or is corrupt.
     """
     space = Artifact.open(path, "hierarchy")
     table = space.table("labels.parquet", ["sample_id", "label"]).explode("label", ignore_index=True)
@@ -54,37 +54,39 @@ def labels(path: str | Path) -> pd.DataFrame:
 
 
 def runs(results: str | Path) -> pd.DataFrame:
-    """All numbers of the trainings and measures in a folder of results, a row each.
+    """Return all numbers of the trainings and measures in a folder of results, one row each.
 
-    Columns: `condition`, `stage` (pretrain, finetune, measure), `network`, `transfer`, `run` (its id), `parent` (the
-    pretraining's id), `space`, `family` (str); `granularity`, `pretrain_seed`, `finetune_seed`, `epoch` (Int64);
-    `split`, `measure`, `key` (str); `value` (float64). Of trainings, measures are columns of their runs.parquet, such
+    Columns: `condition`, `stage` (pretrain, finetune, measure), `network`, `transfer`, `run` (its id), `parent` (id of
+    the pretraining), `space`, `family` (str); `granularity`, `pretrain_seed`, `finetune_seed`, `epoch` (Int64);
+    `split`, `measure`, `key` (str); `value` (float64). For trainings, `measure` is a column of their runs.parquet, such
     as `val_error` (percent). What does not apply is null. Raises GranularityError: there is none, or one is corrupt.
     """
     return tables.runs(of_kinds(results, "pretrain", "finetune", "measure"))
 
 
 def backbone(run: str, results: str | Path = "results") -> torch.nn.Module:
-    """A trained network with its head, in evaluation mode on the CPU: pretrained, or finetuned and kept.
+    """Return a trained network with its head, in evaluation mode on the CPU: pretrained, or finetuned and kept.
 
-    `run` is its name or id, or RUN@EPOCH. It takes float32 [N, channels, side, side], normalised, and gives float32 [N,
-    outputs]. Raises GranularityError: there is no such network, several differ, one is corrupt or of your own file.
+    `run` is its name or id, or RUN@EPOCH. The network maps normalised float32 [N, channels, side, side] to float32 [N,
+    outputs]. Raises GranularityError: there is no such network, several differ, or one is corrupt or of your own file.
     """
     networks, row, epoch = find_network(run, results)
     return networks.load(row, epoch=epoch)
 
 
 def of_kinds(results: str | Path, *kinds: str) -> list[tuple[str, Artifact]]:
-    """The verified artifacts of some stages below a folder, or a GranularityError; each with its condition's folder."""
+    """Return the verified artifacts of some stages below a folder, each with its condition's folder; error if none."""
     found = [Artifact.open(path) for path in place.find(results) if Artifact.peek(path).kind in kinds]
     if not found:
-        raise GranularityError(f"{results}: holds nothing of {', '.join(kinds)}; make it with: snakemake {kinds[0]}")
+        raise GranularityError(
+            f"{results}: contains no results of {', '.join(kinds)}; make them with: snakemake {kinds[0]}"
+        )
     depth = {kind: STAGES[kind].place.partition("{condition}/")[2].count("/") for kind in kinds}
     return [(os.path.relpath(one.place.parents[depth[one.kind]], os.path.abspath(results)), one) for one in found]
 
 
 def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, int | None]:
-    """The networks of the result that has a run, its row, and the epoch asked for (None: the end)."""
+    """Return the networks of the result that contains a run, the run's row, and the epoch asked for (None: the end)."""
     from granularity.learning.networks.backbones import Backbones
 
     name, at, number = run.partition("@")
@@ -96,7 +98,7 @@ def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, i
             if any(f"-{file.stem}".endswith(f"-{name}") for file in (path / files).glob("*.safetensors")):
                 networks = Backbones([path], kind)
                 source, weights = networks.at(networks.named(name), epoch)
-                source.file(weights)  # a table may say anything
+                source.file(weights)  # the table's file names are not trusted
                 found[source.manifest["files"][weights]["sha256"]] = path
     if len(found) != 1:
         where = ", ".join(map(str, found.values()))

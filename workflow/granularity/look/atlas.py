@@ -1,12 +1,14 @@
-"""An atlas of networks that differ in their labels: what is measured of each, and what that follows or predicts.
+"""An atlas of networks that differ in their labels: what is measured of each, and how it relates to labels and error.
 
-A backbone is one repetition (a folder of results and a pretraining seed) of one arm: a label space, with the network's
-name where there are several networks. Arms are compared within repetitions, so they must be of one architecture and
-budget to mean something. All values are as measured; differences are from the target's own labels.
+A backbone is one repetition (a folder of results and a pretraining seed) of one arm: a label space, plus the network's
+name if there are several networks. Arms are compared within repetitions; this is only meaningful if they share an
+architecture and a budget. Values are raw measurements; differences are from the target's own labels.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -15,6 +17,7 @@ from markupsafe import Markup, escape
 from scipy import stats
 
 from granularity.base.errors import GranularityError
+from granularity.base.revision import revision
 from granularity.claims.statistics import Difference, holm, interval, mean_of, p_value, paired
 from granularity.look import api, repetitions
 from granularity.stages.report import drawing
@@ -23,17 +26,17 @@ from granularity.store import place
 
 BASELINE, UNTRAINED, ENDS = "target", "untrained", "error"
 BY = ["condition", "repetition", "arm", "key"]
-LABELS = ("G", "learnt", "meaning")  # of an arm's labels: classes; see `_of_labels`
+LABELS = ("G", "learnt", "meaning")  # properties of an arm's labels; G: number of classes; the others: see `_of_labels`
 
 
 def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
-    """What was measured of all backbones in some folders of results: a row per backbone and number.
+    """Return everything measured of all backbones in some folders of results: one row per backbone and number.
 
-    Columns: `condition`, `repetition` (FOLDER/SEED), `arm`, `key`, `value` (float64). Keys are MEASURE/KEY of what was
-    measured on a split; `error` after finetuning (mean over finetunings; of several transfers `error (TRANSFER)`);
-    those of :mod:`granularity.look.repetitions`; and of the labels `G`, `learnt` (the share of their entropy that the
-    training loss of pretraining has taken away; not where images have several) and `meaning` (normalised mutual
-    information with the last human rank). Raises GranularityError: nothing was measured.
+    Columns: `condition`, `repetition` (FOLDER/SEED), `arm`, `key`, `value` (float64). Keys are MEASURE/KEY for what was
+    measured on a split; `error` after finetuning (mean over finetunings; `error (TRANSFER)` if there are several
+    transfers); those of :mod:`granularity.look.repetitions`; and, for the labels, `G`, `learnt` (the share of their
+    entropy removed by pretraining, from its training loss; absent if images have several labels) and `meaning`
+    (normalised mutual information with the last human rank). Raises GranularityError: nothing was measured.
     """
     parts, arms = [], {}
     for folder in map(Path, folders):
@@ -45,7 +48,7 @@ def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
 
 
 def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series]:
-    """What :func:`read` finds in one folder, and the arm of each run."""
+    """Return what :func:`read` finds in one folder, and the arm of each run."""
     runs = api.runs(folder)
     runs["repetition"] = folder.name + "/" + runs["pretrain_seed"].astype("str")
     several = runs.groupby("space")["network"].transform("nunique") > 1
@@ -53,12 +56,12 @@ def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series]:
     first = runs.loc[runs["space"] == BASELINE, "arm"].min()
     runs["arm"] = runs["arm"].replace(first, BASELINE)
     measured = runs[(runs["stage"] == "measure") & (runs["split"] == split) & runs["transfer"].isna()]
-    measured = measured.dropna(subset=["epoch"])  # of networks, not of the embedding
+    measured = measured.dropna(subset=["epoch"])  # networks only, not the embedding
     if measured.empty:
-        raise GranularityError(f"{folder}: holds no measured networks; make them with: snakemake measure")
+        raise GranularityError(f"{folder}: contains no measured networks; make them with: snakemake measure")
     measured = measured.assign(key=measured["measure"] + "/" + measured["key"])
     last = measured.groupby("run")["epoch"].transform("max")
-    untrained = measured[measured["epoch"] == 0].assign(arm=UNTRAINED)  # the same whatever the labels
+    untrained = measured[measured["epoch"] == 0].assign(arm=UNTRAINED)  # the same for all labels
     parts = [measured[(measured["epoch"] == last) & (last > 0)], untrained]
     ends = runs[(runs["stage"] == "finetune") & (runs["measure"] == "val_error")]
     key = ENDS if ends["transfer"].nunique() == 1 else ENDS + " (" + ends["transfer"] + ")"
@@ -82,12 +85,12 @@ def _of_labels(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def tables(found: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Of each key a table with a row per repetition and a column per arm."""
+    """Return for each key a table with a row per repetition and a column per arm."""
     return {key: part.pivot(index="repetition", columns="arm", values="value") for key, part in found.groupby("key")}
 
 
 def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
-    """Each arm's differences from the target, with intervals that hold together over all keys and arms (Bonferroni).
+    """Return each arm's differences from the target; intervals jointly hold over all keys and arms (Bonferroni).
 
     Index: key, arm. Columns: `mean` (of the arm), `difference`, `low`, `high`, `p` (Holm's), `backbones`.
     """
@@ -104,11 +107,11 @@ def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
 
 
 def relations(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
-    """Rank correlations over arms, within repetitions: of a key with the error after finetuning; and what it follows.
+    """Relate each key to the error after finetuning and to the labels, by ranks over arms within each repetition.
 
-    Index: key, `with`: the error, or G, `learnt`, `meaning`, the coefficients of a regression of the key's ranks on the
-    ranks of these three, all standardised. `difference` is the mean over repetitions, the interval as in
-    :func:`differences`: over repetitions of these arms, not over other arms. A repetition needs five arms.
+    Index: key, `with`. For the error: Spearman's correlation. For G, `learnt`, `meaning`: coefficients of a regression
+    of the key's ranks on the ranks of these three, all standardised. `difference` is the mean over repetitions, with
+    intervals as in :func:`differences`, for these arms only. A repetition needs five arms.
     """
     of, rows = tables(found), {}
     for key in keys:
@@ -140,13 +143,13 @@ def _judged(made: pd.DataFrame) -> pd.DataFrame:
 
 
 def gridded(values: pd.Series) -> pd.DataFrame:
-    """A row per key and a column per arm (or `with`), in the order of the table."""
+    """Return a row per key and a column per arm (or `with`), in the order of the table."""
     key, column = (values.index.unique(level) for level in values.index.names)
     return values.unstack().reindex(index=key, columns=column)
 
 
 def picture(made: pd.DataFrame) -> str:
-    """Differences from the target as SVG, each key's in units of their largest; crosses: the interval excludes zero."""
+    """Draw differences from the target as SVG, each row scaled by its largest; crosses: the interval excludes zero."""
     grid = gridded(made["difference"]).drop(columns=[BASELINE, UNTRAINED], errors="ignore")
     stands = gridded((made["low"] > 0) | (made["high"] < 0)).reindex_like(grid)
     with drawing.styled():
@@ -157,21 +160,21 @@ def picture(made: pd.DataFrame) -> str:
         axis.set_xticks(range(grid.shape[1]), map(drawing.shorten, grid), rotation=90)
         axis.set_yticks(range(len(grid)), map(drawing.shorten, grid.index))
         figure.colorbar(image, fraction=0.05)
-        text = drawing.svg(figure, "atlas", "Differences of measures from the target's, by label space")
+        text = drawing.svg(figure, "atlas", "Differences of measures from the target, by label space")
         plt.close(figure)
     return text
 
 
 def starred(made: pd.DataFrame, column: str) -> pd.Series:
-    """Values with a star where the interval excludes zero."""
+    """Format values, with a star if the interval excludes zero."""
     stands = (made["low"] > 0) | (made["high"] < 0)
     return made[column].map("{:.3g}".format) + stands.map({True: "*", False: ""})
 
 
 def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: str = "val") -> Path:
-    """Write `atlas.csv` (as :func:`read`), `differences.csv`, `relations.csv`, `atlas.svg` and `index.html`.
+    """Write `atlas.csv` (see :func:`read`), `differences.csv`, `relations.csv`, `atlas.svg` and `index.html`.
 
-    Raises GranularityError: nothing was measured, or not a key that is asked for.
+    Raises GranularityError: nothing was measured, or a requested key was not.
     """
     found = read(folders, split)
     known = [key for key in found["key"].unique() if key not in LABELS]
@@ -184,21 +187,25 @@ def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: st
         parts[condition] = differences(own, chosen), relations(own, measures)
     to.mkdir(parents=True, exist_ok=True)
     found.to_csv(to / "atlas.csv", index=False, float_format="%.6g")
-    bodies = []
+    bodies = [
+        f'<p><a href="{quote(os.path.relpath(page, to))}">The report of {escape(Path(folder).resolve().name)}</a></p>'
+        for folder in folders
+        if (page := Path(folder) / "report/report.html").is_file()
+    ]
     for i, name in enumerate(("differences", "relations")):
         pd.concat({one: both[i] for one, both in parts.items()}, names=["condition"]).to_csv(to / f"{name}.csv")
     for condition, (made, told) in parts.items():
         drawn = picture(made)
         place.inside(to, f"{condition}.svg", "--to").write_text(drawn, encoding="utf-8")
-        words = "The figure: differences from the target's, as shares of the row's largest. The tables: means over"
+        words = "Figure: differences from the target, as shares of the largest in the row. Tables: means over"
         words += " backbones, and rank correlations over arms within repetitions. Crosses and stars: significantly"
-        words += " different from the target's, or from zero, corrected for all numbers of the table."
+        words += " different from the target, or from zero, corrected for all numbers of the table."
         grids = (gridded(starred(made, "mean")), gridded(starred(told, "difference")))
-        shown = "".join(
-            f'<div class="scroll">{one.rename_axis(index=None, columns=None).to_html(na_rep="")}</div>' for one in grids
-        )
+        plain = [one.rename_axis(index=None, columns=None).to_html(na_rep="", border=0) for one in grids]
+        shown = "".join(f'<div class="scroll">{one}</div>' for one in plain)
         bodies.append(f"<h2>{escape(condition)}</h2><figure>{drawn}</figure><p>{words}</p>{shown}")
     style, page = (report.HERE / "page.css").read_text(encoding="utf-8"), Markup("".join(bodies))
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Atlas</title><style>{style}</style>'
-    (to / "index.html").write_text(f"{head}<main><h1>Atlas</h1>{page}</main></html>", encoding="utf-8")
+    foot = f'<footer class="run">Made by granularity, {revision()}.</footer>'
+    (to / "index.html").write_text(f"{head}<main><h1>Atlas</h1>{page}{foot}</main></html>", encoding="utf-8")
     return to / "index.html"

@@ -1,4 +1,4 @@
-"""`granularity config check`: what would fail in a job for all that needs no data, and what would be made."""
+"""`granularity config check`: what would fail in a job, as far as no data are needed, and what would be made."""
 
 import contextlib
 import difflib
@@ -16,8 +16,8 @@ from granularity.look.costs import BACKWARD, Costs, Stage, cores
 from granularity.look.inspection import is_current
 from granularity.look.text import WIDTH, fitted, seconds, tables_of
 from granularity.plan.fresh import Results
-from granularity.plan.graph import Condition, Plan
-from granularity.plan.trainings import Network
+from granularity.plan.graph import ConditionPlan, Plan
+from granularity.plan.trainings import NetworkPlan
 from granularity.stages.embed import elsewhere
 from granularity.stages.hierarchy.families import file
 from granularity.stages.hierarchy.space import TARGET
@@ -25,22 +25,22 @@ from granularity.store import place
 from granularity.store.artifact import RUN, Artifact
 
 FEW = 5  # backbones per label space, below which hardly any difference is significant
-DRAWS = 30  # images that a policy alters: each draws other operations
-Complaint = tuple[str, str]  # the key of a section, and what is wrong with one of the section's keys, "key: what"
+DRAWS = 30  # images that a policy is tried on, because each draws other operations
+Complaint = tuple[str, str]  # section, and "key: what is wrong" for one of its keys
 
 
 class Built(NamedTuple):
-    """A network that can be built: operations of one image's forward pass, and its convolutions by what they see."""
+    """A network that can be built: operations of a forward pass of one image, and counts of its convolutions."""
 
     flops: float
-    blind: int  # convolutions of several pixels that see one pixel alone
+    blind: int  # convolutions with kernels of several pixels that see only one pixel
     convolutions: int
 
 
 def check(plan: Plan) -> tuple[list[str], dict[str, Built]]:
-    """Try all of a configuration that needs no data.
+    """Try everything in a configuration that needs no data.
 
-    Returns what is wrong, "key: what" each; and the networks that can be built, by name.
+    Return what is wrong, each as "key: what"; and the networks that can be built, by name.
     """
     built = {network.name: _built(network, plan) for network in plan.networks}
     flops = {name: one for name, one in built.items() if isinstance(one, Built)}
@@ -53,19 +53,19 @@ def check(plan: Plan) -> tuple[list[str], dict[str, Built]]:
     if any(map(plan.embeds, plan.conditions)):
         found += [("encoder", what) for what in _of_encoder(plan)]
     found += [("label_spaces", f"file: {what}") for condition in plan.conditions for what in _of_files(plan, condition)]
-    # What an entry has from a section is the section's mistake.
+    # An error that an entry inherits from a section is reported for the section.
     common = {what for where, what in found if where in ("model", "pretrain")}
     lines = [f"{where}.{what}" for where, what in found if where in ("model", "pretrain") or what not in common]
     return list(dict.fromkeys(lines)), flops
 
 
-def _model_key(plan: Plan, network: Network) -> str:
+def _model_key(plan: Plan, network: NetworkPlan) -> str:
     own = [i for i, entry in enumerate(plan.config.networks) if entry.name == network.entry and entry.model]
     return f"networks.{own[0]}.model" if own else "model"
 
 
-def _built(network: Network, plan: Plan) -> Built | str:
-    """The network, tried on one image; or what is wrong with the section `model`."""
+def _built(network: NetworkPlan, plan: Plan) -> Built | str:
+    """Build the network and try it on one image; return what is wrong with the section `model` if that fails."""
     import timm
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -79,7 +79,7 @@ def _built(network: Network, plan: Plan) -> Built | str:
         meant = f"did you mean {', '.join(close)}?" if close else "timm.list_models() has them all"
         return f"name: there is no network '{name}'; {meant}"
     side, channels = network.recipe.augment.crop or plan.config.pixels.size, len(plan.config.pixels.mode)
-    for device in ("meta", "cpu"):  # some draw numbers that they look at, which the meta device has none of
+    for device in ("meta", "cpu"):  # some networks branch on random numbers, which the meta device does not have
         what = "name: cannot be built"
         try:
             with torch.device(device), torch.no_grad():
@@ -89,7 +89,7 @@ def _built(network: Network, plan: Plan) -> Built | str:
                 with FlopCounterMode(display=False) as counter:
                     made(torch.zeros(1, channels, side, side))
             return Built(float(counter.get_total_flops()), seen.count(1), len(seen))
-        except Exception as error:  # whatever a network runs into
+        except Exception as error:  # a network may raise anything
             failed = _line(error)
     if failed.startswith("model.stem"):
         return f"stem: {failed.partition(': ')[2]}"
@@ -98,7 +98,7 @@ def _built(network: Network, plan: Plan) -> Built | str:
 
 
 def _sizes_seen(network: Any) -> list[int]:
-    """A list to which each convolution of several pixels adds the side of what it is given, in pixels."""
+    """Return a list to which each convolution of several pixels will append its input's side, in pixels."""
     import torch
 
     sides: list[int] = []
@@ -143,7 +143,7 @@ def _of_policy(augment: Augment, pixels: Any) -> Iterator[str]:
         yield f"augment.{'policy_args' if augment.policy_args else 'policy'}: {_line(error.__cause__ or error)}"
 
 
-def _of_objective(network: Network, plan: Plan, can_be_built: bool) -> Iterator[Complaint]:
+def _of_objective(network: NetworkPlan, plan: Plan, can_be_built: bool) -> Iterator[Complaint]:
     import torch
 
     from granularity.learning.networks.network import build
@@ -154,7 +154,7 @@ def _of_objective(network: Network, plan: Plan, can_be_built: bool) -> Iterator[
         module.describe(None, network.recipe, options)
     except GranularityError as error:
         yield network.where, f"loss: {_line(error).partition(': ')[2]}"
-    except Exception:  # it looks at its labels, which are still to be made
+    except Exception:  # the objective reads its labels, which are not made yet
         return
     if not can_be_built or not hasattr(module, "check"):
         return
@@ -178,8 +178,8 @@ def _of_encoder(plan: Plan) -> Iterator[str]:
             yield f"embeddings: {_line(error)}"
 
 
-def _of_files(plan: Plan, condition: Condition) -> Iterator[str]:
-    """What is wrong with the label files of a condition; with their images only once its samples are there."""
+def _of_files(plan: Plan, condition: ConditionPlan) -> Iterator[str]:
+    """Yield what is wrong with the label files of a condition; images are compared only if its samples exist."""
     for params in (one.params for one in condition.spaces if one.family == "file"):
         try:
             file.checked(params["path"], params["sha256"], image_ids(plan, condition, "train"), "of" in params)
@@ -187,10 +187,10 @@ def _of_files(plan: Plan, condition: Condition) -> Iterator[str]:
             yield f"{_line(error)} ({condition.name})"
 
 
-def image_ids(plan: Plan, condition: Condition, split: str | None = None) -> Any | None:
-    """The ids of a condition's images; None where its samples are not there as the configuration asks."""
+def image_ids(plan: Plan, condition: ConditionPlan, split: str | None = None) -> Any | None:
+    """Return the ids of a condition's images; None if its samples are missing or outdated."""
     (job,) = plan.jobs("samples", condition=condition.name)
-    with contextlib.suppress(GranularityError):  # it is not there, or must be made again
+    with contextlib.suppress(GranularityError):  # missing or outdated
         if Results(plan).unlike(job) is None:
             table = Artifact.open(plan.folder(job)).table("samples.parquet", ["sample_id", "split"])
             return table["sample_id"][(table["split"] == split) | (split is None)]
@@ -205,7 +205,7 @@ def _line(error: BaseException) -> str:
 
 
 def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
-    """What may be a mistake, and need not be one; of sample tables, once they are made."""
+    """Yield possible mistakes in a configuration and, once they are made, in its sample tables."""
     for network in plan.networks:
         one = built[network.name]
         if 3 * one.blind > one.convolutions:
@@ -225,9 +225,9 @@ def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
 
 
 def describe(plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Built]]) -> str:
-    """The label spaces and where each comes from; the trainings to make, those that are there, and their cost.
+    """Describe the label spaces and their origins, the trainings to make and those already there, and their cost.
 
-    Of a study, the spaces and trainings of the first cell, and the cost of all.
+    For a study: the label spaces and trainings of the first cell, and the cost of all cells.
     """
     plan, lines = plans[0], [f"{plans[0].config.name}: {plans[0].root}"]
     if len(plans) > 1:
@@ -249,15 +249,15 @@ def describe(plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Buil
     rows += _trainings(plan, built[0], kept, costs[0])
     lines += ["", *tables_of(rows, 2), "", *_cost(costs, kept), "", *textwrap.wrap(LEGEND, WIDTH)]
     if noted := [f"- {line}" for line in remarks(plan, built[0])]:
-        lines += ["", "Worth a look:", *fitted(noted)]
+        lines += ["", "Please check:", *fitted(noted)]
     return "\n".join(lines)
 
 
 LEGEND = (
-    "there: kept in the store, made by the present code. FLOP: floating-point operations of those to make, forward and "
-    "backward. time: of those to make on one CPU (or GPU), from steps that were timed on this machine. -: not known, "
-    "because the images are not counted yet (snakemake samples), or a trial failed. Not counted: reading and scaling "
-    "the images, k-means, the theory."
+    "there: in the store, made by the present code. FLOP: floating-point operations of the jobs to run, forward and "
+    "backward. time: of the jobs to run on one CPU (or GPU), from steps timed on this machine. -: unknown, because the "
+    "images are not counted yet (snakemake samples), or a trial failed. Not counted: reading and scaling the images, "
+    "k-means, the theory."
 )
 
 
@@ -266,7 +266,7 @@ def _flops(built: dict[str, Built]) -> dict[str, float]:
 
 
 def _cost(costs: Sequence[Costs], kept: set[str]) -> Iterator[str]:
-    """The cost of what is to make, by stage and in all."""
+    """Yield lines with the cost of what is still to make, by stage and in total."""
     found = [one for each in costs for one in each.stages(kept)]
     stages = []
     for name in dict.fromkeys(one.name for one in found):
@@ -274,9 +274,9 @@ def _cost(costs: Sequence[Costs], kept: set[str]) -> Iterator[str]:
         jobs = sum(one.jobs for one in found if one.name == name)
         stages.append(Stage(name, jobs, None if None in times else sum(times)))
     if not stages:
-        yield "everything is there"
+        yield "nothing to run"
         return
-    rows = [["stage", "jobs to make", "time"], *([one.name, str(one.jobs), about(one.seconds)] for one in stages)]
+    rows = [["stage", "jobs to run", "time"], *([one.name, str(one.jobs), about(one.seconds)] for one in stages)]
     yield from tables_of(rows, 1)
     known = [one.seconds for one in stages if one.seconds is not None]
     on_cpus = costs[0].device == "cpu"
@@ -292,7 +292,7 @@ def about(number: float | None) -> str:
 
 
 def _trainings(plan: Plan, built: dict[str, Built], kept: set[str], costs: Costs) -> Iterator[list[str]]:
-    """A row for each network of a condition, and for each way of finetuning it."""
+    """Yield a row for each network of a condition, and for each way of finetuning it."""
     for condition in (one for one in plan.conditions if one.spaces):
         asked, where = [], {"condition": condition.name}
         for one in plan.networks:
@@ -316,7 +316,7 @@ def _trainings(plan: Plan, built: dict[str, Built], kept: set[str], costs: Costs
 
 
 def _kept(store: Path) -> set[str]:
-    """The ids of the trainings that the present code has made."""
+    """Return the ids of the trainings made by the present code."""
     found = set()
     for folder in place.within(store / RUN):
         try:

@@ -1,4 +1,4 @@
-"""What a run will cost on this machine: short trials of its stages, on pictures made on the spot, once per machine."""
+"""What a run will cost on this machine: short trials of its stages on generated pictures, once per machine."""
 
 import contextlib
 import hashlib
@@ -21,34 +21,34 @@ from granularity.base.stage import Job
 from granularity.learning.runs import Run
 from granularity.machine.device import machine
 from granularity.plan.fresh import Results
-from granularity.plan.graph import Condition, Plan
+from granularity.plan.graph import ConditionPlan, Plan
 from granularity.stages import STAGES
 from granularity.store import hashing, lock
 from granularity.store.artifact import canonical_json
 from granularity.store.code import code_digest, packages
 from granularity.store.task import Task, make
 
-STEP = {"cpu": 2e10, "cuda": 2e13}  # floating-point operations of a step that is tried, about, at most
-STEPS, LARGEST, SMALLEST = 4, 128, 4  # steps of an epoch that is tried, and images of a step
-GROUPS, KINDS = 4, 16  # classes of its two ranks
-NEIGHBOURS = 7  # processes that do the same beside a trial, at most: jobs that run side by side slow each other
-TOGETHER = 12  # networks of a job that is tried, at most: more are not trained side by side
-EMBEDDED = 8  # images that an encoder is tried on
-LIGHT, HEAVY = "hierarchy", "pretrain"  # stages whose start is timed, for those without torch and with it
-LATER = {LIGHT: "", HEAVY: ", timm, torch._dynamo"}  # what such a job imports at its work
-BACKWARD = 3  # a step takes as many operations as so many forward passes
+STEP = {"cpu": 2e10, "cuda": 2e13}  # floating-point operations of a trial step, at most, roughly
+STEPS, LARGEST, SMALLEST = 4, 128, 4  # steps of a trial epoch; most and fewest images of a step
+GROUPS, KINDS = 4, 16  # classes of the two ranks of the trial images
+NEIGHBOURS = 7  # most processes that run beside a trial: jobs that run side by side slow each other
+TOGETHER = 12  # most networks of a trial job: more are not trained side by side
+EMBEDDED = 8  # images for trying an encoder
+LIGHT, HEAVY = "hierarchy", "pretrain"  # stages whose start is timed: without and with torch
+LATER = {LIGHT: "", HEAVY: ", timm, torch._dynamo"}  # what such a job imports later
+BACKWARD = 3  # operations of a training step, in forward passes
 FRESH = {"micro_batch": None, "epochs": 2, "warmup_epochs": 0.0, "hold_epochs": 0.0}
 
 
 class Cost(NamedTuple):
-    """Seconds, of one CPU or one GPU: of any network or encoder, and of one pass over an image."""
+    """Seconds on one CPU or one GPU: once per network or encoder, and for each image of a pass."""
 
     once: float
     each: float
 
 
 class Stage(NamedTuple):
-    """What is left to make of a stage: its jobs, and their seconds; None where they are not known."""
+    """What is left to make of a stage: its jobs, and their seconds (None: not known)."""
 
     name: str
     jobs: int
@@ -58,18 +58,18 @@ class Stage(NamedTuple):
 class Costs:
     """The costs of a plan's jobs.
 
-    `operations` are those of a forward pass of one image, by network.
+    `operations`: floating-point operations of a forward pass of one image, by network.
     """
 
     def __init__(self, plan: Plan, operations: Mapping[str, float]):
         self.plan, self.operations = plan, operations
         self.device = "cuda" if "gpu" in machine(plan.config.device) else "cpu"
         self._costs: dict[str, Cost | None] = {}
-        self._made_of: dict[int, dict[str, Path]] = {}  # by images of a step
-        self._own = ""  # the folder of a process beside this one
+        self._made_of: dict[int, dict[str, Path]] = {}  # by the number of images of a step
+        self._own = ""  # subfolder of a process that runs beside this one
 
     def stages(self, kept: Mapping[str, Any]) -> Iterator[Stage]:
-        """What each stage of the plan costs beyond what is there; `kept` has the ids of trainings in the store."""
+        """Yield what is left to make of each stage; `kept` has the ids of trainings in the store."""
         results = Results(self.plan)
         for name in STAGES:
             jobs = [job for job in self.plan.jobs(name) if "condition" in job.values and not _there(results, job)]
@@ -77,14 +77,14 @@ class Costs:
             if jobs:
                 yield Stage(name, len(jobs), None if None in found else sum(found) + len(jobs) * self.start(name))
 
-    def training(self, job: Job, data: Condition) -> float | None:
-        """Seconds of one training of a job on the images of a condition."""
+    def training(self, job: Job, data: ConditionPlan) -> float | None:
+        """Return the seconds of one training of a job on the images of a condition."""
         images = self._images(data, "train")
         cost = self._tried(job) if images else None
         return cost and cost.once + cost.each * images * job.options["recipe"]["epochs"]
 
     def start(self, stage: str) -> float:
-        """Seconds that a job of a stage takes to start."""
+        """Return the seconds that a job of a stage takes to start."""
         like = HEAVY if "torch" in packages(STAGES[stage].module) else LIGHT
 
         def tried() -> Cost:
@@ -99,7 +99,7 @@ class Costs:
         return found.once if found else 0.0
 
     def _job(self, job: Job, kept: Mapping[str, Any]) -> float | None:
-        """Seconds of a job beyond its start."""
+        """Return the seconds of a job after its start."""
         condition = self.plan.condition(job.values["condition"])
         if job.stage in ("pretrain", "finetune"):
             missing = sum(Run.parse(name).id not in kept for name in job.options["runs"])
@@ -115,20 +115,20 @@ class Costs:
         passes = {"embed": 1, "measure": len(job.options.get("runs", ()))}
         return cost.once + cost.each * images * passes.get(job.stage, self.plan.config.encoder.captions.epochs)
 
-    def _images(self, condition: Condition, *splits: str) -> int:
+    def _images(self, condition: ConditionPlan, *splits: str) -> int:
         counted = self.plan.summary(condition).get("images", {})
         return sum(count for split, count in counted.items() if split in (splits or counted)) or condition.images or 0
 
     # ------------------------------------------------------------ trials
 
     def _tried(self, job: Job) -> Cost | None:
-        """What a job's stage costs with its options, tried where no earlier trial is known; None where it fails.
+        """Return the cost of a job's stage with its options, from a trial unless one is recorded; None if it fails.
 
-        Jobs of several networks are all tried with as many.
+        All jobs with several networks are tried with the same number of networks.
         """
         left_out = ("runs", "keep", "init", "network", "transfer", "name", "epochs")
         options = {key: value for key, value in job.options.items() if key not in left_out}
-        if "recipe" in options:  # as it is tried: trainings that differ only in their length cost the same
+        if "recipe" in options:  # as tried: trainings that differ only in length cost the same
             options["recipe"] = {**options["recipe"], **FRESH}
         runs = len(job.options.get("runs", ()))
         one = BACKWARD * self.operations.get(job.values.get("network"), 0.0)
@@ -157,16 +157,16 @@ class Costs:
                     with contextlib.redirect_stderr(io.StringIO()), self._beside(tried, batch):
                         found = tried()
                     hashing.note(list(found), "costs", name)
-                except Exception as error:  # a cost that is not known stops nothing
-                    say(f"its cost is not known: {str(error).strip().partition(chr(10))[0]}")
+                except Exception as error:  # an unknown cost is not an error
+                    say(f"its cost is unknown: {str(error).strip().partition(chr(10))[0]}")
             self._costs[name] = found and Cost(*found)
         return self._costs[name]
 
     @contextlib.contextmanager
     def _beside(self, tried: Any, batch: int) -> Iterator[None]:
-        """Do the same in other processes meanwhile, as the cores of a machine at work do."""
+        """Run the same trial in other processes meanwhile, because the cores of a working machine are busy."""
         if batch:
-            self._inputs(batch)  # shared
+            self._inputs(batch)  # shared with those processes
         others = []
         for number in range(1, min(NEIGHBOURS + 1, cores()) if self.device == "cpu" else 1):
             if not (child := os.fork()):
@@ -189,7 +189,7 @@ class Costs:
         return Path(self._temporary.name)
 
     def _made(self, stage: str, name: str, options: Any, **inputs: Path) -> Path:
-        """Run a stage in the folder of trials."""
+        """Run a stage in the folder of trials and return its result."""
         output, model = self.folder / self._own / "results" / name, STAGES[stage].model
         given = {role: (path,) for role, path in inputs.items()}
         on = self.plan.config.device
@@ -197,7 +197,7 @@ class Costs:
         return output
 
     def _inputs(self, batch: int) -> dict[str, Path]:
-        """Pictures of noise for so many steps of a batch, as large as the configuration's squares."""
+        """Make pictures of noise for `STEPS` steps of a batch, in the size that the configuration asks for."""
         if batch in self._made_of:
             return self._made_of[batch]
         import numpy as np
@@ -228,7 +228,7 @@ class Costs:
         return next(one for one in self.plan.networks if one.name == job.values["network"])
 
     def _timed(self, many: int, batch: int, work: Any) -> Cost:
-        """The cost of a training, from its steps and what it takes beside them."""
+        """Time a training: seconds per image from its steps, and once per network for everything else."""
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
         times: list[float] = []
@@ -241,7 +241,7 @@ class Costs:
         return Cost(max(0.0, self._clock() - began - step * len(times)) / many, step / (batch * many))
 
     def _clock(self) -> float:
-        """CPU seconds, which a busy machine leaves alone; on a GPU those of a clock on the wall."""
+        """Return CPU seconds, which other jobs do not affect; on a GPU, seconds of a wall clock."""
         if self.device == "cpu":
             return time.process_time()
         import torch
@@ -250,7 +250,7 @@ class Costs:
         return time.monotonic()
 
     def _pretrained(self, job: Job, runs: list[str], batch: int) -> Path:
-        """Networks, pretrained for a trial of a job or of what a job makes of them."""
+        """Pretrain networks for a trial of a job, or for a stage that starts from that job's networks."""
         (job,) = job.inputs.get("pretrain", (job,))[:1]
         given, space = self._inputs(batch), {"space": "kind", "family": "manual", "params": {"rank": "kind"}}
         labels = self._made("hierarchy", f"kind-{batch}", space, samples=given["samples"])
@@ -270,7 +270,7 @@ class Costs:
     def _try_measure(self, job: Job, many: int, batch: int) -> Cost:
         given = self._inputs(batch) | {"pretrain": self._pretrained(job, _runs(2), batch)}
         options = {**job.options, "of": ["backbones"], "ranks": None, "splits": ["val"]}
-        for run in _runs(2):  # the first imports what the measure needs
+        for run in _runs(2):  # the first also imports what the measure needs
             began = self._clock()
             self._made("measure", "measured", {**options, "runs": [run]}, **given)
         return Cost(0.0, (self._clock() - began) / (STEPS * batch + KINDS))

@@ -1,4 +1,4 @@
-"""Looking at artifacts: what `granularity inspect`, `granularity verify` and `granularity gc` print."""
+"""Text about artifacts: what `granularity inspect`, `granularity verify` and `granularity gc` print."""
 
 import contextlib
 import itertools
@@ -16,21 +16,21 @@ from granularity.store.artifact import PARTS, Artifact
 from granularity.store.code import code_digest, packages
 from granularity.store.place import Found
 
-PREVIEW_ROWS, FEW = 5, 30  # rows of a table that are shown; a table of so few is shown whole
+PREVIEW_ROWS, FEW = 5, 30  # rows shown of a table; a table of at most `FEW` rows is shown whole
 NONE = "there are no artifacts at or below this folder"
 
 
 def describe(path: Path, rows: int | None = None, width: int | None = None, closely: bool = True) -> str:
-    """Describe an artifact to a person (`closely`: hashed anew, with first rows); a folder of them in a line each."""
+    """Describe an artifact for people (`closely`: hashed anew, with first rows); a folder of them in a line each."""
     if not is_artifact(path):
-        line = "{0.digest:.12}  {1:>7}  {0.manifest[cost][wall_seconds]:6.1f} s  {0.kind}  {0.path}"
+        line = "{0.kind:10}  {1:>7}  {0.manifest[cost][wall_seconds]:6.1f} s  {0.digest:.12}  {0.path}"
         return "\n".join(fitted(line.format(one, size_text(one.size)) for one in _below(path)))
     artifact = Artifact.peek(path)
     manifest = artifact.manifest
     cost, code = manifest["cost"], manifest["code"]
     made_now = "" if is_current(artifact) else " (the code has changed since)"
     about = {
-        "lies in": os.path.relpath(artifact.folder),
+        "folder": os.path.relpath(artifact.folder),
         "kind": artifact.kind,
         "digest": artifact.digest,
         "state": "; ".join(artifact.corrupt(records=closely)) or "verified",
@@ -40,8 +40,8 @@ def describe(path: Path, rows: int | None = None, width: int | None = None, clos
     }
     for key in ("hardware", "packages", "machine"):
         about[key] = ", ".join(f"{name} {value}" for name, value in manifest[key].items()) or "any"
-    if found := manifest.get("adopted"):  # a result of other code, on this evidence
-        about["adopted"] = f"by {found['by']}, {found['at']}: {found['evidence']['key']} was made again and is equal"
+    if found := manifest.get("adopted"):  # a result of other code, accepted on this evidence
+        about["adopted"] = f"by {found['by']}, {found['at']}: {found['evidence']['key']} was recomputed and is equal"
     head = [f"{artifact.path}", *(f"  {key:8}  {value}" for key, value in about.items()), "  command"]
     head = [*fitted(head), *(f"    {words}" for words in _command(manifest["command"]))]
     lines = ["files", *(f"  {name}  {file_line(entry)}" for name, entry in manifest["files"].items())]
@@ -54,7 +54,7 @@ def describe(path: Path, rows: int | None = None, width: int | None = None, clos
 
 
 def _command(words: list[str]) -> list[str]:
-    """A command as lines for a shell, one for each option."""
+    """Return a command as shell lines, one for each option."""
     first = next((place for place, word in enumerate(words) if word.startswith("--")), len(words))
     starts = [0, *(place for place in range(first, len(words)) if words[place].startswith("--")), len(words)]
     parts = [shlex.join(words[start:end]) for start, end in itertools.pairwise(starts)]
@@ -62,16 +62,16 @@ def _command(words: list[str]) -> list[str]:
 
 
 def as_json(path: Path) -> str:
-    """Describe an artifact to a program: its manifest, problems and lineage; a folder as a list of these."""
+    """Describe an artifact as JSON: its manifest, problems and lineage; a folder: a list of these."""
     found = _as_dict(Artifact.peek(path)) if is_artifact(path) else list(map(_as_dict, _below(path)))
     return json.dumps(found, indent=2)
 
 
 def verify(root: Path) -> dict[str, Any]:
-    """Hash every artifact at or below a folder anew, those that no name leads to any more included.
+    """Hash every artifact at or below a folder anew, including those that no name leads to.
 
-    Returns `artifacts` and `bytes` checked; `problems`, one line each; `other_code`, names of those that other code or
-    packages made than are here; `unnamed`, how many no name leads to, without single runs.
+    Return `artifacts` and `bytes` checked; `problems`, one line each; `other_code`, names of artifacts made by other
+    code or packages than those here; `unnamed`, how many no name leads to, not counting single runs.
     """
     named = place.find(root)
     real = {os.path.realpath(path) for path in named}
@@ -90,7 +90,7 @@ def verify(root: Path) -> dict[str, Any]:
         stamp = place.stamp_of(path)
         if path.is_symlink() and stamp.exists() and (wrong := artifact.unlike(stamp)):
             problems.append(wrong)
-        if artifact.folder in seen:  # two names lead to it
+        if artifact.folder in seen:  # a second name of it
             continue
         seen.add(artifact.folder)
         problems += artifact.corrupt(anew=True)
@@ -102,27 +102,27 @@ def verify(root: Path) -> dict[str, Any]:
 
 
 def describe_verification(result: dict[str, Any]) -> str:
-    other = [f"{path}: sound, but made by other code or packages than are here now" for path in result["other_code"]]
+    other = [f"{path}: sound, but made by other code or packages than the present" for path in result["other_code"]]
     verdict = f"{len(result['problems'])} problems" if result["problems"] else "all sound"
-    unnamed = f", {result['unnamed']} of them without a name" if result["unnamed"] else ""
+    unnamed = f", {result['unnamed']} of them no longer used (see granularity gc)" if result["unnamed"] else ""
     last = f"{result['artifacts']} artifacts, {size_text(result['bytes'])}{unnamed}: {verdict}"
     return "\n".join([*result["problems"], *other, last])
 
 
 def describe_leftovers(found: list[Found], younger: list[Found], delete: bool) -> str:
-    """A line per folder that could go or went, the largest first, the sum, and what is too young."""
+    """Return a line per folder that could be or was deleted, largest first; the total; and what is too young."""
     lines = [f"{size_text(one.size):>8}  {one.path}  {one.why}" for one in found]
     total = size_text(sum(one.size for one in found))
-    done = f"{len(found)} deleted, {total} freed" if delete else f"{len(found)} could go, {total}: add --delete"
+    done = f"{len(found)} deleted, {total} freed" if delete else f"{len(found)} can be deleted, {total}: add --delete"
     later = f"{len(younger)} younger, {size_text(sum(one.size for one in younger))}: listed by --older-than 0"
-    return "\n".join([*lines, done if found else "nothing can go", *([later] if younger else [])])
+    return "\n".join([*lines, done if found else "nothing to delete", *([later] if younger else [])])
 
 
 def is_current(artifact: Artifact) -> bool:
-    """Whether the code and the packages that made an artifact are those that are installed here."""
+    """Return whether the code and packages that made an artifact are the ones installed here."""
     code = artifact.manifest["code"]
     own = set(extensions.own_files())
-    # Of files of the user's only those that the configuration names are read: a manifest may name anything.
+    # Read only those of the user's files that the configuration names: a manifest may name any file.
     if any(name.endswith(".py") and name not in own for name in code["modules"]):
         return not own
     with contextlib.suppress(FileNotFoundError):  # the module has been renamed
@@ -169,7 +169,7 @@ def _tree(value: Any, indent: str) -> list[str]:
 def _lineage(artifact: Artifact, indent: str) -> list[str]:
     found, inputs, lines = artifact.lineage(), artifact.manifest["inputs"], []
     if runs := [entry["kind"] for entry in inputs.values() if entry["kind"] in PARTS]:
-        lines.append(f"{indent}holds {len(runs)} single runs (kind {runs[0]})")
+        lines.append(f"{indent}contains {len(runs)} single runs (kind {runs[0]})")
     for role, entry in ((role, entry) for role, entry in inputs.items() if entry["kind"] not in PARTS):
         state = "" if role in found else " (no longer there)"
         lines.append(f"{indent}{role} <- {entry['name']} ({entry['kind']} {entry['digest'][:12]}){state}")

@@ -1,4 +1,4 @@
-"""Looking at one thing: an artifact, a file of one, or a run by its id or name (`granularity inspect`)."""
+"""Text about one item: an artifact, a file of one, or a run by its id or name (`granularity inspect`)."""
 
 import contextlib
 import json
@@ -16,12 +16,12 @@ from granularity.look.text import as_csv, frame_text, megabytes, seconds
 from granularity.store import place
 from granularity.store.artifact import Artifact, readable
 
-TOLD = ("network", "transfer", "granularity", "train_loss", "val_error")  # of a run
-WIDEST = 8  # columns of an array that are shown
+TOLD = ("network", "transfer", "granularity", "train_loss", "val_error")  # shown of a run
+WIDEST = 8  # most columns of an array that are shown
 
 
 def inspect(what: str, results: Path, rows: int | None, width: int | None, form: str = "text") -> str:
-    """Describe something to a person, or as `json` or `csv`; a GranularityError where there is no such thing."""
+    """Describe an item as text, `json` or `csv`; GranularityError if there is no such item."""
     path = Path(what)
     if inspection.is_artifact(path) or path.is_dir():
         if form == "csv":
@@ -30,7 +30,9 @@ def inspect(what: str, results: Path, rows: int | None, width: int | None, form:
     if (folder := next(filter(inspection.is_artifact, path.parents), None)) is not None:
         return _file(Artifact.open(folder), path.relative_to(folder).as_posix(), rows, width, form)
     if path.exists():
-        raise GranularityError(f"{path}: is no file of an artifact (there is no {place.MANIFEST} beside it or above)")
+        raise GranularityError(
+            f"{path}: is not a file of an artifact (there is no {place.MANIFEST} beside or above it)"
+        )
     return _run(what, results, rows, width, form)
 
 
@@ -40,14 +42,14 @@ def _file(artifact: Artifact, name: str, rows: int | None, width: int | None, fo
     table = _table(artifact, name)
     if form == "csv":
         if table is None:
-            raise GranularityError(f"{path}: is no table, and cannot be shown as one (--csv)")
+            raise GranularityError(f"{path}: is not a table, so --csv cannot show it")
         return as_csv(table.head(rows))
     value = artifact.json(name) if name.endswith(".json") else None
     if form == "json":
         held = {"value": value} if table is None else {"rows": json.loads(table.head(rows).to_json(orient="records"))}
         return json.dumps({"file": str(path), "kind": artifact.kind, **files[name], **held}, indent=2)
     lines = [str(path), f"  of        {artifact.kind} {artifact.digest[:12]}, verified"]
-    lines.append(f"  holds     {inspection.file_line(files[name])}")
+    lines.append(f"  contents  {inspection.file_line(files[name])}")
     if table is None:
         return "\n".join([*lines, *([] if value is None else [json.dumps(value, indent=2, ensure_ascii=False)])])
     if name.endswith(".npy") and table.shape[1] > WIDEST:
@@ -58,7 +60,7 @@ def _file(artifact: Artifact, name: str, rows: int | None, width: int | None, fo
 
 
 def _table(artifact: Artifact, name: str) -> pd.DataFrame | None:
-    """A file as a table; None where it is none."""
+    """Return a file as a table, or None if it is not one."""
     if name.endswith(".parquet"):
         return artifact.table(name)
     if name.endswith(".csv"):
@@ -78,7 +80,7 @@ def _table(artifact: Artifact, name: str) -> pd.DataFrame | None:
 
 
 def trained(root: Path, *kinds: str) -> Iterator[tuple[Artifact, list[Run]]]:
-    """Results of some stages at or below a folder, and the runs that each was asked for; unreadable ones left out."""
+    """Yield results of some stages at or below a folder with the runs asked of each; skip unreadable ones."""
     for name in place.find(root):
         with contextlib.suppress(GranularityError):
             artifact = Artifact.peek(name)
@@ -91,7 +93,7 @@ def _run(what: str, root: Path, rows: int | None, width: int | None, form: str) 
     names = {run.id: run.name for one, runs in held for run in runs}
     asked = next((Run.parse(name) for pair in names.items() if what in pair for name in pair[1:]), None)
     if asked is None:
-        raise GranularityError(f"{what}: there is no such file or folder, and no such run in {root} (--results)")
+        raise GranularityError(f"{what}: there is no such file, folder, or run in {root} (--results)")
     seeds = asked.space, asked.pretrain_seed
     alike = [one for one, runs in held if seeds in {(run.space, run.pretrain_seed) for run in runs}]
     tables = [(one, Artifact.open(one.path).table("runs.parquet")) for one in alike if one.kind != "measure"]
@@ -118,7 +120,7 @@ def _run(what: str, root: Path, rows: int | None, width: int | None, form: str) 
 
 
 def _training(artifact: Artifact, row: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """What a row of `runs.parquet` says, with its artifact, and the cost of the run alone."""
+    """Return a row of `runs.parquet` with its artifact, and the cost of that run only."""
     entry, cost = artifact.manifest["inputs"].get(f"run {row['run_id']}"), {}
     with contextlib.suppress(GranularityError):
         cost = Artifact.peek(artifact.folder / entry["path"]).manifest["cost"] if entry else {}
@@ -128,7 +130,7 @@ def _training(artifact: Artifact, row: dict[str, Any], names: dict[str, str]) ->
 
 
 def _told(one: dict[str, Any]) -> list[str]:
-    """What is said of a training."""
+    """Return lines that describe a training."""
     about = {"in": f"{one['artifact']}, verified"} | {key: one[key] for key in TOLD if one.get(key) is not None}
     about["cost"] = f"{seconds(one['wall_seconds'])} wall, {megabytes(one['peak_memory_mb'])} peak"
     texts = {key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in about.items()}

@@ -1,4 +1,4 @@
-"""Two finetuned arms or runs, image by image: which images one of them gets right alone (`granularity compare`)."""
+"""Two finetuned arms or runs, image by image: the images that only one of them gets right (`granularity compare`)."""
 
 import itertools
 import json
@@ -24,22 +24,22 @@ def compare(a: str, b: str, root: Path) -> dict[str, Any]:
 
     Returns `a`, `b`, `folders`, `images`, `backbones`, `errors` (percent), the mean number of images in each of
     :data:`CASES`, and `table`, a row per validation image: `sample_id`, `file`, `class`, the most frequent predictions
-    `a_says` and `b_says`, and the number of backbones in each case. Runs are paired by their seeds; those of one
-    backbone count as one together. A GranularityError: there is nothing to compare.
+    `a_says` and `b_says`, and the number of backbones in each case. Runs are paired by their seeds; the runs of one
+    backbone together count as one. Raises GranularityError: there is nothing to compare.
     """
     arms = [_arms(asked, root) for asked in (a, b)]
     every = list(itertools.product(*arms))
     places = [(one, other) for one, other in every if one == other] or every
     if len(places) > 1:
         folders = ", ".join(dict.fromkeys(str(place) for pair in places for place in pair))
-        raise GranularityError(f"{root}: has them in several folders; name one of {folders}")
+        raise GranularityError(f"{root}: has such runs in several folders; name one of {folders}")
     first, second = (arm[place] for arm, place in zip(arms, places[0], strict=True))
     others = {(run.pretrain_seed, run.finetune_seed): run for run in second}
     pairs = [(run, others.get((run.pretrain_seed, run.finetune_seed))) for run in first]
     if {a, b}.isdisjoint(run.space for run in (*first, *second)):  # two runs, whatever their seeds
         pairs = [(*first, *second)]
     if not (pairs := [pair for pair in pairs if pair[1] is not None]):
-        raise GranularityError(f"{a}, {b}: have no runs of the same seeds, and cannot be paired")
+        raise GranularityError(f"{a}, {b}: have no runs with the same seeds, so they cannot be paired")
     table, names, one = _predicted(first, [pair[0] for pair in pairs])
     images, classes, two = _predicted(second, [pair[1] for pair in pairs])
     if not table.equals(images) or names != classes:
@@ -59,8 +59,8 @@ def compare(a: str, b: str, root: Path) -> dict[str, Any]:
 
 
 def described(found: dict[str, Any], rows: int | None, width: int | None, form: str) -> str:
-    """The four numbers, and the images that one arm gets right in more backbones than the other; as `csv`, a row per
-    image, those first that B gets right more often.
+    """Return the four numbers, and the images that one arm gets right in more backbones than the other; as `csv`, a row
+    per image, sorted by how much more often B is right.
     """
     a, b = found["a"], found["b"]
     gain = (found["table"]["only_b_right"] - found["table"]["only_a_right"]).sort_values(ascending=False, kind="stable")
@@ -89,7 +89,7 @@ def described(found: dict[str, Any], rows: int | None, width: int | None, form: 
 
 
 def _arms(asked: str, root: Path) -> dict[Path, dict[Run, Artifact]]:
-    """Finetunings of a label space, or the one of a name or an id, by the folder of their transfer and network."""
+    """Return the finetunings of a label space, or the one with this name or id, by folder of transfer and network."""
     found: dict[Path, dict[Run, Artifact]] = {}
     spaces: set[str] = set()
     for artifact, runs in trained(root, "finetune"):
@@ -97,7 +97,7 @@ def _arms(asked: str, root: Path) -> dict[Path, dict[Run, Artifact]]:
         for run in (run for run in runs if asked in (run.space, run.id, run.name)):
             found.setdefault(artifact.path.parent, {})[run] = artifact
     if not spaces:
-        raise GranularityError(f"{root}: holds no finetuned runs; make them with: snakemake finetune")
+        raise GranularityError(f"{root}: contains no finetuned runs; make them with: snakemake finetune")
     if not found:
         known = ", ".join(sorted(spaces))
         raise GranularityError(f"{root}: has no finetuned run or label space '{asked}'; its label spaces are {known}")
@@ -105,14 +105,14 @@ def _arms(asked: str, root: Path) -> dict[Path, dict[Run, Artifact]]:
 
 
 def _predicted(arm: dict[Run, Artifact], runs: list[Run]) -> tuple[pd.DataFrame, list[str], np.ndarray]:
-    """The images that runs were validated on (`sample_id`, `file` where one is known, `class`), the names of the
-    classes, and what each run predicts, int [images, runs].
+    """Return the images that runs were validated on (`sample_id`, `file` if known, `class`), the names of the classes,
+    and the predictions of each run, int [images, runs].
     """
     opened = {path: Artifact.open(path, "finetune") for path in dict.fromkeys(arm[run].path for run in runs)}
     tables = {path: one.table("predictions.parquet") for path, one in opened.items()}
     if lacking := [run for run in runs if run.id not in tables[arm[run].path]]:
         path, name = arm[lacking[0]].path, lacking[0].name
-        raise GranularityError(f"{path}: predictions.parquet lacks {name}; make it again")
+        raise GranularityError(f"{path}: predictions.parquet lacks {name}; recompute it")
     predicted = [tables[arm[run].path][run.id] for run in runs]
     one = opened[arm[runs[0]].path]
     own, names = tables[one.path][["sample_id"]], one.table("classes.parquet", ["label", "name"]).sort_values("label")
@@ -121,7 +121,7 @@ def _predicted(arm: dict[Run, Artifact], runs: list[Run]) -> tuple[pd.DataFrame,
     table, target = Artifact.open(source.folder, "samples").table("samples.parquet"), one.params["target"]
     table = own.merge(table, on="sample_id", how="left", validate="one_to_one")
     if table[target].isna().any() or any(not other["sample_id"].equals(own["sample_id"]) for other in tables.values()):
-        raise GranularityError(f"{one.path}: predictions.parquet is of other images than {source.path}; make it again")
+        raise GranularityError(f"{one.path}: predictions.parquet is of other images than {source.path}; recompute it")
     if "row" in table:
         numbered = table["file"].astype("str") + ", row " + table["row"].astype("Int64").astype("str")
         table["file"] = numbered.where(table["row"].notna(), table["file"])

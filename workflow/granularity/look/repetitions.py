@@ -1,6 +1,6 @@
-"""What takes several repetitions of an atlas: how alike features are between them, and the errors of hard images.
+"""Numbers of an atlas that need several repetitions: similarity of features between them, and errors on hard images.
 
-Features are those of the measure `features`, of the first `IMAGES` of a split that is the same in all repetitions.
+Features come from the measure `features`, for the first `IMAGES` of a split that is the same in all repetitions.
 """
 
 from collections import defaultdict
@@ -15,12 +15,12 @@ from sklearn.neighbors import NearestNeighbors
 from granularity.look import api
 
 IMAGES, NEIGHBOURS, SHARE = 2000, 10, 0.1
-Arms = Mapping[Path, pd.Series]  # of each folder of results, the arm of each run
+Arms = Mapping[Path, pd.Series]  # for each folder of results, the arm of each run
 Row = tuple[str, str, str, str, float]  # condition, repetition, arm, key, value
 
 
 def agreement(arms: Arms, split: str) -> Iterator[Row]:
-    """`agreement/cka`, `agreement/knn`, `agreement/procrustes` of each repetition: means over the others of one arm."""
+    """Yield `agreement/cka`, `/knn`, `/procrustes` of each repetition: means over its arm's other repetitions."""
     held = defaultdict(dict)
     for folder, arm_of in arms.items():
         seen = {name: tuple(_images(one, split)) for name, one in api.of_kinds(folder, "samples")}
@@ -51,11 +51,11 @@ def _epoch(file: Path) -> int:
 
 
 def alike(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
-    """How alike two networks' features [N, D] of the same images are, up to 1.
+    """Return the similarity of two networks' features [N, D] of the same images; the largest value is 1.
 
-    `cka`: linear, of unbiased HSIC (Song et al. 2012; the biased one is high for random features of few images:
+    `cka`: linear, with unbiased HSIC (Song et al. 2012; the biased estimate is high for random features of few images:
     arXiv 2405.01012); `knn`: the share of 10 nearest neighbours (cosine) that both have; `procrustes`: the nuclear norm
-    of the product of centred features of norm 1, which is 1 where one is a rotation of the other.
+    of the product of centred features of norm 1, which is 1 if one is a rotation of the other.
     """
     parts = [features - features.mean(0) for features in (ours, theirs)]
     grams = [part @ part.T for part in parts]
@@ -68,7 +68,7 @@ def alike(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
 
 
 def unbiased_hsic(first: np.ndarray, second: np.ndarray) -> float:
-    """The unbiased estimate of HSIC from two Gram matrices [N, N] (Song et al. 2012, eq. 5)."""
+    """Return the unbiased estimate of HSIC from two Gram matrices [N, N] (Song et al. 2012, eq. 5)."""
     first, second = (gram - np.diag(np.diag(gram)) for gram in (first, second))
     n = len(first)
     sums = first.sum() * second.sum() / ((n - 1) * (n - 2)) - 2 * first.sum(0) @ second.sum(0) / (n - 2)
@@ -76,10 +76,10 @@ def unbiased_hsic(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def hardness(arms: Arms) -> Iterator[Row]:
-    """`error/hardest tenth` and `error/other images` after finetuning, of images by how many finetuned networks of the
-    other repetitions are wrong on them: so hardness is independent of the networks that are compared.
+    """Yield `error/hardest tenth` and `error/other images` after finetuning. Images are ranked by how many finetuned
+    networks of the other repetitions are wrong on them, so hardness is independent of the networks compared.
     """
-    wrong = []  # condition, repetition, arm, and which images a network has wrong
+    wrong = []  # condition, repetition, arm, and the images that a network gets wrong
     for folder, arm_of in arms.items():
         samples = dict(api.of_kinds(folder, "samples"))
         for condition, made in api.of_kinds(folder, "finetune"):

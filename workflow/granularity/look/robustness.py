@@ -1,7 +1,7 @@
-"""Effective robustness: what networks get right under a shift beyond what reference networks as good without it do.
+"""Effective robustness: accuracy under a shift beyond that of reference networks with equal accuracy without the shift.
 
-A network's accuracy on shifted images minus that of a line through reference networks, at its accuracy in distribution,
-both on the logit scale (Taori et al. 2020). Where several sets are in distribution the line is a plane over the
+It is a network's accuracy on shifted images minus the value of a line through reference networks at its in-distribution
+accuracy, both on the logit scale (Taori et al. 2020). If several sets are in distribution, the line is a plane over the
 accuracies on all of them (Shi et al., arXiv 2302.01381).
 """
 
@@ -24,19 +24,19 @@ def effective_robustness(
     within: Sequence[str] = ("val",),
     scale: Literal["logit", "linear"] = "logit",
 ) -> pd.DataFrame:
-    """The effective robustness of each network in points: rows as those of `errors`, a column per shift.
+    """Return the effective robustness of each network in points: the rows of `errors`, one column per shift.
 
-    `errors` are in percent, a row per network (levels `repetition` and `arm`) and a column per split, of which those
-    named `within` are in distribution. Each repetition has a line of its own, fitted by least squares to its
-    networks of the arms `references`, so that repetitions stay independent. Raises GranularityError: too few
-    references, or an accuracy of 0 or 1, which has no logit.
+    `errors` are in percent, with a row per network (levels `repetition` and `arm`) and a column per split; the splits
+    in `within` are in distribution. Each repetition has its own line, fitted by least squares to its networks of the
+    arms in `references`, so that repetitions stay independent. Raises GranularityError: too few references, or an
+    accuracy of 0 or 1, which has no logit.
     """
     there, back = SCALES[scale]
     made = []
     for repetition, own in errors.reset_index().groupby("repetition", sort=False):
         right = 1 - own.set_index(LEVELS) / 100
         if scale == "logit" and not ((right > 0) & (right < 1) | right.isna()).all(axis=None):
-            raise GranularityError(f"{repetition}: an accuracy is 0 or 1 and has no logit; take scale='linear'")
+            raise GranularityError(f"{repetition}: an accuracy is 0 or 1 and has no logit; use scale='linear'")
         before, after = right[list(within)], right.drop(columns=list(within))
         known = right.index.get_level_values("arm").isin(references)
         axes = np.column_stack([np.ones(len(right)), there(before)])

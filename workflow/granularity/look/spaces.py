@@ -47,10 +47,10 @@ over three small data sets, 0.52 among label spaces with a meaning. No other pro
 
 
 def compare(root: Path, config: Config) -> list[dict[str, Any]]:
-    """The label spaces below a folder of results, condition by condition; an error where there are none.
+    """Compare the label spaces below a folder of results, by condition; GranularityError if there are none.
 
-    Each has `condition` (its folder), `images`, `target`, `finest`, `spaces` (a row each: the keys of `COLUMNS`, and
-    `flops` of an image's forward pass), `sweeps` (granularity of the rebalanced spaces by threshold) and `checks`.
+    Each entry has `condition` (its folder), `images`, `target`, `finest`, `spaces` (a row each: keys of `COLUMNS`, and
+    `flops` of an image's forward pass), `sweeps` (granularity of rebalanced spaces by threshold) and `checks`.
     """
     from granularity.learning.networks.network import forward_flops
 
@@ -89,7 +89,7 @@ def _row(space: Artifact, backbone: float, width: int, target: str, finest: str)
 
 
 def describe(found: list[dict[str, Any]]) -> str:
-    """The comparison as text."""
+    """Return the comparison as text."""
     parts = []
     for condition in found:
         rows = condition["spaces"]
@@ -114,11 +114,11 @@ def describe(found: list[dict[str, Any]]) -> str:
 
 
 def checks(samples: Artifact, spaces: list[Artifact]) -> list[Check]:
-    """All checks of the label spaces of one condition."""
+    """Return all checks of the label spaces of one condition."""
     found = [*_of_samples(samples)]
     for space in spaces:
         name = space.params["family"]
-        if name in extensions.names("family"):  # else it is of a user's file that is not loaded
+        if name in extensions.names("family"):  # otherwise the family is in a user's file that is not loaded
             found += getattr(extensions.find("family", name), "checks", lambda *_: ())(space, samples)
     return found
 
@@ -135,7 +135,7 @@ def _of_samples(samples: Artifact) -> Iterator[Check]:
 
 
 def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int]) -> Iterator[Check]:
-    """L4: the published numbers of classes beside the `names` and `paths` of each rank, and `pairs` of fields."""
+    """L4: compare published numbers of classes with `names` and `paths` of each rank, and `pairs` of fields."""
     every = {f"{way} of {rank}": count for rank, counts in distinct.items() for way, count in counts.items()}
     for row in published("inaturalist").itertuples():
         if row.quantity in distinct:
@@ -149,7 +149,7 @@ def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int
 
 
 def read_synsets(file: Path | None) -> list[str]:
-    """Synset ids, one per line, all else on a line ignored; None: the 21,843 of ImageNet-21k's labels in timm."""
+    """Read synset ids, the first word of each line; None: the 21,843 of ImageNet-21k's labels in timm."""
     if file is None:
         from timm.data import ImageNetInfo
 
@@ -158,14 +158,14 @@ def read_synsets(file: Path | None) -> list[str]:
 
 
 def level_counts(graph: WordNet, labels: list[str]) -> pd.DataFrame:
-    """Classes at each WordNet level of some labels: `level`, `granularity`, `several` (labels with more than one)."""
+    """Count classes at each WordNet level of some labels: `level`, `granularity`, `several` (labels with > 1)."""
     above = {level: [graph.level(label, level) for label in labels] for level in range(11)}
     rows = [(level, len(frozenset().union(*of)), sum(len(one) > 1 for one in of)) for level, of in above.items()]
     return pd.DataFrame(rows, columns=["level", "granularity", "several"])
 
 
 def level_checks(counts: pd.DataFrame) -> list[Check]:
-    """L1 and L2: the level counts of the 21,843 labels of ImageNet-21k."""
+    """L1 and L2: check the level counts of the 21,843 labels of ImageNet-21k."""
     found = {f"wordnet level {row.level}": int(row.granularity) for row in counts.itertuples()}
     return [
         check(row.check, f"G at {row.quantity}", row.published, found[row.quantity])

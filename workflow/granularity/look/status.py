@@ -19,10 +19,10 @@ from granularity.stages import STAGES
 from granularity.store import lock, place
 from granularity.store.artifact import Artifact, OtherVersionError, by_stage
 
-# `done` compares sizes, not hashes (`granularity verify` hashes). A job is `running` while its writer holds its lock
-# or, where no lock tells, has touched it within a minute; `interrupted`, where it was killed without a word in its log.
+# `done` compares sizes, not hashes (`granularity verify` hashes). A job is `running` while its writer holds its
+# lock or, where locks cannot be seen, has touched it within a minute; `interrupted`: killed without a word in its log.
 STATES = ("done", "running", "failed", "interrupted", "outdated", "waiting")
-RARE = ("interrupted", "outdated")  # no column where there are none
+RARE = ("interrupted", "outdated")  # hidden if there are none
 TAIL_BYTES, TAIL_LINES = 16_384, 3
 ERRORS = (r"(error|stopped): ", r"Traceback \(most recent call last\)", "Fatal Python error", r"\s*Usage: ")
 ERROR = re.compile("|".join([*ERRORS, r".*: command not found"]))
@@ -30,7 +30,7 @@ ERROR = re.compile("|".join([*ERRORS, r".*: command not found"]))
 LEFT = re.compile(r"about (\d+) s left$")
 BAR, WATCHED = 30, 2.0  # characters of a bar; seconds between two looks
 
-COLUMNS = {  # how jobs come together, how it is printed, and the key of the costs
+COLUMNS = {  # how jobs are combined, how the value is printed, and the key of the costs
     "wall": (sum, seconds, "wall_seconds"),
     "CPU": (sum, seconds, "cpu_seconds"),
     "memory": (max, megabytes, "peak_memory_mb"),
@@ -38,21 +38,21 @@ COLUMNS = {  # how jobs come together, how it is printed, and the key of the cos
     "GPU memory": (max, megabytes, "gpu_peak_memory_mb"),
 }
 
-State = tuple[str, tuple[str, ...], Artifact | None]  # one of `STATES`, why, and what lies there
+State = tuple[str, tuple[str, ...], Artifact | None]  # one of `STATES`, the reason, and the artifact
 
 
 @dataclass
 class Job:
-    """One artifact of a configuration: where it lies, and how far it is."""
+    """One planned artifact of a configuration: its place and its state."""
 
     planned: PlannedJob
     folder: Path
     log: Path
     state: str  # one of `STATES`
-    detail: tuple[str, ...]  # why; or the last lines of its log
-    artifact: Artifact | None  # what lies there and can be read
-    claim: dict[str, Any] | None  # of the writer that works on it, or was killed
-    group: str | None  # its condition, behind the cell of a study
+    detail: tuple[str, ...]  # the reason, or the last lines of its log
+    artifact: Artifact | None  # the artifact, if it can be read
+    claim: dict[str, Any] | None  # by the writer that works on it, or was killed
+    group: str | None  # its condition, after the cell of a study
 
     @property
     def stage(self) -> str:
@@ -64,24 +64,24 @@ class Job:
 
 
 def never_run(plan: Plan) -> str | None:
-    """A line for a configuration that nothing was ever made of, and what has results instead; None for another."""
+    """Return a line if the configuration was never run, naming those that have results; None if it was."""
     root = Path(plan.root)
     if root.exists():
         return None
     others = sorted(one.name for one in root.parent.glob("[!.]*/") if one.is_dir())
-    there = f"there are results of {', '.join(others)}" if others else "nor are there other results"
+    there = f"there are results of {', '.join(others)}" if others else "there are no other results either"
     return f"{plan.config.name} was never run here; {there} (granularity status -f FILE shows another configuration)"
 
 
 def look(plan: Plan) -> list[Job]:
-    """Every job of a configuration as it is now, without the worlds of the theory that have left no trace."""
+    """Return the current state of every job of a configuration, except worlds of the theory without any trace."""
     planned = [job for stage in STAGES for job in plan.jobs(stage)]
-    # Claims first: a job that ends meanwhile is then seen to run, and never as if it had been lost.
+    # Read the locks first: a job that ends meanwhile then counts as running, never as lost.
     stores = {place.store_of(plan.folder(job)) for job in planned}
     locks = {(store, one["output"]): one for store in stores for one in lock.all_in(store / place.LOCKS).values()}
     works = {(store, name) for store in stores for name in place.works_of(store).values()}
     results, of_others, traces, jobs = Results(plan), set(), {None}, []
-    for one in planned:  # inputs before what is made from them
+    for one in planned:  # inputs come before what is made from them
         folder, log = plan.folder(one), Path(beside(STAGES[one.stage], plan.root, "logs").format(**one.values))
         name = (place.store_of(folder), place.name_in(place.store_of(folder), folder))
         state, detail, artifact = _state(results, one, log, locks.get(name), name in works)
@@ -96,12 +96,12 @@ def look(plan: Plan) -> list[Job]:
 
 
 def look_all(plans: Sequence[Plan]) -> list[Job]:
-    """Every job of a study's cells; what the cells share, as the theory, once."""
+    """Return the jobs of all cells of a study; a job that cells share, such as the theory, once."""
     return list({job.folder: job for plan in plans for job in look(plan)}.values())
 
 
 def _world(planned: PlannedJob) -> str | None:
-    """The world of the theory that a job belongs to."""
+    """Return the world of the theory that a job belongs to."""
     of_theory = planned.values.get("name") == "theory"
     return planned.values.get("world", planned.values["study"] if of_theory else None)
 
@@ -121,12 +121,12 @@ def _state(results: Results, planned: PlannedJob, log: Path, claim: dict | None,
     if error is not None:
         return "failed", tuple(tail[max(error, len(tail) - TAIL_LINES) :]), None
     if unfinished:
-        return "interrupted", (*tail[-1:], "what was finished is kept, and the next run goes on from there"), None
+        return "interrupted", (*tail[-1:], "finished work is kept, and the next run continues from there"), None
     return ("interrupted", tuple(tail[-1:]), None) if claim is not None else ("waiting", (), None)
 
 
 def _result(results: Results, planned: PlannedJob, stamp: Path) -> State:
-    """State, detail and artifact where there is a stamp."""
+    """Return state, detail and artifact of a job that has a stamp."""
     try:
         artifact = results.open(planned)
         damage = next(artifact.corrupt(hashed=False), None) or artifact.unlike(stamp)
@@ -139,7 +139,7 @@ def _result(results: Results, planned: PlannedJob, stamp: Path) -> State:
 
 
 def _tail(log: Path) -> list[str]:
-    """The last lines of a log that are not empty."""
+    """Return the last lines of a log that are not empty."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - TAIL_BYTES))
@@ -153,7 +153,7 @@ def _tail(log: Path) -> list[str]:
 
 
 def as_json(plans: Sequence[Plan], jobs: list[Job]) -> str:
-    """Counts and costs of every stage, and every job."""
+    """Return counts and costs of every stage, and every job, as JSON."""
     stages = []
     for (condition, stage), of_stage in _stages(jobs).items():
         cost = {key: value for row in _cost(of_stage) for key, value in row.items() if key not in ("stage", "jobs")}
@@ -171,7 +171,7 @@ def _as_dict(job: Job) -> dict[str, Any]:
 
 
 def describe(jobs: list[Job]) -> str:
-    """A table by stage; below it what runs, what failed or was killed, and why results are outdated."""
+    """Return a table by stage; below it running, failed and killed jobs, and why results are outdated."""
     total = _counts(jobs)
     states = [state for state in STATES if state not in RARE or total[state]]
     on_gpu = any("gpu_seconds" in row for row in _cost(jobs))
@@ -195,7 +195,7 @@ def describe(jobs: list[Job]) -> str:
 
 
 def watch(plans: Sequence[Plan]) -> list[Job]:
-    """Show a bar per running job until none is left to make; returns the jobs as they then are."""
+    """Show a bar per running job until no job is left; return the jobs in their final state."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -216,7 +216,7 @@ def watch(plans: Sequence[Plan]) -> list[Job]:
 
 
 def bars(jobs: list[Job]) -> list[str]:
-    """How many jobs are done, and for each that runs a bar with the time it has left, where its log says so."""
+    """Return how many jobs are done, and for each running job a bar and its remaining time, if its log has it."""
     total = _counts(jobs)
     lines = [", ".join(f"{total[state]} {state}" for state in STATES if total[state]) + f", of {len(jobs)} jobs"]
     rows = []
@@ -234,7 +234,7 @@ def bars(jobs: list[Job]) -> list[str]:
 
 
 def _stages(jobs: list[Job]) -> dict[tuple[str | None, str], list[Job]]:
-    """Jobs by condition and stage: condition after condition, then the theory and the report."""
+    """Group jobs by condition and stage: each condition in turn, then the theory and the report."""
     found: dict[tuple[str | None, str], list[Job]] = {}
     groups = list(dict.fromkeys(job.group for job in jobs))
     places = {group: (group is None, place) for place, group in enumerate(groups)}
@@ -261,7 +261,7 @@ def _cells(jobs: list[Job], states: list[str], columns: list[str]) -> list[str]:
 
 
 def _who(job: Job) -> str:
-    """Who works on a job and since when, or worked on it until it was killed."""
+    """Return who works on a job and since when, or who did until it was killed."""
     if job.claim is None:
         return ""
     host, pid, slurm, started = (job.claim[key] for key in ("host", "pid", "job", "started"))

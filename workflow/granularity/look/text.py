@@ -1,4 +1,4 @@
-"""Sizes, times and tables as the commands print them, and what `granularity published` prints."""
+"""Sizes, times and tables as the commands print them, and the output of `granularity published`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WIDTH = 80  # columns of a terminal
-CELL = 28  # characters of a text in a table
-SHOWN = ("table", "figure", "arm", "x", "metric", "mean", "std", "n", "note")  # under a line for each setting
+CELL = 28  # most characters of a text in a table
+SHOWN = ("table", "figure", "arm", "x", "metric", "mean", "std", "n", "note")  # below a line for each setting
 
 
 def size_text(count: float) -> str:
-    """A number of bytes, such as 1.2 MB."""
+    """Format a number of bytes, such as 1.2 MB."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -30,7 +30,7 @@ def size_text(count: float) -> str:
 
 
 def seconds(number: float | None) -> str:
-    """A time, such as 1.5 min; a dash where there is none."""
+    """Format a time, such as 1.5 min; a dash if there is none."""
     if number is None or number <= 0:
         return "-"
     if number < 60:
@@ -39,19 +39,19 @@ def seconds(number: float | None) -> str:
 
 
 def megabytes(number: float | None) -> str:
-    """Memory, such as 41.0 GB; a dash where it is not known."""
+    """Format an amount of memory, such as 41.0 GB; a dash if it is not known."""
     return "-" if number is None else f"{number:.0f} MB" if number < 10_000 else f"{number / 1000:.1f} GB"
 
 
 def table_of(rows: list[list[str]], texts: int = 1000) -> list[str]:
-    """A line per row; the first so many columns are texts and begin below one another, the others end so."""
+    """Return a line per row; the first `texts` columns are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.ljust if place < texts else str.rjust for place in range(len(widths))]
     return ["  ".join(side(*cell) for side, *cell in zip(sides, row, widths, strict=True)).rstrip() for row in rows]
 
 
 def tables_of(rows: list[list[str]], texts: int, at: int = 1000) -> list[str]:
-    """As :func:`table_of`; columns that do not fit follow below, beside the texts: all from `at` on, at least."""
+    """As :func:`table_of`, but columns that do not fit (from `at` on, or earlier) follow in a second table below."""
     for count in (len(rows[0]), *range(min(at, len(rows[0]) - 1), texts, -1)):
         lines = table_of([row[:count] for row in rows], texts)
         if max(map(len, lines)) <= WIDTH:
@@ -61,7 +61,7 @@ def tables_of(rows: list[list[str]], texts: int, at: int = 1000) -> list[str]:
 
 
 def fitted(lines: Iterable[str]) -> list[str]:
-    """The lines, those that are too wide broken at spaces; words that are longer stay whole."""
+    """Break lines that are too wide at spaces; longer words stay whole."""
     found = []
     for line in lines:
         indent = line[: len(line) - len(line.lstrip())] + "    "
@@ -71,12 +71,12 @@ def fitted(lines: Iterable[str]) -> list[str]:
 
 
 def width_for(form: str) -> int | None:
-    """The width of the terminal that text is printed to; None where it is none, or what is printed is for a program."""
+    """Return the terminal's width if text is printed to one; None otherwise, or for output that programs read."""
     return shutil.get_terminal_size().columns if form == "text" and sys.stdout.isatty() else None
 
 
 def frame_text(frame: pd.DataFrame, width: int | None, index: bool = True) -> str:
-    """Rows of a table, no wider than a terminal; long texts lose their middle, unless two would then look alike."""
+    """Return rows of a table, no wider than the terminal; long texts are shortened in the middle if still distinct."""
     frame = frame.rename(columns=lambda name: textwrap.shorten(printable(str(name)), CELL, placeholder="..."))
     return frame.apply(_short).to_string(line_width=width or 160, max_colwidth=None, index=index)
 
@@ -94,10 +94,10 @@ def as_csv(frame: pd.DataFrame) -> str:
 
 
 def published_numbers(paper: str | None, table: str = "") -> str:
-    """A paper's rows by setting, as they are printed there; without a paper, a line for each: its rows and tables."""
+    """Return a paper's rows by setting, as printed there; without a paper, a line for each with its rows and tables."""
     if paper is None:
         if table:
-            raise GranularityError(f"--table {table}: of which paper? There are {', '.join(published.papers())}")
+            raise GranularityError(f"--table {table}: name a paper first: {', '.join(published.papers())}")
         every = {paper: published.read(paper) for paper in published.papers()}
         known = {paper: " ".join(published.tables(rows)) or "no tables" for paper, rows in every.items()}
         return "\n".join(table_of([[paper, f"{len(every[paper]):3d} rows", tables] for paper, tables in known.items()]))

@@ -1,1 +1,1 @@
-"""The machine that computes: devices, leases of GPUs, processes that train together."""
+"""Use of the machine: devices, leases of GPUs, processes that train together."""

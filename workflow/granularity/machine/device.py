@@ -1,4 +1,4 @@
-"""Which processor a stage computes on, and that it does so the same way every time."""
+"""Choose the processor that a stage computes on, and make its results reproducible."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def torch_device(device: Device) -> torch.device:
-    """Set torch up for reproducible work on the device asked for, and lease a GPU if it is one.
+    """Set torch up for reproducible work on the requested device; if it is a GPU, lease one.
 
-    A process computes on one thread, because sums over several have other last bits. Raises a GranularityError where
-    `cuda` was asked for and torch sees no GPU.
+    Each process computes on one thread, because sums over several threads differ in their last bits. Raise
+    GranularityError if `cuda` was requested and torch sees no GPU.
     """
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # read when CUDA starts; needed for determinism
     import torch
@@ -32,13 +32,13 @@ def torch_device(device: Device) -> torch.device:
     torch.set_num_threads(1)
     use_openblas()
     torch.set_deterministic_debug_mode("warn")  # use_deterministic_algorithms would import the compiler: two seconds
-    torch.utils.deterministic.fill_uninitialized_memory = False  # costs a tenth of a small network's time
+    torch.utils.deterministic.fill_uninitialized_memory = False  # it would take 10 % of a small network's time
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     place = torch.device("cpu")
     if device != "cpu" and torch.backends.cuda.is_built() and leases.candidates():
-        leases.take()  # several processes have those of their launcher
+        leases.take()  # processes of a group share their launcher's leases
         if torch.cuda.is_available():
             torch.cuda.set_device(processes.rank())
             place = torch.device("cuda", processes.rank())
@@ -55,8 +55,8 @@ def torch_device(device: Device) -> torch.device:
 
 
 def machine(device: Device) -> dict[str, Any]:
-    """What of this machine decides last bits: a GPU's model; or a CPU's instruction set, and the variables that choose
-    other loops.
+    """Return what determines last bits on this machine: the GPU's model, or the CPU's instruction set and the variables
+    that select other code paths.
     """
     if device != "cpu" and leases.candidates():
         return {"gpu": leases.models()}
@@ -64,7 +64,7 @@ def machine(device: Device) -> dict[str, Any]:
 
 
 def faiss_gpus(device: Device) -> int:
-    """The number of GPUs for FAISS, all leased; 0 is the CPU, which a GranularityError refuses for `cuda`."""
+    """Return the number of GPUs for FAISS, all leased; 0 means CPU. Raise GranularityError if `cuda` finds none."""
     import faiss
 
     if device == "cpu":
@@ -82,10 +82,10 @@ def faiss_gpus(device: Device) -> int:
 
 # ---------------------------------------------------------------- the processor
 
-# docs/artifacts.md has what was measured of it.
+# docs/artifacts.md reports the measurements behind this.
 
-# The widest first; each is what a library asks for before it uses other loops. OpenBLAS has loops for avx512_bf16 that
-# it uses for ordinary numbers too.
+# Widest first; each level is what a library requires before it uses other code. OpenBLAS has code for avx512_bf16 that
+# it also uses for ordinary numbers.
 _AVX2 = frozenset({"avx2", "fma"})
 _AVX512 = _AVX2 | {"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"}
 LEVELS = {
@@ -98,21 +98,21 @@ LEVELS = {
     "sve": frozenset({"sve"}),
     "asimd": frozenset({"asimd"}),
 }
-# Variables that make a library use other loops than the processor's.
+# Variables that make a library use other code than the processor suggests.
 VARIABLES = {*kernels.PINNED, "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "GLIBC_TUNABLES"}
 VARIABLES |= {"MKL_ENABLE_INSTRUCTIONS", "ONEDNN_DEFAULT_FPMATH_MODE"}
 
 
 def variables() -> dict[str, str]:
-    """The variables that choose other loops; none where they are the pinned ones (:mod:`granularity.base.kernels`)."""
+    """Return the variables that select other code paths; none if as pinned (:mod:`granularity.base.kernels`)."""
     found = {name: value for name in sorted(VARIABLES) if (value := os.environ.get(name))}
     return {} if found == kernels.PINNED else found
 
 
 def instruction_set(cpuinfo: Path = kernels.CPUINFO) -> str:
-    """The processor as far as it decides bytes: `x86-64-v3` where loops are pinned.
+    """Return the part of the processor that affects bytes: `x86-64-v3` if code paths are pinned.
 
-    Else its vendor or, on ARM, its part, and the widest instructions, such as `GenuineIntel avx512_bf16` or
+    Otherwise its vendor or, on ARM, its part, and the widest instructions, such as `GenuineIntel avx512_bf16` or
     `ARM 0x41 0xd40 sve`.
     """
     about = kernels.first_processor(cpuinfo)

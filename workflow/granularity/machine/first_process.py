@@ -1,4 +1,4 @@
-"""Files of a stage that several processes run: the first one writes for all."""
+"""Files of a stage that runs in several processes: the first one writes for all."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from granularity.store.writer import Writer
 
 
 def _by_first(made: Callable[[], Artifact | None]) -> Artifact | None:
-    """What the first process finds or makes, for all."""
+    """Return, in all processes, the artifact that the first process finds or makes."""
     found = made() if first() else None
     there = from_first("" if found is None else str(found.path))
     return found or (Artifact.peek(there) if there else None)
 
 
 def opened(task: Task, role: str) -> Artifact:
-    """:meth:`Task.open`, by the first process for all."""
+    """Open and verify a role's artifact (:meth:`Task.open`), once, in the first process."""
     return verified(task.path(role), task.kind(role))
 
 
 def all_opened(task: Task, role: str) -> list[Artifact]:
-    """:meth:`Task.open_all`, by the first process for all."""
+    """Open and verify a role's artifacts (:meth:`Task.open_all`), once, in the first process."""
     return [verified(path, task.kind(role)) for path in task.paths(role)]
 
 
 def verified(path: Path, kind: str) -> Artifact:
-    """:meth:`Artifact.open`, by the first process for all."""
+    """Open and verify an artifact (:meth:`Artifact.open`), once, in the first process."""
     return _by_first(lambda: Artifact.open(path, kind))
 
 
 @contextlib.contextmanager
 def create(task: Task, *of: Any, **how: Any) -> Iterator[Any]:
-    """:meth:`Task.create`; in all processes but the first, the writer writes nothing."""
+    """Write a result (:meth:`Task.create`); in all processes but the first, the writer does nothing."""
     if first():
         with task.create(*of, **how) as out:
             from_first(f"{out.work}\n{out.store}")
@@ -54,7 +54,7 @@ def create(task: Task, *of: Any, **how: Any) -> Iterator[Any]:
 
 
 class _Onlooker:
-    """A writer where another process writes."""
+    """A writer that does nothing, because another process writes."""
 
     def __init__(self, work: Path, store: Path):
         self.work, self.store, self.summary, self.parts = work, store, {}, {}
@@ -64,19 +64,19 @@ class _Onlooker:
 
 
 def find_part(store: Path, origin: Mapping[str, Any]) -> Artifact | None:
-    """:func:`writer.sound`, by the first process for all: the result of a single run, None where there is none."""
+    """Find the result of a single run (:func:`writer.sound`, in the first process); None if there is none."""
     return _by_first(lambda: writer.sound(store, origin["kind"], key_of(origin)))
 
 
 def keep_part(
     store: Path, origin: Mapping[str, Any], name: str, began: tuple[float, float, float], fill: Callable[[Writer], None]
 ) -> Artifact:
-    """:func:`writer.keep`, by the first process for all."""
+    """Publish the result of a single run (:func:`writer.keep`, in the first process)."""
     return _by_first(lambda: writer.keep(store, origin, name, began, fill))
 
 
 def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """:func:`resume.read_state`, by the first process and then by all."""
+    """Read a checkpoint (:func:`resume.read_state`), first in the first process, then in all."""
     state = resume.read_state(path) if first() else None
     barrier()
     state = state if first() else resume.read_state(path)
@@ -84,16 +84,8 @@ def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | Non
     return state
 
 
-def write_state(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
-    """:func:`resume.write_state`, by the first process; if any was asked to stop, all end here."""
-    if first():
-        resume.save_state(path, arrays, notes)
-    stopping()
-    interrupt.stop_if_requested()
-
-
 class Saver:
-    """Saves checkpoints while the work goes on, one at a time; a context, at whose end the last one is saved."""
+    """Saves checkpoints, one at a time, in the background; at the end of its context the last one is saved."""
 
     def __init__(self):
         self._thread, self._saving = ThreadPoolExecutor(1), Future()
@@ -108,8 +100,8 @@ class Saver:
             self._saving.result()
 
     def __call__(self, path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> None:
-        """Save a copy of a state, as :func:`write_state` does."""
-        self._saving.result()  # or raise what went wrong with the one before
+        """Save a copy of a state in the first process; if any was asked to stop, end all here."""
+        self._saving.result()  # raise the error of the previous save, if any
         if first():
             arrays = {name: np.array(value) for name, value in arrays.items()}
             self._saving = self._thread.submit(resume.save_state, path, arrays, copy.deepcopy(notes))
@@ -120,11 +112,11 @@ class Saver:
 
 
 def forget(path: Path) -> None:
-    """Delete a checkpoint that is not needed any more."""
+    """Delete a checkpoint that is no longer needed."""
     if first():
         path.unlink(missing_ok=True)
 
 
 def due(clock: resume.Clock) -> bool:
-    """Whether to save: it is time by the first process's clock, or any process was asked to stop."""
+    """Return whether to save: by the first process's clock, or because any process was asked to stop."""
     return agreed((first() and clock.due()) or interrupt.requested())

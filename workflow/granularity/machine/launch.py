@@ -1,4 +1,4 @@
-"""Start the processes that train one network together, on one machine, by torch's own launcher (docs/recipes.md)."""
+"""Start the processes that train one network together on one machine, with torch's launcher (docs/jobs.md)."""
 
 import importlib
 import logging
@@ -16,24 +16,24 @@ from granularity.machine import leases
 from granularity.store.task import Task
 
 SECONDS_TO_SAVE = 100  # after a signal, before SIGKILL
-# Gloo and NCCL would listen on every interface, NCCL's service that tells its state as well.
+# Otherwise Gloo, NCCL and NCCL's status service would listen on every interface.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "NCCL_RAS_ENABLE": "0"}
 
 
 def launch(task: Task, count: int, told: Callable[[Callable[[], None]], None]) -> int:
-    """Do a job by several processes, which share it, and lease a GPU for each; returns the exit status.
+    """Run a job in several processes, with a leased GPU for each; return the exit status.
 
-    `told` calls a function and, where it goes wrong, ends the process with one line and a status, as the command does.
-    Raises a GranularityError where a process was killed, and so could not say anything, or there are too few GPUs.
+    `told` calls a function and, if it fails, ends the process with one line and a status, as the command does. Raise
+    GranularityError if a process was killed and so could not report anything, or if there are too few GPUs.
     """
     os.environ |= LOOPBACK
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # not torch's hints to its own developers
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # hide torch's hints to its developers
     import torch
     from torch.multiprocessing import ProcessExitedException, start_processes
 
-    work = partial(importlib.import_module(task.stage.module).run, task)  # all have what is imported here
+    work = partial(importlib.import_module(task.stage.module).run, task)  # imported here, so that all processes have it
     if task.device != "cpu" and torch.backends.cuda.is_built() and leases.candidates():
-        leases.take(count)  # and all processes hold them, as their open files are those of this one
+        leases.take(count)  # child processes inherit the locks as open files
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="granularity-") as folder:
         context = start_processes(_process, (count, Path(folder), work, told), count, join=False, start_method="fork")
@@ -52,18 +52,18 @@ def launch(task: Task, count: int, told: Callable[[Callable[[], None]], None]) -
             if min(ended) < 0 and not (Path(folder) / SAID).exists():
                 raise GranularityError(
                     f"process {ended.index(min(ended))} of {count} was killed by {signal.Signals(-min(ended)).name}; "
-                    "finished work is kept, and the next run goes on from there"
+                    "finished work is kept, and the next run continues from there"
                 ) from None
-            return max(ended)  # that of a process that lost another is 1
+            return max(ended)  # a process that lost another exits with 1
         finally:
             for process in context.processes:
-                process.kill()  # where something went wrong here
+                process.kill()  # in case of an error here
             for number, handler in handlers.items():
                 signal.signal(number, handler)
     return 0
 
 
-SAID = "said"  # the file of the process that says what went wrong
+SAID = "said"  # created by the process that reports the error
 
 
 def _process(rank: int, count: int, folder: Path, work: Callable, told: Callable) -> None:
@@ -84,7 +84,7 @@ def _process(rank: int, count: int, folder: Path, work: Callable, told: Callable
 
 
 def _speaks(error: BaseException, folder: Path) -> bool:
-    """Whether this process is the one that says what went wrong: the first that knows it by itself."""
+    """Return whether this process should report an error: the first one that noticed it by itself."""
     from granularity.machine.processes import ELSEWHERE, PeerLost
 
     if isinstance(error, PeerLost) or (isinstance(error, interrupt.Stopped) and error.reason == ELSEWHERE):

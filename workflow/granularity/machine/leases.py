@@ -1,8 +1,8 @@
-"""Leases of GPUs on one machine: locks on files, which the kernel takes back when their holder dies (docs/recipes.md).
+"""Lease a machine's GPUs by locks on files, which the kernel releases when the holder dies (docs/jobs.md).
 
-A process leases devices before CUDA starts, and names them in CUDA_VISIBLE_DEVICES, which CUDA reads then. Whoever
-takes devices first locks a file of its own, the queue, so that jobs that need several do not wait for each other. A
-Slurm job has devices that are its own, whatever their numbers: it shares leases only with itself.
+A process leases devices before CUDA starts and names them in CUDA_VISIBLE_DEVICES, which CUDA then reads. Before it
+takes devices it locks a further file, the queue, so that jobs that need several do not block each other. A Slurm job
+owns its devices, whatever their numbers, so it shares leases only with itself.
 """
 
 import functools
@@ -22,19 +22,19 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 
 SECONDS_BETWEEN_LOOKS = 0.1
-SECONDS_OF_SILENCE = 1.0  # a queue that moves on is not worth a line
+SECONDS_OF_SILENCE = 1.0  # a short wait needs no message
 
 _held: dict[str, FileLock] = {}  # by device
 
 
 def candidates() -> list[str]:
-    """The devices that this process may use: those of CUDA_VISIBLE_DEVICES, else all of the machine."""
+    """Return the devices that this process may use: those in CUDA_VISIBLE_DEVICES, or all of the machine."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is None:
         return [str(index) for index in range(machine_gpus())]
     found: list[str] = []
     for device in (part.strip() for part in named.split(",")):
-        if not device or device in ("-1", "NoDevFiles"):  # CUDA reads no further, either
+        if not device or device in ("-1", "NoDevFiles"):  # CUDA, too, stops reading here
             break
         found.append(device)
     return list(dict.fromkeys(found))
@@ -42,7 +42,7 @@ def candidates() -> list[str]:
 
 @functools.cache
 def machine_gpus() -> int:
-    """Count the machine's GPUs without starting CUDA here, which would not read CUDA_VISIBLE_DEVICES again."""
+    """Count the machine's GPUs without starting CUDA, which reads CUDA_VISIBLE_DEVICES only once."""
     if shutil.which("nvidia-smi") is None:
         return len(list(Path("/dev").glob("nvidia[0-9]*")))
     command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
@@ -50,14 +50,14 @@ def machine_gpus() -> int:
 
 
 def models() -> list[str]:
-    """The models of the machine's GPUs, each once, as its driver names them."""
+    """Return the models of the machine's GPUs, without repetition, as the driver names them."""
     texts = (file.read_text() for file in Path("/proc/driver/nvidia/gpus").glob("*/information"))
     named = (re.search(r"^Model:\s*(.+)$", text, re.MULTILINE) for text in texts)
     return sorted({found[1].strip() for found in named if found}) or ["unknown"]
 
 
 def wanted() -> int:
-    """The number of devices that GRANULARITY_GPUS gives to a job that can use several."""
+    """Return the number of GPUs for a job that can use several (GRANULARITY_GPUS)."""
     text = os.environ.get("GRANULARITY_GPUS", "1")
     if not text.isdecimal() or int(text) < 1:
         raise GranularityError(f"GRANULARITY_GPUS = {text}: must be a number of GPUs, at least 1")
@@ -65,14 +65,14 @@ def wanted() -> int:
 
 
 def take(count: int = 1) -> list[str]:
-    """Lease devices for this process until it ends, waiting if too few are free; GranularityError: too few exist."""
+    """Lease devices until this process ends, waiting until enough are free. Raise GranularityError if too few exist."""
     if not _held:
         known = candidates()
         if count > len(known):
-            raise GranularityError(f"{count} GPUs are asked for, but there are only {len(known)} ({','.join(known)})")
-        queue = _wait(lambda: _acquired("queue"), "waiting for a GPU, after other jobs that wait for one")
+            raise GranularityError(f"{count} GPUs were requested, but there are only {len(known)} ({','.join(known)})")
+        queue = _wait(lambda: _acquired("queue"), "waiting for a GPU, behind other waiting jobs")
         try:
-            what = f"waiting for {count} of {len(known)} GPUs, which other jobs have leased"
+            what = f"waiting for {count} of {len(known)} GPUs, leased by other jobs"
             _wait(lambda: _hold_free(known, count), what)
         finally:
             queue.release()
@@ -82,13 +82,13 @@ def take(count: int = 1) -> list[str]:
 
 
 def release() -> None:
-    """Give back what this process holds; needed only where it goes on without."""
+    """Release this process's leases; needed only if it continues without them."""
     while _held:
         _held.popitem()[1].release()
 
 
 def _hold_free(known: list[str], count: int) -> bool:
-    """Lease what is free; whether there are enough now."""
+    """Lease devices that are free; return whether there are enough now."""
     for device in known:
         if len(_held) < count and device not in _held and (lock := _acquired(device)):
             _held[device] = lock
@@ -112,12 +112,12 @@ def _acquired(device: str) -> FileLock | None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.lstat().st_uid != os.getuid():
-            raise GranularityError(f"{folder}: belongs to somebody else; set GRANULARITY_LEASES to a folder of yours")
+            raise GranularityError(f"{folder}: belongs to another user; set GRANULARITY_LEASES to a folder of yours")
         lock = FileLock(file, mode=0o600, thread_local=False, fallback_to_soft=False)
         lock.acquire(timeout=0)
     except Timeout:
         return None
     except OSError as error:
-        why = f"{folder}: cannot lock leases of GPUs ({error.strerror})"
+        why = f"{folder}: cannot lock GPU leases ({error.strerror})"
         raise GranularityError(f"{why}; set GRANULARITY_LEASES to a folder on a local disk") from None
     return lock

@@ -1,4 +1,4 @@
-"""One network trained by several processes (docs/recipes.md), started by :mod:`granularity.machine.launch`."""
+"""Train one network in several processes (docs/jobs.md), started by :mod:`granularity.machine.launch`."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ import torch.distributed as dist
 from granularity.base import interrupt
 from granularity.base.errors import GranularityError
 
-TIMEOUT = timedelta(days=7)  # for the first process to verify terabytes; the dead are noticed at once
+TIMEOUT = timedelta(days=7)  # the first process may verify terabytes; dead processes are noticed at once
 ELSEWHERE = "another process of this job was asked to stop"
 
 
 class PeerLost(GranularityError):
-    """Another process of this job ended; it has said why, or the launcher does."""
+    """Raised if another process of this job ended; that process or the launcher reports why."""
 
 
 class Group(NamedTuple):
-    """The processes of a training: which one this is, of how many, and the folder where they meet."""
+    """The processes of a training: this one's rank, their number, and the folder through which they connect."""
 
     rank: int = 0
     size: int = 1
@@ -33,7 +33,7 @@ _group = Group()
 
 @contextlib.contextmanager
 def joined(rank: int, count: int, folder: Path) -> Iterator[None]:
-    """Be one of several processes; raises a PeerLost where another one ends before."""
+    """Run as one of several processes. Raise PeerLost if another one ends early."""
     global _group
     _group = Group(rank, count, folder)
     try:
@@ -56,7 +56,7 @@ def meet(device: torch.device) -> None:
 
 
 def size() -> int:
-    """The number of processes that train together. A parameter of a training: sums over them decide its last bits."""
+    """Return the number of processes that train together. It affects the last bits of sums, so it is a parameter."""
     return _group.size
 
 
@@ -65,37 +65,37 @@ def rank() -> int:
 
 
 def first() -> bool:
-    """Whether this is the process that writes for all."""
+    """Return whether this is the process that writes for all."""
     return rank() == 0
 
 
 def check_size(planned: int) -> None:
-    """Raise a GranularityError unless there are as many processes as a stage's options say."""
+    """Raise GranularityError unless the number of processes is as planned in the stage's options."""
     if planned != size():
         raise GranularityError(
-            f"processes: {planned} are planned, but this is one of {size()}; let granularity start them"
+            f"processes: {planned} were planned, but {size()} are running; let granularity start them"
         )
 
 
 def share(count: int) -> slice:
-    """This process's part of a batch; parts differ by one image at most."""
+    """Return this process's part of a batch; parts differ by at most one image."""
     return slice(count * rank() // size(), count * (rank() + 1) // size())
 
 
 def agreed(here: bool) -> bool:
-    """Whether a condition holds in any process."""
+    """Return whether a condition holds in any process."""
     return here if size() == 1 else bool(total(torch.tensor([float(here)])))
 
 
 def stopping() -> bool:
-    """Whether any process was asked to stop; then all are."""
+    """Return whether any process was asked to stop; then ask this one, too."""
     if agreed(interrupt.requested()) and not interrupt.requested():
         interrupt.request(ELSEWHERE)
     return interrupt.requested()
 
 
 def from_first(text: str) -> str:
-    """What the first process says, through a file in the folder where they meet."""
+    """Return the first process's text in all processes, sent through a file in their common folder."""
     if size() > 1:
         if first():
             (_group.folder / "told").write_text(text)
@@ -106,24 +106,24 @@ def from_first(text: str) -> str:
 
 
 def barrier() -> None:
-    """Wait for all."""
+    """Wait for all processes."""
     agreed(False)
 
 
 def total(values: torch.Tensor) -> torch.Tensor:
-    """The sum over all processes, in place."""
+    """Sum a tensor over all processes, in place."""
     if size() > 1:
         dist.all_reduce(values)
     return values
 
 
 def shared(network: torch.nn.Module) -> torch.nn.Module:
-    """A network whose gradients are the mean over all processes: torch's DistributedDataParallel, or the network."""
+    """Return a network with gradients averaged over all processes (DistributedDataParallel if there are several)."""
     if size() == 1:
         return network
     place = next(network.parameters()).device
-    # It rearranges its buckets after the first step, by which a run that is resumed would round otherwise than one that
-    # is not, unless it looks for unused parameters.
+    # DistributedDataParallel rearranges its buckets after the first step, which would make a resumed run round
+    # differently, unless it looks for unused parameters.
     return torch.nn.parallel.DistributedDataParallel(
         network,
         device_ids=[place] if place.type == "cuda" else None,
@@ -133,5 +133,5 @@ def shared(network: torch.nn.Module) -> torch.nn.Module:
 
 
 def backward(loss: torch.Tensor) -> None:
-    """`loss.backward()` of this process's share of a mean; of :func:`shared` networks, all get the sum of gradients."""
-    (loss * size() if size() > 1 else loss).backward()  # as DistributedDataParallel takes means
+    """Backpropagate this process's share of a mean loss; :func:`shared` networks then have the sum of all gradients."""
+    (loss * size() if size() > 1 else loss).backward()  # because DistributedDataParallel takes means

@@ -1,7 +1,7 @@
-"""Matrix products of torch on a CPU by numpy's OpenBLAS, which is fast and the same on any x86-64-v3 processor.
+"""Compute torch's matrix products on a CPU by numpy's OpenBLAS, which is fast and the same on any x86-64-v3 processor.
 
-MKL, which torch would call, is neither at once: the loops that :mod:`granularity.base.kernels` asks it for take three
-times as long. Autograd's products come here as well.
+MKL, torch's default, is not both at once: with the settings of :mod:`granularity.base.kernels` it takes three times
+as long. Products in autograd are redirected, too.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-# Multiplications from which on a product of two matrices, or of stacks of matrices, comes here. Smaller ones, such as
-# all of the default run, would gain milliseconds, and have the bytes that they have always had.
+# Least number of multiplications (for matrices; for stacks of matrices) to use OpenBLAS. Smaller products, such as all
+# in the default run, would gain milliseconds and change the bytes of existing results.
 LARGE = {2: 2**26, 3: 2**22}
 _library: list[torch.library.Library] = []
 _own_attention = functional.scaled_dot_product_attention
 
 
 def use_openblas() -> None:
-    """Send large float32 products of this process to OpenBLAS, and attention by way of them."""
+    """Compute this process's large float32 products, and attention by means of them, with OpenBLAS."""
     if _library:
         return
     library = torch.library.Library("aten", "IMPL")
@@ -30,14 +30,14 @@ def use_openblas() -> None:
         warnings.filterwarnings("ignore", message="Warning only once for all operators")
         for name, function in {"mm": _mm, "bmm": _mm, "addmm": _addmm, "baddbmm": _addmm}.items():
             library.impl(name, _or_torchs(name, function), "CPU", with_keyset=True)
-    _library.append(library)  # as long as it lives
+    _library.append(library)  # registered as long as this object lives
     functional.scaled_dot_product_attention = _attention
 
 
 def _or_torchs(name: str, function: Callable) -> Callable:
-    """A product by `function` where it is large and of dense float32 numbers, else by torch's own kernel."""
+    """Return a product that calls `function` for large float32 factors, and otherwise torch's own kernel."""
     own = torch.library.get_kernel(f"aten::{name}", "CPU")
-    first = name.startswith(("add", "badd"))  # the factors follow what is added
+    first = name.startswith(("add", "badd"))  # these take the added tensor before the factors
 
     def product(keys: Any, *given: Any, **scales: Any) -> torch.Tensor:
         one, two = given[first : first + 2]
@@ -49,7 +49,7 @@ def _or_torchs(name: str, function: Callable) -> Callable:
 
 
 def _mm(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
-    """The product of two matrices, or of two stacks of matrices: float32 [..., M, K] by [..., K, N]."""
+    """Return the product of two matrices, or of two stacks of matrices: float32 [..., M, K] by [..., K, N]."""
     found = one.new_empty(*one.shape[:-1], two.shape[-1])
     np.matmul(_factor(one), _factor(two), out=found.numpy())
     return found
@@ -65,14 +65,14 @@ def _addmm(
 
 
 def _attention(query: torch.Tensor, key: torch.Tensor, *given: Any, **options: Any) -> torch.Tensor:
-    """Attention by products of its own where it is large, as torch's fused kernel has MKL's."""
+    """Compute large attention by separate products, because torch's fused kernel uses MKL."""
     fused = query.device.type != "cpu" or query.numel() * key.shape[-2] < LARGE[3]
     with contextlib.nullcontext() if fused else sdpa_kernel(SDPBackend.MATH):
         return _own_attention(query, key, *given, **options)
 
 
 def _factor(values: torch.Tensor) -> np.ndarray:
-    """An array in one of the layouts that BLAS takes as they are: rows or columns without gaps between numbers."""
+    """Return an array in a layout that BLAS accepts directly: rows or columns without gaps between numbers."""
     rows, columns = values.stride()[-2:]
     height, width = values.shape[-2:]
     if not ((columns == 1 and rows >= width) or (rows == 1 and columns >= height)):

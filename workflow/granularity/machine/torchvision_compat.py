@@ -1,16 +1,16 @@
-"""Makes `import torchvision` work beside a CPU build of torch: its wheel is linked against CUDA, and would die of
-"operator torchvision::nms does not exist". The operators, which nothing here uses, are defined without code.
+"""Let `import torchvision` work with a CPU build of torch: its wheel is linked against CUDA, and would fail with
+"operator torchvision::nms does not exist". The operators, which nothing here uses, are declared without code.
 """
 
 import importlib.util
 import sys
 from pathlib import Path
 
-_library = None  # the definitions live as long as this object does
+_library = None  # the definitions exist as long as this object
 
 
 class _Finder:
-    """Finds nothing: it notices that torchvision is about to be imported."""
+    """An import hook that finds nothing, but notices that torchvision is about to be imported."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -20,13 +20,13 @@ class _Finder:
 
 
 def before_torchvision() -> None:
-    """Define what is missing just before torchvision is imported: who only plans imports no torch."""
+    """Define the operators just before torchvision is imported, because planning should not import torch."""
     if "torchvision" not in sys.modules and _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)
 
 
 def define_missing_operators() -> None:
-    """Define torchvision's operators where it is a build for CUDA and torch is not; a second call does nothing."""
+    """Define torchvision's operators if only torchvision is built for CUDA; a second call does nothing."""
     global _library
     import torch
 

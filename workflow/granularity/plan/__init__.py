@@ -1,1 +1,1 @@
-"""What a configuration makes: label spaces, trainings, jobs, and what each asks of a machine."""
+"""Plan a configuration: label spaces, trainings, jobs, and the resources of each job."""

@@ -1,4 +1,4 @@
-"""Accepting results of other code, after an edit that is meant to change nothing: `granularity adopt`."""
+"""Accept results of other code after an edit that should not change any result: `granularity adopt`."""
 
 import getpass
 import secrets
@@ -24,7 +24,7 @@ TRIAL = ".trial"
 
 @dataclass(frozen=True)
 class Outdated:
-    """A result that only other code, or other packages, have made; `origin` is what it would be made from now."""
+    """A result that differs from the plan only by code or packages; `origin` has the present ones."""
 
     job: Job
     artifact: Artifact
@@ -32,7 +32,7 @@ class Outdated:
 
     @property
     def change(self) -> tuple:
-        """What has changed: results of one change are accepted on one piece of evidence."""
+        """The change, as a hashable tuple; one piece of evidence accepts all results with the same change."""
         old, new = self.artifact.manifest, self.origin
         both = [
             (name, old["packages"].get(name, "none"), new["packages"].get(name, "none"))
@@ -43,7 +43,7 @@ class Outdated:
 
 
 def changes(plan: Plan) -> dict[tuple, list[Outdated]]:
-    """The results of a configuration that other code has made, by change; the cheapest to make first."""
+    """Return a configuration's results that other code or packages made, by change, the cheapest to recompute first."""
     found: dict[tuple, list[Outdated]] = {}
     for one in _outdated(plan):
         found.setdefault(one.change, []).append(one)
@@ -58,7 +58,7 @@ def _outdated(plan: Plan) -> Iterator[Outdated]:
         for job in () if stage.volatile else plan.jobs(stage.name):
             try:
                 differing = {*results.differing(job)}
-            except GranularityError:  # it is not there: Snakemake makes it
+            except GranularityError:  # missing: Snakemake makes it
                 continue
             if differing and differing <= {"code", "packages"}:
                 artifact, task = results.open(job), results.task(job)
@@ -67,7 +67,7 @@ def _outdated(plan: Plan) -> Iterator[Outdated]:
 
 
 def evidence(plan: Plan, one: Outdated) -> Artifact:
-    """Make a result again, by the command of its job; a GranularityError where that fails, or gives another one."""
+    """Recompute a result by its job's command. Raise GranularityError if that fails, or the result differs."""
     job, old = one.job, one.artifact
     trial = place.store_of(old.place) / TRIAL / secrets.token_hex(8)
     trial.parent.mkdir(parents=True, exist_ok=True)
@@ -76,27 +76,27 @@ def evidence(plan: Plan, one: Outdated) -> Artifact:
         ended = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if ended.returncode:
             last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
-            raise GranularityError(f"{old.path}: cannot be made again to compare ({last})")
+            raise GranularityError(f"{old.path}: cannot be recomputed for comparison ({last})")
         new = Artifact.open(trial)
     finally:
         trial.unlink(missing_ok=True)
         place.stamp_of(trial).unlink(missing_ok=True)
     if new.digest != old.digest:
         raise GranularityError(
-            f"{old.path}: made again it is another ({new.digest[:12]}, was {old.digest[:12]}); nothing of this change "
-            "is adopted. Run snakemake, which makes the results again"
+            f"{old.path}: the recomputed result differs ({new.digest[:12]}, was {old.digest[:12]}); nothing of this "
+            "change is adopted. Run snakemake, which recomputes the results"
         )
     return new
 
 
 def adopt(one: Outdated, proof: Artifact) -> None:
-    """Publish a result under the key of the present code, and say in its manifest on what evidence."""
+    """Publish a result under the key of the present code, and record the evidence in its manifest."""
     old = one.artifact
     if key_of(one.origin) == proof.manifest["key"]:
         place.point(old.place, proof.folder, proof.kind, proof.digest)
         return
     for problem in old.corrupt():
-        raise GranularityError(f"{problem}; delete {place.stamp_of(old.path)}, and snakemake makes it again")
+        raise GranularityError(f"{problem}; delete {place.stamp_of(old.path)}, and snakemake recomputes it")
     by = {
         "evidence": {"name": proof.manifest["name"], "key": proof.manifest["key"], "digest": proof.digest},
         "by": f"{getpass.getuser()} on {host()}",
@@ -114,16 +114,16 @@ def adopt(one: Outdated, proof: Artifact) -> None:
 
 
 def run(plan: Plan) -> list[str]:
-    """Adopt what can be adopted of a configuration's results; returns what was refused, one line each."""
+    """Adopt all results of a configuration that can be adopted; return the refusals, one line each."""
     refused, found = [], changes(plan)
     if not found:
-        say(f"{plan.root}: nothing to adopt; no result there is of other code or other versions of packages")
+        say(f"{plan.root}: nothing to adopt; no result is of other code or package versions")
     for change, same in found.items():
         stage, _, before, now, versions = change
         what = ", ".join([*([f"code {before} -> {now}"] if before != now else []), *versions])
         cheapest = same[0]
         seconds = cheapest.artifact.manifest["cost"]["wall_seconds"]
-        say(f"{stage}: {what}: {len(same)} results; making {cheapest.artifact.path} again (it took {seconds:.1f} s)")
+        say(f"{stage}: {what}: {len(same)} results; recomputing {cheapest.artifact.path} (it took {seconds:.1f} s)")
         try:
             proof = evidence(plan, cheapest)
             for one in same:

@@ -1,4 +1,4 @@
-"""The command of a job, which `snakemake -np` prints and a person can run alone; and what it asks a scheduler for."""
+"""The command of a job, which `snakemake -np` prints and a person can run, and its requests to a scheduler."""
 
 import functools
 import json
@@ -12,16 +12,16 @@ from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from granularity.stages.samples.options import expected_images
 
-UNKNOWN = 1_000_000  # images of a data set whose source does not say
-PAYS = 30.0  # seconds of work for which another CPU pays
+UNKNOWN = 1_000_000  # images of a data set whose source does not give their number
+PAYS = 30.0  # seconds of work that justify a further CPU
 _names = functools.cache(names)  # a data set is listed once
-CUDA_MB = 4000  # of main memory, in a process that uses a GPU
+CUDA_MB = 4000  # main memory of a process that uses a GPU
 
 
 def words(
     plan: Plan, job: Job, inputs: Mapping[str, Iterable[str]] | None = None, output: str | None = None
 ) -> list[str]:
-    """The words of a job's command, but for `--threads`; `inputs` and `output` are for where they lie elsewhere."""
+    """Return the words of a job's command, without `--threads`; `inputs` and `output` override the planned paths."""
     stage = STAGES[job.stage]
     found = ["granularity", stage.name]
     if inputs is None:
@@ -40,13 +40,13 @@ def words(
 
 
 def listing(job: Job) -> str | None:
-    """What tells that the user's files and folders that a job reads have changed; None where it reads none."""
+    """Return a text that changes if the user's files or folders that a job reads change; None if it reads none."""
     found = [*(_names(Path(folder)) for folder in job.folders), *(state(file) for file in job.files)]
     return ",".join(found) or None
 
 
 def own_files(plan: Plan, job: Job) -> list[str]:
-    """The user's files that the job's command has to load."""
+    """Return the user's files that the job's command has to load."""
     own = set(extensions.own_files())
     return [] if STAGES[job.stage].gathers else [name for name in plan.code(job) if name in own]
 
@@ -55,7 +55,7 @@ def own_files(plan: Plan, job: Job) -> list[str]:
 
 
 def memory_mb(plan: Plan, job: Job, attempt: int = 1) -> int:
-    """Main memory of a job."""
+    """Return the main memory of a job, in MB."""
     needs, count = STAGES[job.stage].needs, images(plan, job)
     process = needs.memory_mb + (CUDA_MB if uses_gpu(plan, job) else 0)
     process += count * needs.memory_kb / 1e3 + job.memory(count) / 1e6 + (threads(plan, job) - 1) * needs.thread_mb
@@ -63,14 +63,14 @@ def memory_mb(plan: Plan, job: Job, attempt: int = 1) -> int:
 
 
 def minutes(plan: Plan, job: Job, attempt: int = 1) -> int:
-    """The time limit of a job."""
+    """Return the time limit of a job, in minutes."""
     needs = STAGES[job.stage].needs
     looks = images(plan, job) * job.passes / job.processes
     return round((needs.minutes * job.longer + looks * needs.ms * job.slower / 60_000) * 2 ** (attempt - 1))
 
 
 def threads(plan: Plan, job: Job) -> int:
-    """CPUs of a job. Processes that train together have one each, and on GPUs so have their readers."""
+    """Return the CPUs of a job. Each process of a group has one and, on a GPU, one more for each of its readers."""
     needs = STAGES[job.stage].needs
     if uses_gpu(plan, job) or job.processes > 1:
         return job.processes * (1 + (job.readers if uses_gpu(plan, job) else 0))
@@ -79,17 +79,17 @@ def threads(plan: Plan, job: Job) -> int:
 
 
 def uses_gpu(plan: Plan, job: Job) -> bool:
-    """Whether a job holds a GPU: with `device: cuda` alone, because `auto` takes what it finds."""
+    """Return whether a job reserves a GPU: only with `device: cuda`, because `auto` uses what it finds."""
     return plan.config.device == "cuda" and STAGES[job.stage].needs.gpu
 
 
 def gpus(plan: Plan, job: Job) -> int:
-    """The number of GPUs that a job holds: one per process."""
+    """Return the number of GPUs that a job reserves: one per process."""
     return job.processes if uses_gpu(plan, job) else 0
 
 
 def images(plan: Plan, job: Job) -> int:
-    """The number of images that a job reads: as counted in the sample table; before it is made, as the source says."""
+    """Return the number of images that a job reads: from the sample table if it exists, else from the source."""
     if job.stage in ("theory", "verdicts"):
         return 0
     read = [job, *job.inputs.get("samples", ())][-1]  # a transfer's images are not those of its condition
@@ -100,7 +100,7 @@ def images(plan: Plan, job: Job) -> int:
 def _images(plan: Plan, condition: str, counted: bool) -> int:
     one = plan.condition(condition)
     expected = expected_images(one.samples) or UNKNOWN
-    if counted:  # the stage `samples` reads all that there are
+    if counted:  # the stage `samples` reads all that exist
         found = plan.summary(one)
         if "images" in found:
             return sum(found["images"].values())

@@ -1,4 +1,4 @@
-"""Settings that Snakemake's own process makes for its jobs."""
+"""Settings that Snakemake's main process makes for its jobs."""
 
 import atexit
 import contextlib
@@ -21,6 +21,7 @@ from snakemake.settings.types import DeploymentMethod, SharedFSUsage
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
+from granularity.base.shipped import HERE
 from granularity.base.stage import Job
 from granularity.config.files import DEFAULT
 from granularity.plan.fresh import Results
@@ -30,7 +31,7 @@ from granularity.store import lock, place
 from granularity.store.artifact import canonical_json
 from granularity.store.code import DRIVER, ROOT, code_digest, package_digest
 
-# What Snakemake is asked for that makes no result: whoever only looks need not hold a name.
+# Options of Snakemake that make no result; such runs need not hold the configuration's name.
 LOOKS = "unlock|touch|lint|report|summary|detailed-summary|dag|d3dag|rulegraph|filegraph|list|cleanup|archive"
 LOOKS += "|conda-create|conda-cleanup-envs|containerize|generate|print-compilation"
 LOOKING, DRY_RUN = re.compile(rf"--({LOOKS})|-[tSDl]"), re.compile(r"--dry-?run|-\w*n")
@@ -39,22 +40,21 @@ LOOKING, DRY_RUN = re.compile(rf"--({LOOKS})|-[tSDl]"), re.compile(r"--dry-?run|
 def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan, Job], None]:
     """Set the environment of jobs, and hold the name of the configuration.
 
-    Returns what to call with each job that Snakemake meets: it lets those be made again whose results are not what is
-    asked for. Raises a GranularityError where settings would lose results, or another configuration of this name is
-    made.
+    Return a function to call with each job that Snakemake meets; it marks jobs with outdated results to run again.
+    Raise GranularityError for settings that would lose results, or if another configuration of this name is running.
     """
     dry_run = any(map(DRY_RUN.match, sys.argv[1:]))
     looks = dry_run or any(map(LOOKING.match, sys.argv[1:]))
-    _refuse(workflow, looks)
+    _refuse(workflow, looks, config.device)
     # for the report's record of how it was made
     os.environ.setdefault("GRANULARITY_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))
-    # Slurm's warning before a job's end is for the stage, which saves its work; Snakemake, around it, would die of it.
+    # Slurm's warning before a job ends is meant for the stage, which saves its work; it would kill Snakemake around it.
     if "SLURM_JOB_ID" in os.environ:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    if not workflow.is_main_process:  # but one of its jobs on a cluster, while others are at work
+    if not workflow.is_main_process:  # but one of its jobs on a cluster, while others run
         return lambda plan, job: None
     os.environ[DRIVER] = f"{ROOT} {package_digest()}"
-    modify = workflow.modifier.modify_path  # where Snakemake has results: a module may have a prefix
+    modify = workflow.modifier.modify_path  # where Snakemake expects results: a module may have a prefix
     if not looks:
         hold(config, Path(modify(f"results/{config.name}")))
         _end_plainly()
@@ -73,10 +73,10 @@ def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan
                 raise GranularityError(*(f"{condition.name}: {one}" for one in complaints))
 
     def remake(plan: Plan, job: Job) -> None:
-        """Let a job be made again whose result is not what is asked for; Snakemake adds what follows from it."""
+        """Mark a job to run again if its result is outdated; Snakemake adds the jobs that depend on it."""
         for one in () if looks else (job, *(source for of in job.inputs.values() for source in of if source.at)):
             stamp = Path(modify(plan.stamp(one)))
-            with contextlib.suppress(OSError):  # nothing that is made of it could be newer
+            with contextlib.suppress(OSError):  # no later result could be newer
                 if stamp.stat().st_mtime > time.time():
                     place.write_atomically(stamp, stamp.read_bytes())  # the present one may be another user's
                     os.utime(stamp, (began, began))
@@ -87,19 +87,19 @@ def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan
 
 
 def where_to_look(configfiles: Iterable[str | Path]) -> None:
-    """Say how to follow a run, in whose terminal nothing moves for as long as a job takes."""
-    say("Each job's progress and the time it has left, from another terminal:")
+    """Print how to follow a run, because its terminal shows nothing while a job runs."""
+    say("To see each job's progress and remaining time, run in another terminal:")
     say(f"granularity status --watch{_files(configfiles)}")
 
 
 def _files(configfiles: Iterable[str | Path]) -> str:
-    """Options of a command that tell it of a run's configuration."""
+    """Return the options that tell a command a run's configuration."""
     named = dict.fromkeys(os.path.relpath(file) for file in configfiles)
-    return "".join(f" -f {shlex.quote(file)}" for file in named if Path(file) != DEFAULT)
+    return "".join(f" -f {shlex.quote(file)}" for file in named) if [*named] != [str(DEFAULT)] else ""
 
 
 def _end_plainly() -> None:
-    """After an interrupt from the keyboard, let the last line say what happened, below what Snakemake prints."""
+    """After a keyboard interrupt, print a last line that explains it, below Snakemake's output."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
     interrupted = []
@@ -109,29 +109,41 @@ def _end_plainly() -> None:
         signal.default_int_handler(number, frame)
 
     signal.signal(signal.SIGINT, on_interrupt)
-    stopped = "Stopped on request, which is all that the errors above say. The same command goes on from here."
+    stopped = "Stopped on request; the errors above say only that. The same command continues from here."
     atexit.register(lambda: say(stopped) if interrupted else None)
 
 
-def _refuse(workflow: Any, looks: bool) -> None:
-    """Refuse settings under which results would be lost; name the package for `envs/*.post-deploy.sh`."""
+def image(device: str) -> str:
+    """Return the image for `--sdm apptainer`: GRANULARITY_IMAGE, or the one built from envs/granularity.def."""
+    return os.environ.get("GRANULARITY_IMAGE") or str(HERE / f"envs/{'gpu' if device == 'cuda' else 'cpu'}.sif")
+
+
+def _refuse(workflow: Any, looks: bool, device: str) -> None:
+    """Refuse settings that would lose results; name the package for `envs/*.post-deploy.sh`."""
     if workflow.enable_cache:
         raise GranularityError("--cache verifies nothing: share one results folder instead (profiles/README.md)")
     storage = workflow.storage_settings
     if storage.default_storage_provider or SharedFSUsage.INPUT_OUTPUT not in storage.shared_fs_usage:
         raise GranularityError(
-            "--default-storage-provider, and --shared-fs-usage without input-output, carry stamps alone and lose"
-            " results; run all jobs on one file system, and carry results by `granularity push` and `granularity pull`"
+            "--default-storage-provider, and --shared-fs-usage without input-output, copy only stamps and lose "
+            "results; run all jobs on one file system, and copy results with `granularity push` and `granularity pull`"
         )
-    if DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method:
+    methods, file = workflow.deployment_settings.deployment_method, image(device)
+    if DeploymentMethod.APPTAINER in methods and not (looks or "://" in file or os.path.exists(file)):
+        raise GranularityError(
+            f"--sdm apptainer: {file} does not exist; build it (docs/machines.md), or set GRANULARITY_IMAGE"
+        )
+    if DeploymentMethod.CONDA in methods:
         if package := _package():
             os.environ.setdefault("GRANULARITY_PACKAGE", package)
-    elif not looks and shutil.which("granularity") is None:
-        raise GranularityError("no command `granularity` is on the PATH, which jobs run; activate its environment")
+    elif not (looks or DeploymentMethod.APPTAINER in methods) and shutil.which("granularity") is None:
+        raise GranularityError(
+            "the command `granularity`, which jobs run, is not on the PATH; activate its environment"
+        )
 
 
 def _package() -> str | None:
-    """What pip installs this package from: the checkout it lies in, or the commit that it was installed from."""
+    """Return what pip should install this package from: its checkout, or the commit that it was installed from."""
     if (checkout := ROOT.parents[1]).joinpath("pyproject.toml").is_file():
         return str(checkout)
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -143,8 +155,8 @@ def _package() -> str | None:
 
 
 def hold(config: Any, root: Path) -> None:
-    """Hold the name of a configuration until this process ends; GranularityError: drivers of another one, or of other
-    code, hold it.
+    """Hold the name of a configuration until this process ends. Raise GranularityError if processes with another
+    configuration or other code hold it.
     """
     digest = hashlib.sha256(canonical_json(config.model_dump(mode="json")).encode()).hexdigest()
     code = code_digest(*extensions.own_files())
@@ -153,6 +165,6 @@ def hold(config: Any, root: Path) -> None:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other["started"]))
         what = "this name with other code" if other["for"].startswith(digest) else "another configuration of this name"
         raise GranularityError(
-            f"{root}: {what} is being made by {lock.who(other)}, since {since}, in "
-            f"{other['folder']}; wait for its end, or give this one another name: --config name=..."
+            f"{root}: {what} is being made by {lock.who(other)}, since {since}, in {other['folder']}; wait until it "
+            "ends, or give this run another name: --config name=..."
         )

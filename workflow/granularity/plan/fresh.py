@@ -1,4 +1,4 @@
-"""Whether a result that lies there is the one that is asked for, by its own manifest."""
+"""Decide from its manifest whether an existing result is the planned one."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,7 @@ from granularity.store.place import stamp_of
 from granularity.store.task import Task
 
 OTHER_INPUTS = "made from other inputs"
-REASONS = {  # of being made again, by what differs
+REASONS = {  # for running again, by the entry that differs
     "made_from": OTHER_INPUTS,
     "code": "made by other code",
     "packages": "made with other versions of packages",
@@ -33,10 +33,10 @@ OTHER_VERSION = "written by another version of this program"
 
 
 class Results:
-    """The results of a plan, held against what it asks for.
+    """The existing results of a plan, compared with what it asks for.
 
     Args:
-        place: where the result of a job lies, if not where planned.
+        place: returns where a job's result lies, if not where planned.
     """
 
     def __init__(self, plan: Plan, place: Callable[[Job], Path] | None = None):
@@ -44,7 +44,7 @@ class Results:
         self._found: dict[Path, Artifact | GranularityError] = {}
 
     def open(self, job: Job) -> Artifact:
-        """The result of a job, not verified; a GranularityError where none lies there, or it cannot be read."""
+        """Return a job's result, unverified. Raise GranularityError if it is missing or unreadable."""
         return self._peek(self.place(job))
 
     def _peek(self, folder: Path) -> Artifact:
@@ -58,26 +58,26 @@ class Results:
         return found
 
     def outdated(self, job: Job) -> str | None:
-        """Why a job has to be made again though it has a stamp; None where it need not."""
+        """Return why a job with a stamp must run again, or None."""
         stamp = stamp_of(self.place(job))
         if not os.path.lexists(stamp):
             return None
         try:
             wrong = self.open(job).unlike(stamp) if self.place(job).is_symlink() else None
-            return "its stamp is of another result" if wrong else self.unlike(job)
+            return "its stamp belongs to another result" if wrong else self.unlike(job)
         except OtherVersionError:
             return OTHER_VERSION
         except MissingError:
             return "its result is gone"
-        except GranularityError as error:  # or a file of the user's cannot be read, which is for the job to say
+        except GranularityError as error:  # an unreadable user's file is reported by the job itself
             return str(error) if error is self._found[self.place(job)] else None
 
     def unlike(self, job: Job) -> str | None:
-        """What a result was made of that is not what is asked for, in words; raises as :meth:`open` does."""
+        """Return in words how a result's origin differs from the plan, or None; raise errors like :meth:`open`."""
         return next((REASONS[name] for name in self.differing(job)), None)
 
     def differing(self, job: Job) -> Iterator[str]:
-        """In which of the REASONS a result is not what is asked for (:meth:`granularity.store.task.Task.states`)."""
+        """Yield the REASONS why a result differs from the plan (:meth:`granularity.store.task.Task.states`)."""
         made, task = self.open(job).manifest, self.task(job)
         for name in REASONS:
             if name == "outside":
@@ -93,7 +93,7 @@ class Results:
                 yield name
 
     def task(self, job: Job) -> Task:
-        """The task of a job, on the machine that made its result, as far as the machine is not asked for."""
+        """Return the task of a job, on the machine that made its result, unless the configuration sets the device."""
         place, inputs = self.place(job), {role: tuple(map(self.place, jobs)) for role, jobs in job.inputs.items()}
         stage, made = STAGES[job.stage], self.open(job).manifest["machine"]
         device = self.plan.config.device if stage.needs.gpu else "cpu"
@@ -104,7 +104,7 @@ class Results:
         return Task(stage, place, options, inputs, seed, machine=machine, peek=self._peek)
 
     def _there(self, task: Task) -> dict[str, list]:
-        """The digests of inputs that are there, by role; what is not is made first."""
+        """Return the digests of existing inputs, by role; missing ones are made first."""
         found = {}
         for role, paths in task.inputs.items():
             with contextlib.suppress(GranularityError):
@@ -112,7 +112,7 @@ class Results:
         return found
 
     def _same_outside(self, job: Job, task: Task, outside: dict[str, str]) -> bool:
-        """Whether the user's files that a job reads are those of a result: by a walk once, then by a quick look."""
+        """Return whether a job's user files are those of its result: once by a full walk, later by a quick look."""
         looked = listing(job)
         if looked is None:
             return True

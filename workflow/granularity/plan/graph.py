@@ -1,11 +1,10 @@
-"""The plan of a configuration: every job that something asks for, what it is made from, and where its result lies."""
+"""The plan of a configuration: all jobs it needs, their inputs, and where their results lie."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from granularity.config.cells import cells
 from granularity.learning.cost import jobs_for
 from granularity.learning.runs import Run
 from granularity.plan import trainings
-from granularity.plan.trainings import Network, Transfer
+from granularity.plan.trainings import NetworkPlan, TransferPlan
 from granularity.stages import STAGES
 from granularity.stages.hierarchy.space import Space, clusterings, spaces
 from granularity.stages.samples.options import expected_images, of_source
@@ -28,16 +27,16 @@ from granularity.store.place import stamp_of
 
 
 @dataclass(frozen=True)
-class Condition:
+class ConditionPlan:
     """Images to train on: a data set and a training-set size."""
 
     name: str  # its folder below `results/NAME/`
     samples: Any  # the section that describes the data set
     train_size: int | str  # number of training images, or `all`
-    seed: int  # the base seed, which the split follows
-    encoder: Any = None  # the sections that make its embedding and clusters
-    spaces: tuple[Space, ...] = ()  # its label spaces; none where it is only transferred to
-    merged: tuple[str, ...] = ()  # those of them on which networks are also trained for all epochs
+    seed: int  # the base seed, which determines the split
+    encoder: Any = None  # sections that determine its embedding and clusters
+    spaces: tuple[Space, ...] = ()  # its label spaces; none if it is only transferred to
+    merged: tuple[str, ...] = ()  # label spaces on which networks are also trained for all epochs
     backbones: int = 0  # per label space
 
     @functools.cached_property
@@ -47,30 +46,30 @@ class Condition:
 
     @property
     def images(self) -> int | None:
-        """The number of its training images, roughly; None where nothing says it before they are read. Jobs are cut
-        by it, so it does not depend on what was made before.
+        """The approximate number of its training images; None if unknown before they are read. It determines how work
+        is split into jobs, so it does not depend on existing results.
         """
         return expected_images(self.samples) if self.train_size == "all" else int(self.train_size)
 
-    def made_by(self, space: Space, network: Network) -> list:
-        """The sections that a label space's clusters or embeddings come from, in ids of runs; empty without any."""
+    def made_by(self, space: Space, network: NetworkPlan) -> list:
+        """Return the sections that determine a label space's clusters or embeddings, for ids of runs, or none."""
         needs_embedding = space.params.get("clusterings") or objective_needs(network) == "embed"
         return [self.encoder] if needs_embedding else []
 
 
-def objective_needs(network: Network) -> str:
-    """The stage that a network's objective takes its labels from: hierarchy or embed."""
+def objective_needs(network: NetworkPlan) -> str:
+    """Return the stage whose results a network's objective is trained on: hierarchy, embed or pixels."""
     return extensions.find("objective", network.objective.name).NEEDS
 
 
 class Plan:
-    """Every job of a configuration, by stage.
+    """All jobs of a configuration, by stage.
 
     Attributes:
         root: the folder of its results.
         conditions: those of the configuration, then those that are only transferred to.
-        networks, transfers: those of the configuration, with all that their entries leave out.
-        cells, axes: of a study, the plans of its cells; and for each its values of the axes, by the cell's folder.
+        networks, transfers: those of the configuration, with defaults filled in.
+        cells, axes: for a study, the plans of its cells, and each cell's values of the axes, by the cell's folder.
     """
 
     def __init__(self, config: Any, cells: Mapping[str, tuple[Plan, Mapping[str, Any]]] | None = None):
@@ -89,7 +88,7 @@ class Plan:
             self._chosen.clear()
 
     def jobs(self, stage: str, **values: str) -> Sequence[Job]:
-        """The jobs of a stage: all, or those with the wildcards given, which are asked for thousands of jobs."""
+        """Return the jobs of a stage: all, or those with given wildcards. Indexed, because it is called very often."""
         names = tuple(sorted(values))
         if (stage, names) not in self._chosen:
             chosen = self._chosen[stage, names] = {}
@@ -99,104 +98,104 @@ class Plan:
         return self._chosen[stage, names].get(tuple(values[name] for name in names), [])
 
     def job(self, stage: str, values: Mapping[str, str]) -> Job:
-        """One job of a stage, by all its wildcards."""
+        """Return a job of a stage, by all its wildcards."""
         return self._jobs[stage][_key(values)]
 
     def code(self, job: Job) -> tuple[str, ...]:
-        """The code that makes a job's result: dotted modules, and paths of the user's files."""
+        """Return the code that computes a job's result: dotted modules, and paths of the user's files."""
         return STAGES[job.stage].code(self.options(job))
 
     def options(self, job: Job) -> Section:
-        """The options of a job, validated."""
+        """Return the options of a job, validated."""
         if id(job) not in self._options:
             self._options[id(job)] = job, STAGES[job.stage].model.model_validate(job.options)
         return self._options[id(job)][1]
 
     def folder(self, job: Job) -> Path:
-        """The name of a job's result: a path that leads to its folder."""
+        """Return the name of a job's result: a path that leads to its folder."""
         return Path(job.at or pattern(STAGES[job.stage], self.root).format(**job.values))
 
     def stamp(self, job: Job) -> str:
-        """The file that stands for a job's result."""
+        """Return the file that represents a job's result for Snakemake."""
         return str(stamp_of(self.folder(job)))
 
     @property
     def page(self) -> str:
-        """What the run ends in: the report, or the page of a study."""
+        """The final page: the report, or the page of a study."""
         return f"{self.root}/gather/study.html" if self.cells else f"{self.root}/report/report.html"
 
-    def condition(self, name: str) -> Condition:
+    def condition(self, name: str) -> ConditionPlan:
         return next(condition for condition in self.conditions if condition.name == name)
 
-    def clusterings(self, condition: Condition) -> list[str]:
-        """The clusterings that the label spaces of a condition are read from."""
+    def clusterings(self, condition: ConditionPlan) -> list[str]:
+        """Return the clusterings that the label spaces of a condition use."""
         return clusterings(condition.spaces)
 
-    def embeds(self, condition: Condition) -> bool:
-        """Whether anything asks for the embedding of a condition's images."""
+    def embeds(self, condition: ConditionPlan) -> bool:
+        """Return whether anything needs the embedding of a condition's images."""
         if not condition.spaces:
             return False
         objectives = any(objective_needs(network) == "embed" for network in self.networks)
         asked = any("embedding" in (measure.of or ()) for measure in self.config.measures)
-        return bool(self.clusterings(condition)) or objectives or asked
+        return bool(self.clusterings(condition)) or objectives or asked or self.config.duplicates.embedded
 
-    def spaces_of(self, network: Network, condition: Condition) -> list[Space]:
-        """Label spaces that a network is pretrained on; or the one stand-in of an objective that needs none."""
+    def spaces_of(self, network: NetworkPlan, condition: ConditionPlan) -> list[Space]:
+        """Return the label spaces that a network is pretrained on, or a stand-in for an objective that needs none."""
         if objective_needs(network) != "hierarchy":
             name = network.objective.name
             return [Space(name, name, dict(network.objective.options))] if condition.spaces else []
         names = condition.merged if network.merged else network.spaces
         return [one for one in condition.spaces if names is None or one.name in names]
 
-    def pretrainings(self, network: Network, condition: Condition) -> list[Run]:
+    def pretrainings(self, network: NetworkPlan, condition: ConditionPlan) -> list[Run]:
         found = self._pretrainings.get((network.name, condition.name))
         if found is None:
             found = trainings.pretrainings(self.config, network, condition, self.spaces_of(network, condition))
             self._pretrainings[network.name, condition.name] = found
         return found
 
-    def backbones(self, network: Network, condition: Condition) -> list[Run]:
-        """The pretrainings that are finetuned and measured: not the extra seeds of the one-pass baseline."""
+    def backbones(self, network: NetworkPlan, condition: ConditionPlan) -> list[Run]:
+        """Return the pretrainings that are finetuned and measured, without the extra seeds of the one-pass baseline."""
         return [run for run in self.pretrainings(network, condition) if run.pretrain_seed < condition.backbones]
 
-    def finetunings(self, transfer: Transfer, network: Network, condition: Condition) -> list[Run]:
+    def finetunings(self, transfer: TransferPlan, network: NetworkPlan, condition: ConditionPlan) -> list[Run]:
         parents = self.backbones(network, condition)
         return trainings.finetunings(self.config, transfer, parents, self.data_of(transfer, condition))
 
-    def data_of(self, transfer: Transfer, condition: Condition) -> Condition:
-        """The images that a transfer of a condition's networks trains on."""
+    def data_of(self, transfer: TransferPlan, condition: ConditionPlan) -> ConditionPlan:
+        """Return the images that a transfer of a condition's networks trains on."""
         return condition if transfer.data is None else self.condition(transfer.data.name)
 
-    def asks(self, condition: Condition) -> dict[str, int]:
-        """How many training images the keys of the configuration ask for, at least."""
+    def asks(self, condition: ConditionPlan) -> dict[str, int]:
+        """Return the least number of training images that each key of the configuration needs."""
         found = {f"label_spaces: {name}": int(name.split("-")[1]) for name in self.clusterings(condition)}
         found = {key: count for key, count in found.items() if ": whole-" in key}
         recipes = [(one.where, one.recipe) for one in self.networks if condition.spaces]
         recipes += [(one.where, one.recipe) for one in self.transfers if self.data_of(one, condition) == condition]
         return found | {f"{where}.batch_size": recipe.batch_size for where, recipe in recipes}
 
-    def classes(self, condition: Condition, ranks: Iterable[str]) -> list[int]:
-        """The numbers of classes of some ranks; 0 before the sample table is made."""
+    def classes(self, condition: ConditionPlan, ranks: Iterable[str]) -> list[int]:
+        """Return the numbers of classes of some ranks; 0 before the sample table exists."""
         counts = self.summary(condition).get("classes", {})
         return [counts.get(rank, 0) for rank in ranks]
 
-    def summary(self, condition: Condition) -> dict[str, Any]:
-        """The summary of a condition's sample table; empty before it is made."""
+    def summary(self, condition: ConditionPlan) -> dict[str, Any]:
+        """Return the summary of a condition's sample table; empty before it exists."""
         with contextlib.suppress(GranularityError):
             (job,) = self.jobs("samples", condition=condition.name)
             return _summary_of(os.path.realpath(self.folder(job)))
         return {}
 
-    def networks_of(self, transfer: Transfer) -> list[Network]:
-        """The networks that a transfer finetunes."""
+    def networks_of(self, transfer: TransferPlan) -> list[NetworkPlan]:
+        """Return the networks that a transfer finetunes."""
         trained = [one for one in self.networks if not one.merged]
         return [one for one in trained if transfer.of is None or one.entry in transfer.of]
 
     def holding(self, jobs: Sequence[Job], runs: Iterable[Run]) -> list[Job]:
-        """Choose the jobs, of pretraining or of what follows from it, that hold the backbones of some runs."""
+        """Return the jobs, of pretraining or later stages, that hold the backbones of some runs."""
         if not jobs:
             return []
-        # Asked for each of thousands of jobs, with few lists: which job holds what is read once for each list.
+        # Called for thousands of jobs with few different lists, so each list is indexed once.
         known_by = (id(jobs[0]), id(jobs[-1]), len(jobs))
         same, places = self._held.get(known_by, (None, {}))
         if same != jobs:
@@ -209,9 +208,15 @@ class Plan:
         return [jobs[place] for place in sorted(chosen)]
 
     def units(
-        self, stage: str, runs: Sequence[Run], network: Network, condition: Condition, epochs: int = 1, data: Any = None
+        self,
+        stage: str,
+        runs: Sequence[Run],
+        network: NetworkPlan,
+        condition: ConditionPlan,
+        epochs: int = 1,
+        data: Any = None,
     ) -> dict[str, list[Run]]:
-        """The runs of a stage, of so many epochs on the images of `data` or the condition, grouped into jobs."""
+        """Group a stage's runs, of `epochs` epochs on the images of `data` or the condition, into jobs."""
         level = getattr(self.config.jobs, stage)
         if level == "auto":
             count = jobs_for(len(runs), epochs, (data or condition).images, self.config.pixels)
@@ -226,7 +231,7 @@ class Plan:
             grouped.setdefault(unit, []).append(run)
         return grouped
 
-    def _conditions(self) -> list[Condition]:
+    def _conditions(self) -> list[ConditionPlan]:
         config, seed = self.config, self.config.seeds.base
         encoder = {"encoder": config.encoder, "cluster": config.cluster}
         made = tuple(spaces(config.label_spaces, config.samples))
@@ -235,13 +240,13 @@ class Plan:
             chosen = made if one.spaces is None else tuple(s for s in made if s.name in {made[0].name, *one.spaces})
             images = f"train-{one.train_size}", config.samples, one.train_size
             backbones = one.backbones or config.seeds.pretrain
-            found.append(Condition(*images, seed, encoder, chosen, tuple(one.merged), backbones))
+            found.append(ConditionPlan(*images, seed, encoder, chosen, tuple(one.merged), backbones))
         others = {one.data.name: one.data for one in self.transfers if one.data is not None}
-        return found + [Condition(name, data.samples, data.train_size, seed) for name, data in others.items()]
+        return found + [ConditionPlan(name, data.samples, data.train_size, seed) for name, data in others.items()]
 
 
 def plans(config: Any) -> list[Plan]:
-    """The plan of a configuration; of a study those of its cells, then its own."""
+    """Return the plan of a configuration; for a study, those of its cells, then its own."""
     found = cells(config)
     if len(found) == 1 and not found[0].values:
         return [Plan(config)]
@@ -255,15 +260,15 @@ def _summary_of(generation: str) -> dict[str, Any]:
 
 
 def pattern(stage: Stage, root: str) -> str:
-    """The folder of a stage's results, its wildcards in braces."""
+    """Return the folder of a stage's results, with wildcards in braces."""
     return stage.place.replace("{root}", root)
 
 
 def beside(stage: Stage, root: str, folder: str) -> str:
-    """The pattern of a job's log (`logs`) or of Snakemake's measurements (`benchmarks`): named like the result."""
+    """Return the pattern of a job's log (`logs`) or Snakemake's measurements (`benchmarks`), named like the result."""
     own = stage.place.startswith("{root}/")
-    above, rest = re.match("({root})/(.+)" if own else "([^/]+/[^/]+)/(.+)", stage.place).groups()
-    return f"{root if own else above}/{folder}/{rest}.{ {'logs': 'log', 'benchmarks': 'tsv'}[folder] }"
+    *above, rest = stage.place.split("/", 1 if own else 2)
+    return f"{root if own else '/'.join(above)}/{folder}/{rest}.{ {'logs': 'log', 'benchmarks': 'tsv'}[folder] }"
 
 
 def _key(values: Mapping[str, str]) -> tuple:

@@ -1,10 +1,11 @@
-"""Answers to what the rules ask, as functions of a job's wildcards, so that rules hold no logic."""
+"""Functions of a job's wildcards that answer all questions of the rules, so that rules contain no logic."""
 
 import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient, local
 
 from granularity.base.stage import Job
@@ -14,11 +15,11 @@ from granularity.plan.graph import Plan, beside, pattern
 from granularity.stages import STAGES
 from granularity.store.place import STAMP
 
-ROOT = "results/{cell}"  # of a plan, whose configuration is called so
+ROOT = "results/{cell}"  # of a plan; `cell` is its configuration's name
 
 
 class Rules:
-    """Functions of wildcards for the rule of each stage, over the plans of a study's cells, or the only one there is.
+    """Functions of wildcards for the rule of each stage, over the plans of a study's cells, or the only plan.
 
     `look` is called with each job before Snakemake decides.
     """
@@ -30,7 +31,7 @@ class Rules:
         self.cells = "|".join(map(re.escape, self.reports))
 
     def output(self, stage: str) -> dict[str, Any]:
-        """The stamp of every result, with open wildcards; an `update()` would be brought back after a failure."""
+        """Return the stamps of results, with open wildcards; Snakemake would restore an `update()` after a failure."""
         return {"stamp": pattern(STAGES[stage], ROOT) + STAMP}
 
     def log(self, stage: str) -> str:
@@ -40,26 +41,38 @@ class Rules:
         return beside(STAGES[stage], ROOT, "benchmarks")
 
     def message(self, stage: str) -> str:
-        """What Snakemake says of a job."""
+        """Return Snakemake's message for a job."""
         of_cell = len(self.plans) > 1 and STAGES[stage].place.startswith("{root}")
         return STAGES[stage].message + (" ({wildcards.cell})" if of_cell else "")
 
     def results(self, stage: str, **values: str) -> list[str]:
-        """The stamps of all results of a stage, or of those with some values."""
+        """Return the stamps of all results of a stage, or of those with given values."""
         stamps = (plan.stamp(job) for plan in self.plans.values() for job in plan.jobs(stage, **values))
         return list(dict.fromkeys(stamps))  # the theory is the same in all plans
 
     def shown(self, wildcards: Any) -> list[str]:
-        """The report of one plan."""
+        """Return the report of a plan."""
         return [f"{self.plans[wildcards.cell].root}/report{STAMP}"]
 
     def everything(self) -> list[str]:
-        """The stamps of the report and of all that it is made from, as Snakemake may have no history of these."""
-        own = [stage for stage in STAGES if stage not in ("theory", "verdicts")]
-        return [*(stamp for stage in own for stamp in self.results(stage)), *self.targets()["verdicts"]]
+        """Return the stamps of the report and all that it is made from; Snakemake may have no history of these."""
+        return list(dict.fromkeys(stamp for plan in self.plans.values() for stamp in _made(plan)))
+
+    def made(self, wildcards: Any) -> list[str]:
+        """Return the stamps of a plan's results."""
+        return _made(self.plans[wildcards.cell])
+
+    def repeated(self, wildcards: Any) -> list[str]:
+        """Return the stamps of everything; WorkflowError if cells differ in more than their draw."""
+        if self.plan.config.axes:
+            raise WorkflowError(
+                "atlas: cells of a study with axes are no repetitions of each other; name those of one setting: "
+                f"granularity atlas {self.plan.root}/CELL ..."
+            )
+        return self.everything()
 
     def targets(self) -> dict[str, list[str]]:
-        """Named targets: every stage; worlds of the theory up to their verdicts, those that are findings apart."""
+        """Return named targets: all stages, and the theory's worlds up to their verdicts, with findings separate."""
         found = {stage: self.results(stage) for stage in STAGES if stage not in ("report", "verdicts", "theory")}
         found["verdicts"] = [stamp for name in self.plans for stamp in self.results("verdicts", name=name)]
         found |= {"theory": [], "findings": []}
@@ -70,11 +83,21 @@ class Rules:
             found["findings" if preregistered.file_of(world) else "theory"].append(stamp)
         return found
 
-    def inputs(self, stage: str) -> Callable:
-        """The stamps of what a job reads, by role, and the user's files.
+    def about(self, target: str) -> str:
+        """Return a line about a named target, for `snakemake --list`."""
+        worlds = {
+            "theory": "Simulate and judge the papers' theory.",
+            "findings": "Simulate and judge the project's own theory.",
+        }
+        if target in worlds or target not in STAGES:
+            return worlds.get(target, f"Simulate and judge {target.removeprefix('theory_')}, one world of the theory.")
+        return STAGES[target].does
 
-        These as `ancient`, for their content is compared (:mod:`granularity.plan.fresh`), and in a clone all are new.
-        (Stamps must not be: Snakemake would not look at what follows, however indirectly, from a job that runs.)
+    def inputs(self, stage: str) -> Callable:
+        """Return a function that returns the stamps of a job's inputs, by role, and the user's files.
+
+        The files are `ancient`, because their content is compared (:mod:`granularity.plan.fresh`), and a clone has new
+        times. (Stamps must not be: Snakemake would ignore jobs that follow, however indirectly, from a job that runs.)
         """
 
         def of_job(wildcards: Any) -> dict[str, list[str]]:
@@ -82,15 +105,15 @@ class Rules:
             self._look(plan, job)
             found = {role: [plan.stamp(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
             own = commands.own_files(plan, job)
-            # A module's prefix is for results. (An absolute path would be another input wherever the checkout moves.)
-            # Nor one with braces, which Snakemake takes for a wildcard and cannot be made not to.
+            # A module's prefix applies only to results. (An absolute path would change as an input if the checkout
+            # moves.) Files with braces are left out, because Snakemake always reads them as wildcards.
             files = [ancient(local(file)) for file in (*job.files, *own) if "{" not in file]
             return found | ({"user_files": files} if files else {})
 
         return of_job
 
     def command(self, stage: str) -> Callable:
-        """The command for the shell, with the paths that Snakemake gives, which a module's prefix may have moved."""
+        """Return the function of the shell command, with Snakemake's paths, which a module's prefix may change."""
 
         def of_job(wildcards: Any, input: Any, output: Any) -> str:
             plan, job = self._job(stage, wildcards)
@@ -115,6 +138,12 @@ class Rules:
         values = dict(wildcards.items())
         plan = self.plans.get(values.pop("cell", values.get("name")), self.plans[self.reports[0]])
         return plan, plan.job(stage, values)
+
+
+def _made(plan: Plan) -> list[str]:
+    """Return the stamps of all results of a plan but the theory's."""
+    jobs = [job for stage in STAGES if stage not in ("theory", "verdicts") for job in plan.jobs(stage)]
+    return [plan.stamp(job) for job in [*jobs, *plan.jobs("verdicts", name=plan.config.name)]]
 
 
 def _folder(stamp: str) -> str:

@@ -1,4 +1,4 @@
-"""Networks, transfers and their runs: what is trained, with which recipe, and what each run's id digests."""
+"""Networks, transfers and their runs: what is trained, with which recipe, and what each run's id covers."""
 
 import hashlib
 import itertools
@@ -20,24 +20,24 @@ DEFAULT_TRANSFER = "target"  # finetuning on the target of the same data
 
 
 @dataclass(frozen=True)
-class Network:
-    """One kind of network, with all that its entry leaves out."""
+class NetworkPlan:
+    """A kind of network, with defaults filled in."""
 
-    name: str  # with this combination of its grid
+    name: str  # including its combination of grid values
     entry: str  # its name in the configuration
-    where: str  # the key of the configuration that its recipe comes from
+    where: str  # configuration key of its recipe
     model: Model
     recipe: Recipe
     objective: Objective
     init: Init
     spaces: list[str] | None
     keep: list[int]
-    merged: bool = False  # trained for the epochs of both stages, and not finetuned
+    merged: bool = False  # trained for the epochs of both stages, not finetuned
 
 
 @dataclass(frozen=True)
-class Data:
-    """Another data set, to transfer to: its folder below the results, its key in the configuration, and what it is."""
+class DataPlan:
+    """A data set to transfer to: its folder below the results, its key in the configuration, and its content."""
 
     name: str
     where: str
@@ -46,21 +46,21 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Transfer:
-    """One way to finetune, with all that its entry leaves out; `data` is None for the images of the pretraining."""
+class TransferPlan:
+    """A way to finetune, with defaults filled in; `data` is None for the images of the pretraining."""
 
     name: str
     where: str
     of: list[str] | None
     recipe: Recipe
     keep: bool
-    data: Data | None = None
+    data: DataPlan | None = None
     from_epoch: int | None = None
 
 
-def networks(config: Any) -> list[Network]:
-    """The networks of a configuration: those of its list, or the one that `model` and `pretrain` describe; and, where a
-    condition asks for it, for each that is finetuned on the same images the one whose head is merged.
+def networks(config: Any) -> list[NetworkPlan]:
+    """Return the networks of a configuration: those of its list, or the one that `model` and `pretrain` describe. If a
+    condition merges label spaces, add a merged-head network for each that is finetuned on the same images.
     """
     found = list(_entries(config))
     if not any(condition.merged for condition in config.conditions):
@@ -75,10 +75,10 @@ def networks(config: Any) -> list[Network]:
     return found + twins
 
 
-def _entries(config: Any) -> Iterator[Network]:
+def _entries(config: Any) -> Iterator[NetworkPlan]:
     if not config.networks:
         name = _word(config.model.name)
-        yield Network(name, name, "pretrain", config.model, config.pretrain, Objective(), Init(), None, [])
+        yield NetworkPlan(name, name, "pretrain", config.model, config.pretrain, Objective(), Init(), None, [])
     for i, entry in enumerate(config.networks):
         base = config.model
         if entry.model.get("name", base.name) != base.name:
@@ -90,26 +90,26 @@ def _entries(config: Any) -> Iterator[Network]:
             except ValueError as error:
                 raise ValueError(f"networks.{i}.{error}") from None
             more = entry.objective, entry.init, entry.spaces, sorted(entry.keep)
-            yield Network(entry.name + suffix, entry.name, where, model, recipe, *more)
+            yield NetworkPlan(entry.name + suffix, entry.name, where, model, recipe, *more)
 
 
-def transfers(config: Any) -> list[Transfer]:
-    """The transfers of a configuration: those of its list, or the one that `finetune` describes."""
+def transfers(config: Any) -> list[TransferPlan]:
+    """Return the transfers of a configuration: those of its list, or the one that `finetune` describes."""
     if not config.transfers:
-        return [Transfer(DEFAULT_TRANSFER, "finetune", None, config.finetune, False)]
+        return [TransferPlan(DEFAULT_TRANSFER, "finetune", None, config.finetune, False)]
     found = []
     for i, entry in enumerate(config.transfers):
         data, where = None, f"transfers.{i}.data"
         if entry.data is not None:
             samples = parsed(type(config.samples), entry.data.samples, f"{where}.samples")
-            data = Data(f"data-{entry.name}", where, samples, entry.data.train_size)
+            data = DataPlan(f"data-{entry.name}", where, samples, entry.data.train_size)
         for suffix, key, recipe in _recipes(config, entry, f"transfers.{i}", "finetune"):
-            found.append(Transfer(entry.name + suffix, key, entry.of, recipe, entry.keep, data, entry.from_epoch))
+            found.append(TransferPlan(entry.name + suffix, key, entry.of, recipe, entry.keep, data, entry.from_epoch))
     return found
 
 
 def _recipes(config: Any, entry: Any, where: str, section: str) -> Iterator[tuple[str, str, Recipe]]:
-    """Every combination of the values of an entry's grid: what it adds to the name, its key, and the recipe."""
+    """Yield each combination of an entry's grid values: its suffix of the name, its key, and the recipe."""
     base = merged(getattr(config, section), entry.recipe, f"{where}.recipe")
     if not all(entry.grid.values()):
         raise ValueError(f"{where}.grid: a key has no values")
@@ -121,12 +121,12 @@ def _recipes(config: Any, entry: Any, where: str, section: str) -> Iterator[tupl
 
 
 def merged(section: Section, over: dict[str, Any], where: str) -> Any:
-    """Change some keys of a section; raises as :func:`parsed`."""
+    """Return a section with some keys changed; raises as :func:`parsed`."""
     return parsed(type(section), deep(section.model_dump(mode="json"), over), where) if over else section
 
 
 def parsed(model: type[Section], values: dict[str, Any], where: str) -> Any:
-    """Make a section; a ValueError says what is wrong with a key, with its place in the configuration in front."""
+    """Build a section. Raise ValueError for a wrong key, with its place in the configuration in front."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -135,7 +135,7 @@ def parsed(model: type[Section], values: dict[str, Any], where: str) -> Any:
 
 
 def deep(base: dict, over: dict) -> dict:
-    """A mapping with the keys of another over its own, at every level."""
+    """Return a mapping merged with another, whose values win, at every level."""
     found = dict(base)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(found.get(key), dict)
@@ -147,9 +147,9 @@ def _word(text: str) -> str:
     return re.sub("[^A-Za-z0-9_.-]", "-", text)
 
 
-def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable[Space]) -> list[Run]:
-    """Every pretraining of a network on the label spaces of a condition; of the target as many as an arm has
-    finetunings.
+def pretrainings(config: Any, network: NetworkPlan, condition: Any, spaces: Iterable[Space]) -> list[Run]:
+    """Return all pretrainings of a network on the label spaces of a condition; on the target as many as another label
+    space has finetunings.
     """
     runs = []
     for space in spaces:
@@ -171,15 +171,15 @@ def pretrainings(config: Any, network: Network, condition: Any, spaces: Iterable
     return runs
 
 
-def initial(network: Network) -> dict[str, str]:
-    """The identity of a network's initial weights, wherever they lie."""
+def initial(network: NetworkPlan) -> dict[str, str]:
+    """Return the identity of a network's initial weights, wherever they lie."""
     if network.init.run is not None:
         return {"run": network.init.run.rpartition("-")[2]}
     return {} if network.init.timm is None else {"timm": str(network.init.timm)}
 
 
-def finetunings(config: Any, transfer: Transfer, parents: Iterable[Run], data: Any) -> list[Run]:
-    """Every finetuning: each seed on each of some backbones."""
+def finetunings(config: Any, transfer: TransferPlan, parents: Iterable[Run], data: Any) -> list[Run]:
+    """Return all finetunings: each seed on each of some backbones."""
     runs, alike = [], _plain({"recipe": transfer.recipe, "data": data.identity})
     if transfer.from_epoch is not None:
         alike["epoch"] = transfer.from_epoch

@@ -1,8 +1,9 @@
-"""The science: one folder per stage, in the order the data flows; this is the table of them (docs/development.md)."""
+"""The science: one folder per stage, listed here in the order in which data flow (docs/development.md)."""
 
 from granularity.base.stage import Stage
 from granularity.stages import (
     cluster,
+    duplicates,
     embed,
     encoder,
     finetune,
@@ -24,6 +25,7 @@ STAGES: dict[str, Stage] = {
         pixels.STAGE,
         encoder.STAGE,
         embed.STAGE,
+        duplicates.STAGE,
         cluster.STAGE,
         hierarchy.STAGE,
         pretrain.STAGE,

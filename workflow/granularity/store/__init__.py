@@ -1,1 +1,1 @@
-"""Where results live: artifacts, manifests, claims, checkpoints, the digest of code."""
+"""Where results are stored: artifacts, manifests, locks, checkpoints, and the digest of the code."""

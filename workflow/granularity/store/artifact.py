@@ -1,4 +1,4 @@
-"""The artifact contract: stages meet only through files, and nothing is read unverified (docs/artifacts.md)."""
+"""Read and verify artifacts, the folders of files through which stages exchange results (docs/artifacts.md)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     import torch
 
 
-LARGEST = 2**28  # bytes of a manifest
+LARGEST = 2**28  # most bytes of a manifest
 RUN, MEASURED = PARTS = place.PARTS
-CHECKED_BY = "checked_by"  # in what a manifest says of a file: the file with the checksums that its readers compare
-# What decides the bytes of a result, and so its key: see :meth:`granularity.store.task.Task.states`.
+CHECKED_BY = "checked_by"  # key of a file's entry in a manifest: names the file of checksums that readers compare
+# Entries that determine the bytes of a result, and so its key: see :meth:`granularity.store.task.Task.states`.
 ORIGIN = ("kind", "schema_version", "options", "made_from", "seed", "outside", "machine", "code", "packages")
 
 
 # ---------------------------------------------------------------- manifests
 
 
-# What every manifest holds: types, patterns of text, and forms of a mapping's parts (at None: of each) or a list's.
+# Form of a manifest: types, regular expressions for text, forms of the items of a list or a mapping (None: any key).
 FORM: dict[Any, Any] = dict.fromkeys(("options", "machine", "packages", "params", "summary", "hardware"), dict)
 FORM |= {"kind": place.KIND, "key": place.KEY, "digest": place.DIGEST, "name": str, "seed": int | None}
 FORM |= {"made_from": {None: list}, "outside": {None: str}, "facts": [str], "command": [str]}
@@ -45,7 +45,7 @@ FORM |= {"cost": {"started": str, **dict.fromkeys(("wall_seconds", "cpu_seconds"
 
 
 def _unlike(value: Any, form: Any, *where: str) -> Iterator[str]:
-    """The places where a value has not a form, see :data:`FORM`."""
+    """Yield the dotted names of the parts of a value that do not match a form (:data:`FORM`)."""
     if isinstance(form, dict) and isinstance(value, dict):
         for name in value if None in form else form:
             if name in value:
@@ -61,15 +61,15 @@ def _unlike(value: Any, form: Any, *where: str) -> Iterator[str]:
 
 
 class OtherVersionError(GranularityError):
-    """A sound manifest that another version of this program wrote."""
+    """Raised for a valid manifest that another version of this program wrote."""
 
 
-_sound: set[bytes] = set()  # SHA-256 of texts that were found sound: the same manifests are read thousands of times
+_sound: set[bytes] = set()  # SHA-256 of manifests already found valid: each is read thousands of times
 
 
 def parse(text: bytes, file: Path) -> dict[str, Any]:
-    """What the text of a manifest says, without its seal; a GranularityError: corrupt, or an OtherVersionError."""
-    corrupt = f"{file}: corrupt (%s); delete the stamp that names it, and snakemake makes it again"
+    """Parse and check a manifest; return it without its seal. Raise GranularityError (corrupt) or OtherVersionError."""
+    corrupt = f"{file}: corrupt (%s); delete the stamp that names it, and snakemake recomputes it"
     try:
         found = strict_json.parse_json(text, str(file))
     except GranularityError:
@@ -79,22 +79,22 @@ def parse(text: bytes, file: Path) -> dict[str, Any]:
     del found["seal"]
     known_by = hashlib.sha256(text).digest()
     if known_by not in _sound and as_text(found).encode() != text:
-        raise GranularityError(corrupt % "its seal does not match what it says")
+        raise GranularityError(corrupt % "its seal does not match its content")
     if found.get("schema_version") != RESULT_VERSION:
         raise OtherVersionError(
             f"{file}: schema_version {found.get('schema_version')}, but this version reads {RESULT_VERSION}; move the "
-            "folder away, and snakemake makes it again"
+            "folder away, and snakemake recomputes it"
         )
     if known_by not in _sound and (wrong := next(_unlike(found, FORM), None)) is not None:
-        raise GranularityError(corrupt % f"it lacks '{wrong}', or that is not what it should be")
+        raise GranularityError(corrupt % f"'{wrong}' is missing or has a wrong value")
     if any(not place.is_plain(name) or name == MANIFEST for name in found["files"]):
-        raise GranularityError(corrupt % "it lists a file beyond the artifact")
+        raise GranularityError(corrupt % "it lists a file outside the artifact")
     _sound.add(known_by)
     return found
 
 
 def as_text(manifest: dict[str, Any]) -> str:
-    """The one text of a manifest, with its seal: a SHA-256, which shows accidents and is no signature."""
+    """Return a manifest as JSON text with its seal, a SHA-256 that reveals accidental damage but is no signature."""
     return json.dumps({**manifest, "seal": _sha256(manifest)}, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -103,20 +103,20 @@ def _sha256(value: Any) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """The one JSON text of a value: sorted keys, no spaces."""
+    """Return a value as canonical JSON: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
 
 
 def content_digest(manifest: dict[str, Any]) -> str:
-    """The digest of an artifact, from its manifest: what it holds."""
+    """Return the digest of an artifact's content (kind, files and facts) from its manifest."""
     files = {name: entry["sha256"] for name, entry in manifest["files"].items()}
     facts = {name: manifest["params"].get(name) for name in manifest["facts"]}
     kind, schema = manifest["kind"], manifest["schema_version"]
     return _sha256({"kind": kind, "schema": schema, "files": files, "facts": facts})
 
 
-def key_of(manifest: dict[str, Any]) -> str:
-    """The key of a result, from its manifest or from the first lines of one that is yet to be made: what makes it."""
+def key_of(manifest: Mapping[str, Any]) -> str:
+    """Return a result's key, the hash of all that determines it, from its manifest or the entries ORIGIN of one."""
     return _sha256({name: manifest[name] for name in ORIGIN} | {"code": manifest["code"]["digest"]})[:32]
 
 
@@ -125,27 +125,27 @@ def key_of(manifest: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A verified artifact: the name that it was asked for by, for messages; its manifest; the folder it lies in."""
+    """An artifact: the name used to open it (for messages), its manifest, and the folder that the name resolved to."""
 
     path: Path
     manifest: dict[str, Any]
-    folder: Path  # for reading: the name may lead elsewhere a moment later
+    folder: Path  # files are read here, because the name may point elsewhere a moment later
 
     @classmethod
     def open(cls, path: str | Path, kind: str | None = None) -> Artifact:
-        """Verify an artifact (by folder, name, manifest or stamp), but for files each record of which its readers
-        verify, and open it. Raises a GranularityError: missing, of another kind, corrupt or truncated.
+        """Open and verify an artifact, given as a folder, name, manifest or stamp. Files with checksums per record are
+        left to their readers. Raise GranularityError if it is missing, of another kind, corrupt or truncated.
         """
         artifact = cls.peek(path)
         if kind is not None and artifact.kind != kind:
             raise GranularityError(f"{artifact.path}: is a '{artifact.kind}' artifact where '{kind}' is needed")
         for problem in artifact.corrupt(records=False):
-            raise GranularityError(f"{problem}; delete {place.stamp_of(artifact.path)}, and snakemake makes it again")
+            raise GranularityError(f"{problem}; delete {place.stamp_of(artifact.path)}, and snakemake recomputes it")
         return artifact
 
     @classmethod
     def peek(cls, path: str | Path) -> Artifact:
-        """Read the manifest alone, without verifying the data; for listings."""
+        """Read only the manifest, without verifying the data; for listings."""
         name = place.folder_of(path)
         folder = Path(os.path.realpath(name))
         try:
@@ -167,17 +167,17 @@ class Artifact:
 
     @property
     def place(self) -> Path:
-        """Where its name lies, absolute."""
+        """The absolute path of its name."""
         return Path(os.path.abspath(self.path))
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The parameters that what is made from it may read: they count in the digest, as files do."""
+        """The parameters that later stages may read; like the files, they enter the digest."""
         return {name: self.params[name] for name in self.manifest["facts"]}
 
     @property
     def params(self) -> dict[str, Any]:
-        """All resolved parameters, for people."""
+        """All resolved parameters, for people to read."""
         return self.manifest["params"]
 
     @property
@@ -185,27 +185,27 @@ class Artifact:
         return self.manifest["summary"]
 
     def content(self, *names: str) -> str:
-        """SHA-256 over its files and facts, but for some facts that are names."""
+        """Return the SHA-256 over the kind, the files and the facts, except the facts called `names`."""
         files = {name: entry["sha256"] for name, entry in self.manifest["files"].items()}
         return _sha256([self.kind, files, {name: value for name, value in self.facts.items() if name not in names}])
 
     @property
     def size(self) -> int:
-        """Bytes of all data files."""
+        """Total bytes of all data files."""
         return sum(entry["bytes"] for entry in self.manifest["files"].values())
 
     def corrupt(self, hashed: bool = True, anew: bool = False, records: bool = True) -> Iterator[str]:
-        """All that is wrong, one line each.
+        """Yield one line for each problem.
 
         Args:
-            hashed: whether contents count, or only what sizes show, which is quick.
-            anew: hash even what this machine has hashed before and finds unchanged.
-            records: hash files, too, whose records have checksums of their own.
+            hashed: hash the files; otherwise check only their sizes, which is quick.
+            anew: also hash files that this machine has hashed before and that have not changed since.
+            records: also hash files whose records have their own checksums.
         """
         files = self.manifest["files"]
         *_, store, kind, key = ("", *self.folder.parts)
         if store == place.STORE and kind[0] != "." and (kind, key) != (self.kind, self.manifest["key"]):
-            yield f"{self.path / MANIFEST}: is of another result than its place in the store says"
+            yield f"{self.path / MANIFEST}: belongs to another result than its folder in the store"
         wrong = {name: found for name, entry in files.items() if (found := _damage(self.folder / name, entry["bytes"]))}
         yield from (f"{self.path / name}: {found}" for name, found in wrong.items())
         if hashed:
@@ -213,22 +213,22 @@ class Artifact:
             try:
                 for name, digest in hashing.hashes(self.folder, counted, anew).items():
                     if digest != files[name]["sha256"]:
-                        yield f"{self.path / name}: corrupt (its SHA-256 is not the manifest's)"
+                        yield f"{self.path / name}: corrupt (its SHA-256 differs from the manifest)"
             except GranularityError as error:
                 yield str(error)
 
     def unlike(self, stamp: Path) -> str | None:
-        """What is wrong if a stamp is not that of this artifact."""
+        """Return what is wrong with a stamp file, or None if it belongs to this artifact."""
         try:
             text = regular.read_regular(stamp, LARGEST)
         except GranularityError as error:
             return str(error)
         if text == place.stamp_text(self.kind, self.digest).encode():
             return None
-        return f"{stamp}: is the stamp of another result than {self.path} leads to; delete it and run snakemake"
+        return f"{stamp}: this stamp belongs to another result than {self.path}; delete it and run snakemake"
 
     def lineage(self) -> dict[str, Artifact]:
-        """The generations that it was made from, by role; those that are gone are left out."""
+        """Return the artifacts that it was made from, by role, without those that no longer exist."""
         found = {}
         for role, entry in self.manifest["inputs"].items():
             with contextlib.suppress(GranularityError):
@@ -238,13 +238,15 @@ class Artifact:
         return found
 
     def file(self, name: str) -> Path:
-        """Where one of its files lies; a GranularityError where its manifest has none of that name."""
+        """Return the path of one of its files. Raise GranularityError if the manifest does not list it."""
         if name not in self.manifest["files"]:
-            raise GranularityError(f"{self.path / name}: is no file of it; it has {', '.join(self.manifest['files'])}")
+            raise GranularityError(
+                f"{self.path / name}: is not a file of this artifact; it has {', '.join(self.manifest['files'])}"
+            )
         return self.folder / name
 
     def table(self, name: str, columns: Iterable[str] | None = None) -> pd.DataFrame:
-        """A Parquet table, or some of its columns; a GranularityError where it is none, or has none of such names."""
+        """Read a Parquet table or some columns. Raise GranularityError if it is not Parquet or lacks a column."""
         import pyarrow.parquet as pq
 
         with readable(self.path / name, "a Parquet table"):
@@ -256,7 +258,7 @@ class Artifact:
         return table.to_pandas()
 
     def array(self, name: str, shape: tuple[int | None, ...] | None = None, dtype: type | None = None) -> np.ndarray:
-        """An array, memory-mapped copy-on-write; a GranularityError where it has not that shape (None: any length)."""
+        """Memory-map an array, copy-on-write. Raise GranularityError if dtype or shape (None: any length) differ."""
         import numpy as np
 
         with readable(self.path / name, "an array"):
@@ -264,19 +266,19 @@ class Artifact:
         if shape is not None:
             wanted = tuple(n if want is None else want for n, want in zip(values.shape, shape, strict=False))
             if (values.dtype, values.shape, values.ndim) != (dtype, wanted, len(shape)):
-                found, wanted = (f"{values.dtype} of {values.shape}", f"{np.dtype(dtype)} of {shape}")
-                raise GranularityError(f"{self.path / name}: is {found}, and must be {wanted}")
+                found, asked = (f"{values.dtype} of {values.shape}", f"{np.dtype(dtype)} of {shape}")
+                raise GranularityError(f"{self.path / name}: is {found}, but must be {asked}")
         return values
 
     def tensors(self, name: str) -> dict[str, torch.Tensor]:
-        """Weights from a safetensors file."""
+        """Read weights from a safetensors file."""
         from safetensors.torch import load_file
 
         with readable(self.path / name, "a safetensors file"):
             return load_file(self.file(name))
 
     def json(self, name: str, *keys: str) -> Any:
-        """A JSON file; with keys, a mapping that has them."""
+        """Read a JSON file. If keys are given, it must be a mapping that contains them."""
         value = strict_json.parse_json(regular.read_regular(self.file(name), LARGEST), str(self.path / name))
         if keys and not (isinstance(value, dict) and value.keys() >= {*keys}):
             raise GranularityError(f"{self.path / name}: must be a mapping with the keys {', '.join(keys)}")
@@ -284,31 +286,31 @@ class Artifact:
 
 
 def _damage(file: Path, size: int) -> str | None:
-    """What is wrong with a file that should have so many bytes, without a look into it."""
+    """Return what is wrong with a file that should have `size` bytes, or None, without opening it."""
     try:
         there = file.lstat()
         if os.path.realpath(file.parent) != str(file.parent):
-            return "a link leads there"
+            return "reached through a link"
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
     if not stat.S_ISREG(there.st_mode):
-        return "no regular file"
+        return "not a regular file"
     return None if there.st_size == size else f"corrupt ({there.st_size} bytes, the manifest says {size})"
 
 
 @contextlib.contextmanager
 def readable(file: Path, what: str) -> Iterator[None]:
-    """Turn whatever a library says of a file that it cannot read into one line."""
+    """Turn any error of a library that cannot read a file into a GranularityError of one line."""
     try:
         yield
     except GranularityError:
         raise
     except Exception as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200] or type(error).__name__
-        if "allow_pickle" in reason or "weights_only" in reason:  # libraries advise to run what a stranger wrote
-            reason = "it holds Python objects, which could run anything"
+        if "allow_pickle" in reason or "weights_only" in reason:  # the library's advice is to unpickle untrusted data
+            reason = "it contains Python objects, which could run any code"
         raise GranularityError(f"{file}: cannot be read as {what} ({reason})") from None
 
 
@@ -316,14 +318,14 @@ def readable(file: Path, what: str) -> Iterator[None]:
 
 
 def by_stage(artifacts: Iterable[Artifact]) -> list[dict[str, Any]]:
-    """The costs of some artifacts, a row per kind, in the order in which they come.
+    """Return the costs of artifacts, a row per kind, in order of first appearance.
 
-    `jobs`; `wall_seconds` and `cpu_seconds`, summed; `peak_memory_mb`, the largest. Where any job used a GPU, also
-    `gpu_seconds`, the wall clock of the jobs that did, and `gpu_peak_memory_mb`, the largest or None.
+    `jobs`; `wall_seconds` and `cpu_seconds`, summed; `peak_memory_mb`, the largest. If any job used a GPU, also
+    `gpu_seconds`, the wall-clock time of the GPU jobs, and `gpu_peak_memory_mb`, the largest or None.
     """
     stages: dict[str, list[tuple[dict[str, Any], bool]]] = {}
     for one in artifacts:
-        # FAISS is no torch, so the hardware does not name its GPU; a clustering's parameters do.
+        # `hardware` names only GPUs that torch used; for FAISS, the parameters of the clustering name the GPU.
         on_gpu = "gpu" in one.manifest["hardware"] or bool(one.params.get("gpu"))
         stages.setdefault(one.kind, []).append((one.manifest["cost"], on_gpu))
     any_gpu = any(on_gpu for costs in stages.values() for _, on_gpu in costs)

@@ -1,4 +1,4 @@
-"""The digest of the code that makes a result, and the packages that count for it (docs/development.md)."""
+"""Digest of the code behind a result, and versions of the packages it computes with (docs/development.md)."""
 
 import ast
 import functools
@@ -16,16 +16,16 @@ from granularity.base.errors import GranularityError
 from granularity.store import hashing
 
 PACKAGE = "granularity"
-DRIVER = "GRANULARITY_DRIVER"  # the variable in which Snakemake's process says where its code lies, and its digest
+DRIVER = "GRANULARITY_DRIVER"  # environment variable: root and digest of the package that Snakemake planned with
 ROOT = Path(__file__).parents[1]
-THIS_FILE = Path(__file__).read_bytes()  # which says how files are parsed
-# Raise it when a change below base/, store/, machine/ or data formats changes the bytes of results.
+THIS_FILE = Path(__file__).read_bytes()  # decides how files are parsed
+# Increase it when a change below base/, store/, machine/ or to data formats changes the bytes of results.
 RESULT_VERSION = 4
-SCIENCE = ("stages", "learning", "data", "claims")  # rooms that decide bytes
+SCIENCE = ("stages", "learning", "data", "claims")  # folders whose code determines the bytes of results
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-OPTIONS = ("options", "clip_options", "cost")  # files in them that only plan and check
+OPTIONS = ("options", "clip_options", "cost")  # files in these folders that only plan and check
 
-# Imported name -> packages whose versions decide what it computes. A test holds that none is missing.
+# Imported name -> packages whose versions determine what it computes. A test checks that none is missing.
 PACKAGES = {
     "PIL": ("pillow",),
     "faiss": ("faiss-cpu", "faiss-gpu", "numpy"),
@@ -43,13 +43,13 @@ PACKAGES = {
     "torch": ("torch",),
     "torchvision": ("torchvision", "torch"),
 }
-# Imported by the science, and without a say in a result's numbers: of what is fetched, the bytes count.
+# Imported by scientific code without affecting a result's numbers; downloaded files count by their content.
 SILENT = ("huggingface_hub", "pydantic", "pydantic_core", "tqdm", "yaml")
 
 
 @functools.cache
 def packages(*names: str) -> dict[str, str]:
-    """Versions of what some modules or files compute with: Python, and the packages installed here that they import."""
+    """Return the versions of Python and of the installed packages that modules or files import, directly or not."""
     imported = {other.split(".")[0] for name in import_closure(*names) for other in _read(_path(name)).imports}
     imported -= {PACKAGE, *SILENT, *sys.stdlib_module_names}
     wanted = {one for name in imported for one in PACKAGES.get(name) or _distributions().get(name, ())}
@@ -57,7 +57,7 @@ def packages(*names: str) -> dict[str, str]:
     return {"python": ".".join(platform.python_version_tuple()[:2]), **found}
 
 
-_distributions = functools.cache(importlib.metadata.packages_distributions)  # only for what a user's file imports
+_distributions = functools.cache(importlib.metadata.packages_distributions)  # only for imports of a user's file
 
 
 @functools.cache
@@ -70,12 +70,11 @@ def _version(package: str) -> str | None:
 
 @functools.cache
 def code_digest(*names: str) -> str:
-    """Digest of modules (dotted names) or files of the user's, of all the science in this package that they import,
-    directly or not, and of the files beside it that a file of the user's imports: 16 hexadecimal digits;
-    docs/development.md says what counts.
+    """Return the digest of modules (dotted names) or users' files, of the scientific code here that they import,
+    directly or not, and of local files that a user's file imports: 16 hexadecimal digits (docs/development.md).
     """
     digest = hashlib.sha256(f"{RESULT_VERSION}\n".encode())
-    # A file of the user's counts by its content, wherever it lies.
+    # A user's file counts by its content, wherever it lies.
     called = ((Path(name).name if name.endswith(".py") else name, name) for name in import_closure(*names))
     for shown, name in sorted(called):
         path = _path(name)
@@ -89,7 +88,7 @@ def code_digest(*names: str) -> str:
 
 @functools.cache
 def package_digest() -> str:
-    """Digest of all code of this package."""
+    """Return the digest of all code of this package."""
     digest = hashlib.sha256(f"{RESULT_VERSION}\n".encode())
     for path in sorted(ROOT.rglob("*.py")):
         digest.update(f"{path.relative_to(ROOT)}\n{_read(path).code}\n".encode())
@@ -97,17 +96,18 @@ def package_digest() -> str:
 
 
 def require_driver() -> None:
-    """Raise a GranularityError where Snakemake has planned this process with another package than this one."""
+    """Raise GranularityError if Snakemake planned this process with a different version of this package."""
     root, _, digest = os.environ.get(DRIVER, "").rpartition(" ")
     if root and root != str(ROOT) and digest != package_digest():
         raise GranularityError(
-            f"`granularity` on the PATH runs the code in {ROOT}, but snakemake planned with other code, in {root}; "
-            "activate the environment of that checkout (with --sdm conda: delete .snakemake/conda)"
+            f"`granularity` on the PATH runs the code in {ROOT}, but snakemake planned with the code in {root}; "
+            "activate the environment of that checkout (with --sdm conda: delete .snakemake/conda; with --sdm "
+            "apptainer: rebuild the image)"
         )
 
 
 def import_closure(*names: str) -> set[str]:
-    """Names of the science that importing some modules or files can bring in, imports inside functions included."""
+    """Return the scientific modules (and users' files) that names import, directly or not, also inside functions."""
     found, todo = set(), list(names)
     while todo:
         name = todo.pop()
@@ -121,7 +121,7 @@ def import_closure(*names: str) -> set[str]:
 
 
 def _helpers(imports: list[str]) -> Iterator[str]:
-    """Files of the user's that a file of theirs imports: modules and packages that nothing has installed."""
+    """Yield the local files that a user's file imports: modules and packages that are not installed."""
     for name in sorted({other.split(".")[0] for other in imports} - {PACKAGE, *sys.stdlib_module_names}):
         spec = None if name in _distributions() else importlib.util.find_spec(name)
         if spec and spec.submodule_search_locations:
@@ -131,11 +131,11 @@ def _helpers(imports: list[str]) -> Iterator[str]:
 
 
 def is_science(name: str) -> bool:
-    """Whether a dotted name is a module of this package that decides the bytes of results."""
+    """Return whether a dotted name is a module of this package that determines the bytes of results."""
     room, *rest = name.split(".")[1:] or [""]
     if room not in SCIENCE or not rest or rest[-1] in OPTIONS:
         return False
-    # A package's `__init__` is a record or a table, unless it is below a stage, as the worlds of the theory are.
+    # A package's `__init__` only holds records or tables, except below a stage, as in the worlds of the theory.
     return (path := _path(name)).is_file() and (path.name != "__init__.py" or len(rest) > 1)
 
 
@@ -144,7 +144,7 @@ def _path(name: str) -> Path:
         return Path(name)
     base = ROOT.joinpath(*name.split(".")[1:])
     package = base / "__init__.py"
-    return package if package.is_file() else base.with_suffix(".py")  # a folder may be what Python left of a package
+    return package if package.is_file() else base.with_suffix(".py")  # a folder may be the remains of a deleted package
 
 
 class _Source(NamedTuple):
@@ -154,7 +154,7 @@ class _Source(NamedTuple):
 
 @functools.cache
 def _read(path: Path) -> _Source:
-    """A file of Python; the user's cache keeps what was parsed, as all files of the science take more than a second."""
+    """Read a Python file. The user's cache keeps parsed files, because parsing all takes more than a second."""
     content = path.read_bytes()
     known_by = hashlib.sha256(b"\0".join([sys.version.encode(), THIS_FILE, content])).hexdigest()
     if (found := hashing.recall("parsed", f"{known_by}.json")) is not None:

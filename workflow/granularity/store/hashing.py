@@ -1,4 +1,4 @@
-"""SHA-256 of files, once per machine (docs/artifacts.md), and the user's own cache folder, which remembers them."""
+"""SHA-256 of files, computed once per machine (docs/artifacts.md), and the user's cache folder that records them."""
 
 import contextlib
 import errno
@@ -17,20 +17,20 @@ from typing import Any
 from granularity.base.errors import GranularityError
 from granularity.store.lock import host
 
-# Two changes within one tick of a file system's clock leave the same times: only a file at rest can be known by them.
+# Two changes within one tick of the file system's clock leave the same times, so only older times identify a content.
 SETTLED_SECONDS = 2.0
 
 _State = list[int]  # device, inode, bytes, mtime and ctime in nanoseconds
 
 
 def user_cache() -> Path:
-    """The folder of what this user's jobs keep for later ones: `granularity` in `$XDG_CACHE_HOME` or `~/.cache`."""
-    cache = os.environ.get("XDG_CACHE_HOME", "")  # as the XDG specification has it, a relative path counts as none
+    """Return the folder for what jobs of this user keep: `granularity` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")  # the XDG specification ignores relative paths
     return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "granularity"
 
 
 def recall(*names: str) -> Any:
-    """The value in a file of that folder, such as `recall("parsed", "3f2a.json")`; None where there is no whole one."""
+    """Read a value from the cache folder, such as `recall("parsed", "3f2a.json")`; None if it is missing or damaged."""
     try:
         said = json.loads(user_cache().joinpath(*names).read_bytes())
         return said["value"] if said["sha256"] == _sha256_of(said["value"]) else None
@@ -39,7 +39,7 @@ def recall(*names: str) -> Any:
 
 
 def note(value: Any, *names: str) -> None:
-    """Write such a file, whole or not at all; one that cannot be written is not missed."""
+    """Write a value to a file of the cache folder, atomically; failure is ignored."""
     with contextlib.suppress(OSError, RuntimeError):
         file = user_cache().joinpath(*names)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,23 +56,23 @@ def _sha256_of(value: Any) -> str:
 
 
 def digests(paths: Sequence[Path]) -> list[str]:
-    """SHA-256 of files, in hexadecimal and in the order given, hashed on all CPUs that this process may use.
+    """Return the SHA-256 of files, in hexadecimal and in the given order, hashed on all CPUs that this process may use.
 
-    Raises GranularityError: a link, no regular file, unreadable, or changed while it was read.
+    Raise GranularityError for a link, a file that is not regular or not readable, or one that changes meanwhile.
     """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return list(pool.map(_digest, paths))
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of one file, or of the file that a link leads to."""
+    """Return the SHA-256 of a file; links are followed."""
     return _digest(Path(os.path.realpath(path)))
 
 
 def hashes(folder: Path, files: Iterable[str], anew: bool = False) -> dict[str, str]:
-    """SHA-256 of files of a folder, by name: from the record, unless `anew`, or else as of :func:`digests`."""
+    """Return the SHA-256 of files of a folder, by name: recorded ones, unless `anew`, others by :func:`digests`."""
     recorded, rested = ({} if anew else _read(folder)), time.time_ns() - SETTLED_SECONDS * 1e9
-    # The state before it is hashed is what is recorded. If the file changes afterwards, no record fits it.
+    # Record the state before hashing. If the file changes later, the record no longer matches.
     states = {name: _state(folder / name) for name in files}
     found = {name: recorded[name][1] for name, state in states.items() if state and recorded.get(name, [0])[0] == state}
     rest = [name for name in states if name not in found]
@@ -82,18 +82,18 @@ def hashes(folder: Path, files: Iterable[str], anew: bool = False) -> dict[str, 
 
 
 def remember(folder: Path, written: Mapping[str, str]) -> None:
-    """Record the SHA-256, by name, of files, however young, that the caller has written and nobody else touched."""
+    """Record the SHA-256, by name, of files that only the caller has written, however recently."""
     _write(folder, {name: (state, digest) for name, digest in written.items() if (state := _state(folder / name))})
 
 
 def _digest(path: Path) -> str:
     try:
-        # A pipe would make an ordinary open wait for ever.
+        # An ordinary open of a pipe would block for ever.
         opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             before = os.fstat(opened)
             if not stat.S_ISREG(before.st_mode):
-                raise GranularityError(f"{path}: no regular file; put the file itself there")
+                raise GranularityError(f"{path}: is not a regular file; put the file itself there")
             with open(opened, "rb", 0, closefd=False) as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             after = os.fstat(opened)
@@ -101,12 +101,12 @@ def _digest(path: Path) -> str:
             os.close(opened)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise GranularityError(f"{path}: a link where a file should be; put the file itself there") from None
+            raise GranularityError(f"{path}: is a link; put the file itself there") from None
         reason = error.strerror or error
-        raise GranularityError(f"{path}: cannot be read ({reason}); see that it is there and readable") from None
-    # Its ctime may change: another job may just give it a second name, or take one away.
+        raise GranularityError(f"{path}: cannot be read ({reason}); check that it exists and is readable") from None
+    # Its ctime may change, because another job may add or remove a hard link.
     if _as_state(before)[:4] != _as_state(after)[:4]:
-        raise GranularityError(f"{path}: has changed while it was read; try again when nobody writes it")
+        raise GranularityError(f"{path}: changed while it was read; try again when nothing writes to it")
     return digest
 
 

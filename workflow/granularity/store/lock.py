@@ -1,7 +1,7 @@
-"""Who makes a result: the process that holds the lock of its key, and drivers that share the lock of a name.
+"""Locks: one process at a time computes a result (by its key); Snakemake processes share a configuration's name.
 
-Where a file system has no locks, or for a writer that is suspended, the touches of the lock's file count
-(docs/artifacts.md). Two writers of one key damage nothing: the first stays.
+If the file system has no locks, or a writer is suspended, the last touch of the lock file counts
+(docs/artifacts.md). Two writers of one key do no harm: the first result stays.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ FORM = {"token": str, "output": str, "host": str, "pid": int, "started": int | f
 
 
 class LostError(GranularityError):
-    """Another writer makes this result."""
+    """Raised if another process is computing this result."""
 
 
 class Lock:
-    """The lock of a key, held while its writer lives, or in this context; LostError: another writer has it."""
+    """The lock of a key, held while its process lives or the context lasts. Raise LostError if it is taken."""
 
     def __init__(self, file: Path, output: str):
         self.file, self._token, self._ended = file, secrets.token_hex(8), threading.Event()
-        self._asked = f"another process has taken {output} over, as this one was silent"
+        self._asked = f"another process has taken over {output}, because this one was silent"
         if (found := read(file)) is not None and found["live"] is not False:
-            raise LostError(f"{output}: {who(found)} makes this result")
+            raise LostError(f"{output}: {who(found)} is making this result")
         about = {"token": self._token, "output": output, "host": host(), "pid": os.getpid()}
         about |= {"job": os.environ.get("SLURM_JOB_ID"), "started": time.time()}
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(f".{file.name}.{self._token}")
         self._stream = temporary.open("x", encoding="utf-8")
         try:
-            # Before it has its name: nobody can look at a lock that is not held yet.
+            # Lock before the file gets its final name, so that nobody sees it unlocked.
             locked = _flock(self._stream.fileno(), fcntl.LOCK_EX)
             self._stream.write(json.dumps({**about, "kernel": _kernel() if locked else None}))
             self._stream.flush()
-            os.fchmod(self._stream.fileno(), 0o644)  # whoever may work in the store must see who else does
+            os.fchmod(self._stream.fileno(), 0o644)  # everyone who may work in the store must be able to read it
             temporary.replace(file)
         finally:
             temporary.unlink(missing_ok=True)
@@ -59,11 +59,11 @@ class Lock:
             if self.held():
                 with contextlib.suppress(OSError, ValueError):
                     os.utime(self._stream.fileno())
-            else:  # this process is to stop, as both save in one place
+            else:  # stop this process, because both would save to the same place
                 return interrupt.request(self._asked)
 
     def held(self) -> bool:
-        """Whether nobody has taken it over."""
+        """Return whether no other process has taken the lock over."""
         return (read(self.file) or {}).get("token") == self._token
 
     def __enter__(self) -> Lock:
@@ -79,12 +79,12 @@ class Lock:
 
 
 def read(file: Path) -> dict[str, Any] | None:
-    """What a lock's file says, when it was touched (`beat`), and whether its writer lives (None: unknown)."""
+    """Read a lock file; add when it was last touched (`beat`) and whether its writer lives (`live`; None: unknown)."""
     try:
         with file.open("rb") as stream:
             found = json.loads(stream.read())
             beat = os.fstat(stream.fileno()).st_mtime
-            free = _flock(stream.fileno(), fcntl.LOCK_SH)  # for this moment; shared with who else looks
+            free = _flock(stream.fileno(), fcntl.LOCK_SH)  # until the file is closed; others may check at the same time
         if not all(isinstance(found[name], of) for name, of in FORM.items()):
             return None
     except (OSError, ValueError, TypeError, KeyError):  # torn
@@ -94,15 +94,18 @@ def read(file: Path) -> dict[str, Any] | None:
 
 
 def wait(file: Path, output: Path) -> None:
-    """Wait while a writer makes a result; where it falls silent, take its lock away."""
+    """Wait while another process computes a result; if it gives no sign of life, remove its lock."""
     last, looks, told = None, 0, False
     while (found := read(file)) is not None and found["live"] is not False:
         if not told:
-            say(f"{output}: {who(found)} is making it; waiting (it may be stopped: what it saved is gone on with)")
+            say(
+                f"{output}: {who(found)} is making it; waiting (you may stop it: this process then "
+                "continues from its saved work)"
+            )
             told = True
         looks, last = (looks + 1 if found == last else 0), found
         if looks * LOOK_SECONDS >= SILENT_SECONDS:
-            say(f"{output}: {who(found)} has not moved for {SILENT_SECONDS:.0f} s; going on without it")
+            say(f"{output}: {who(found)} has given no sign of life for {SILENT_SECONDS:.0f} s; continuing without it")
             with contextlib.suppress(OSError):
                 file.unlink()
             return
@@ -110,18 +113,18 @@ def wait(file: Path, output: Path) -> None:
 
 
 def all_in(folder: Path) -> dict[str, dict[str, Any]]:
-    """The locks in a folder, those of killed writers too, by the names of their files without suffix."""
+    """Return the locks in a folder, also those of killed writers, by file name without suffix."""
     found = {file.stem: read(file) for file in sorted(folder.glob("*.json"))}
     return {name: one for name, one in found.items() if one is not None}
 
 
 def living(folder: Path) -> set[str]:
-    """Those of :func:`all_in` whose writers live; looks for up to SILENT_SECONDS where no lock of the kernel tells."""
+    """Return the names of the locks whose writers live; takes up to SILENT_SECONDS if a kernel lock cannot decide."""
     found = {name: one for name, one in all_in(folder).items() if one["live"] is not False}
     unknown = {name: one for name, one in found.items() if one["live"] is None}
     if unknown:
         names = ", ".join(sorted({who(one) for one in unknown.values()}))
-        say(f"looking for up to {SILENT_SECONDS:.0f} s whether this still works: {names}")
+        say(f"checking for up to {SILENT_SECONDS:.0f} s whether these still run: {names}")
     for _ in range(round(SILENT_SECONDS / LOOK_SECONDS)):
         if unknown:
             time.sleep(LOOK_SECONDS)
@@ -130,7 +133,7 @@ def living(folder: Path) -> set[str]:
 
 
 def seems_alive(found: dict[str, Any]) -> bool:
-    """Whether the writer of a lock still works, as far as one look tells: by this host's clock where no lock does."""
+    """Return whether a writer seems alive from one look; without a kernel lock, by this host's clock."""
     return time.time() - found["beat"] < SILENT_SECONDS if found["live"] is None else found["live"]
 
 
@@ -139,12 +142,12 @@ def who(found: dict[str, Any]) -> str:
 
 
 def host() -> str:
-    """This machine's name; under Slurm the node's, for several nodes may share a host name."""
+    """Return this machine's name; under Slurm the node's, because several nodes may share a host name."""
     return os.environ.get("SLURMD_NODENAME", platform.node())
 
 
 def _kernel() -> str:
-    """A name of the running kernel: the same in all its containers, and another one in every other machine."""
+    """Return an ID of the running kernel: the same in all its containers, different on every other machine."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -152,7 +155,7 @@ def _kernel() -> str:
 
 
 def _flock(descriptor: int, how: int) -> bool | None:
-    """Lock a file without waiting: whether nobody had locked it; None where the file system has no locks."""
+    """Lock a file without waiting; return whether that worked, or None if the file system has no locks."""
     try:
         fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
@@ -163,24 +166,24 @@ def _flock(descriptor: int, how: int) -> bool | None:
 
 
 def share(file: Path, mine: str) -> dict[str, Any] | None:
-    """Hold the lock of a name until this process ends; returns who holds it for another configuration, or None."""
+    """Hold the lock of a name until this process ends. Return a holder that uses another configuration, else None."""
     about = {"for": mine, "host": host(), "pid": os.getpid(), "started": time.time(), "folder": os.getcwd()}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Never closed where it is held: the lock is to last as long as this process.
+        # Not closed once locked, because the lock must last as long as this process.
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        with contextlib.suppress(PermissionError):  # another one's
+        with contextlib.suppress(PermissionError):  # belongs to another user
             os.fchmod(handle, file.parent.stat().st_mode & 0o666)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(handle, 0)  # nobody holds it: what is written there is of drivers that have ended
+            os.ftruncate(handle, 0)  # nobody holds it: its lines are from processes that have ended
         fcntl.flock(handle, fcntl.LOCK_SH)
         os.write(handle, f"{json.dumps(about)}\n".encode())
-        # Who wrote first decides: of two that begin at the same moment, both see the same line first.
+        # The first line decides: two processes that start at the same moment see the same first line.
         said = [json.loads(line) for line in os.pread(handle, 1 << 20, 0).splitlines()]
-    except (OSError, ValueError) as error:  # the latter of a torn line
+    except (OSError, ValueError) as error:  # ValueError: a torn line
         reason = getattr(error, "strerror", None) or error
-        say(f"{file}: cannot be locked ({reason}); start no other configuration of this name meanwhile")
+        say(f"{file}: cannot be locked ({reason}); start no other configuration of this name until this one ends")
         return None
     if said[0]["for"] == mine:
         return None

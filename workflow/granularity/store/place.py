@@ -1,4 +1,4 @@
-"""Where results lie: immutable folders, each under the key of all that it is made from, and names that lead to them."""
+"""Layout of results: immutable folders (generations), each named by its key, and links (names) that point to them."""
 
 import contextlib
 import fcntl
@@ -17,19 +17,19 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.store import lock
 
-PARTS = ("run", "measured")  # kinds of single runs, which the results of jobs hold
+PARTS = ("run", "measured")  # kinds of single runs, of which jobs' results are composed
 DAY = 86400.0  # seconds
 STORE = ".store"
 RESULTS = "results"
 MANIFEST = "manifest.json"
 STAMP = ".stamp"
 WORK, NEW, ASIDE, LOCKS = ".work", ".new", ".aside", ".locks"
-KIND, KEY, DIGEST = r"[a-z][a-z0-9_]*", r"[0-9a-f]{32}", r"[0-9a-f]{64}"  # forms of names: see `inside`
+KIND, KEY, DIGEST = r"[a-z][a-z0-9_]*", r"[0-9a-f]{32}", r"[0-9a-f]{64}"  # see `inside`
 GENERATION, ANY = f"{KIND}/{KEY}", r"(?s:.+)"
 
 
 def store_of(output: Path) -> Path:
-    """The store of a result: `.store` in the nearest folder above that has one or is called `results`, or beside it."""
+    """Return a result's store: `.store` in the nearest parent that has one or is called `results`, else beside it."""
     parents = Path(os.path.abspath(output)).parents
     for parent in parents:
         if parent.name == STORE:
@@ -40,46 +40,46 @@ def store_of(output: Path) -> Path:
 
 
 def is_plain(name: object, form: str = ANY) -> bool:
-    """Whether a name has a form and no part that is empty, hidden or leads above."""
+    """Return whether a name matches a form and no part of it is empty or begins with a dot."""
     return isinstance(name, str) and bool(re.fullmatch(form, name)) and not re.search(r"(^|/)(\.|/|$)|\0", name)
 
 
 def inside(folder: Path, name: str, where: object, form: str = ANY) -> Path:
-    """The path below a folder that a name of others leads to, from a manifest, an archive or a table (`where`).
+    """Return the path below a folder for an untrusted name from a manifest, archive or table (`where`, for messages).
 
-    Raises a GranularityError where the name is not plain (:func:`is_plain`), or links lead elsewhere or into a store.
+    Raise GranularityError if the name is not plain (:func:`is_plain`), or if links lead elsewhere or into a store.
     """
     if not is_plain(name, form):
-        raise GranularityError(f"{where}: {name}: nothing of that name may lie in {folder}")
+        raise GranularityError(f"{where}: {name}: no file of that name may be in {folder}")
     path, base = folder / name, folder.resolve()
     real = (path.parent if is_name(path) else path).resolve()
     if not real.is_relative_to(base) or STORE in real.relative_to(base).parts:
-        raise GranularityError(f"{where}: {path} is beyond {folder}, by a link; put the folder itself there")
+        raise GranularityError(f"{where}: {path} leads out of {folder} by a link; put the folder itself there")
     return path
 
 
 def generation(store: Path, kind: str, key: str) -> Path:
-    """The folder of a result; a GranularityError where no result may lie there, or a link does."""
+    """Return the folder of a result. Raise GranularityError if kind or key is malformed or a link leads elsewhere."""
     return inside(store, f"{kind}/{key}/{MANIFEST}", store, f"{GENERATION}/{MANIFEST}").parent
 
 
 def all_of(store: Path) -> Iterator[Path]:
-    """The folders of all generations, sorted."""
+    """Yield the folders of all generations, sorted."""
     for kind in (path for path in within(store) if is_plain(path.name, KIND)):
         yield from (path for path in within(kind) if is_plain(path.name, KEY) and not _linked(path))
 
 
 def within(folder: Path) -> list[Path]:
-    """What lies in a folder, sorted; nothing where there is none, or a link in a store."""
+    """Return the sorted contents of a folder; nothing if it does not exist or is a link inside a store."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return [] if folder.parent.name == STORE and _linked(folder) else sorted(folder.iterdir())
     return []
 
 
 def _linked(path: Path) -> bool:
-    """Whether something in a store is a link, which is named and never followed."""
+    """Return whether a path in a store is a link; report it, because links are never followed there."""
     if path.is_symlink():
-        say(f"{path}: a link, which is not followed; put into a store what it leads to, or delete it")
+        say(f"{path}: is a link, which is not followed; move its target into the store, or delete the link")
     return path.is_symlink()
 
 
@@ -91,28 +91,28 @@ def lock_file(store: Path, kind: str, key: str) -> Path:
 
 
 def work_folder(store: Path, kind: str, key: str) -> Path:
-    """Where an unfinished job saves its work; a note beside it has the name of the result."""
+    """Return where an unfinished job saves its work; a note beside it holds the name of the result."""
     return store / WORK / f"{kind}-{key}"
 
 
 def open_work(folder: Path, output: Path) -> None:
-    """Make the folder of a job's work, or take up what an earlier job has left there."""
+    """Create the folder of a job's work, or reuse what an earlier job left there."""
     folder.mkdir(parents=True, exist_ok=True)
     _note(folder).write_text(name_in(folder.parents[1], output), encoding="utf-8")
-    for torn in folder.glob(".*"):  # checkpoints that a kill left half written
+    for torn in folder.glob(".*"):  # half-written checkpoints of a killed job
         torn.unlink(missing_ok=True)
 
 
 def close_work(folder: Path) -> None:
-    """Delete the work of a job whose result is published, if there is any."""
+    """Delete the saved work of a job whose result is published, if any."""
     if os.path.lexists(folder):
         with new_folder(folder.parents[1]) as doomed, contextlib.suppress(FileNotFoundError):
-            folder.rename(doomed / folder.name)  # first, as somebody may still write in it
+            folder.rename(doomed / folder.name)  # rename first, because somebody may still write in it
     _note(folder).unlink(missing_ok=True)
 
 
 def works_of(store: Path) -> dict[Path, str]:
-    """The folders of unfinished work, and the name of the result that each is for (see :func:`name_in`)."""
+    """Return the folders of unfinished work, each with the name of its result (see :func:`name_in`)."""
     folders = [path for path in within(store / WORK) if path.is_dir()]
     return {path: _note(path).read_text("utf-8", "replace") if _note(path).exists() else "" for path in folders}
 
@@ -125,12 +125,12 @@ def _note(folder: Path) -> Path:
 
 
 def name_in(store: Path, output: Path) -> str:
-    """What a store calls the name of a result: its path from the store, the same from every host and checkout."""
+    """Return a result's path relative to the store, which is the same on every host and in every checkout."""
     return os.path.relpath(output.parent.resolve() / output.name, store.resolve())
 
 
 def folder_of(path: str | Path) -> Path:
-    """The folder that a path names: the folder itself, its manifest, or its stamp."""
+    """Return the artifact folder for a path: to the folder itself, its manifest, or its stamp."""
     path = Path(path)
     if path.name == MANIFEST:
         return path.parent
@@ -146,19 +146,19 @@ def stamp_text(kind: str, digest: str) -> str:
 
 
 def is_name(path: Path) -> bool:
-    """Whether something is a link to a generation, be that still there or not."""
+    """Return whether a path is a link to a generation, existing or not."""
     return path.is_symlink() and Path(os.path.abspath(path.parent / path.readlink())).parent.parent.name == STORE
 
 
 def point(output: Path, target: Path, kind: str, digest: str) -> None:
-    """Let a name lead to a generation, and stamp it."""
+    """Point a name to a generation and write its stamp."""
     refuse_to_hide(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     with _names_locked(target.parents[1], fcntl.LOCK_SH):
         if not target.is_dir():
-            raise GranularityError(f"{target}: `granularity gc` has just deleted it; give the same command again")
+            raise GranularityError(f"{target}: `granularity gc` has just deleted it; run the same command again")
         if not (output.is_symlink() and output.resolve() == target.resolve()):
-            with replacing(output) as temporary:  # from where the name really lies: a folder above may itself be a link
+            with replacing(output) as temporary:  # resolved, because a parent folder may itself be a link
                 temporary.symlink_to(os.path.relpath(target.resolve(), output.parent.resolve()))
     write_atomically(stamp_of(output), stamp_text(kind, digest).encode())
     _to_disk(output.parent)
@@ -166,7 +166,7 @@ def point(output: Path, target: Path, kind: str, digest: str) -> None:
 
 @contextlib.contextmanager
 def _names_locked(store: Path, how: int) -> Iterator[None]:
-    """Hold the lock of a store's names, where there are locks: shared, to give one; alone, to delete what has none."""
+    """Lock a store's names, if there are locks: shared to add a name, exclusive to delete nameless results."""
     descriptor = os.open(store, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -177,36 +177,34 @@ def _names_locked(store: Path, how: int) -> Iterator[None]:
 
 
 def refuse_to_hide(output: Path) -> None:
-    """Raise a GranularityError where something else than a result's name lies; an OSError where no name can lie."""
+    """Raise GranularityError if anything but a result's name lies there, or OSError if no name can be created there."""
     with contextlib.suppress(FileNotFoundError):
-        _beside(stamp_of(output)).lstat()  # the longest name that will be written there
+        _beside(stamp_of(output)).lstat()  # the longest name that will be created there
     leads_nowhere = output.is_symlink() and not output.exists()
     if os.path.lexists(output) and not is_name(output) and not leads_nowhere:
-        raise GranularityError(
-            f"{output}: something lies where the name of a result should be; move it, or choose another --output"
-        )
+        raise GranularityError(f"{output}: exists and is not a result; move it, or choose another --output")
 
 
 def find(root: str | Path) -> list[Path]:
-    """Names of all artifacts at or below a folder, sorted; two of them may lead to one artifact."""
+    """Return the sorted names of all artifacts at or below a folder; several may point to one artifact."""
     return sorted(folder for folder, is_artifact, _ in _walk(Path(root)) if is_artifact)
 
 
 def find_lost(root: str | Path) -> list[Path]:
-    """Names of results at or below a folder, sorted, that lead to no artifact."""
+    """Return the sorted names of results at or below a folder that point to no artifact."""
     files = (folder / file for folder, is_artifact, files in _walk(Path(root)) if not is_artifact for file in files)
     names = {folder_of(path) for path in files if path.name.endswith(STAMP) or (is_name(path) and not is_torn(path))}
     return sorted(name for name in names if not os.path.lexists(name / MANIFEST))
 
 
 def find_torn(root: str | Path) -> list[Path]:
-    """What killed processes left beside the names of results at or below a folder, sorted."""
+    """Return temporary files that killed processes left at or below a folder, sorted."""
     files = (folder / file for folder, _, files in _walk(Path(root)) for file in files)
     return sorted(path for path in files if is_torn(path))
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
-    """Folders at or below one, links followed: each with whether it is an artifact, its files, folders left out."""
+    """Walk folders, following links; yield each with whether it is an artifact, and its files and skipped folders."""
     if not root.exists():
         raise GranularityError(f"{root}: there is no such folder")
 
@@ -218,7 +216,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
         there = os.stat(folder)
         out = [name for name in folders if name == STORE or is_torn(Path(name))]
         is_artifact = MANIFEST in {*files, *folders}
-        again = is_artifact or (there.st_dev, there.st_ino) in seen  # a link to a folder above, or to another one
+        again = is_artifact or (there.st_dev, there.st_ino) in seen  # reached before through a link
         folders[:] = [] if again else [name for name in folders if name not in out]
         seen.add((there.st_dev, there.st_ino))
         yield Path(folder), is_artifact, [*files, *out]
@@ -229,7 +227,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, bool, list[str]]]:
 
 @contextlib.contextmanager
 def new_folder(store: Path) -> Iterator[Path]:
-    """A private folder of a writer; what is not published is deleted."""
+    """Provide a private folder for a writer; it is deleted afterwards unless published."""
     folder = store / NEW / secrets.token_hex(8)
     folder.mkdir(parents=True)
     try:
@@ -239,10 +237,10 @@ def new_folder(store: Path) -> Iterator[Path]:
 
 
 def publish(folder: Path, target: Path, durable: bool = True) -> bool:
-    """Move a writer's folder to its place, whole and on the disk; False where another writer was quicker."""
+    """Move a writer's folder to its final place, complete and flushed to disk; False if another writer was faster."""
     for path in (*folder.rglob("*"), folder):
         if path.is_file():
-            path.chmod(path.stat().st_mode & 0o7555)  # written once
+            path.chmod(path.stat().st_mode & 0o7555)  # read-only
         if durable:
             _to_disk(path)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -258,16 +256,16 @@ def publish(folder: Path, target: Path, durable: bool = True) -> bool:
 
 
 def put_aside(folder: Path, why: str) -> None:
-    """Take a damaged generation out of the way; it is kept until `gc`."""
+    """Move a damaged generation out of the way; it is kept until `gc`."""
     aside = folder.parents[1] / ASIDE / f"{folder.parent.name}-{folder.name}-{secrets.token_hex(4)}"
     aside.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         folder.rename(aside)
-        say(f"{why}; kept in {aside} until `granularity gc`, and made again")
+        say(f"{why}; moved to {aside} until `granularity gc`, and recomputed")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write one file so that a reader, or a process killed at any moment, never sees half of it."""
+    """Write a file so that nobody ever sees half of it, even if this process is killed."""
     with replacing(path) as temporary, temporary.open("wb") as stream:
         stream.write(data)
         stream.flush()
@@ -276,7 +274,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name for what is to take the place of another file."""
+    """Provide a temporary path for writing; afterwards it replaces `path`."""
     temporary = _beside(path)
     try:
         yield temporary
@@ -286,11 +284,11 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # two nodes may have the same process id
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}")  # random: two nodes may have the same process id
 
 
 def is_torn(path: Path) -> bool:
-    """Whether a path has a name from :func:`_beside`: where nobody writes, a killed process left it there."""
+    """Return whether a path is a temporary name from :func:`_beside`; without a writer, a killed process left it."""
     return re.fullmatch(r"\..+\.[0-9a-f]{16}", path.name) is not None
 
 
@@ -302,11 +300,11 @@ def _to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
-# ---------------------------------------------------------------- what a store can do without: `granularity gc`
+# ---------------------------------------------------------------- unneeded files in a store: `granularity gc`
 
 
 class Found(NamedTuple):
-    """Something that may be deleted: its folder or file, the bytes it takes, and why nothing needs it."""
+    """A file or folder that may be deleted, the bytes this frees, and why nothing needs it."""
 
     path: Path
     size: int
@@ -315,16 +313,16 @@ class Found(NamedTuple):
 
 
 def needless(root: Path, days: float) -> list[Found]:
-    """What no name below a folder leads to, nothing named is made from and no live writer has, older than `days`."""
+    """List what no name below a folder, no named result and no live writer needs, unchanged for `days` days."""
     store = root / STORE
     if not store.is_dir():
-        raise GranularityError(f"{root}: has no {STORE}; name a folder of results, such as results")
+        raise GranularityError(f"{root}: contains no {STORE}; name a folder of results, such as results")
     live, now = lock.living(store / LOCKS), time.time()
     every, found, staying = (
         [],
         [],
         {},
-    )  # of each file, how many of its names would stay: its room is free after the last
+    )  # per file: how many hard links would remain; the last one frees the space
     for path, why in _without_need(root, store, live):
         stats = [one.lstat() for one in (path, *(() if path.is_symlink() else path.rglob("*")))]
         every.append(((now - max(one.st_mtime for one in stats)) / DAY, path, why, stats))
@@ -339,7 +337,7 @@ def needless(root: Path, days: float) -> list[Found]:
 
 
 def delete(root: Path, found: list[Found]) -> list[Found]:
-    """Delete what :func:`needless` found, a while ago, unless a name or a writer needs it by now; returns what went."""
+    """Delete what :func:`needless` found, except what a name or a writer needs by now; return what was deleted."""
     store = root / STORE
     with new_folder(store) as doomed, _names_locked(store, fcntl.LOCK_EX):
         live = {name for name, one in lock.all_in(store / LOCKS).items() if lock.seems_alive(one)}
@@ -349,7 +347,7 @@ def delete(root: Path, found: list[Found]) -> list[Found]:
             if one.path.parent.name == WORK:
                 _note(one.path).unlink(missing_ok=True)
             if one.path.is_dir() and not one.path.is_symlink():
-                one.path.rename(doomed / str(number))  # deleted when the names are free again
+                one.path.rename(doomed / str(number))  # deleted after the lock on names is released
             else:
                 one.path.unlink(missing_ok=True)
     return gone
@@ -358,7 +356,7 @@ def delete(root: Path, found: list[Found]) -> list[Found]:
 def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Path, str]]:
     needed = closure(path.resolve() for path in find(root))
     for folder in all_of(store):
-        # With any live writer a single run is kept: it may be of a job that has not published its result.
+        # Single runs are kept while any writer lives: its job may not have published its result yet.
         of_live = f"{folder.parent.name}-{folder.name}" in live or (live and folder.parent.name in PARTS)
         if folder.resolve() not in needed and not of_live:
             made, was = _said(folder), ", nor can it be read"
@@ -369,7 +367,7 @@ def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Pat
         if folder.name not in live:
             yield folder, f"saved by an unfinished job of {os.path.normpath(store / name)}"
     for folder in within(store / ASIDE):
-        yield folder, "was found damaged, and put aside"
+        yield folder, "was damaged, and moved aside"
     for path in () if live else (*within(store / NEW), *find_torn(root)):
         yield path, "left by a writer that was killed"
     for file in within(store / LOCKS):
@@ -378,20 +376,20 @@ def _without_need(root: Path, store: Path, live: set[str]) -> Iterator[tuple[Pat
 
 
 def closure(generations: Iterable[Path]) -> set[Path]:
-    """Some generations and all that they were made from."""
+    """Return generations and all that they were made from, directly or not."""
     needed: set[Path] = set()
     todo = [*generations]
     while todo:
         folder = todo.pop()
         if folder not in needed:
             needed.add(folder)
-            with contextlib.suppress(KeyError, TypeError, AttributeError):  # a manifest may say anything
+            with contextlib.suppress(KeyError, TypeError, AttributeError):  # an unverified manifest may hold anything
                 todo += [(folder / entry["path"]).resolve() for entry in _said(folder)["inputs"].values()]
     return needed
 
 
 def _said(folder: Path) -> dict[str, Any]:
-    """The manifest of a generation, of whatever version; nothing where it cannot be read."""
+    """Return the manifest of a generation, of any version; empty if it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads((folder / MANIFEST).read_bytes())
         return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""Long work that a kill interrupts and the next job goes on with: checkpoints, which are safetensors, and records."""
+"""Resumable work: checkpoints, which are safetensors files, and files of records that the next job continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from granularity.store.writer import Writer, link
 
 Arrays = Mapping[str, np.ndarray]
 
-# At most about this much work is lost to a kill; results do not depend on it.
+# A kill loses about this much work at most; results do not depend on it.
 try:
     CHECKPOINT_SECONDS = float(os.environ.get("GRANULARITY_CHECKPOINT_SECONDS", "60"))
 except ValueError:
@@ -35,7 +35,7 @@ except ValueError:
 
 
 class Clock:
-    """Says when the next checkpoint is due."""
+    """Tells when the next checkpoint is due."""
 
     def __init__(self):
         self._saved = time.monotonic()
@@ -48,20 +48,20 @@ class Clock:
 
 
 def write_state(path: Path, arrays: Arrays, notes: dict[str, Any]) -> None:
-    """Save a checkpoint; if the process was asked to stop, it ends here."""
+    """Save a checkpoint; end the process here if it was asked to stop."""
     save_state(path, arrays, notes)
     interrupt.stop_if_requested()
 
 
 def save_state(path: Path, arrays: Arrays, notes: dict[str, Any]) -> None:
-    """Save a checkpoint, whole or not at all."""
+    """Save a checkpoint atomically."""
     arrays = {key: np.asarray(value, order="C") for key, value in arrays.items()}
     text = json.dumps(notes)
     write_atomically(path, safetensors.numpy.save(arrays, {"notes": text, "sha256": _digest(arrays, text)}))
 
 
 def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-    """Read what :func:`write_state` wrote; None where there is nothing sound: then the work is done again."""
+    """Read a checkpoint; None if there is no valid one, and the work must be done again."""
     if not path.exists():
         return None
     try:
@@ -71,7 +71,7 @@ def read_state(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]] | Non
             return arrays, json.loads(about["notes"])
     except (SafetensorError, KeyError, TypeError, ValueError, RecursionError):
         pass
-    say(f"{path}: a corrupt checkpoint; this part is done again")
+    say(f"{path}: corrupt checkpoint; this part is recomputed")
     path.unlink(missing_ok=True)
     return None
 
@@ -86,26 +86,26 @@ def _digest(arrays: Arrays, notes: str) -> str:
 
 # ---------------------------------------------------------------- files of records
 
-# The files grow where the unfinished work of a job lies, and become a part of its result by another link to them: they
-# never need room twice. A resumed job believes what the checksums of the records, saved at checkpoints, confirm.
+# The files grow in the folder of the job's unfinished work and enter the result as hard links, so they never take twice
+# the space. A resumed job keeps the records that match the checksums saved at checkpoints.
 
-PIECE = "records"  # files of what is known of the records written, from the first to the last
-Record = tuple[bytes | memoryview, Arrays]  # its bytes, and what is noted of it
+PIECE = "records"  # prefix of the index files, named by their first and last record
+Record = tuple[bytes | memoryview, Arrays]  # its bytes, and arrays noted about it
 Batches, Rows = Callable[[int], Iterator[Sequence[Record]]], Callable[[int], Iterator[np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How records lie in files."""
+    """How records are laid out in files."""
 
-    name: str  # of the file; with `{}` for its number where there are several
-    head: bytes = b""  # that each file begins with
-    limit: int | None = None  # a record that would make a file longer than this many bytes begins a new one
-    reserve: int = 0  # bytes that the file will have, for which room is made first (0: unknown)
+    name: str  # of the file; contains `{}` for its number if there are several
+    head: bytes = b""  # first bytes of each file
+    limit: int | None = None  # most bytes of a file; a record that does not fit begins a new one
+    reserve: int = 0  # final bytes of the file, allocated in advance (0: unknown)
 
     @classmethod
     def array(cls, name: str, shape: Sequence[int], dtype: Any) -> Layout:
-        """Of a .npy file whose records are rows, or some rows, one after another."""
+        """Return the layout of a .npy file whose records are consecutive blocks of rows."""
         head, dtype = io.BytesIO(), np.dtype(dtype)
         about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}
         np.lib.format.write_array_header_1_0(head, about)
@@ -115,16 +115,16 @@ class Layout:
 def write_records(
     out: Writer, layout: Layout, total: int, records_from: Batches, batch: int, chunk: int, what: str, unit: str
 ) -> dict[str, np.ndarray]:
-    """Write records, batch by batch; what a killed job had written is kept, also where the disk is full (an OSError).
+    """Write records in batches. Records that a killed job wrote are kept, even if the disk is full (raises OSError).
 
     Args:
-        records_from: gives the records from a first one on, batch by batch, with the same bytes wherever it began.
-        batch: how many records it gives at a time, at most.
-        chunk: about this many records, at most, are not yet known to a resumed job.
+        records_from: yields batches of records from a given index on; their bytes must not depend on that index.
+        batch: most records in a batch.
+        chunk: most records, about, that a kill can lose.
         what, unit: words for progress, such as "decoding" and "batches of 256 images".
 
-    Returns what is known of each record, [total, ...]: `file` int32, `offset` int64, `bytes` int64, `crc32` uint32, and
-    what was noted of it.
+    Returns the index of all records, [total, ...]: `file` int32, `offset` int64, `bytes` int64, `crc32` uint32, and
+    what was noted about each.
     """
     clock, new = Clock(), []
     with contextlib.closing(_Files(out.work, layout)) as files:
@@ -160,7 +160,7 @@ def write_records(
 def write_rows(
     out: Writer, name: str, shape: tuple[int, int], rows_from: Rows, batch: int, chunk: int, what: str
 ) -> None:
-    """Write a float32 array as :func:`write_records` does; `rows_from` gives its rows from a multiple of `batch` on."""
+    """Write a float32 array by :func:`write_records`; `rows_from` yields its rows from a multiple of `batch` on."""
 
     def batches_from(first: int) -> Iterator[Sequence[Record]]:
         for rows in rows_from(first * batch):
@@ -176,13 +176,13 @@ def _joined(parts: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
 
 
 def _taken_up(work: Path, files: _Files) -> list[dict[str, np.ndarray]]:
-    """What is known of the records that an earlier job has written, from the first one on, as long as it is sound."""
+    """Return the index of the records that an earlier job wrote, up to the first damaged part."""
     index: list[dict[str, np.ndarray]] = []
     done = 0
     while pieces := sorted(work.glob(f"{PIECE}.{done:012d}-*")):
         part, _ = read_state(pieces[-1]) or ({}, {})
         if part.pop("first", None) != done or not files.take(part):
-            say(f"{pieces[-1]}: what it tells of is not there any more, or corrupt; the rest is done again")
+            say(f"{pieces[-1]}: what it refers to is missing or corrupt; the rest is recomputed")
             break
         index.append(part)
         done += len(part["crc32"])
@@ -190,15 +190,15 @@ def _taken_up(work: Path, files: _Files) -> list[dict[str, np.ndarray]]:
 
 
 class _Files:
-    """The files that records are written to, one after another."""
+    """The files to which records are written in order."""
 
     def __init__(self, folder: Path, layout: Layout):
         self.folder, self.layout = folder, layout
-        self.number, self._used = 0, len(layout.head)  # where the next record goes, if it fits
+        self.number, self._used = 0, len(layout.head)  # position of the next record, if it fits
         self._opened, self.stream = -1, io.BytesIO()
 
     def append(self, records: Sequence[Record]) -> dict[str, np.ndarray]:
-        """Write some records; returns what is known of them."""
+        """Write records; return their index."""
         places = self._places([len(data) for data, _ in records])
         for place, (data, _) in zip(places, records, strict=True):
             self._at(*place).write(data)
@@ -212,7 +212,7 @@ class _Files:
         }
 
     def take(self, part: Mapping[str, np.ndarray]) -> bool:
-        """Go on behind records that an earlier job has written; False where they are not as it says."""
+        """Continue after the records of an earlier job; return False if they do not match their index."""
         before = self.number, self._used
         sizes, said = part["bytes"].tolist(), list(zip(part["file"].tolist(), part["offset"].tolist(), strict=True))
         if said == self._places(sizes) and all(
@@ -224,7 +224,7 @@ class _Files:
         return False
 
     def _places(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
-        """Number of the file and offset of each of the next records."""
+        """Return the file number and offset of each of the next records."""
         places, head, limit = [], len(self.layout.head), self.layout.limit
         for size in sizes:
             if limit is not None and self._used > head and self._used + size > limit:
@@ -234,7 +234,7 @@ class _Files:
         return places
 
     def _at(self, number: int, offset: int) -> BinaryIO:
-        """The stream of a file, at an offset; a file that is left has its length now."""
+        """Return the stream of a file at an offset, after truncating and closing the previous file."""
         if number != self._opened:
             if number > self._opened:
                 self.stream.truncate()
@@ -247,12 +247,12 @@ class _Files:
     def _open(self, number: int) -> None:
         path = self.folder / self.layout.name.format(number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.stat().st_mode & 0o200:  # a link to what has been published
+        if path.exists() and not path.stat().st_mode & 0o200:  # read-only: linked into a published result
             path.unlink()
         self.stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
         self._opened = number
         self.stream.write(self.layout.head)
-        if self.layout.reserve and hasattr(os, "posix_fallocate"):  # a disk is too small now, or never; not on macOS
+        if self.layout.reserve and hasattr(os, "posix_fallocate"):  # fail now if the disk is too small; not on macOS
             try:
                 os.posix_fallocate(self.stream.fileno(), 0, self.layout.reserve)
             except OSError as error:

@@ -1,4 +1,4 @@
-"""A job as its stage sees it; and its result, which is found in the store or made."""
+"""A job as its stage sees it, and how its result is found in the store or computed."""
 
 import importlib
 import os
@@ -20,29 +20,29 @@ from granularity.store.writer import Writer
 
 @dataclass(frozen=True)
 class Task:
-    """One job, as a stage's `run` takes it."""
+    """A job, the argument of a stage's `run`."""
 
     stage: Stage
-    output: Path  # the name of its result: a path that is to lead to it
+    output: Path  # name of its result: a path that will point to it
     options: Any  # an instance of `stage.model`
     inputs: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # role -> names of artifacts
     seed: int = 0  # the base seed
     device: str = "auto"  # or cpu, cuda
     threads: int = 1
     machine: Mapping[str, Any] = field(default_factory=dict)  # see :func:`granularity.machine.device.machine`
-    peek: Callable[[Path], Artifact] = Artifact.peek  # how the digests of its inputs are found
+    peek: Callable[[Path], Artifact] = Artifact.peek  # reads the manifests of inputs, for their digests
 
     @property
     def code(self) -> tuple[str, ...]:
-        """The code that makes the result, see :meth:`granularity.base.stage.Stage.code`."""
+        """The modules and files that compute the result, see :meth:`granularity.base.stage.Stage.code`."""
         return self.stage.code(self.options)
 
     def states(self, name: str) -> Any:
-        """What decides the bytes of the result, by the names of ORIGIN: the one statement of what a result is.
+        """Return an entry of ORIGIN; together they determine the result's bytes, and this is their only definition.
 
-        Its key is over it, and what is out of date, or can be adopted, is held against it (granularity.plan.fresh).
-        `made_from` has the digests of the inputs by role (with their names, where the stage shows those), `outside`
-        those of files that the options name; `machine` counts where sums of floating-point numbers decide last bits.
+        The key hashes them; `granularity.plan.fresh` compares them to find outdated or adoptable results. `made_from`
+        holds the digests of inputs by role (with names, if the stage shows them), `outside` those of files named by
+        options; `machine` counts only if sums of floating-point numbers determine the last bits.
         """
         of = {
             "kind": lambda: self.stage.name,
@@ -59,11 +59,11 @@ class Task:
 
     @cached_property
     def origin(self) -> dict[str, Any]:
-        """All of it: the first lines of the result's manifest."""
+        """All entries of ORIGIN: the first lines of the result's manifest."""
         return {name: self.states(name) for name in ORIGIN}
 
     def made_from(self, role: str) -> list:
-        """The digests of the inputs of a role; a GranularityError where one is not there."""
+        """Return the digests of the inputs of a role. Raise GranularityError if one is missing."""
         found = [self.peek(path) for path in self.inputs[role]]
         if not self.stage.shows_names:
             return [one.digest for one in found]
@@ -74,41 +74,48 @@ class Task:
         return key_of(self.origin)
 
     def origin_of_part(self, options: Mapping[str, Any], made_from: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """As :attr:`origin`, of a single run that the result is to hold; it has no names of a configuration."""
+        """Return :attr:`origin` for a single run that the result will hold; it contains no names of a configuration."""
         return {**self.origin, "options": dict(options), "made_from": {role: [*of] for role, of in made_from.items()}}
 
     def path(self, role: str) -> Path | None:
-        """The one artifact of a role; None where there is none."""
+        """Return the path of the first artifact of a role, or None."""
         return next(iter(self.paths(role)), None)
 
     def paths(self, role: str) -> tuple[Path, ...]:
         return self.inputs.get(role, ())
 
     def open(self, role: str) -> Artifact:
-        """The one artifact of a role, verified."""
-        return Artifact.open(self.path(role), self.kind(role))
+        """Open and verify the only artifact of a role."""
+        return Artifact.open(self.paths(role)[0], self.kind(role))
 
     def open_all(self, role: str) -> list[Artifact]:
-        """All artifacts of a role, verified."""
+        """Open and verify all artifacts of a role."""
         return [Artifact.open(path, self.kind(role)) for path in self.paths(role)]
 
     def kind(self, role: str) -> str:
-        """The kind of artifact that a role takes."""
+        """Return the kind of artifact that a role takes."""
         return self.stage.inputs[role].rstrip("?*")
 
-    def create(self, *of: Any, **how: Any) -> AbstractContextManager[Writer]:
-        """:func:`granularity.store.writer.create` of this task's result: inputs, params, facts, resumable."""
-        return writer.create(self.output, self.origin, *of, **how, files=(*self.stage.files, *self.stage.more_files))
+    def create(
+        self,
+        inputs: Mapping[str, Artifact],
+        params: Mapping[str, Any],
+        facts: Sequence[str] = (),
+        resumable: bool = False,
+    ) -> AbstractContextManager[Writer]:
+        """Write this task's result, see :func:`granularity.store.writer.create`."""
+        files = (*self.stage.files, *self.stage.more_files)
+        return writer.create(self.output, self.origin, inputs, params, facts, resumable, files)
 
 
 def make(task: Task) -> Artifact:
-    """Find a task's result in the store, or make it; then let its name lead to it."""
+    """Find a task's result in the store, or compute it; then point its name to it."""
     for role, paths in task.inputs.items():
         if any(os.path.abspath(path) == os.path.abspath(task.output) for path in paths):
-            raise GranularityError(f"{task.output}: the input '{role}' lies there; choose another --output")
+            raise GranularityError(f"{task.output}: the input '{role}' is there; choose another --output")
     run = None
     while (found := find(task)) is None:
-        # Imported only where there is something to compute: torch takes seconds.
+        # Imported only if there is something to compute: torch takes seconds.
         run = run or importlib.import_module(task.stage.module).run
         try:
             run(task)
@@ -118,13 +125,13 @@ def make(task: Task) -> Artifact:
 
 
 def find(task: Task) -> Artifact | None:
-    """Find a task's result, waiting for whoever is making it, and let its name lead to it; None where there is none."""
+    """Find a task's result, after waiting for a process that is computing it, and point its name to it; else None."""
     store, kind, key = place.store_of(task.output), task.stage.name, task.key
     if (found := writer.sound(store, kind, key)) is None:
         lock.wait(place.lock_file(store, kind, key), task.output)
         found = writer.sound(store, kind, key)
     if found is not None:
         place.point(task.output, found.folder, kind, found.digest)
-        # What a job saved that died just after publishing, or that woke just after another one had tidied up.
+        # Saved by a job that died right after publishing, or woke after another had cleaned up.
         place.close_work(place.work_folder(store, kind, key))
     return found

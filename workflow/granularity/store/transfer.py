@@ -1,8 +1,8 @@
-"""Results carried to a folder or a URL of fsspec's and back: `granularity push` and `granularity pull`.
+"""Copy results to a folder or an fsspec URL, and back: `granularity push` and `granularity pull`.
 
-URL/generations/KIND-KEY.tar   one generation: its manifest, then the files that this lists, and no others
-URL/others/SHA256.tar          what lies beside results of a configuration: logs, benchmarks, copies for reports
-URL/names/NAME.json            of a configuration: its names and the generations that they lead to, all that these were
+URL/generations/KIND-KEY.tar   one generation: its manifest, then exactly the files it lists
+URL/others/SHA256.tar          other files of a configuration: logs, benchmarks, copies for reports
+URL/names/NAME.json            of a configuration: its names and the generations they point to, all that these were
                                made from, and the tar of the other files
 """
 
@@ -25,12 +25,12 @@ from granularity.store import place, writer
 from granularity.store.artifact import LARGEST, Artifact, content_digest, key_of, parse
 from granularity.store.place import MANIFEST, STAMP, STORE
 
-PIECE, LONGEST = 2**20, 2**16  # bytes: of a piece; of a header, such as a long name
+PIECE, LONGEST = 2**20, 2**16  # bytes of a piece, and of the longest header, such as a long name
 Key = tuple[str, str]  # kind and key
 
 
 class Header(tarfile.TarInfo):
-    """A header in an archive of others: tarfile reads a long one into memory, and gives a sparse file any size."""
+    """A header in an untrusted archive. tarfile reads long headers into memory, and sparse files can claim any size."""
 
     @classmethod
     def frombuf(cls, *block: Any) -> tarfile.TarInfo:
@@ -41,7 +41,7 @@ class Header(tarfile.TarInfo):
 
 
 class Remote:
-    """A folder or a URL, and the files below it; whatever a library says of them is one line."""
+    """A folder or URL and the files below it; any library error becomes a GranularityError of one line."""
 
     def __init__(self, url: str):
         import fsspec
@@ -56,7 +56,7 @@ class Remote:
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[IO[bytes]]:
-        """A file that is there once it is whole: renamed in a folder, committed elsewhere."""
+        """Write a file that appears only when complete: renamed in a local folder, committed elsewhere."""
         from fsspec.implementations.local import LocalFileSystem
 
         path = f"{self.root}/{name}"
@@ -89,10 +89,10 @@ class Remote:
 
 
 def push(root: Path, url: str) -> str:
-    """Carry results at or below a folder, and all that they were made from; what is at the URL is not sent again."""
+    """Copy results at or below a folder, and all that they were made from, to a URL, except those already there."""
     remote, base = Remote(url.rstrip("/")), _base(root)
     there, others = remote.names("generations"), remote.names("others")
-    tops: dict[str, dict[str, Artifact]] = {}  # by configuration, by name
+    tops: dict[str, dict[str, Artifact]] = {}  # configuration -> name -> artifact
     for path in place.find(root):
         name = os.path.relpath(path, base)
         tops.setdefault(PurePosixPath(name).parts[0], {})[name] = Artifact.peek(path)
@@ -103,7 +103,7 @@ def push(root: Path, url: str) -> str:
     missing = [one for key, one in sorted(all_of.items()) if _tar(key) not in there]
     for artifact in track(missing, len(missing), f"sending to {url}", "results"):
         for problem in artifact.corrupt():
-            raise GranularityError(f"{problem}; delete {place.stamp_of(artifact.path)}, and snakemake makes it again")
+            raise GranularityError(f"{problem}; delete {place.stamp_of(artifact.path)}, and snakemake recomputes it")
         with remote.writing(f"generations/{_tar(_key(artifact))}") as stream:
             _write_tar(stream, artifact.folder, [MANIFEST, *artifact.manifest["files"]])
     for top, named in tops.items():
@@ -116,11 +116,11 @@ def push(root: Path, url: str) -> str:
         with remote.writing(f"names/{top}.json") as stream:
             stream.write(json.dumps(said, indent=1).encode())
     size = sum(one.size for one in missing)
-    return f"{len(missing)} results sent, {size / 1e6:.1f} MB; {len(all_of) - len(missing)} were there"
+    return f"{len(missing)} results sent, {size / 1e6:.1f} MB; {len(all_of) - len(missing)} were already there"
 
 
 def pull(root: Path, url: str, kinds: Iterable[str]) -> str:
-    """Bring back what names at or below a folder lead to, of some kinds, and those names; returns a summary."""
+    """Fetch results of some kinds whose names lie at or below a folder, and those names; return a summary."""
     remote, base, began = Remote(url.rstrip("/")), _base(root), time.time()
     store, within = base / STORE, PurePosixPath(os.path.relpath(os.path.abspath(root), base))
     tops = [name.removesuffix(".json") for name in sorted(remote.names("names"))]
@@ -138,13 +138,13 @@ def pull(root: Path, url: str, kinds: Iterable[str]) -> str:
             leads = output.resolve() == found.folder and found.unlike(place.stamp_of(output)) is None
             if PurePosixPath(name).is_relative_to(within) and not leads:
                 place.point(output, found.folder, found.kind, found.digest)
-                os.utime(place.stamp_of(output), (began, began))  # none is newer than what is made from it
+                os.utime(place.stamp_of(output), (began, began))  # so that no stamp is newer than those of later stages
         _receive_others(remote, base, top, one["others"])
-    return f"{len(missing)} results received, {len(wanted) - len(missing)} were here"
+    return f"{len(missing)} results received, {len(wanted) - len(missing)} were already here"
 
 
 def _base(root: Path) -> Path:
-    """The folder of all results: the one with the store."""
+    """Return the folder of all results, which contains the store."""
     return place.store_of(root / "name").parent
 
 
@@ -157,7 +157,7 @@ def _tar(key: Key) -> str:
 
 
 def _with_origins(artifacts: Iterable[Artifact], store: Path) -> dict[Key, Artifact]:
-    """Some artifacts and all in their store that they were made from, where that is still there."""
+    """Return artifacts and all in their store that they were made from, as far as it still exists."""
     found = {_key(one): one for one in artifacts}
     for folder in place.closure(one.folder for one in found.values()):
         with contextlib.suppress(regular.MissingError):
@@ -171,7 +171,7 @@ def _with_origins(artifacts: Iterable[Artifact], store: Path) -> dict[Key, Artif
 
 
 def _write_tar(stream: IO[bytes], folder: Path, names: Iterable[str]) -> None:
-    """The same bytes for the same files: no times, owners or permissions."""
+    """Write files as a tar without times, owners or permissions: equal files give equal bytes."""
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for name in names:
             entry = tarfile.TarInfo(name)
@@ -181,7 +181,7 @@ def _write_tar(stream: IO[bytes], folder: Path, names: Iterable[str]) -> None:
 
 
 def _receive(remote: Remote, store: Path, kind: str, key: str) -> None:
-    """Publish a generation in the store, or raise a GranularityError and leave nothing."""
+    """Receive a generation and publish it in the store, or raise GranularityError and leave nothing behind."""
     name = f"generations/{_tar((kind, key))}"
     where = f"{remote.url}/{name}"
     with (
@@ -196,22 +196,22 @@ def _receive(remote: Remote, store: Path, kind: str, key: str) -> None:
         manifest = parse(text, Path(where))
         own = (manifest["kind"], manifest["key"], key_of(manifest), content_digest(manifest))
         if own != (kind, key, key, manifest["digest"]):
-            raise GranularityError(f"{where}: holds another result than its name says")
+            raise GranularityError(f"{where}: contains another result than its name says")
         (folder / MANIFEST).write_bytes(text)
         files = dict(manifest["files"])
         for entry in iter(tar.next, None):
             about = files.pop(entry.name, None)
             if about is None or not entry.isreg() or entry.issparse() or entry.size != about["bytes"]:
-                raise GranularityError(f"{where}: {entry.name} is no file of its manifest")
+                raise GranularityError(f"{where}: {entry.name} is not listed in its manifest")
             if _write(tar.extractfile(entry), place.inside(folder, entry.name, where)) != about["sha256"]:
-                raise GranularityError(f"{where}: {entry.name} is corrupt (its SHA-256 is not the manifest's)")
+                raise GranularityError(f"{where}: {entry.name} is corrupt (its SHA-256 differs from the manifest)")
         if files:
             raise GranularityError(f"{where}: lacks {', '.join(files)}")
         writer.publish(folder, store, manifest)
 
 
 def _write(source: IO[bytes], target: Path) -> str:
-    """Write a new file; returns its SHA-256."""
+    """Write a new file; return its SHA-256."""
     target.parent.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
     with target.open("xb") as stream:
@@ -225,25 +225,25 @@ def _write(source: IO[bytes], target: Path) -> str:
 
 
 def _names(remote: Remote, top: str, kinds: Iterable[str] = (place.KIND,)) -> dict[str, Any]:
-    """What names of a configuration lead to, checked in form: it decides where files will lie."""
+    """Read the names of a configuration; check their form, because they decide where files will lie."""
     name = f"names/{top}.json"
     with remote.reading(name) as stream:
         said = strict_json.parse_json(stream.read(LARGEST), f"{remote.url}/{name}")
         keys = [*said["names"].values(), *said["generations"]]
         whole = all(place.is_plain("/".join(key), f"({'|'.join(kinds)})/{place.KEY}") for key in keys)
         if not (whole and place.is_plain(said["others"], place.DIGEST)):
-            raise ValueError("holds what is no key of a result of a stage")
+            raise ValueError("contains an entry that is not the key of a stage's result")
         return said
 
 
 def _inside(base: Path, top: str, name: str, url: str) -> Path:
-    """Where a result or a file of a configuration may lie."""
+    """Return the path for a result or a file of a configuration. Raise GranularityError if it may not lie there."""
     form = rf"{re.escape(top)}(?s:/.+)?(?<!{re.escape(STAMP)})(?<!/{re.escape(MANIFEST)})"
     return place.inside(base, name, url, form)
 
 
 def _send_others(remote: Remote, base: Path, top: Path, there: set[str]) -> str:
-    """Send plain files below a configuration's folder as one tar, whose name is its SHA-256; returns that."""
+    """Send the plain files of a configuration as one tar, named by its SHA-256; return that."""
     files: list[Path] = []
     for folder, folders, names in os.walk(top):
         folders[:] = [] if MANIFEST in names else sorted(name for name in folders if not name.startswith("."))
@@ -263,18 +263,18 @@ def _send_others(remote: Remote, base: Path, top: Path, there: set[str]) -> str:
 
 
 def _receive_others(remote: Remote, base: Path, top: str, digest: str) -> None:
-    """Put plain files of a configuration where they lay; those that are here stay."""
+    """Restore the plain files of a configuration; existing files are kept."""
     name = f"others/{digest}.tar"
     where = f"{remote.url}/{name}"
     with place.new_folder(base / STORE) as folder:
         with remote.reading(name) as stream:
             if _write(stream, folder / "others.tar") != digest:
-                raise GranularityError(f"{where}: corrupt (its SHA-256 is not its name)")
+                raise GranularityError(f"{where}: corrupt (its SHA-256 differs from its name)")
         with remote.told(name), tarfile.open(folder / "others.tar", "r:", tarinfo=Header) as tar:
             for number, entry in enumerate(tar):
                 target = _inside(base, top, entry.name, where)
                 if not entry.isreg() or entry.issparse():
-                    raise GranularityError(f"{where}: {entry.name} is no regular file")
+                    raise GranularityError(f"{where}: {entry.name} is not a regular file")
                 if not os.path.lexists(target):
                     _write(tar.extractfile(entry), folder / str(number))
                     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Writing artifacts: in a private folder, published whole as a generation that never changes."""
+"""Write artifacts in a private folder, then publish each as a generation that never changes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,22 @@ if TYPE_CHECKING:
     import torch
 
 
-PACKAGES = ("granularity", "snakemake", "torch", "torchvision", "timm", "open_clip_torch", "faiss-cpu", "faiss-gpu")
+PACKAGES: tuple[str, ...] = (
+    "granularity",
+    "snakemake",
+    "torch",
+    "torchvision",
+    "timm",
+    "open_clip_torch",
+    "faiss-cpu",
+    "faiss-gpu",
+)
 PACKAGES += ("numpy", "scipy", "pandas", "pyarrow", "scikit-learn", "safetensors", "pillow", "matplotlib")
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV, errno.ENOSYS)
 Began = tuple[float, float, float]  # readings of the clocks `time`, `monotonic` and `process_time`
-Values, Inputs, Names = Mapping[str, Any], Mapping[str, Artifact], Sequence[str]
+Values = Mapping[str, Any]
+Inputs = Mapping[str, Artifact]
+Names = Sequence[str]
 ALL = ("*",)  # files
 
 
@@ -49,10 +60,10 @@ class Writer:
 
     folder: Path  # where it is written
     work: Path  # where an unfinished job of its key saves its work
-    store: Path  # that it will lie in
+    store: Path  # where it will be published
     summary: dict[str, Any] = field(default_factory=dict)
     described: dict[str, dict] = field(default_factory=dict)
-    parts: dict[str, Artifact] = field(default_factory=dict)  # single runs that it holds, by role: it is made from them
+    parts: dict[str, Artifact] = field(default_factory=dict)  # single runs that it contains, by role; they are inputs
 
     def table(self, name: str, frame: pd.DataFrame | pa.Table) -> None:
         import pyarrow as pa
@@ -89,20 +100,20 @@ class Writer:
         self.path(name).write_text(value, encoding="utf-8")
 
     def share(self, name: str, source: Artifact, file: str) -> None:
-        """Let a file of another artifact be a file of this one, too, without room of its own."""
+        """Include a file of another artifact by a hard link, which takes no space."""
         link(source.folder / file, self.path(name))
         told = source.manifest["files"][file]
         self.described[name] = {key: value for key, value in told.items() if key != "bytes"}
 
     def path(self, name: str) -> Path:
-        """The path of a file in the artifact, for a stage that writes it itself; its folder is made."""
+        """Return the path for a file that a stage writes itself; create its folder."""
         file = self.folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         return file
 
 
 def link(source: Path, target: Path) -> None:
-    """Let a file have a second name, or a copy where the file system has no links."""
+    """Create a hard link, or a copy if the file system has no links."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -121,18 +132,18 @@ def create(
     resumable=False,
     files: Names = ("*",),
 ) -> Iterator[Writer]:
-    """Write an artifact and publish it whole, or leave everything as it was.
+    """Write an artifact and publish it complete, or change nothing.
 
     Args:
-        output: the name that is to lead to it.
-        origin: what decides its bytes, see :attr:`granularity.store.task.Task.origin`.
-        inputs: verified artifacts it is made from, by role.
-        facts: names of those parameters that others may read of it; they count in its digest.
-        resumable: `writer.work`, a folder of the result's key, holds what an earlier job had saved when it died.
-        files: names or patterns of the files that it may hold.
+        output: the name that will point to it.
+        origin: what determines its bytes, see :attr:`granularity.store.task.Task.origin`.
+        inputs: the verified artifacts it is made from, by role.
+        facts: names of the parameters that later stages may read; they enter its digest.
+        resumable: keep `writer.work`, a folder for this key, with what an earlier job saved before it died.
+        files: names or patterns of the files that it may contain.
 
-    Raises a GranularityError where the disk is full, the folder cannot be written, or inputs do not belong together; a
-    LostError where another writer makes this result.
+    Raises GranularityError if the disk is full, the folder is not writable or inputs do not belong together, and
+    LostError if another process is computing this result.
     """
     since = began()
     _refuse_other_lineage(inputs)
@@ -150,33 +161,33 @@ def create(
             with interrupt.resumable() if resumable else contextlib.nullcontext():
                 yield writer
             manifest = _write_manifest(writer, origin, str(output), inputs, params, facts, files, since)
-            with interrupt.resumable():  # a job that has made its result has not failed, whatever signal comes now
+            with interrupt.resumable():  # the result exists: a signal that comes now is no failure
                 made = publish(folder, store, manifest)
                 place.point(output, made.folder, kind, made.digest)
-                if lock.held():  # or else its new owner may work there
+                if lock.held():  # otherwise its new owner may work there
                     place.close_work(work)
-                    if not folder.exists():  # it is the one published; deleting other links changed the files' times
+                    if not folder.exists():  # it was published; deleting hard links has changed its files' times
                         _remember(made.folder, manifest)
         except (interrupt.Stopped, GranularityError, OSError):
-            if not lock.held():  # its new owner has tidied up: that is why a file is gone
-                raise LostError(f"{output}: another process has taken over, as this one was silent") from None
+            if not lock.held():  # a file is missing because the new owner has cleaned up
+                raise LostError(f"{output}: another process has taken over, because this one was silent") from None
             raise
         finally:
             if lock.held():
                 with contextlib.suppress(OSError):
-                    work.rmdir()  # where nothing was finished, there is nothing to keep
+                    work.rmdir()  # empty: there is nothing to keep
                     place.close_work(work)
 
 
 @contextlib.contextmanager
 def _told(output: Path, store: Path) -> Iterator[None]:
-    """One line on what could not be read or written."""
+    """Turn an OSError into one line that says what could not be read or written."""
     try:
         yield
     except OSError as error:
         where, reason = Path(error.filename or output), error.strerror or error
         above = (store.absolute().parent, output.absolute().parent)
-        if not any(where.absolute().is_relative_to(folder) for folder in above):  # something the stage reads
+        if not any(where.absolute().is_relative_to(folder) for folder in above):  # a file that the stage reads
             raise GranularityError(f"{where}: cannot be read ({reason})") from error
         raise GranularityError(
             f"{where}: cannot be written ({reason}); nothing was published. Free space or fix the permission, and run "
@@ -185,7 +196,7 @@ def _told(output: Path, store: Path) -> Iterator[None]:
 
 
 def keep(store: Path, origin: Values, name: str, since: Began, fill: Callable[[Writer], None]) -> Artifact:
-    """Publish the result of a run, which `fill` writes and no name leads to: it is found by its key (:func:`sound`)."""
+    """Publish the result of a single run, written by `fill`. It has no name and is found by its key (:func:`sound`)."""
     with place.new_folder(store) as folder:
         writer = Writer(folder, folder, store)
         fill(writer)
@@ -194,7 +205,7 @@ def keep(store: Path, origin: Values, name: str, since: Began, fill: Callable[[W
 
 
 def again(old: Artifact, origin: Values, parts: Inputs, **said: Any) -> Artifact:
-    """Publish a result's files once more, as one of another origin; `parts`: the single runs that are others now."""
+    """Publish a result's files again under another origin; `parts`: the single runs it contains that were replaced."""
     store = place.store_of(old.place)
     with place.new_folder(store) as folder:
         for name in old.manifest["files"]:
@@ -210,17 +221,17 @@ def again(old: Artifact, origin: Values, parts: Inputs, **said: Any) -> Artifact
 
 
 def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -> Artifact:
-    """Move a whole artifact to its place, unless a sound one of its key lies there; returns what lies there then."""
+    """Move a complete artifact to its place unless a valid one has its key; return the one that lies there."""
     kind, key, digest = manifest["kind"], manifest["key"], manifest["digest"]
     target = place.generation(store, kind, key)
     while not place.publish(folder, target, durable):
         found = sound(store, kind, key)
-        if found is None:  # it was damaged, and lies aside now
+        if found is None:  # it was damaged, and has been put aside
             continue
         if found.digest != digest:
             say(
                 f"{target}: another writer published a different result of the same inputs, options and code "
-                f"({found.digest[:12]}, this one {digest[:12]}); it stays, and this one is dropped"
+                f"({found.digest[:12]}, this one {digest[:12]}); the published one stays, and this one is dropped"
             )
         return found
     _remember(target, manifest)
@@ -228,7 +239,7 @@ def publish(folder: Path, store: Path, manifest: Values, durable: bool = True) -
 
 
 def sound(store: Path, kind: str, key: str) -> Artifact | None:
-    """The generation of a key, verified; None where there is none. A damaged one is put aside."""
+    """Return the verified generation of a key, or None if there is none. Put a damaged one aside."""
     folder = place.generation(store, kind, key)
     if not os.path.lexists(folder):
         return None
@@ -276,15 +287,15 @@ def _write_manifest(
 
 
 def _refuse_other_lineage(inputs: Inputs) -> None:
-    """Refuse inputs that were made from others than those they are used with."""
+    """Raise GranularityError if an input was made from other artifacts than those it is used with."""
     for source in inputs.values():
-        if source.kind == "encoder":  # weights serve any images
+        if source.kind == "encoder":  # weights work for any images
             continue
         for role, entry in source.manifest["inputs"].items():
             if role in inputs and inputs[role].digest != entry["digest"]:
                 raise GranularityError(
-                    f"{source.path}: was made from another '{role}' than {inputs[role].path}; delete "
-                    f"{place.stamp_of(source.path)}, and snakemake makes it again"
+                    f"{source.path}: was made from a different '{role}' than {inputs[role].path}; delete "
+                    f"{place.stamp_of(source.path)}, and snakemake recomputes it"
                 )
 
 
@@ -296,17 +307,19 @@ def _describe_files(writer: Writer, kind: str, patterns: Names) -> dict[str, dic
     files = {}
     for name, path in sorted(paths.items()):
         if not any(fnmatchcase(name, pattern) for pattern in patterns):
-            raise GranularityError(f"{name}: is none of the files that stage '{kind}' declares: {', '.join(patterns)}")
+            raise GranularityError(
+                f"{name}: is not one of the files that stage '{kind}' declares: {', '.join(patterns)}"
+            )
         files[name] = {"sha256": known[name], "bytes": path.stat().st_size, **writer.described.get(name, {})}
     return files
 
 
-# ---------------------------------------------------------------- what a manifest says of software, machine and cost
+# ---------------------------------------------------------------- entries of a manifest: software, machine, cost
 
 
 @functools.cache
 def package_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that this project uses, where installed."""
+    """Return the versions of Python and of the packages that this project uses, if installed."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -315,13 +328,13 @@ def package_versions() -> dict[str, str]:
 
 
 def _cuda() -> Any:
-    """torch.cuda where torch has been used on a GPU; never imported for this, which takes seconds."""
+    """Return torch.cuda if torch has used a GPU; do not import torch, which takes seconds."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda is not None and cuda.is_available() and cuda.is_initialized() else None
 
 
 def hardware() -> dict[str, Any]:
-    """Processor, cores, system; the GPU as well where torch has used one."""
+    """Return the processor, number of cores and system, and the GPU if torch has used one."""
     about = Path("/proc/cpuinfo")  # not on macOS
     named = re.search(r"^model name\s*:(.*)", about.read_text() if about.exists() else "", re.MULTILINE)
     cpu = named[1].strip() if named else platform.processor() or platform.machine()
@@ -334,7 +347,7 @@ def began() -> Began:
 
 
 def cost(since: Began) -> dict[str, Any]:
-    """What a job has cost since it began; of a GPU, the most memory that torch's tensors took on one."""
+    """Return the cost of a job since it began; for GPUs, the peak memory of torch's tensors on any one."""
     started, clock, cpu = since
     unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes, or kilobytes
     found = {

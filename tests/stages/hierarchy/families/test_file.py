@@ -23,7 +23,7 @@ def samples(tmp_path, make_samples):
 
 def planned(file, of=None):
     """The job of a label space from a file, and the ids of the trainings on it."""
-    spaces = {"file": [{"path": str(file)} | ({"of": of} if of else {})]}
+    spaces = {"kmeans": [30], "file": [{"path": str(file)} | ({"of": of} if of else {})]}
     images = {"source": "folder", "root": "photos", "ranks": ["kind"], "target": "kind"}
     over = {"samples": images, "conditions": [{"train_size": "all"}], "label_spaces": spaces}
     plan = Plan(Config.model_validate(over))
@@ -64,7 +64,7 @@ def test_one_that_corrects_clusters_is_made_after_them(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "of", "message"),
     [
-        ("image 0,a\nimage 0,b\nimage 9,c\n", "target", "images given twice: 1, such as 'image 0'"),
+        ("image 0,a\nimage 0,b\nimage 9,c\n", "target", "images that appear twice: 1, such as 'image 0'"),
         (
             "image 9,c\nimage 5,d\n",
             "target",
@@ -86,8 +86,8 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, samples, rows, of, mess
     ("asked", "message"),
     [
         ("gone.csv", "label_spaces.file: gone.csv: cannot be read (No such file or directory)"),
-        ({"path": "x.csv", "of": "kmean-3"}, "label_spaces.file: file-x: of 'kmean-3': is no label space"),
-        ({"path": "x.csv", "of": "file-x"}, "label_spaces.file: file-x: of 'file-x': is no label space"),
+        ({"path": "x.csv", "of": "kmean-3"}, "label_spaces.file: file-x: of 'kmean-3': must be a label space"),
+        ({"path": "x.csv", "of": "file-x"}, "label_spaces.file: file-x: of 'file-x': must be a label space"),
     ],
 )
 def test_what_is_wrong_before_anything_runs_is_one_line(tmp_path, monkeypatch, asked, message):

@@ -89,7 +89,7 @@ def test_its_key_is_an_option_with_a_default_and_bounds(own):
     assert section().letters == [1] and section(letters=[2, 3]).letters == [2, 3]
     with pytest.raises(ValidationError, match="greater than or equal to 1"):
         section(letters=[0])
-    with pytest.raises(ValidationError, match=r"one is given twice: \[2, 2\]"):
+    with pytest.raises(ValidationError, match=r"a value is given twice: \[2, 2\]"):
         section(letters=[2, 2])
     extensions.load([])
     assert "letters" not in label_spaces_section().model_fields
@@ -122,9 +122,13 @@ def test_the_report_draws_it_as_it_says_and_without_it_all_the_same(own):
     ("cut", "instead", "message"),
     [
         ("def labels(", "def label(", "letters.py: a family of label spaces needs labels"),
-        ('f"letters-{letters}"', '"random-10"', "label_spaces.letters: 'random-10' is the name of one of random"),
-        ('EXTENDS = "family"', 'EXTENDS, NEEDS = "family", ("embed",)', "all that a family may need is"),
-        ('"letters", {"letters"', '"manual", {"letters"', "letters-1 is of family 'manual'"),
+        (
+            'f"letters-{letters}"',
+            '"random-10"',
+            "label_spaces.letters: 'random-10' is already the name of a label space of random",
+        ),
+        ('EXTENDS = "family"', 'EXTENDS, NEEDS = "family", ("embed",)', "a family may need only"),
+        ('"letters", {"letters"', '"manual", {"letters"', "gives letters-1 the wrong family 'manual'"),
     ],
 )
 def test_a_file_that_would_fail_later_is_refused_first(own, cut, instead, message):
@@ -132,7 +136,7 @@ def test_a_file_that_would_fail_later_is_refused_first(own, cut, instead, messag
     own.write_text(FAMILY.replace(cut, instead))
     extensions.load([own])
     with pytest.raises(GranularityError, match=message):
-        spaces(label_spaces_section()(), SAMPLES)
+        spaces(label_spaces_section()(random=[10]), SAMPLES)
 
 
 BAD = ["../../evil", "{wild}", "x.stamp", "a b", "-x", "x\n", "", "x" * 240, 3]
@@ -164,10 +168,10 @@ def test_the_images_are_opened_when_they_are_used(own, made, tmp_path, make_arra
         extensions.load([own])
         return tasks.run("hierarchy", tmp_path / "space", options, **inputs)
 
-    with pytest.raises(GranularityError, match=r"must say so: NEEDS = \(\"pixels\",\)"):
+    with pytest.raises(GranularityError, match=r"must declare NEEDS = \(\"pixels\",\)"):
         run(text, **given)
     text = text.replace('EXTENDS = "family"', 'EXTENDS, NEEDS = "family", ("pixels",)')
-    with pytest.raises(GranularityError, match="--pixels is missing"):
+    with pytest.raises(GranularityError, match="give --pixels"):
         run(text, samples=samples)
     assert run(text, **given).table("classes.parquet")["name"].tolist() == [0, 1, 2, 3, 4]
 

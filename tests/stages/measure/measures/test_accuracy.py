@@ -74,7 +74,7 @@ def test_what_has_no_head_has_no_accuracy(found):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"classes": ["ant", "wasp"]}, "classes: 'wasp' is no class of the target")]
+    ("options", "message"), [({"classes": ["ant", "wasp"]}, "classes: 'wasp' is not a target class")]
 )
 def test_what_cannot_be_counted_is_named(options, message, found):
     with pytest.raises(GranularityError, match=message):

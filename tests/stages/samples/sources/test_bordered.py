@@ -14,7 +14,7 @@ from granularity.data.images import Images
 from granularity.stages.samples.source import pngs
 from support import tasks
 
-FILE = Path(__file__).parents[4] / "config" / "experiments" / "bordered.py"
+FILE = Path(__file__).parents[4] / "studies/cifar10_border/bordered.py"
 NAMES = ["car", "cat", "dog", "ship"]
 RED, INVERTED = [150, 50, 50], [105, 205, 205]
 

@@ -46,7 +46,7 @@ def test_names_that_people_give_survive(tmp_path, name):
 def test_an_image_at_another_depth_is_refused(tmp_path):
     save(tmp_path / "root" / "cat" / "1.png")
     save(tmp_path / "root" / "dog" / "big" / "1.png")
-    with pytest.raises(GranularityError, match=r"dog/big/1\.png: lies 2 folders below .* ask for 1"):
+    with pytest.raises(GranularityError, match=r"dog/big/1\.png: is 2 folders below .* ask for 1"):
         of_folder(tmp_path / "root", "species")
 
 
@@ -78,15 +78,15 @@ def test_train_and_any_name_of_a_validation_set_are_splits(tmp_path, held_out):
 @pytest.mark.parametrize(
     ("folders", "ranks", "over", "words"),
     [
-        (["train/cat", "test/cat"], "kind species", {}, r"lies 2 folders .* and the split ask for 3"),
+        (["train/cat", "test/cat"], "kind species", {}, r"is 2 folders .* and the split ask for 3"),
         (["train/cat", "test/cat"], "species", {"val": "val"}, "samples.val: .* no folder 'val', but 'test', 'train'"),
-        (["train/cat", "val/cat", "masks/cat"], "species", {}, "root/masks: lies beside 'train', 'val', but is"),
-        (["a/cat", "b/cat", "c/cat"], "species", {"train": "a", "val": "b"}, "root/c: lies beside 'a', 'b', but is"),
+        (["train/cat", "val/cat", "masks/cat"], "species", {}, "root/masks: is beside 'train', 'val', but is"),
+        (["a/cat", "b/cat", "c/cat"], "species", {"train": "a", "val": "b"}, "root/c: is beside 'a', 'b', but is"),
         (["val/cat", "test/cat"], "species", {}, r"samples\.train: name the split to train on"),
         (["Train/cat", "Test/cat"], "kind species", {}, "'Test', 'Train' look like splits"),
         (["train_full/cat", "dev2/cat"], "kind species", {}, "'dev2', 'train_full' look like splits"),
         (["Training/cat", "testing/cat", "other/cat"], "species", {}, "'Training', 'testing' look like splits"),
-        (["2021/cat", "2022/cat"], "species", {}, r"lies 2 folders .* ask for 1; if the first is a split"),
+        (["2021/cat", "2022/cat"], "species", {}, r"is 2 folders .* ask for 1; if the first is a split"),
     ],
 )
 def test_a_name_that_may_be_a_split_is_never_silently_a_rank(tmp_path, folders, ranks, over, words):

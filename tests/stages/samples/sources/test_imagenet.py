@@ -97,12 +97,12 @@ def test_lists_of_labels(flat, kind):
 
 
 WRONG = {
-    "line 3: 'n0144' is no label": "\n".join([*TRUTH[:2], "n0144", *TRUTH[3:]]),
+    "line 3: 'n0144' is not a label": "\n".join([*TRUTH[:2], "n0144", *TRUTH[3:]]),
     "has 1 labels, but there are 5 images, 'ILSVRC2012_val_00000002' being in only one": f"{VAL[0]} {TRUTH[0]}\n",
     "'ILSVRC2012_val_00000009' being in only one": LISTS["spaces"] + f"\nILSVRC2012_val_00000009 {SYNSETS[0]}",
     "has 6 labels, but there are 5 images": LISTS["spaces"] + f"\n{VAL[0]} {SYNSETS[0]}",
     "unknown class 'n09999999'": LISTS["spaces"].replace(SYNSETS[0], "n09999999"),
-    "line 4: '1001' is no label": "1\n2\n3\n1001\n1",
+    "line 4: '1001' is not a label": "1\n2\n3\n1001\n1",
 }
 
 
@@ -122,7 +122,7 @@ def test_odd_folders_are_refused(root, tmp_path):
     refused(root, r"n02123045\.tar: is still packed")
     (root / "train" / "n02123045.tar").unlink()
     (root / "train" / "n02123394").mkdir()
-    refused(root, "train/n02123394: holds no images")
+    refused(root, "train/n02123394: contains no images")
     refused(tmp_path / "nowhere", "train: cannot be read")
 
 
@@ -180,9 +180,9 @@ def test_a_shifted_set_that_is_missing_unknown_or_not_asked_for(root):
             shifted(root, odd=root.parent / file[0])
     with pytest.raises(GranularityError, match="nowhere: there is no such folder"):
         shifted(root, r=root.parent / "nowhere")
-    with pytest.raises(ValueError, match="shifted: 'val' is the name of a split already"):
+    with pytest.raises(ValueError, match="shifted: 'val' is already the name of a split"):
         params_of(root, shifted={"val": root.parent / "r"}, val="val")
-    with pytest.raises(ValueError, match="shifted: 'r' is not in extra_splits, so nothing would be read of it"):
+    with pytest.raises(ValueError, match="shifted: 'r' is not in extra_splits, so it would not be read"):
         params_of(root, shifted={"r": root.parent / "nowhere"})
 
 
@@ -231,5 +231,5 @@ def test_objectnet_keeps_what_imagenet_has(thousand, tmp_path):
     assert found.notes["shifted"]["objectnet"]["left_out"] == left_out
     mapping = folder / "mappings" / "objectnet_to_imagenet_1k.json"
     mapping.write_text('{"Chair": "crane"}')
-    with pytest.raises(GranularityError, match="mappings: are not those of ObjectNet"):
+    with pytest.raises(GranularityError, match="mappings: are not the mappings of ObjectNet"):
         read_shifted(thousand, "objectnet", folder)

@@ -128,15 +128,15 @@ CHANGES = {
     "a category_id is not among the categories": lambda data: data["annotations"][2].update(category_id=9),
     "not one to one; see the image 5": lambda data: data["images"][0].update(id=5),
     "not one to one; see the image 0": lambda data: data["annotations"].append(data["annotations"][0]),
-    r"'/etc/passwd' is no path below": lambda data: data["images"][1].update(file_name="/etc/passwd"),
-    r"'a/\.\./\.\./b' is no path": lambda data: data["images"][1].update(file_name="a/../../b"),
+    r"'/etc/passwd' is not a path below": lambda data: data["images"][1].update(file_name="/etc/passwd"),
+    r"'a/\.\./\.\./b' is not a path": lambda data: data["images"][1].update(file_name="a/../../b"),
     r"lacks a whole number as its id \('category_id'\)": lambda data: data["annotations"][0].pop("category_id"),
     "lacks a whole number as its id": lambda data: data["images"][0].update(id="5"),
     "no lists of images and categories": lambda data: data.pop("categories"),
-    "categories: is no list": lambda data: data.update(categories=[]),
-    "categories: an id is given twice": lambda data: data["categories"][2].update(id=1),
+    "categories: is not a list": lambda data: data.update(categories=[]),
+    "categories: an id appears twice": lambda data: data["categories"][2].update(id=1),
     "categories: id 2 has no name": lambda data: data["categories"][2].update(name=None),
-    "categories: id 2 has .* a rank that is no text": lambda data: data["categories"][2].update(genus=4),
+    "categories: id 2 has .* a rank that is not text": lambda data: data["categories"][2].update(genus=4),
 }
 
 
@@ -153,5 +153,5 @@ def test_splits_of_two_data_sets_are_refused(root):
     other = categories_of()
     other[0]["name"] = "Prunella grandiflora"
     write(root, "val", annotations_of("val", other, 1, first=100))
-    with pytest.raises(GranularityError, match=r"val\.json: its categories differ from those of .*train_mini\.json"):
+    with pytest.raises(GranularityError, match=r"val\.json: its categories differ from .*train_mini\.json"):
         read(root, train="train_mini")

@@ -162,12 +162,12 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path):
 
 
 def test_missing_and_left_over_files_are_named(tmp_path):
-    with pytest.raises(GranularityError, match="holds no Parquet files"):
+    with pytest.raises(GranularityError, match="contains no Parquet files"):
         parquet.read(params(tmp_path / "nowhere"))
     steps = {
         "split 'train' lacks file number 1 of 3": ["train-00000-of-00003", "train-00002-of-00003"],
         "split 'train' has files of two versions; download": ["train-00001-of-00003", "train-00000-of-00001"],
-        r"holds several data sets; .*/b'\]": ["b/train"],
+        r"contains several data sets; .*/b'\]": ["b/train"],
     }
     for message, files in steps.items():
         for name in files:
@@ -218,14 +218,14 @@ def test_the_hubs_own_conversion_is_the_way_out(cached):
     place(cached("refs/convert/parquet", "c"), "default/train/0000.parquet", [1])
     found = parquet.read(params(None, hub="org/beasts"))
     assert (found.frame["label"].tolist(), found.root.name) == (["ant"], "c" * 40)
-    with pytest.raises(GranularityError, match="org/beasts@main: holds no Parquet files"):
+    with pytest.raises(GranularityError, match="org/beasts@main: contains no Parquet files"):
         parquet.read(params(None, hub="org/beasts@main"))
 
 
 @pytest.mark.parametrize("hub", ["org/nothing", "org/beasts@nothing", "org/no such//name"])
 def test_what_the_hub_does_not_give_is_one_line(cached, hub):
     place(cached("main", "a"), "train.parquet", [0])
-    with pytest.raises(GranularityError, match=rf"^samples\.hub: {hub}: cannot be had [^\n]*$"):
+    with pytest.raises(GranularityError, match=rf"^samples\.hub: {hub}: cannot be downloaded [^\n]*$"):
         parquet.read(params(None, hub=hub))
 
 

@@ -91,7 +91,7 @@ class Evil:
 @pytest.mark.parametrize("name", ["train", "test", "meta"])
 def test_no_pickle_is_opened_before_its_checksum(cifar, tmp_path, name):
     pickled(cifar / name, Evil(tmp_path / "pwned"))
-    refused(rf"{name}: is not the publisher's file \(MD5 .*\), and is not opened", "cifar", cifar, ["class"])
+    refused(rf"{name}: is not the publisher's file \(MD5 .*\), so it is not opened", "cifar", cifar, ["class"])
     assert not (tmp_path / "pwned").exists()
 
 
@@ -134,7 +134,7 @@ def test_broken_idx_files_are_one_line(tmp_path):
     root = tmp_path / "data"
     mnist(root)
     file = root / "t10k-labels-idx1-ubyte.gz"
-    broken = r"t10k-labels-idx1-ubyte\.gz: is truncated or no IDX file"
+    broken = r"t10k-labels-idx1-ubyte\.gz: is truncated or not an IDX file"
     for data, message in {
         file.read_bytes()[:-9]: broken,
         gzip.compress(idx(np.zeros((2, 2)))): broken,
@@ -147,9 +147,9 @@ def test_broken_idx_files_are_one_line(tmp_path):
 
 
 def test_the_files_of_one_data_set_are_needed(tmp_path, cifar):
-    refused("data: holds no data set; point samples.root at the folder", "mnist", cifar.parent)
+    refused("data: contains no data set; point samples.root at the folder", "mnist", cifar.parent)
     mnist(cifar.parent)
-    refused("data: holds files of several data sets; point", "torchvision", cifar.parent, ["class"])
+    refused("data: contains files of several data sets; point", "torchvision", cifar.parent, ["class"])
     assert len(source.find(params_of("mnist", cifar.parent)).frame) == 6
 
 
@@ -212,7 +212,7 @@ def test_broken_lists_of_domainnet_are_one_line(tmp_path):
     names = {"train": "real_train", "val": "real_test"}
     for text in ("real/zebra/1.jpg", "real/1.jpg 3", "../../etc/1.jpg 3\n", "/a/b.jpg 3"):
         (root / "real_test.txt").write_text(text)
-        message = rf"real_test\.txt: line 1: '{text.strip()}.*' is no DOMAIN/LABEL/IMAGE and a number"
+        message = rf"real_test\.txt: line 1: '{text.strip()}.*' is not DOMAIN/LABEL/IMAGE and a number"
         refused(message, "domainnet", root, **names)
 
 
@@ -236,10 +236,10 @@ def test_imagenet21k_is_the_same_from_folders_and_from_archives(tmp_path):
     assert tables["tars"]["sample_id"].iloc[0] == "n00000100/n00000100_0.JPEG"
     (tmp_path / "tars" / SYNSETS[0]).mkdir()
     save(tmp_path / "tars" / SYNSETS[0] / "1.png")
-    with pytest.raises(GranularityError, match="tars: holds both images in folders and archives"):
+    with pytest.raises(GranularityError, match="tars: contains both images in folders and archives"):
         source.find(params_of("imagenet21k", tmp_path / "tars", ["synset"]))
 
 
 def test_only_the_preset_reads_archives(tmp_path):
     packed(tmp_path / "tars", SYNSETS)
-    refused("tars: holds no images", "folder", tmp_path / "tars", ["synset"], validation=1)
+    refused("tars: contains no images", "folder", tmp_path / "tars", ["synset"], validation=1)

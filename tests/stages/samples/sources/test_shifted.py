@@ -11,7 +11,7 @@ from granularity.data.images import Images
 from granularity.stages.samples.source import pngs
 from support import tasks
 
-FILE = Path(__file__).parents[4] / "config" / "experiments" / "shifted.py"
+FILE = Path(__file__).parents[4] / "studies/cifar10_shifts/shifted.py"
 LANDSCAPE, MEAL, FRUIT = (0, 0, 200), (200, 0, 0), (0, 200, 0)
 GROUNDS = {"n09193705": LANDSCAPE, "n07873807": MEAL, "n07753592": FRUIT, "n01443537": (9, 9, 9)}
 TESTS = ("plain", "grey", "noise", "noisier", "blur", "red", "grouped", "swapped", "other", "negative", "none")

@@ -14,7 +14,7 @@ from granularity.data.images import Images
 from granularity.stages.samples.source import pngs
 from support import tasks
 
-FILE = Path(__file__).parents[4] / "config" / "experiments" / "subsets.py"
+FILE = Path(__file__).parents[4] / "studies/cifar10_filters/subsets.py"
 
 
 def test_classes_are_chosen_and_others_are_a_split(tmp_path):

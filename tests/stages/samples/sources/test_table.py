@@ -97,10 +97,10 @@ def test_a_parquet_table_is_the_same(root):
     ("row", "message"),
     [
         (("train/9.png", "train", "", "cat", "1"), "no known kind for 1 images, such as 'train/9.png'"),
-        (("a\0.png", "train", "animal", "cat", "1"), "'a.x00.png' is no path below samples.root"),
+        (("a\0.png", "train", "animal", "cat", "1"), "'a.x00.png' is not a path below samples.root"),
         (("train/2.png", "train", "animal", "cat", "1"), "two images have the sample_id 'train/2.png'"),
-        (("train/9.png", "train"), "is no CSV table in UTF-8 .*Row #6: Expected 5 columns, got 2"),
-        (("train/9.png", "train", "animal", 'cat"\n', "1"), "the species .* goes over several lines"),
+        (("train/9.png", "train"), "is not a CSV table in UTF-8 .*Row #6: Expected 5 columns, got 2"),
+        (("train/9.png", "train", "animal", 'cat"\n', "1"), "the species .* spans several lines"),
     ],
 )
 def test_a_bad_row_is_named(root, row, message):
@@ -122,5 +122,5 @@ def test_missing_things_are_named(root):
 def test_text_of_a_parquet_table_that_is_not_utf8_is_named(root):
     broken = pa.array([b"a\xff"]).view(pa.string())
     pq.write_table(pa.table({"path": ["1.png"], "kind": broken, "species": ["cat"]}), root / "images.parquet")
-    with pytest.raises(GranularityError, match=r"images\.parquet: is truncated or no Parquet file .*UTF8"):
+    with pytest.raises(GranularityError, match=r"images\.parquet: is truncated or not a Parquet file .*UTF8"):
         table.read(params(root, "images.parquet"))

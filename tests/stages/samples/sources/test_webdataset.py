@@ -159,10 +159,10 @@ def test_a_bad_sample_is_named(root, members, message):
 
 
 def test_broken_archives_are_named(root):
-    with pytest.raises(GranularityError, match="holds no archives"):
+    with pytest.raises(GranularityError, match="contains no archives"):
         webdataset.read(params(root))
     shard(root / "train-0.tar", pairs([1, 2]))
     whole = (root / "train-0.tar").read_bytes()
     (root / "train-1.tar.gz").write_bytes(gzip.compress(whole))
-    with pytest.raises(GranularityError, match=r"train-1\.tar\.gz: is compressed; .* make a plain \.tar of it first"):
+    with pytest.raises(GranularityError, match=r"train-1\.tar\.gz: is compressed; unpack it to a plain \.tar"):
         webdataset.read(params(root))

@@ -1,1 +1,1 @@
-"""How images and labels reach a network."""
+"""Feed images and labels to a network."""

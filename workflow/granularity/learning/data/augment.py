@@ -1,4 +1,4 @@
-"""What training and evaluation see of images, by the seed, the step and the place in the batch alone."""
+"""Augment and crop images; seed, step and place in the batch determine all random numbers."""
 
 import math
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from granularity.base import extensions
 from granularity.base.seeds import seed_of
 from granularity.learning.options import Augment
 
-TRIES, RATIO = 10, (0.75, 1.3333333)  # for a box that fits; of its width over its height: as torchvision has them
+TRIES, RATIO = 10, (0.75, 1.3333333)  # attempts to draw a box that fits; range of width / height, as in torchvision
 
 
 def augment(
     images: torch.Tensor, options: Augment, seed: int, step: int, among: int | None = None, part: slice = slice(None)
 ) -> torch.Tensor:
-    """Pad with the mean colour, crop and mirror at random, by the seed and the step alone, on any device; images that
-    are a part of a batch, `among` so many, as they would be in the whole batch.
+    """Pad with the mean colour, crop and mirror at random, by draws that depend only on seed and step, on any device;
+    the images are `part` of a batch of `among`, and change as they would in the whole batch.
     """
     if options.pad:
         images = F.pad(images, [options.pad] * 4)
@@ -35,20 +35,20 @@ def augment(
     columns = offsets[:, 1:] + torch.where(mirror[:, None], crop - 1 - reach, reach)
     batch = torch.arange(count)[:, None, None]
     rows, columns, batch = (index.to(images.device) for index in (rows, columns, batch))
-    # Advanced indices on both sides of a slice put the slice last: [B, H, W, C], which is channels-last already.
+    # Advanced indices on both sides of a slice put it last: [B, H, W, C], which is already channels-last.
     return images[batch, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 def centre_crop(images: torch.Tensor, options: Augment) -> torch.Tensor:
-    """Cut out the centre, which evaluation sees where training sees random crops."""
+    """Cut out the centre, which evaluation uses in place of random crops."""
     side = images.shape[-1] if options.crop is None else min(options.crop, images.shape[-1])
     top = (images.shape[-1] - side) // 2
     return images[:, :, top : top + side, top : top + side]
 
 
 def training_view(image: Image.Image, options: Augment, side: int, seed: int, step: int, place: int) -> np.ndarray:
-    """What a training sees of an image: uint8 [crop, crop, C]; where no crop is asked for, the centre square of a side.
-    Seed, step and place in the batch decide all that is drawn.
+    """Return an image as a training sees it: uint8 [crop, crop, C]; without `crop`, the centre square of side `side`.
+    Seed, step and place in the batch determine all random draws.
     """
     rng = np.random.default_rng([seed_of(seed, "view", step), place])
     crop = options.crop or side
@@ -68,12 +68,12 @@ def training_view(image: Image.Image, options: Augment, side: int, seed: int, st
 
 
 def evaluation_view(image: Image.Image, options: Augment, side: int) -> np.ndarray:
-    """The centre of an image: uint8 [crop, crop, C], or of the image's short side where that is less."""
+    """Return the centre of an image: uint8 [crop, crop, C]; the side is at most `side`, the image's short side."""
     return _array(_centre(image, min(options.crop or side, side)))
 
 
 def _box(width: int, height: int, scale: Sequence[float], rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """A box of a random share of the area and a random shape, drawn as torchvision's RandomResizedCrop draws it."""
+    """Draw a box of a random share of the area and a random shape, like torchvision's RandomResizedCrop."""
     low, high = math.log(RATIO[0]), math.log(RATIO[1])
     for _ in range(TRIES):
         area, shape = width * height * rng.uniform(*scale), math.exp(rng.uniform(low, high))

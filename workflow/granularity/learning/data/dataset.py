@@ -22,7 +22,7 @@ from granularity.learning.options import Augment
 from granularity.machine import processes
 from granularity.store.artifact import Artifact, readable
 
-RESIDENT_SHARE = 0.5  # of a GPU's free memory that images may take
+RESIDENT_SHARE = 0.5  # share of a GPU's free memory that images may take
 READ_AT_ONCE = 2**26  # bytes
 
 
@@ -31,14 +31,14 @@ class Data:
 
     Attributes:
         table: the sample table (`sample_id`, `split` and the target).
-        train, val: row numbers in it; :meth:`rows` gives those of any split.
-        target: int64 [N] class numbers of the target, in alphabetical order of the classes of the training split;
-            -1 for an image of a class that training never sees.
+        train, val: row numbers in it; :meth:`rows` returns those of any split.
+        target: int64 [N] class numbers of the target, in alphabetical order of the training split's classes; -1 for an
+            image of a class without training images.
         target_names: the names of these classes.
         device: the device that images are put on.
-        side, channels: of the square images; of rectangles, the short side, in pixels.
-        moments: mean and standard deviation of each channel, float64 [C] on a 0..1 scale: what images are normalised
-            with. Those of the training split, unless :meth:`normalised_with` says otherwise.
+        side, channels: side in pixels (of rectangles the short one) and channels of the images.
+        moments: mean and standard deviation of each channel, float64 [C] on a 0..1 scale, with which images are
+            normalised: those of the training split, unless :meth:`normalised_with` set others.
     """
 
     def __init__(self, samples: Artifact, pixels: Artifact, device: torch.device):
@@ -46,7 +46,7 @@ class Data:
         self.table = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", name], "text"))
         self.train, self.val = self.rows("train"), self.rows("val")
         self.target_names = np.unique(self.table[name].to_numpy(dtype=str)[self.train])
-        self.target = pd.Index(self.target_names).get_indexer(self.table[name])  # int64; -1 where it is none of them
+        self.target = pd.Index(self.target_names).get_indexer(self.table[name])  # int64; -1: another class
         found = pictures(pixels)
         if len(found) != len(self.table):
             raise GranularityError(f"{pixels.path}: {len(found)} images, but the sample table has {len(self.table)}")
@@ -57,11 +57,11 @@ class Data:
         self.moments = moments.moments(pixels, self.channels)
 
     def rows(self, split: str) -> np.ndarray:
-        """Row numbers of a split; none if there is no such split."""
+        """Return the row numbers of a split; none if there is no such split."""
         return np.flatnonzero(self.table["split"] == split)
 
     def normalised_with(self, mean: np.ndarray, std: np.ndarray) -> Data:
-        """These data with other moments, such as those of the images a backbone was pretrained on."""
+        """Return these data with other moments, such as those of the images that a backbone was pretrained on."""
         other = copy.copy(self)
         other.__dict__.pop("_scale", None)
         other.moments = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
@@ -72,7 +72,7 @@ class Data:
         return [torch.tensor(v, dtype=torch.float32, device=self.device)[:, None, None] for v in self.moments]
 
     def images(self, rows: np.ndarray | torch.Tensor) -> torch.Tensor:
-        """Normalised images: float32 [B, C, H, W] on the device, in channels-last order; of rectangles the centre."""
+        """Return normalised images: float32 [B, C, H, W] on the device, channels-last; of rectangles the centre."""
         rows = torch.as_tensor(rows)
         if self._pixels is None:
             found = torch.from_numpy(np.stack([self._pictures[int(row)] for row in rows]))
@@ -83,10 +83,10 @@ class Data:
     def feed(
         self, batches: Batches, steps: int, options: Augment, seed: int, part: slice = slice(None)
     ) -> Callable[[int], torch.Tensor]:
-        """What gives the augmented images of a part of each batch, as in the whole one: float32 [B, C, H, W] on the
-        device. Those that do not lie in memory are read ahead: steps should be asked for in order.
+        """Return a function from step to the augmented images of a part of its batch, float32 [B, C, H, W] on the
+        device, equal to those in the whole batch. Images outside memory are read ahead, so call it for steps in order.
         """
-        batches = copy.copy(batches)  # it holds the order of one epoch, and reading ahead is in the next one sooner
+        batches = copy.copy(batches)  # it caches one epoch's order, and reading ahead reaches the next epoch earlier
 
         def rows_of(step: int) -> np.ndarray:
             return self.train[batches(step)[part].numpy()]
@@ -100,7 +100,7 @@ class Data:
         return lambda step: augment(images(step), options, seed, step, among=batches.batch_size, part=part)
 
     def centres(self, rows: np.ndarray, options: Augment, batch: int) -> Iterator[torch.Tensor]:
-        """Batches of images as evaluation sees them, in order: the centre crop, float32 [B, C, H, W] on the device."""
+        """Yield batches of images as evaluation sees them: centre crops, in order, float32 [B, C, H, W] on `device`."""
         parts = [rows[start : start + batch] for start in range(0, len(rows), batch)]
         steps, rows_of = range(len(parts)), parts.__getitem__
 
@@ -116,7 +116,7 @@ class Data:
     def _read(
         self, rows_of: Callable[[int], np.ndarray], steps: int, view: View | None = None, side: int = 0, first: int = 0
     ) -> Callable[[int], torch.Tensor]:
-        """What gives the normalised views of each step, squares of that side; without a view, whole images."""
+        """Return a function from step to its normalised views, squares of side `side`; without a view, whole images."""
         if view is None and self._is_near:
             return lambda step: self.images(rows_of(step))
         shape = self._shape if view is None else (side, side, self.channels)
@@ -126,7 +126,7 @@ class Data:
 
     @property
     def _is_near(self) -> bool:
-        """Whether images lie on the device, or in the memory that it computes in."""
+        """Whether images are on the device, or in the memory that it computes in."""
         return self._pixels.device.type == self.device.type
 
     def _picture(self, row: int) -> Image.Image:
@@ -136,18 +136,18 @@ class Data:
         return Image.fromarray(array if self.channels > 1 else array[..., 0])
 
     def _normalised(self, pixels: torch.Tensor) -> torch.Tensor:
-        """uint8 [B, H, W, C] on the device as float32 [B, C, H, W]."""
+        """Convert uint8 [B, H, W, C] on the device to normalised float32 [B, C, H, W]."""
         mean, std = self._scale
-        # In place: new room for each of these steps would take longer than what they do.
+        # In place: allocating memory for each of these steps would take longer than the step itself.
         return pixels.permute(0, 3, 1, 2).float().div_(255).sub_(mean).div_(std)
 
     def torch_target(self) -> torch.Tensor:
-        """The training images' target classes, int64 [number of training images]."""
+        """Return the training images' target classes, int64 [number of training images]."""
         return torch.from_numpy(self.target[self.train]).to(self.device)
 
     def labels_of(self, space: Artifact, classes: int) -> torch.Tensor | LabelSets:
-        """The training images' labels in a label space: int64 [n] on the device, or sets of labels, on the CPU. Raises
-        GranularityError if the labels are of other images, or in another order; or there is no such class.
+        """Return the training images' labels in a label space: int64 [n] on the device, or sets of labels on the CPU.
+        Raise GranularityError if the labels belong to other images or another order, or a class does not exist.
         """
         import pyarrow.parquet as pq
 
@@ -159,7 +159,7 @@ class Data:
         several = hasattr(column, "offsets")
         values = (column.flatten() if several else column).to_numpy()
         if values.min() < 0 or values.max() >= classes:
-            raise GranularityError(f"{space.path}: has labels {values.min()} to {values.max()} of {classes} classes")
+            raise GranularityError(f"{space.path}: has labels {values.min()} to {values.max()}, but {classes} classes")
         if not several:
             return torch.from_numpy(values.astype(np.int64)).to(self.device)
         offsets = column.offsets.to_numpy().astype(np.int64)
@@ -167,7 +167,7 @@ class Data:
 
 
 def _resident(array: np.ndarray, device: torch.device) -> torch.Tensor:
-    """The images as a tensor: on a GPU if they fit, and else the memory-mapped file."""
+    """Return the images as a tensor: on a GPU if they fit, otherwise the memory-mapped file."""
     if device.type != "cuda" or processes.agreed(
         array.nbytes > RESIDENT_SHARE * torch.cuda.mem_get_info(device)[0]
     ):  # all processes read them in the same way
@@ -181,13 +181,13 @@ def _resident(array: np.ndarray, device: torch.device) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class LabelSets:
-    """Several labels per image: `values[offsets[i]:offsets[i + 1]]` are those of image i; int32, int64 [N + 1]."""
+    """Several labels per image: those of image i are `values[offsets[i]:offsets[i + 1]]`; int32, int64 [N + 1]."""
 
     values: np.ndarray
     offsets: np.ndarray
 
     def multi_hot(self, picked: torch.Tensor, classes: int, device: torch.device) -> torch.Tensor:
-        """1 where an image has the label: float32 [B, classes] on the device, for the training images picked [B]."""
+        """Return which labels the training images `picked` [B] have, as 0 or 1: float32 [B, classes] on the device."""
         picked = picked.numpy()
         start = self.offsets[picked]
         count = self.offsets[picked + 1] - start
@@ -200,7 +200,7 @@ class LabelSets:
 
 
 def vectors_of(embedding: Artifact, images: int) -> np.ndarray:
-    """The vectors of an embedding, float32 [images, D]; GranularityError: others, or one is not finite."""
+    """Return the vectors of an embedding, float32 [images, D]. Raise GranularityError if shape or values are wrong."""
     values = embedding.array("embedding.npy", (images, None), np.float32)
     if not np.isfinite(values).all():
         row = np.argmin(np.isfinite(values).all(1))

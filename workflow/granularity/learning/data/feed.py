@@ -1,6 +1,6 @@
-"""Work by several processes whose results come in order, such as reading images ahead of a network.
+"""Run work in several processes and yield its results in order, for example to read images ahead of a network.
 
-The processes are those of torch's DataLoader. What each returns follows from its item only.
+The processes belong to torch's DataLoader. Each result depends only on its item.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from granularity.base.errors import GranularityError
 from granularity.base.progress import say
 from granularity.machine import processes
 
-PIECE = 64  # images that a reader reads at once, at most
+PIECE = 64  # most images that a reader reads at once
 AHEAD = 2  # pieces queued per reader
-MOST_READERS = 8  # beside each process that has a GPU
+MOST_READERS = 8  # per process that has a GPU
 SHARED = "/dev/shm"  # where readers put images
 MEMINFO = Path("/proc/meminfo")
-WORKER_BYTES = 1 << 30  # of memory of a process that embeds: measured with ViT-B/32 and ViT-L/14, batches of 64
+WORKER_BYTES = 1 << 30  # memory of a process that embeds: measured with ViT-B/32 and ViT-L/14, batches of 64
 PR_SET_PDEATHSIG = 1
 
 View = Callable[[int, int, int], np.ndarray]  # row of the sample table, step, place in the batch -> uint8 [H, W, C]
 
 
 def readers(device: torch.device) -> int:
-    """The number of processes that read: GRANULARITY_READERS, or the CPUs that a training on a GPU leaves.
+    """Return the number of processes that read: GRANULARITY_READERS, or the CPUs that a training on a GPU leaves free.
 
-    None beside a CPU, which other jobs keep busy. Raises GranularityError if GRANULARITY_READERS is no such number.
+    It is 0 on a CPU, because other jobs use the CPUs. Raise GranularityError if GRANULARITY_READERS is not a number.
     """
     asked = os.environ.get("GRANULARITY_READERS")
     if asked is None:
@@ -50,19 +50,19 @@ def readers(device: torch.device) -> int:
 
 
 def workers(threads: int, items: int) -> int:
-    """How many processes share the work on some items, of at most `threads`: 0 means this process alone.
+    """Return how many processes, at most `threads`, share the work on some items; 0 means only this process.
 
-    Fewer, and a line that says so, where memory is short (`WORKER_BYTES` each).
+    If memory is short (each needs `WORKER_BYTES`), there are fewer, and a line says so.
     """
     wanted = min(threads, items)
     count = max(1, min(wanted, free_memory() // WORKER_BYTES))
     if count < wanted:
-        say(f"memory: free for {count} of {wanted} processes")
+        say(f"memory: enough for only {count} of {wanted} processes")
     return count if count > 1 else 0
 
 
 def free_memory() -> int:
-    """The bytes of memory that are available, on Linux; more than any machine has elsewhere."""
+    """Return the available memory in bytes on Linux; elsewhere more than any machine has."""
     try:
         (line,) = (line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:"))
     except (OSError, ValueError):
@@ -71,8 +71,8 @@ def free_memory() -> int:
 
 
 class Feed:
-    """Batches of images of one shape, step after step: feed(step) is uint8 [B, H, W, C] on the device. Readers call
-    `view` for the rows of each step; the first of them has the place `first_place` in the batch.
+    """Batches of images of one shape: feed(step) is uint8 [B, H, W, C] on the device. Readers call `view` for
+    each row of a step; the first row has the place `first_place` in the batch.
     """
 
     def __init__(
@@ -86,16 +86,16 @@ class Feed:
     ):
         self._steps, self._next = steps, -1
         self._batches: Iterator[torch.Tensor] | None = None
-        # It may not refer to this object, or it and its readers would never be forgotten.
+        # It must not refer to this object, otherwise neither it nor its readers would ever be freed.
         pieces = partial(_requests, rows_of, steps, first_place, _piece(int(np.prod(shape)), readers(device)))
         self._from = partial(_batches, partial(_viewed, view), pieces, device)
 
     def __call__(self, step: int) -> torch.Tensor:
-        """The images of a step; reading goes on with the steps that follow it. Raises GranularityError if an image
+        """Return the images of a step; reading continues with the following steps. Raise GranularityError if an image
         cannot be read, or a reader was killed.
         """
         if step != self._next:
-            self._batches = None  # and with it, its readers
+            self._batches = None  # also ends its readers
             self._batches = self._from(step)
         found, self._next = next(self._batches), step + 1
         if self._next == self._steps:
@@ -104,11 +104,11 @@ class Feed:
 
 
 def in_order(work: Callable[[Any], Any], items: Iterable[Any], count: int, pin: bool = False) -> Iterator[Any]:
-    """Give `work(item)` for each item, made of tensors, by so many processes; by this one if `count` is 0.
+    """Yield `work(item)` for each item, made of tensors, computed by `count` processes (0: by this one).
 
-    Raises GranularityError as the work does, or if a process was killed.
+    Raise GranularityError if the work does, or if a process was killed.
     """
-    parent, more = os.getpid(), {"generator": torch.Generator()}  # or it would draw from that of the training
+    parent, more = os.getpid(), {"generator": torch.Generator()}  # otherwise it would draw from the training's
     if count:
         more |= {"multiprocessing_context": "fork", "worker_init_fn": lambda number: _become_worker(parent)}
         more |= {"prefetch_factor": AHEAD, "num_workers": count}
@@ -122,11 +122,11 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], count: int, pin: 
     while True:
         try:
             part = next(parts, None)
-        except (RuntimeError, OSError, EOFError) as error:  # a worker has died, perhaps while it handed results over
+        except (RuntimeError, OSError, EOFError) as error:  # a worker has died, perhaps while passing on results
             why = str(error).partition(". ")[0] or type(error).__name__
             raise GranularityError(
-                f"a process of this job has ended ({why}); what is saved is kept. If memory is short, use fewer: "
-                "--threads, or GRANULARITY_READERS where they only read images"
+                f"a process of this job has ended ({why}); saved work is kept. If memory is short, use fewer "
+                "processes: --threads, or GRANULARITY_READERS if they only read images"
             ) from error
         if isinstance(part, str):
             raise GranularityError(part)
@@ -136,7 +136,7 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], count: int, pin: 
 
 
 class _Work:
-    """A function as the data set of a DataLoader; the message of a GranularityError is returned as text."""
+    """A function in the form of a DataLoader's data set; it returns the message of a GranularityError as text."""
 
     def __init__(self, work: Callable[[Any], Any]):
         self.work = work
@@ -144,14 +144,14 @@ class _Work:
     def __getitem__(self, item: Any) -> Any:
         try:
             return self.work(item)
-        except GranularityError as error:  # torch would make a page of it
+        except GranularityError as error:  # torch would add a page of traceback
             return str(error)
 
 
 def _batches(
     work: Callable, requests_from: Callable[[int], Iterator[tuple]], device: torch.device, first: int
 ) -> Iterator[torch.Tensor]:
-    """The batches of all steps from the first on."""
+    """Yield the batches of all steps from `first` on."""
     pieces = []
     for piece, last in in_order(work, requests_from(first), readers(device), device.type == "cuda"):
         pieces.append(piece.to(device, non_blocking=True))
@@ -163,7 +163,7 @@ def _batches(
 def _requests(
     rows_of: Callable[[int], np.ndarray], steps: int, first_place: int, piece: int, first: int
 ) -> Iterator[tuple[int, int, np.ndarray, bool]]:
-    """What the readers are asked for: step, place and rows of each piece, and whether it is the step's last."""
+    """Yield requests to readers: step, place and rows of each piece, and whether it is the step's last."""
     for step in range(first, steps):
         rows = np.asarray(rows_of(step))
         for start in range(0, len(rows), piece):
@@ -171,19 +171,19 @@ def _requests(
 
 
 def _viewed(view: View, request: tuple[int, int, np.ndarray, bool]) -> tuple[torch.Tensor, bool]:
-    """Some images of a step, given what to read: uint8 [n, H, W, C], and whether they are its last."""
+    """Read the images of a request: uint8 [n, H, W, C], and whether they are the last of their step."""
     step, place, rows, last = request
     return torch.from_numpy(np.stack([view(int(row), step, place + i) for i, row in enumerate(rows)])), last
 
 
 def _piece(image_bytes: int, readers: int) -> int:
-    """How many images a reader reads at once: what all have ready takes half of the shared memory at most."""
+    """Return how many images a reader reads at once: those ready take at most half of the shared memory."""
     room = shutil.disk_usage(SHARED).free // 2
     return max(1, min(PIECE, room // (image_bytes * max(1, readers) * (AHEAD + 1))))
 
 
 def _become_worker(parent: int) -> None:
-    """In a worker: end with the job, however it ends, and leave signals to it; it says when all is saved."""
+    """Prepare a worker: end whenever the job ends, and ignore signals, because the job ends it when all is saved."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -8,7 +8,7 @@ from granularity.base.seeds import seed_of
 
 
 class Batches:
-    """Indices of the images of each step: a new seeded permutation per epoch, its incomplete last batch dropped."""
+    """Indices of the images of each step: a new seeded permutation per epoch, without its incomplete last batch."""
 
     def __init__(self, images: int, batch_size: int, seed: int):
         if batch_size > images:
@@ -18,7 +18,7 @@ class Batches:
         self._epoch, self._order = -1, np.empty(0, dtype=np.int64)
 
     def __call__(self, step: int) -> torch.Tensor:
-        """The indices of a step, int64 [batch_size]."""
+        """Return the indices of a step, int64 [batch_size]."""
         epoch, place = divmod(step, self.per_epoch)
         if epoch != self._epoch:
             rng = np.random.default_rng(seed_of(self.seed, "order", epoch))

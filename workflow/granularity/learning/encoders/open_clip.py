@@ -1,4 +1,4 @@
-"""open_clip models, loaded by open_clip's own calls from a name, a hub, a folder or a configuration file."""
+"""Load open_clip models, with open_clip's own functions, from a name, a hub, a folder or a configuration file."""
 
 import hashlib
 import os
@@ -25,13 +25,13 @@ from granularity.learning.encoders import Loaded
 WEIGHTS = "open_clip_model.safetensors"
 CONFIG = "open_clip_config.json"
 ADVICE = re.compile("weights_only|trust_remote_code|pickl|PytorchStreamReader|zip", re.IGNORECASE)
-PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}  # of a model configuration
+PARTS = {"embed_dim": int, "vision_cfg": dict, "text_cfg": dict}  # required parts of a model configuration
 ACTIVATIONS = torch.nn.GELU, torch.nn.ReLU, torch.nn.SiLU, open_clip.transformer.QuickGELU
 
 
 def architecture(model: str) -> str:
-    """The open_clip name of a model, registering it first if it is a configuration file. Raises GranularityError if it
-    is neither an architecture that open_clip knows nor a configuration of one.
+    """Return the open_clip name of a model, after registering it if it is a configuration file. Raise GranularityError
+    if open_clip does not know the architecture, or the file is no configuration.
     """
     if model.startswith(("hf-hub:", "local-dir:")):
         return model
@@ -39,7 +39,7 @@ def architecture(model: str) -> str:
     if model.endswith(".json"):
         name = Path(model).stem
         values = read_json(model, "open_clip model configuration")
-        for key, kind in PARTS.items():  # open_clip would remember a file that is none
+        for key, kind in PARTS.items():  # open_clip would also register an invalid file
             if not isinstance(values, dict) or not isinstance(values.get(key), kind):
                 raise GranularityError(f"{model}: not an open_clip model configuration (it needs {', '.join(PARTS)})")
         open_clip.add_model_config(Path(model))
@@ -49,30 +49,30 @@ def architecture(model: str) -> str:
 
 
 def configuration(model: str) -> dict | None:
-    """What a file of the user's says of the architecture; read it after the model, whose loading says what is wrong."""
+    """Return the architecture in a user's file; call it after loading the model, which reports errors in the file."""
     file = Path(model.removeprefix("local-dir:"), CONFIG) if model.startswith("local-dir:") else Path(model)
     return read_json(file) if file.suffix == ".json" and file.is_file() else None
 
 
 def fresh(model: str, device: torch.device) -> tuple[torch.nn.Module, Callable, Callable]:
-    """A model without weights, its evaluation transform and its tokenizer. Raises GranularityError if open_clip cannot
-    make one of what its configuration says.
+    """Return a model without weights, its evaluation transform and its tokenizer. Raise GranularityError if open_clip
+    cannot build it from its configuration.
     """
     from PIL import Image
 
     name = architecture(model)
     try:
         network, _, transform = open_clip.create_model_and_transforms(name, device=device)
-        transform(Image.new("RGB", (8, 8)))  # which is where a size that is none shows
+        transform(Image.new("RGB", (8, 8)))  # fails here if its size is invalid
         return network, transform, open_clip.get_tokenizer(name)
     except Exception as error:
         raise GranularityError(f"encoder.model = {model}: open_clip cannot make it ({reason(error)})") from error
 
 
 def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded:
-    """A frozen encoder, that of the section or of the folder `trained` (where it was trained here).
+    """Load a frozen encoder: that of the section, or the one trained here (in folder `trained`).
 
-    Raises GranularityError for an unknown name, unreadable weights, weights that were trained with another activation
+    Raise GranularityError for an unknown name, unreadable weights, weights that were trained with another activation
     than the architecture has, or a hub model that is neither cached nor reachable.
     """
     if trained is not None:
@@ -92,8 +92,11 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
             _check_quick_gelu(name, bool(said.get("quick_gelu")), f"by {beside}, the weights beside it")
         else:
             activation = "QuickGELU" if open_clip.get_model_config(name).get("quick_gelu") else "GELU"
-            why = f"as {name} has it, because no {CONFIG} lies beside the weights to say with which they were trained"
-            say(f"{called}: its activation is {activation}, {why}; OpenAI's, and what comes from them, have QuickGELU")
+            why = f"from {name}, because no {CONFIG} beside the weights names the one they were trained with"
+            say(
+                f"{called}: its activation is {activation}, {why}; OpenAI's weights, and weights "
+                "derived from them, need QuickGELU"
+            )
     elif pretrained is not None:
         pretrained, revision = _tag(called, name, pretrained)
     try:
@@ -107,14 +110,14 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
     for one in warned:
         say(f"{called}: {one.message}")
     model.eval().requires_grad_(False)
-    # Paths do not say what lies there today.
+    # The contents of a path may change.
     about = {"architecture": configuration(encoder.model), "weights_sha256": weights_digest(model)}
     about |= {"preprocessing": resolved(model)} | ({} if revision is None else {"revision": revision})
     return Loaded(transform, model.encode_image, about)
 
 
 def check(encoder: Encoder) -> Iterator[str]:
-    """Complain of an architecture that open_clip does not know, and of weights that are neither a file nor a tag."""
+    """Yield errors: an architecture that open_clip does not know, or weights that are neither a file nor a tag."""
     try:
         name = architecture(encoder.model)
     except GranularityError as error:
@@ -124,13 +127,13 @@ def check(encoder: Encoder) -> Iterator[str]:
     if tag not in (None, "captions") and not Path(tag).is_file():
         known = open_clip.list_pretrained_tags_by_model(name)
         if tag.partition("@")[0] not in known:
-            yield f"pretrained: '{tag}' is no file, and no weights of {name}; there are {', '.join(known) or 'none'}"
+            yield f"pretrained: '{tag}' is neither a file nor weights of {name}; there are {', '.join(known) or 'none'}"
 
 
 def trial(encoder: Encoder, device: torch.device) -> Loaded:
-    """The encoder without its weights."""
+    """Return the encoder without its weights."""
     if encoder.model.startswith(("hf-hub:", "local-dir:")):
-        raise GranularityError(f"{encoder.model} is not loaded before it is used")
+        raise GranularityError(f"{encoder.model} is loaded only when it is used")
     model, transform, _ = fresh(encoder.model, device)
     return Loaded(transform, model.eval().encode_image, {})
 
@@ -144,15 +147,15 @@ def _check_quick_gelu(model: str, wanted: bool, weights: str) -> None:
 
 
 def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
-    """TAG or TAG@REVISION of open_clip: the tag, whose weights its table then has, and their commit on the hub."""
+    """Resolve TAG or TAG@REVISION: return the tag, whose weights are then in open_clip's table, and their commit."""
     tag, _, revision = pretrained.partition("@")
     tags = open_clip.list_pretrained_tags_by_model(name)
     if tag not in tags:
         known = tags or "none: not an open_clip architecture with published weights"
-        raise GranularityError(f"encoder.pretrained = {pretrained}: no file, and not a tag of {name} ({known})")
+        raise GranularityError(f"encoder.pretrained = {pretrained}: neither a file nor a tag of {name} ({known})")
     published = open_clip.get_pretrained_cfg(name, tag)
-    # open_clip only warns, and would compute other embeddings. Where its table says nothing of a tag, the
-    # architecture's own file counts: so for roberta-ViT-B-32, whose file has QuickGELU.
+    # open_clip only warns, and would compute other embeddings. If its table does not give a tag's activation, the
+    # architecture's own file counts, for example for roberta-ViT-B-32, whose file has QuickGELU.
     if published.get("quick_gelu"):
         _check_quick_gelu(name, True, f"the weights '{tag}'")
     repository, _, file = published.get("hf_hub", "").rpartition("/")
@@ -167,8 +170,8 @@ def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
 
 
 def downloaded(called: str, repository: str, revision: str | None, file: str | None) -> tuple[Path, str]:
-    """A file of the hub (None: its weights) in the local cache, and the commit that it is of. A revision is a branch, a
-    tag or a commit (None: main).
+    """Return a file of the hub (None: its weights) in the local cache, and its commit. A revision is a branch, a tag or
+    a commit (None: main).
     """
     _offline_if_unreachable()
     try:
@@ -180,22 +183,22 @@ def downloaded(called: str, repository: str, revision: str | None, file: str | N
                 f"{called}: its weights are not in the local cache and the hub cannot be reached (HF_HUB_OFFLINE=1); "
                 "run once with a network, or name a local file or local-dir:"
             ) from error
-        raise GranularityError(f"{called}: cannot be had from the hub ({reason(error)})") from error
+        raise GranularityError(f"{called}: cannot be downloaded from the hub ({reason(error)})") from error
 
 
 def reason(error: Exception) -> str:
-    """Why a library failed. Not in its words where these tell to load what is not safe to load."""
+    """Return why a library failed, without its advice to load unsafe files."""
     text = " ".join(str(error).split())[:300]
     if isinstance(error, SafetensorError | EOFError) or ADVICE.search(f"{type(error).__name__} {text}"):
         remedy = (
             "get it from its publisher or, if you trained it, safetensors.torch.save_file(model.state_dict(), FILE)"
         )
-        return f"no intact file of tensors, or one that holds more than tensors; {remedy}"
+        return f"not an intact file of tensors, or it contains more than tensors; {remedy}"
     return f"{type(error).__name__}: {text}"
 
 
 def _offline_if_unreachable() -> None:
-    """Without a network, huggingface_hub retries for minutes before it looks into its cache."""
+    """Set huggingface_hub to offline if it is unreachable; otherwise it retries for minutes before using its cache."""
     proxied = any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
     if "HF_HUB_OFFLINE" in os.environ or proxied:
         return
@@ -210,7 +213,7 @@ def _offline_if_unreachable() -> None:
 
 
 def resolved(model: torch.nn.Module) -> dict[str, Any]:
-    """What decides an embedding beside architecture and weights: `activations`, the names of the image tower's; and
+    """Return what, apart from architecture and weights, determines an embedding: `activations` of the image tower, and
     open_clip's `size`, `mode`, `mean`, `std`, `interpolation`, `resize_mode` and `fill_color` of an image.
     """
     found = {type(module).__name__ for module in model.visual.modules() if isinstance(module, ACTIVATIONS)}
@@ -219,7 +222,7 @@ def resolved(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def weights_digest(model: torch.nn.Module) -> str:
-    """SHA-256 over the names and values of all weights, for the record of which encoder this was."""
+    """Return the SHA-256 over the names and values of all weights, to identify the encoder in manifests."""
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())

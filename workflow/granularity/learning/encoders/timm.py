@@ -16,11 +16,11 @@ from granularity.learning.encoders import open_clip as hub
 
 WEIGHTS, CONFIG, LOCAL, HUB = "model.safetensors", "config.json", "local-dir:", "hf-hub:"
 RANDOM = "random"  # weights drawn from a fixed seed, for tests
-KEPT = ("input_size", "interpolation", "mean", "std", "crop_pct", "crop_mode")  # of timm's data configuration
+KEPT = ("input_size", "interpolation", "mean", "std", "crop_pct", "crop_mode")  # entries of timm's data configuration
 
 
 def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded:
-    """The network in evaluation mode, with the weights of the section or, without any, those that timm publishes."""
+    """Load a network in evaluation mode, with the section's weights or, if it names none, those that timm publishes."""
     called, (name, _, asked) = f"encoder.model = {encoder.model}", encoder.name.partition("@")
     weights, revision = encoder.pretrained, None
     if weights is None and name.startswith(LOCAL):
@@ -39,7 +39,7 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
     tensors = None
     if weights != RANDOM:
         if not weights.endswith(".safetensors") or not Path(weights).is_file():
-            raise GranularityError(f"{called}: {weights} is no safetensors file; others may hold code")
+            raise GranularityError(f"{called}: {weights} is not a safetensors file; other files may contain code")
         tensors = _tried(called, lambda: load_file(weights))
     network = _network(called, name, tensors).to(device)
     data = resolve_model_data_config(network)
@@ -55,12 +55,12 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
 
 
 def check(encoder: Encoder) -> Iterator[str]:
-    """Complain of an architecture that is none, or that cannot give features, and of weights that are no file."""
+    """Yield errors: an unknown architecture, one that gives no features, or weights that are not a file."""
     name, weights = encoder.name.partition("@")[0], encoder.pretrained
     if weights not in (None, RANDOM) and not (weights.endswith(".safetensors") and Path(weights).is_file()):
-        yield f"pretrained: '{weights}' is no safetensors file; null: the weights that timm publishes; or '{RANDOM}'"
+        yield f"pretrained: '{weights}' is not a safetensors file; set null (timm's published weights) or '{RANDOM}'"
     if weights is None and name.startswith(LOCAL) and not Path(name.removeprefix(LOCAL), WEIGHTS).is_file():
-        yield f"model: {name.removeprefix(LOCAL)} holds no {WEIGHTS}; convert the weights, or set encoder.pretrained"
+        yield f"model: {name.removeprefix(LOCAL)} contains no {WEIGHTS}; convert the weights, or set encoder.pretrained"
     if not name.startswith(HUB):
         try:
             with torch.device("meta"):
@@ -70,14 +70,14 @@ def check(encoder: Encoder) -> Iterator[str]:
 
 
 def trial(encoder: Encoder, device: torch.device) -> Loaded:
-    """The network with random weights."""
+    """Return the network with random weights."""
     if encoder.name.startswith(HUB):
-        raise GranularityError(f"{encoder.model} is not loaded before it is used")
+        raise GranularityError(f"{encoder.model} is loaded only when it is used")
     return load(encoder.model_copy(update={"pretrained": RANDOM}), None, device)
 
 
 def _network(called: str, name: str, tensors: dict[str, torch.Tensor] | None) -> torch.nn.Module:
-    """A network of timm, frozen and without its head; of its own kind when it is loaded, so that all weights fit."""
+    """Return a frozen network of timm. Its head is removed after loading, so that all weights fit."""
     over = {"source": "", "state_dict": tensors}
 
     def made() -> torch.nn.Module:
@@ -89,14 +89,17 @@ def _network(called: str, name: str, tensors: dict[str, torch.Tensor] | None) ->
     try:
         network.reset_classifier(0)
         heads = network.get_classifier()
-        bare = all(isinstance(one, torch.nn.Identity) for one in (heads if isinstance(heads, tuple) else (heads,)))
-        with torch.inference_mode():
-            rows = network(torch.zeros(2, 3, *network.pretrained_cfg["input_size"][1:]).to(next(network.parameters())))
-        why = "its head stays" if not bare else f"it gives {tuple(rows.shape[1:])}" if rows.ndim != 2 else None
-    except Exception as error:  # whatever it runs into
+        heads = heads if isinstance(heads, tuple) else (heads,)
+        why = None if all(isinstance(one, torch.nn.Identity) for one in heads) else "timm cannot remove its head"
+        if why is None:
+            images = torch.zeros(2, 3, *network.pretrained_cfg["input_size"][1:]).to(next(network.parameters()))
+            with torch.inference_mode():
+                rows = network(images)
+            why = f"it returns {tuple(rows.shape[1:])}" if rows.ndim != 2 else None
+    except Exception as error:  # any error of the network
         why = hub.reason(error)
     if why is not None:
-        what = "timm cannot make it a network without a head that gives one vector for an RGB image"
+        what = "without its head, it does not give one vector per RGB image"
         raise GranularityError(f"{called}: {what} ({why}); choose another")
     return network
 

@@ -1,1 +1,1 @@
-"""What a network is: built, loaded, and the encoders of images."""
+"""Build and load networks and prepare their images."""

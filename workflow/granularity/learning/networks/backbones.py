@@ -1,4 +1,4 @@
-"""Finding and loading the networks that trainings left, and initial weights."""
+"""Find and load the networks of finished trainings, and initial weights."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -24,20 +24,20 @@ FINETUNED = {"parent": "text", "transfer": "text", "finetune_seed": "whole"}
 
 
 class Backbones:
-    """The networks of some jobs, pretrained or finetuned. Where an epoch is asked for, None is the end of the training.
+    """The networks of some jobs, pretrained or finetuned. For arguments `epoch`, None is the end of the training.
 
     Attributes:
         inputs: their artifacts, by a role that names the job.
         runs: a row per network: `run_id`, `network`, `space`, `family`, `granularity` (null without classes),
-            `pretrain_seed`, `file`, and `source`, the artifact's number; of finetuned ones `parent` (the run_id of the
-            pretraining), `transfer` and `finetune_seed`, too.
+            `pretrain_seed`, `file`, and `source`, the artifact's number; for finetuned ones also `parent` (the
+            pretraining's run_id), `transfer` and `finetune_seed`.
     """
 
     def __init__(self, paths: Iterable[Path], kind: str = "pretrain"):
         self._sources, self._finetuned = [verified(path, kind) for path in paths], kind == "finetune"
         for source in self._sources if self._finetuned else ():
             if not source.facts["keep"]:
-                raise GranularityError(f"{source.path}: its networks were not kept; write keep: true in transfers")
+                raise GranularityError(f"{source.path}: its networks were not kept; set keep: true in transfers")
         names = [source.path.name for source in self._sources]
         self.inputs = {
             f"{kind}/{name}" if names.count(name) == 1 else f"{kind}/{i}/{name}": source
@@ -49,22 +49,22 @@ class Backbones:
         self._kept = self._tables("checkpoints.parquet", {"run_id": "text", "epoch": "whole", "file": "text"})
 
     def find(self, space: str, pretrain_seed: int) -> pd.Series:
-        """The row of one pretraining."""
+        """Return the row of a pretraining."""
         found = (self.runs["space"] == space) & (self.runs["pretrain_seed"] == pretrain_seed)
         return self._only(found, f"pretrainings on '{space}' with seed {pretrain_seed}")
 
     def named(self, run: str) -> pd.Series:
-        """The row of one run, by its name or its id."""
+        """Return the row of a run, by its name or its id."""
         stems = self.runs["file"].map(lambda file: Path(file).stem)
         return self._only((self.runs["run_id"] == run) | (stems == run), f"runs called '{run}'")
 
     def epochs(self, row: pd.Series) -> dict[int, str]:
-        """The epochs at which the weights of a run were kept, ascending, and their files; the last is its end."""
+        """Return the epochs whose weights were kept, ascending, and their files; the training ends with the last."""
         kept = self._kept[(self._kept["run_id"] == row["run_id"]) & (self._kept["source"] == row["source"])]
         return dict(sorted(zip(kept["epoch"].tolist(), kept["file"], strict=True)))
 
     def about(self, row: pd.Series, epoch: int | None = None) -> dict[str, Any]:
-        """The record in a backbone's file: `model`, `outputs`, `channels`, `side`, `mean`, `std`, `crop`, ..."""
+        """Return the metadata of a backbone's file: `model`, `outputs`, `channels`, `side`, `mean`, `std`, `crop`..."""
         from safetensors import safe_open
 
         source, file = self.at(row, epoch)
@@ -73,9 +73,9 @@ class Backbones:
             return parse_json(weights.metadata()["granularity"], f"{file}: its metadata")
 
     def load(self, row: pd.Series, channels: int | None = None, epoch: int | None = None) -> torch.nn.Module:
-        """The network of a row, with its head, in evaluation mode on the CPU; epoch 0, where it was not kept, is made
-        anew from the seed of a pretraining from scratch. Raises GranularityError if it takes images of other channels
-        than are said, the epoch was not kept, or weights do not fit.
+        """Return the network of a row, with its head, in evaluation mode on the CPU; epoch 0, if it was not kept, is
+        rebuilt from the seed of a pretraining from scratch. Raise GranularityError if it takes images of other
+        `channels`, the epoch was not kept, or weights do not fit.
         """
         about, fresh, facts = self.about(row), (0, None), self._sources[row["source"]].facts
         if channels not in (None, about["channels"]):
@@ -87,7 +87,7 @@ class Backbones:
         if again:
             if facts["init"] != "scratch":
                 raise GranularityError(
-                    f"{row['run_id']}: did not start from scratch; write keep: [0] to keep its start"
+                    f"{row['run_id']}: did not start from scratch; set keep: [0] to keep its initial weights"
                 )
             fresh = seed_of(facts["seed"], "pretrain", int(row["pretrain_seed"])), facts["recipe"]["head_bias"]
         network = build(Model.model_validate(about["model"]), about["channels"], about["outputs"], *fresh)
@@ -98,12 +98,12 @@ class Backbones:
         return network.eval()
 
     def sha256(self, row: pd.Series, epoch: int | None = None) -> str:
-        """SHA-256 of the file of a row's weights."""
+        """Return the SHA-256 of the file with a row's weights."""
         source, file = self.at(row, epoch)
         return source.manifest["files"][file]["sha256"]
 
     def targets(self, row: pd.Series) -> list[str | None] | None:
-        """The target class that each output stands for, or None for that output; None where outputs are no classes."""
+        """Return the target class of each output, None for an output without one; None if outputs are no classes."""
         source = self._sources[row["source"]]
         if self._finetuned:
             return source.table("classes.parquet", {"label": "whole", "name": "text"})["name"].tolist()
@@ -112,18 +112,18 @@ class Backbones:
         return [None if pd.isna(name) else name for name in found] or None
 
     def normalised(self, data: Data, row: pd.Series) -> Data:
-        """The data, normalised with the moments of the images that a network was pretrained on."""
+        """Return the data, normalised with the moments of the images that a network was pretrained on."""
         about = self.about(row)
         return data.normalised_with(np.array(about["mean"]), np.array(about["std"]))
 
     def at(self, row: pd.Series, epoch: int | None = None) -> tuple[Artifact, str]:
-        """The artifact and the file of a row's weights."""
+        """Return the artifact and the file of a row's weights."""
         source = self._sources[row["source"]]
         if epoch is None:
             return source, row["file"]
         files = self.epochs(row)
         if epoch not in files:
-            raise GranularityError(f"{row['run_id']}: epoch {epoch} was not kept, but {list(files)}; see keep")
+            raise GranularityError(f"{row['run_id']}: epoch {epoch} was not kept; kept: {list(files)} (option keep)")
         return source, files[epoch]
 
     def _tables(self, name: str, columns: dict[str, str]) -> pd.DataFrame:
@@ -138,22 +138,26 @@ class Backbones:
 
 
 def copy_backbone(network: torch.nn.Module, weights: dict[str, torch.Tensor], where: str) -> None:
-    """Give a network weights of the same architecture, all but the head's, which stays fresh. Raises GranularityError
-    if a tensor of `where` is missing, has another shape, or has no place in the network; the line names it.
+    """Copy weights of the same architecture into a network, except for its head, which stays fresh. Raise
+    GranularityError if a tensor of `where` is missing, has another shape, or is unknown to the network.
     """
     head, own = head_weights(network), network.state_dict()
     for name, value in own.items():
         if name not in head and name not in weights:
-            raise GranularityError(f"{where}: has no tensor '{name}', which this network has; is it of another model?")
+            raise GranularityError(
+                f"{where}: has no tensor '{name}', which this network has; is the file from another model?"
+            )
         if name not in head and weights[name].shape != value.shape:
             theirs, ours = (tuple(one.shape) for one in (weights[name], value))
-            raise GranularityError(f"{where}: '{name}' is {theirs}, and this network's {ours}; is it of another model?")
+            raise GranularityError(
+                f"{where}: '{name}' is {theirs}, but {ours} in this network; is the file from another model?"
+            )
     for name in weights:
         if name not in own and name not in head:
-            raise GranularityError(f"{where}: '{name}' has no place in this network; is it of another model?")
+            raise GranularityError(f"{where}: '{name}' does not exist in this network; is the file from another model?")
     network.load_state_dict({name: value if name in head else weights[name] for name, value in own.items()})
 
 
 def without_lineage(artifact: Artifact) -> Artifact:
-    """An artifact that is used beside others it was not made from, such as a backbone of another data set."""
+    """Return an artifact for use with inputs that it was not made from, such as a backbone of another data set."""
     return dataclasses.replace(artifact, manifest={**artifact.manifest, "inputs": {}})

@@ -1,4 +1,4 @@
-"""Building networks: fresh weights of a seed, a fresh head, and what recipes ask of either."""
+"""Build networks: fresh weights from a seed, a fresh head, and the changes that recipes ask for."""
 
 from typing import Any
 
@@ -14,17 +14,16 @@ METHODS = ("forward_features", "forward_head", "get_classifier", "reset_classifi
 
 
 def build(model: Model, channels: int, classes: int, seed: int, head_bias: float | None = None) -> torch.nn.Module:
-    """A network with fresh weights and a head of `classes` outputs; networks of one seed have the same backbone
-    whatever their heads. Raises GranularityError if there is none, it does not take the arguments, or it lacks a
-    method.
+    """Return a network with fresh weights and a head of `classes` outputs; networks of one seed have the same backbone
+    for every head. Raise GranularityError if the name is unknown, the arguments do not fit, or a method is missing.
     """
     torch.manual_seed(seed)
     own = model.name in extensions.names("network") and model.name != "timm"
     network = (extensions.find("network", model.name) if own else timm_networks).build(model, channels, seed)
     lacking = [name for name in METHODS if not hasattr(network, name)]
     if lacking or not isinstance(network, torch.nn.Module):
-        raise GranularityError(f"model.name = {model.name}: what its build() gives is no network with {METHODS}")
-    new_head(network, classes, seed + 2, head_bias)  # last: random numbers drawn for it would shift the backbone's
+        raise GranularityError(f"model.name = {model.name}: build() must return a network with {METHODS}")
+    new_head(network, classes, seed + 2, head_bias)  # last: random numbers drawn for it would change the backbone's
     for layer in network.modules():
         shape = (layer.kernel_size, layer.padding) if type(layer) is torch.nn.Conv2d else None
         if shape == ((1, 1), (0, 0)) and layer.stride != (1, 1) and layer.in_channels // layer.groups < 8:
@@ -33,7 +32,7 @@ def build(model: Model, channels: int, classes: int, seed: int, head_bias: float
 
 
 class Strided(torch.nn.Conv2d):
-    """A strided 1x1 convolution of the pixels it sees: oneDNN's for strides writes out of bounds below 8 channels."""
+    """A strided 1x1 convolution of subsampled pixels: oneDNN's strided one writes out of bounds below 8 channels."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         down, right = self.stride
@@ -41,7 +40,7 @@ class Strided(torch.nn.Conv2d):
 
 
 def new_head(network: torch.nn.Module, classes: int, seed: int, bias: float | None = None) -> None:
-    """Replace the head by a fresh one, with a bias of every output (None: drawn at random, as PyTorch does)."""
+    """Replace the head by a fresh one, whose biases are all `bias` (None: drawn at random, as in PyTorch)."""
     torch.manual_seed(seed)
     network.reset_classifier(classes)
     if bias is not None:
@@ -52,15 +51,17 @@ def new_head(network: torch.nn.Module, classes: int, seed: int, bias: float | No
 
 
 def head_of(network: torch.nn.Module) -> torch.nn.Module:
-    """The layer that gives the outputs."""
+    """Return the layer that computes the outputs."""
     head = network.get_classifier()
     if not isinstance(head, torch.nn.Module):
-        raise GranularityError("head_bias, freeze_backbone: this network has several heads; they are for one")
+        raise GranularityError(
+            "head_bias, freeze_backbone: this network has several heads; these options need a network with one"
+        )
     return head
 
 
 def head_weights(network: torch.nn.Module) -> set[str]:
-    """Names of the head's tensors in the network's `state_dict`."""
+    """Return the names of the head's tensors in the network's `state_dict`."""
     head = network.get_classifier()
     heads = set(head) if isinstance(head, tuple | list) else {head}
     modules = [(name, module) for name, module in network.named_modules() if module in heads]
@@ -68,7 +69,7 @@ def head_weights(network: torch.nn.Module) -> set[str]:
 
 
 def freeze_backbone(network: torch.nn.Module) -> torch.nn.Module:
-    """Leave only the head to be trained, and all else as it is in evaluation; return the head."""
+    """Make only the head trainable, with everything else as in evaluation; return the head."""
     head = head_of(network)
     network.eval().requires_grad_(False)
     return head.requires_grad_(True)
@@ -79,12 +80,12 @@ def remove_dropout(network: torch.nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, torch.nn.Dropout | torch.nn.Dropout1d | torch.nn.Dropout2d | torch.nn.Dropout3d):
             module.p = 0.0
-        if hasattr(module, "drop_rate"):  # timm's networks without a layer for it
+        if hasattr(module, "drop_rate"):  # timm's networks without a dropout layer
             module.drop_rate = 0.0
 
 
 def forward_flops(model: Model, pixels: Any) -> tuple[float, int]:
-    """Operations per image (of the section `pixels`) of a forward pass without its head; and the head's inputs."""
+    """Return the operations of a forward pass per image (section `pixels`) without the head, and the head's inputs."""
     channels = len(pixels.mode)
     with torch.device("meta"):
         network = build(model, channels, 1, seed=0).eval()

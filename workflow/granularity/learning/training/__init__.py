@@ -1,1 +1,1 @@
-"""How a network is trained and evaluated."""
+"""Train and evaluate networks."""

@@ -1,4 +1,4 @@
-"""Batch normalisation of batches in parts: those of several processes, and micro-batches."""
+"""Batch normalisation for batches in parts: shares of several processes, and micro-batches."""
 
 import torch
 
@@ -7,14 +7,14 @@ from granularity.machine import processes
 
 
 def synchronised(network: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """A network whose batch normalisation is over all processes, by torch's own layers. Raises GranularityError if the
-    processes compute on CPUs, for which torch (2.13) has no such layers.
+    """Return a network whose batch normalisation spans all processes, by torch's own layers. Raise GranularityError if
+    the processes compute on CPUs, for which torch (2.13) has no such layers.
     """
     if processes.size() == 1 or not _normalised(network):
         return network
     if device.type == "cpu":
         raise GranularityError(
-            "processes: on CPUs, batches are not normalised over several processes; set micro_batch in the recipe, "
+            "processes: on CPUs, batches cannot be normalised over several processes; set micro_batch in the recipe, "
             "such as to batch_size / processes"
         )
     from timm.layers import convert_sync_batchnorm  # torch's would drop the activation in timm's fused layers
@@ -27,7 +27,7 @@ def _normalised(network: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 class RunningMoments:
-    """Running moments of a network in micro-batches: a step moves them once, by the mean of what these say."""
+    """Running moments of a network with micro-batches: each step updates them once, by the micro-batches' mean."""
 
     def __init__(self, network: torch.nn.Module):
         moving = [module for module in _normalised(network) if module.running_mean is not None]
@@ -36,19 +36,19 @@ class RunningMoments:
         self._all = self._counts + self._moments
 
     def begin(self) -> None:
-        """Before the first micro-batch of a step."""
+        """Call before the first micro-batch of a step."""
         self._before = [one.clone() for one in self._all]
         self._sums = [torch.zeros_like(moment) for moment in self._moments]
 
     def add(self) -> None:
-        """After both passes of each micro-batch."""
+        """Call after the forward and backward pass of each micro-batch."""
         for moment, total in zip(self._moments, self._sums, strict=True):
             total += moment
         for one, before in zip(self._all, self._before, strict=True):
             one.copy_(before)
 
     def end(self, count: int) -> None:
-        """After the last one; `count` is the number of micro-batches of all processes."""
+        """Call after the last micro-batch; `count` is the number of micro-batches of all processes."""
         if self._moments:
             whole = processes.total(torch.cat(self._sums)) / count
             for moment, part in zip(self._moments, whole.split([len(one) for one in self._moments]), strict=True):

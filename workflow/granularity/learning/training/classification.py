@@ -1,4 +1,4 @@
-"""Classification: cross-entropy with one label per image or with several, and the error on the target."""
+"""Classification: cross-entropy with one or several labels per image, and the error on the target."""
 
 from typing import Any
 
@@ -12,22 +12,22 @@ from granularity.learning.training.evaluation import percent_wrong, predicted_cl
 
 
 class Classification:
-    """An objective (:mod:`granularity.learning.training.objectives`): labels of the training images, int64 [n] on the
-    device or sets of labels. `parent` is the target class of each class, int64 [G]; negative for a class without one,
-    which is always wrong.
+    """An objective (:mod:`granularity.learning.training.objectives`). `labels` are those of the training images, int64
+    [n] on the device, or sets of labels. `parent` is the target class of each class, int64 [G]; negative for a class
+    without one, whose prediction is always wrong.
     """
 
     def __init__(self, data: Data, labels: torch.Tensor | LabelSets, recipe: Recipe, parent: np.ndarray):
         self.outputs = len(parent)
         self._data, self._labels, self._recipe = data, labels, recipe
-        self._parent = np.where(parent >= 0, parent, -2)  # -1 is an unseen class of the target
+        self._parent = np.where(parent >= 0, parent, -2)  # -1 marks an unseen class in the target
 
     def loss(self, outputs: torch.Tensor, picked: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy of some training images, see :func:`cross_entropy`."""
+        """Return the cross-entropy of some training images, see :func:`cross_entropy`."""
         return cross_entropy(outputs, self._labels, picked, self._recipe.loss)
 
     def evaluate(self, network: torch.nn.Module) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """`val_error` (percent) and `predictions`: the predicted class of each validation image, int32."""
+        """Return `val_error` (percent) and `predictions`: the predicted class of each validation image, int32."""
         found = predicted_classes(network, self._data, self._data.val, self._recipe.augment, self._recipe.precision)
         wrong = percent_wrong(self._parent[found], self._data.target[self._data.val])
         return {"val_error": wrong}, {"predictions": found.astype(np.int32)}
@@ -36,13 +36,13 @@ class Classification:
 def cross_entropy(
     outputs: torch.Tensor, labels: torch.Tensor | LabelSets, picked: torch.Tensor, loss: str
 ) -> torch.Tensor:
-    """The loss of some images, a mean over them. Sigmoid: summed over the classes.
+    """Return the mean loss of some images. The sigmoid loss is summed over the classes.
 
-    That is sigmoid_xent of google-research/big_vision (utils.py) and weighted_sigmoid_cross_entropy of
-    google-research/scenic (model_lib/base_models/model_utils.py); torch's own mean would be over the classes, too.
+    This is sigmoid_xent of google-research/big_vision (utils.py) and weighted_sigmoid_cross_entropy of
+    google-research/scenic (model_lib/base_models/model_utils.py); torch's own mean would also average over classes.
 
-    Outputs are float32 [B, G]; `picked`, int64 [B] on the CPU, says which of all training images, whose labels are
-    given, these are. `loss` is `auto`, `softmax` or `sigmoid`; sets of labels have no softmax.
+    Outputs are float32 [B, G]; `labels` belong to all training images, and `picked`, int64 [B] on the CPU, selects
+    these images. `loss` is `auto`, `softmax` or `sigmoid`; sets of labels have no softmax.
     """
     if isinstance(labels, LabelSets):
         truth = labels.multi_hot(picked, outputs.shape[1], outputs.device)

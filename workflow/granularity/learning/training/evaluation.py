@@ -1,4 +1,4 @@
-"""Evaluating a network on any images: predictions, errors, and scores over classes."""
+"""Evaluate a network on any images: predictions, errors, and scores over classes."""
 
 from collections.abc import Callable
 
@@ -19,8 +19,8 @@ def predict(
     augment: Augment,
     precision: Precision = "float32",
 ) -> torch.Tensor:
-    """The outputs of a network (or of a function of normalised images, float32 [B, C, H, W]) for some rows of the
-    sample table, such as `data.val`, in order: [B, ...] on the CPU. Precision and centre crop are those of its
+    """Return the outputs of a network (or a function of normalised images, float32 [B, C, H, W]) for some rows of the
+    sample table, such as `data.val`, in order: [B, ...] on the CPU. Pass the precision and augmentation of its
     training.
     """
     found = []
@@ -32,24 +32,24 @@ def predict(
 
 
 def predicted_classes(network: Callable[[torch.Tensor], torch.Tensor], *given: object) -> np.ndarray:
-    """The class with the largest output for some images, given as to :func:`predict`: int64 [B]."""
-    # Classes, not outputs: those of half a million classes would fill the memory.
+    """Return the class with the largest output for images given as to :func:`predict`: int64 [B]."""
+    # Classes, not outputs: half a million outputs per image would fill the memory.
     return predict(lambda images: network(images).argmax(1), *given).numpy().astype(np.int64)
 
 
 def features(network: torch.nn.Module, *given: object) -> torch.Tensor:
-    """Pooled features before the head for some images, given as to :func:`predict`: float32 [B, D] on the CPU."""
+    """Return the pooled features before the head for images given as to :func:`predict`: float32 [B, D] on the CPU."""
     return predict(lambda images: network.forward_head(network.forward_features(images), pre_logits=True), *given)
 
 
 def percent_wrong(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Top-1 error in percent; NaN where there is no image."""
+    """Return the top-1 error in percent; NaN without images."""
     return float(100 * np.mean(predicted != truth)) if len(predicted) else float("nan")
 
 
 def macro_f1(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Mean over the classes of `truth` of their F1 score, in percent, as WILDS has it (iWildCam); NaN where there is
-    none. Images of a class that training never saw (-1) count against the classes that are predicted for them.
+    """Return the mean F1 score over the classes of `truth`, in percent, as in WILDS (iWildCam); NaN without classes.
+    Images of a class that training never saw (-1) count against the classes predicted for them.
     """
     classes = np.unique(truth[truth >= 0])
     if not len(classes):
@@ -62,7 +62,7 @@ def macro_f1(predicted: np.ndarray, truth: np.ndarray) -> float:
 
 
 def error_by_class(predicted: np.ndarray, truth: np.ndarray, classes: int) -> np.ndarray:
-    """Error in percent of the images of each class: float64 [classes], NaN for a class without one."""
+    """Return the error in percent of each class: float64 [classes], NaN for a class without images."""
     images = np.bincount(truth[truth >= 0], minlength=classes)
     hits = np.bincount(truth[(predicted == truth) & (truth >= 0)], minlength=classes)
     with np.errstate(invalid="ignore"):

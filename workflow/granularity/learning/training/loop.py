@@ -1,7 +1,7 @@
-"""The one optimisation loop: an optimiser, a schedule, and checkpoints that lose nothing.
+"""The only optimisation loop: an optimiser, a schedule, and checkpoints from which training resumes exactly.
 
-Everything random is a function of the seed and the step, so a run that goes on from its last checkpoint takes the very
-steps it would have taken. Several processes take them together (:mod:`granularity.machine.processes`).
+All randomness is a function of seed and step, so a run resumed from a checkpoint takes the same steps as an
+uninterrupted one. Several processes can share each step (:mod:`granularity.machine.processes`).
 """
 
 import io
@@ -24,8 +24,8 @@ from granularity.store.resume import Clock
 
 
 def optimiser(parameters: Iterable[torch.nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
-    """The optimiser of a recipe, with weight decay on all weights (the paper excludes none from it). Raises
-    GranularityError if there is none, it does not take the arguments, or it needs more than gradients.
+    """Return the optimiser of a recipe, with weight decay on all weights (the paper exempts none). Raise
+    GranularityError if it is unknown, does not accept the arguments, or needs more than gradients.
     """
     parameters = list(parameters)
     fast = {"fused": True} if all(one.is_cuda for one in parameters) else {"foreach": True}
@@ -34,17 +34,17 @@ def optimiser(parameters: Iterable[torch.nn.Parameter], recipe: Recipe) -> torch
         found = extensions.find("optimiser", optimiser_file(recipe)).make(parameters, recipe, common, fast)
     except GranularityError:
         raise
-    except Exception as error:  # whatever an optimiser does with arguments that it does not take
+    except Exception as error:  # any error of an optimiser for unsuitable arguments
         given = f", optimizer_args = {recipe.optimizer_args}" if recipe.optimizer_args else ""
         raise GranularityError(f"optimizer = {recipe.optimizer}{given}: {error}") from error
     if getattr(found, "is_second_order", False):
-        raise GranularityError(f"optimizer = {recipe.optimizer}: needs second derivatives, which are not computed here")
+        raise GranularityError(f"optimizer = {recipe.optimizer}: needs second derivatives, which are not supported")
     return found
 
 
 def share_of_peak(recipe: Recipe, steps_per_epoch: int, step: int) -> float:
-    """Share of the peak learning rate at a step: linear over the warm-up, the peak while it is held, then down: by
-    `cosine` (half a period) or `linear` to final_lr at the last step, or by `step`s, not below it.
+    """Return the learning rate at a step as a share of its peak: a linear warm-up, the peak while it is held, then a
+    decrease, by `cosine` (half a period) or `linear` to final_lr at the last step, or by `step`s but not below it.
     """
     epochs = recipe.epochs, recipe.warmup_epochs, recipe.hold_epochs, recipe.step_epochs
     steps, warmup, hold, every = (count * steps_per_epoch for count in epochs)
@@ -69,15 +69,15 @@ def minimise(
     after_epoch: Callable[[int], dict[str, float] | None] | None = None,
     optimizer: torch.optim.Optimizer | None = None,
 ) -> list[dict[str, Any]]:
-    """Run an optimisation to its end, from its last checkpoint where there is one.
+    """Run an optimisation to its end, from its last checkpoint if there is one.
 
     Args:
-        recipe: epochs, learning rates, clipping and, where none is given, the optimiser (whose `lr` is the peak).
-        gradients_at: adds the gradients on the batch of a step to those of the weights, and returns the mean loss, or
-            that of each network in a stack; with several processes, both are those of the whole batch.
-        seed: what dropout draws from, at every step anew.
-        checkpoint: the file of the last one, which stays until the caller has saved what came out.
-        after_epoch: more columns for the history, given the epoch, from 1; called before a checkpoint of that step.
+        recipe: epochs, learning rates, clipping and, if none is passed, the optimiser (whose `lr` is the peak).
+        gradients_at: adds the gradients on the batch of a step to those of the weights and returns the mean loss, or
+            the mean losses of a stack's networks; with several processes, both are for the whole batch.
+        seed: the seed for dropout, combined with the step.
+        checkpoint: the file of the last checkpoint; the caller deletes it after saving the result.
+        after_epoch: returns more columns for the history, given the epoch (from 1); called before a checkpoint.
 
     Returns a row per epoch: `epoch` (from 1), `lr` (at its last step), `train_loss` (mean over its steps; a list for a
     stack). Raises GranularityError if the loss is no longer finite.
@@ -124,7 +124,7 @@ def minimise(
 
 def _state(model: torch.nn.Module, optimizer: torch.optim.Optimizer, notes: dict) -> tuple[dict, dict]:
     state, packed = optimizer.state_dict(), io.BytesIO()
-    # Functions among the options of an optimiser do not change while it runs.
+    # Functions among an optimiser's options do not change while it runs.
     groups = [{key: value for key, value in group.items() if not callable(value)} for group in state["param_groups"]]
     torch.save({**state, "param_groups": groups}, packed)
     arrays = {f"model.{key}": value.detach().cpu().numpy() for key, value in model.state_dict().items()}

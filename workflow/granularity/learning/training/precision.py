@@ -1,4 +1,4 @@
-"""The number formats that networks compute in; weights, gradients and losses are float32 in all of them."""
+"""Number formats that networks compute in; weights, gradients and losses are always float32."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from granularity.base.section import Precision
 
 @contextlib.contextmanager
 def computing(precision: Precision, device: torch.device) -> Iterator[None]:
-    """Run networks in float32; in tf32 (factors of products on GPUs have 10 bits); or in bfloat16's autocast."""
+    """Run networks in float32; in tf32 (on GPUs, factors have 10 bits); or in bfloat16, by torch's autocast."""
     backends = torch.backends.cuda.matmul, torch.backends.cudnn
     before = [one.allow_tf32 for one in backends]
     for one in backends:

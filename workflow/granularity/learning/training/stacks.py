@@ -1,4 +1,4 @@
-"""Small networks of one architecture trained side by side, as one of grouped convolutions (docs/recipes.md)."""
+"""Train small networks of one architecture together, as one network of grouped convolutions (docs/jobs.md)."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
@@ -16,19 +16,19 @@ from granularity.learning.options import Recipe
 from granularity.learning.training.loop import minimise
 from granularity.learning.training.precision import computing
 
-# Floating-point operations of a step's forward passes up to which stacking pays, and networks in a stack at most:
-# measured by benchmarks/run.py train_step on a CPU; those of a GPU are guesses.
+# Most floating-point operations in a step's forward passes at which stacking pays, and most networks in a stack: for
+# CPUs measured by benchmarks/run.py train_step, for GPUs guessed.
 WORK = {"cpu": 1e9, "cuda": 1e11}
 MOST = {"cpu": 12, "cuda": 64}
-SAME = 1e-4  # outputs of a stack and of its networks differ by less, relative to the largest
-TENSORS = {  # of the layers that can be stacked, all along the channels
+SAME = 1e-4  # largest difference between outputs of a stack and its networks, relative to the largest output
+TENSORS = {  # tensors of the layers that can be stacked, each along the channels
     nn.Conv2d: ("weight", "bias"),
     nn.modules.batchnorm._NormBase: ("weight", "bias", "running_mean", "running_var"),
 }
 
 
 class Stack(nn.Module):
-    """Networks as one, of copies of their weights: float32 [B, N * C, H, W] of all gives outputs [B, G] of each."""
+    """Copies of networks run as one: float32 [B, N * C, H, W] for all gives outputs [B, G] of each."""
 
     def __init__(self, networks: Sequence[nn.Module]):
         super().__init__()
@@ -46,7 +46,7 @@ class Stack(nn.Module):
 
     @torch.no_grad()
     def unload(self, networks: Sequence[nn.Module]) -> None:
-        """Give each network its weights and moments."""
+        """Copy each network's weights and moments back to it."""
         for number, network in enumerate(networks):
             head_of(network).load_state_dict(self.heads[number].state_dict())
             layers = dict(network.named_modules())
@@ -57,9 +57,9 @@ class Stack(nn.Module):
 
 
 def fits(network: nn.Module, images: torch.Tensor, size: int, recipe: Recipe) -> bool:
-    """Whether stacks of a network give its outputs for a batch, float32 [B, C, H, W], and gradients that depend on
-    neither their size, an even number, nor the place in one. Not so with dropout, layers of other kinds, or numbers of
-    channels such as 12.
+    """Return whether stacks reproduce a network's outputs for a batch, float32 [B, C, H, W], and their gradients depend
+    neither on their size (an even number) nor on the network's place. False for dropout, layers of other kinds, or
+    numbers of channels such as 12.
     """
     network = copy.deepcopy(network)
     if not recipe.dropout:
@@ -76,7 +76,7 @@ def fits(network: nn.Module, images: torch.Tensor, size: int, recipe: Recipe) ->
 
 
 def _tried(network: nn.Module, images: torch.Tensor, size: int, place: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """Outputs and gradients of a network in a stack of copies of itself."""
+    """Return outputs and gradients of a network in a stack of its copies."""
     stacked = Stack([network] * size).train()
     outputs = stacked(torch.cat([images] * size, 1))
     sum(one.square().mean() for one in outputs).backward()
@@ -85,7 +85,7 @@ def _tried(network: nn.Module, images: torch.Tensor, size: int, place: int) -> t
 
 
 def size_of(network: nn.Module, image: torch.Tensor, recipe: Recipe) -> int:
-    """How many networks pay side by side, at most; `image` is one as they take it, float32 [1, C, H, W]."""
+    """Return the most networks that are worth stacking; `image` is one input, float32 [1, C, H, W]."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         network.eval()(image)
     kind = image.device.type
@@ -101,9 +101,9 @@ def train_together(
     checkpoint: Path | None,
     after_epoch: Callable[[int], None],
 ) -> list[list[dict[str, Any]]]:
-    """Train networks side by side, each as :func:`.trainings.train` would; returns their histories.
+    """Train networks together, each as :func:`.trainings.train` would; return their histories.
 
-    An odd number is trained beside a copy of the first, as oneDNN takes other loops for one group, and for three.
+    For an odd number, a copy of the first is added, because oneDNN computes differently for one or three groups.
     """
     if len(networks) % 2:
         copies = [*networks, copy.deepcopy(networks[0])]
@@ -143,10 +143,10 @@ def train_together(
 
 
 def _widen(layer: nn.Module, parts: Iterable[nn.Module]) -> None:
-    """Make a layer that of all networks, whose own layers are `parts`."""
+    """Turn a layer into the stacked one of all networks, whose own layers are `parts`."""
     kind = next((kind for kind in TENSORS if isinstance(layer, kind)), None)
     if kind is None:
-        raise TypeError(f"a layer of the kind {type(layer).__name__} cannot be stacked")
+        raise TypeError(f"layers of type {type(layer).__name__} cannot be stacked")
     parts = list(parts)
     for key in TENSORS[kind]:
         if getattr(layer, key) is not None:

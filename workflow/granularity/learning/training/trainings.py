@@ -1,4 +1,4 @@
-"""The trainings of one job: each is a result of its own, of the kind `run`, and none is trained twice."""
+"""The trainings of one job. Each is a result of its own, of kind `run`, so none is trained twice."""
 
 import contextlib
 import json
@@ -39,20 +39,20 @@ WEIGHTS, NOTES = "weights.safetensors", "run.json"  # of a run
 
 @dataclass(frozen=True)
 class Training:
-    """One training."""
+    """A training."""
 
     run: Run
-    seed: int  # what the order of images, augmentation and dropout are drawn from
-    columns: dict[str, Any]  # the first ones of its row in `runs.parquet`, all known beforehand
-    data: Data  # normalised as the images shall be
-    start: Callable[[], torch.nn.Module]  # makes the network, with its initial weights
-    objective: Callable[[], Any]  # makes what is minimised, see granularity.learning.training.objectives
-    about: dict[str, Any]  # what the file of its weights says beside what all say; no name of a configuration
-    origin: dict[str, Any]  # what decides its bytes, of the form of granularity.store.task.Task.origin
+    seed: int  # for the order of images, augmentation and dropout
+    columns: dict[str, Any]  # first columns of its row in `runs.parquet`, known before the training
+    data: Data  # normalised as the training needs it
+    start: Callable[[], torch.nn.Module]  # builds the network with its initial weights
+    objective: Callable[[], Any]  # builds the objective, see granularity.learning.training.objectives
+    about: dict[str, Any]  # further metadata for the file of its weights; no name of a configuration
+    origin: dict[str, Any]  # what determines its bytes, in the form of granularity.store.task.Task.origin
 
 
 def prepared(task: Task) -> tuple[torch.device, dict[str, Artifact], dict[str, Any], dict[str, Any]]:
-    """What both stages of training begin with: device, inputs, resolved options, and what of them decides bytes."""
+    """Return, for both training stages: device, inputs, resolved options, and those that determine a run's bytes."""
     place, resolved = torch_device(task.device), task.options.model_dump(mode="json")
     processes.check_size(task.options.processes)
     inputs = {role: opened(task, role) for role in ("samples", "pixels")}
@@ -70,12 +70,12 @@ def train_runs(
     folder: str = "",
     keep: Sequence[int] = (),
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Train, and write `runs.parquet`, `history.parquet` and, where they are wanted, the weights (docs/artifacts.md).
+    """Train, and write `runs.parquet`, `history.parquet` and, if wanted, the weights (docs/artifacts.md).
 
-    `what` is the word for progress; `column` names the files of weights (None: they are not kept), which are in
-    `folder`; those of the epochs in `keep` (0 is before the first) and the last one are kept. Returns the arrays that
-    the objective's evaluation gave, by run_id. Raises GranularityError if a network cannot take the images, or a loss
-    is no longer finite.
+    `what` is the word for progress. `column` names the column with the files of weights (None: they are not kept),
+    which lie in `folder`, for the epochs in `keep` (0: before the first) and the last epoch. Returns the arrays of the
+    objective's evaluation, by run_id. Raises GranularityError if a network cannot take the images, or a loss is no
+    longer finite.
     """
     rows, history, checkpoints, found = [], [], [], {}
     epochs = (*sorted({*keep} - {recipe.epochs}), recipe.epochs)
@@ -105,7 +105,7 @@ def train_runs(
 
 @dataclass(frozen=True)
 class _Job:
-    """What trainings of one job share. `epochs` are those whose weights are wanted, `size` the networks of a stack."""
+    """Common settings of a job's trainings: `epochs` whose weights are wanted, `size` of a stack of networks."""
 
     recipe: Recipe
     out: Any
@@ -114,7 +114,7 @@ class _Job:
     size: int
 
     def finished(self, trainings: Sequence[Training]) -> Iterator[tuple[Training, dict[int, Artifact]]]:
-        """Each training with its results by epoch: from the store, if they are there."""
+        """Yield each training with its results by epoch, from the store if they are there."""
         found = [self.parts(one) for one in trainings]
         missing = [number for number, parts in enumerate(found) if not parts]
         groups = np.array_split(missing, max(1, -(-len(missing) // self.size)))
@@ -126,17 +126,17 @@ class _Job:
             yield one, found[number]
 
     def parts(self, one: Training) -> dict[int, Artifact]:
-        """Epoch -> what the store has of a training; empty if it lacks one of them."""
+        """Return a training's results in the store by epoch; empty if one of them is missing."""
         found = {epoch: find_part(self.out.store, self.origin(one, epoch)) for epoch in self.epochs}
         return {} if None in found.values() else found
 
     def origin(self, one: Training, epoch: int) -> dict[str, Any]:
-        """What decides the bytes of a training at an epoch. Its last bits tell whether it was in a stack."""
+        """Return what determines the bytes of a training at an epoch; a stack does, because it changes last bits."""
         own = {"run": one.run.id, "epoch": epoch, "weights": self.weights, "stacked": self.size > 1}
         return {**one.origin, "kind": RUN, "options": {**one.origin["options"], **own}}
 
     def trained(self, group: Sequence[Training]) -> list[dict[int, Artifact]]:
-        """Train one network, or several side by side, and put their results into the store; by epoch."""
+        """Train a network, or several as a stack, and put their results into the store; return them by epoch."""
         began = time.time(), time.monotonic(), time.process_time()
         together(len(group))
         running = self.out.work / f"{group[0].run.name}{f'+{len(group) - 1}' if len(group) > 1 else ''}.running"
@@ -173,10 +173,10 @@ class _Job:
 
 
 def _fill(network: torch.nn.Module, about: dict | None, found: tuple[dict, dict] | None, part: Writer) -> None:
-    """Write the files of a run: its weights, where they are wanted, and at its end what it found."""
+    """Write the files of a run: its weights if wanted and, at its end, its history and evaluation."""
     if about is not None:
-        # One entry only: safetensors writes several in an order that differs from process to process. Sorted, because
-        # the keys of options come in the order of whoever merged the configuration's files.
+        # Only one entry: safetensors writes several in an order that differs between processes. Keys are sorted,
+        # because the order of options depends on how the configuration's files were merged.
         weights = {key: value.detach().cpu() for key, value in network.state_dict().items()}
         part.tensors(WEIGHTS, weights, {"granularity": json.dumps(about, sort_keys=True)})
     if found is not None:
@@ -187,7 +187,7 @@ def _fill(network: torch.nn.Module, about: dict | None, found: tuple[dict, dict]
 
 
 def _stacked(one: Training, recipe: Recipe) -> int:
-    """How many networks like that of a training are trained side by side, at most."""
+    """Return the most networks like a training's that are trained as a stack."""
     if processes.size() > 1 or recipe.for_one:
         return 1
     network = one.start().to(one.data.device)
@@ -197,7 +197,7 @@ def _stacked(one: Training, recipe: Recipe) -> int:
 
 
 def check_takes(network: torch.nn.Module, data: Data, recipe: Recipe) -> None:
-    """Raise a GranularityError if a network cannot take the images, as many cannot that are made for larger ones."""
+    """Raise GranularityError if a network cannot take the images, for example because it was made for larger ones."""
     images = _images(data, recipe, 2)
     try:
         with torch.inference_mode(), computing(recipe.precision, data.device):
@@ -220,7 +220,7 @@ def train(
     checkpoint: Path | None,
     after_epoch: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Minimise an objective on the training split; returns the history, a row per epoch."""
+    """Minimise an objective on the training split; return the history, a row per epoch."""
     if not recipe.dropout:
         remove_dropout(network)
     if recipe.micro_batch is None and not recipe.freeze_backbone:
@@ -257,15 +257,15 @@ def train(
 
 
 def _compiled(network: torch.nn.Module) -> torch.nn.Module:
-    """A network of the same weights whose passes are compiled, by choices that do not depend on measured times."""
-    # By default below /tmp, under a name that a neighbour could have taken before.
+    """Return the network with compiled passes, in a way that does not depend on measured times."""
+    # The default lies below /tmp, under a name that another user could have taken.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(user_cache() / "compiled"))
-    torch.use_deterministic_algorithms(True, warn_only=True)  # the compiler, too
+    torch.use_deterministic_algorithms(True, warn_only=True)  # also affects the compiler
     if next(network.parameters()).device.type == "cpu":
         from torch._inductor.cpp_builder import get_cpp_compiler
 
         try:
             get_cpp_compiler()
         except Exception as error:
-            raise GranularityError("compile: needs a C++ compiler (g++ or clang), and there is none here") from error
+            raise GranularityError("compile: needs a C++ compiler (g++ or clang); install one") from error
     return torch.compile(network)

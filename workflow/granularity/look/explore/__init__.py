@@ -1,1 +1,1 @@
-"""A folder of pages to look through one configuration's results (`granularity explore`)."""
+"""Pages for browsing the results of one configuration (`granularity explore`)."""

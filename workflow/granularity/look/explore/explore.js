@@ -133,6 +133,8 @@ if (at("relabelled")) {
 }
 
 const pages = {
+  duplicates() {},
+
   index() {
     for (const one of document.querySelectorAll(".copy")) one.onclick = () => {
       getSelection().selectAllChildren(one.previousElementSibling);

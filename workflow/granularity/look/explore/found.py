@@ -1,4 +1,4 @@
-"""What lies in the folder of one configuration's results: each artifact, verified, or what is wrong with it."""
+"""The results in the folder of one configuration: each artifact, verified, or what is wrong with it."""
 
 import shlex
 from pathlib import Path
@@ -15,23 +15,23 @@ MISSING, OTHER_VERSION = "missing", "of another version"
 
 
 class Result(NamedTuple):
-    """A name of a result: its path below the folder, its kind, one of the states above and why, and what lies there."""
+    """A named result: its path below the folder, its kind, its state (see above) with the reason, and its artifact."""
 
     name: str
     kind: str
     state: str
     why: str
-    artifact: Artifact | None  # None where it must not be used
+    artifact: Artifact | None  # None if it must not be used
 
     @property
     def condition(self) -> str:
-        """The condition that it is of; empty of none."""
+        """The condition that it belongs to; empty if none."""
         of_one = self.kind in STAGES and "{condition}" in STAGES[self.kind].place
         return self.name.partition("/")[0] if of_one else ""
 
     @property
     def about(self) -> str:
-        """Its manifest and its lineage, for people."""
+        """Its manifest and its lineage, as text."""
         return inspection.describe(self.artifact.path, closely=False)
 
     @property
@@ -40,10 +40,12 @@ class Result(NamedTuple):
 
 
 def read(root: Path) -> list[Result]:
-    """Every result whose name lies below a folder, in the order of the stages; a GranularityError if there is none."""
+    """Return every named result below a folder, in the order of the stages; GranularityError if there is none."""
     names = sorted({*place.find(root), *place.find_lost(root)})
     if not names:
-        raise GranularityError(f"{root}: holds no results; name that of a configuration, such as results/digits")
+        raise GranularityError(
+            f"{root}: contains no results; name the folder of a configuration, such as results/digits"
+        )
     found = [_result(root, name) for name in names]
     if any(one.kind == "samples" and one.name.count("/") != 1 for one in found):
         raise GranularityError(f"{root}: is not the folder of one configuration, such as results/digits")

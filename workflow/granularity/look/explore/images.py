@@ -1,4 +1,4 @@
-"""The images of one condition: places on the map, what they are called, what networks predict, sheets of tiles."""
+"""The images of one condition: positions on the map, labels, predictions of networks, sheets of tiles."""
 
 import io
 import os
@@ -13,19 +13,21 @@ from PIL import Image
 from scipy import stats
 from sklearn.decomposition import PCA
 
+from granularity.base.progress import say
 from granularity.base.seeds import seed_of
 from granularity.data.shards import pictures
 from granularity.store.artifact import Artifact
 
 SHEET = 4096  # pixels a side of a sheet, at most
-BYTES = 2**28  # of the images on all sheets of a condition
-NEIGHBOURS = 5000  # images up to which t-SNE takes less than a minute
-PIXELS = 32  # a side, of images whose pixels take the place of an embedding
+BYTES = 2**28  # for the images on all sheets of a condition
+NEIGHBOURS = 100_000  # most images for t-SNE, which then takes minutes
+SECONDS = 3e-3  # of t-SNE per image, if there are many
+PIXELS = 32  # a side, for images whose pixels replace an embedding
 NONE = -1  # the code of an image without a label
 
 
 class Column(NamedTuple):
-    """What images are called by one labelling: a code for each image (-1: none), and the names of the codes."""
+    """The images' labels by one labelling: a code for each image (-1: none), and the names of the codes."""
 
     group: str
     name: str
@@ -37,7 +39,7 @@ class Column(NamedTuple):
 
 
 class Images:
-    """Images drawn from a condition: `ids`, `rows` (of its sample table), how many there are in `all`."""
+    """Images drawn from a condition: `ids`, `rows` (in its sample table), and the number of `all` its images."""
 
     def __init__(self, samples: Artifact, pixels: Artifact | None, most: int):
         self.samples, self.target = samples, samples.facts["target"]
@@ -54,11 +56,11 @@ class Images:
         self.ids = self.frame["sample_id"].astype(str)
 
     def align(self, values: pd.Series) -> np.ndarray:
-        """Values by `sample_id` as codes of the images drawn."""
+        """Return values indexed by `sample_id` as codes of the images drawn."""
         return values.reindex(self.ids).fillna(NONE).to_numpy(np.int64)
 
     def originals(self) -> list[str | None]:
-        """The images' own files, as addresses: None for one within a larger file; no list if the root is not here."""
+        """Return file URIs of the images: None for an image within a larger file; an empty list without the root."""
         root = self.samples.params["root"]
         if root is None or not os.path.isdir(root):
             return []
@@ -72,7 +74,7 @@ class Images:
             yield Column("rank", rank, [*map(str, names)], codes)
 
     def space(self, space: Artifact) -> Column:
-        """A label space; images with several labels have all their names as one."""
+        """Return the column of a label space; several labels of an image are joined into one name."""
         files = [name for name in ("labels.parquet", "labels_elsewhere.parquet") if name in space.manifest["files"]]
         labels = pd.concat([space.table(name, ["sample_id", "label"]) for name in files])
         labels = labels[labels["sample_id"].isin(self.ids)].drop_duplicates("sample_id").set_index("sample_id")["label"]
@@ -84,7 +86,7 @@ class Images:
         return Column("label space", space.manifest["options"]["space"], names, self.align(labels))
 
     def predictions(self, jobs: list[Artifact]) -> Iterator[Column]:
-        """What most networks of each arm predict (of equals the first class), and how many of all are wrong."""
+        """Yield each arm's most frequent prediction (ties: the first class), and how many networks are wrong."""
         runs, votes, names = [], {}, []
         for job in (one for one in jobs if not one.manifest["options"].get("other_data")):
             runs.append(job.table("runs.parquet", ["run_id", "transfer", "network", "space"]))
@@ -107,7 +109,7 @@ class Images:
     # ------------------------------------------------------------ where they lie
 
     def features(self, embedding: Artifact | None = None) -> np.ndarray | None:
-        """The embedding of the images, or else their pixels, of large images some; None where there is neither."""
+        """Return the images' embedding, or else their (subsampled) pixels; None without either."""
         if embedding is not None:
             return np.asarray(embedding.array("embedding.npy")[self.rows], np.float32)
         if self.pictures is None:
@@ -116,7 +118,7 @@ class Images:
         return np.stack([self.pictures[row][::step, ::step].astype(np.float32).ravel() / 255 for row in self.rows])
 
     def sheets(self) -> tuple[dict[str, int] | None, list[bytes]]:
-        """The images as PNG sheets, row by row, and how to find one: `side`, `across` a sheet, on `each` sheet."""
+        """Return the images as PNG sheets, row by row, and their layout: `side`, `across` a sheet, on `each` sheet."""
         if self.pictures is None:
             return None, []
         side = self.pictures[self.rows[0]].shape[0]
@@ -134,21 +136,25 @@ class Images:
 
 
 def pca(features: np.ndarray) -> tuple[np.ndarray, float]:
-    """The first two principal components, each with its largest loading positive, and the share of variance in them."""
+    """Return the first two principal components (largest loading positive) and their share of the variance."""
     features = np.pad(features.astype(np.float64), ((0, 0), (0, max(0, 2 - features.shape[1]))))
-    model = PCA(2, svd_solver="covariance_eigh")  # the others draw numbers, or take long for many images
+    model = PCA(2, svd_solver="covariance_eigh")  # the other solvers draw random numbers, or are slow for many images
     places = model.fit_transform(features)
-    return places, float(np.nan_to_num(model.explained_variance_ratio_.sum()))  # images that are all alike: 0
+    return places, float(np.nan_to_num(model.explained_variance_ratio_.sum()))  # 0 if all images are equal
 
 
 def tsne(features: np.ndarray) -> np.ndarray:
-    """t-SNE of the images: neighbours stay together, distances between groups mean little."""
-    from sklearn.manifold import TSNE
+    """Return t-SNE coordinates: neighbours stay together; distances between groups mean little."""
+    from openTSNE import TSNE
     from threadpoolctl import threadpool_limits
 
-    model = TSNE(2, perplexity=min(30, (len(features) - 1) / 3), init="pca", random_state=0)
-    with threadpool_limits(1):  # its result follows the number of threads, which wait for one another
-        return model.fit_transform(features)
+    if (minutes := len(features) * SECONDS / 60) > 0.5:
+        say(f"placing {len(features):,} images by t-SNE, about {minutes:.0f} min")
+    start, _ = pca(features)
+    start *= 1e-4 / (start[:, 0].std() or 1)
+    model = TSNE(perplexity=min(30, (len(features) - 1) / 3), initialization=start, random_state=0, n_jobs=1)
+    with threadpool_limits(1):  # the result depends on the number of threads
+        return np.asarray(model.fit(features))
 
 
 # ---------------------------------------------------------------- clusters
@@ -157,7 +163,7 @@ SHOWN = 8  # images of a cluster: nearest, farthest, random
 
 
 def clusters(images: Images, features: np.ndarray | None, job: Artifact) -> Iterator[tuple[Column, list[dict]]]:
-    """Each level of a clustering, from above: its column, and size, parent, children, images of each cluster."""
+    """Yield each level of a clustering, top first: its column, and each cluster's size, parent, children, images."""
     table = job.table("clusters.parquet").set_index("cluster")
     found = job.table("assignment.parquet").set_index("sample_id")["cluster"]
     levels = sorted((name for name in table if name.startswith("level_")), key=lambda name: int(name[6:]))

@@ -1,4 +1,4 @@
-"""The pages and what they load, as files; and the folder that takes them, in which nothing of others is touched."""
+"""The pages and the files that they load, and the folder for them, in which no other file is touched."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from markupsafe import Markup
 from granularity.base import strict_json
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say
-from granularity.look.explore import found, images, plots
+from granularity.look.explore import duplicates, found, images, plots
 from granularity.look.explore.found import Result
 from granularity.look.text import megabytes, seconds, size_text
 from granularity.stages.report import stage as report
@@ -23,20 +23,20 @@ from granularity.store import place
 from granularity.store.artifact import Artifact, by_stage
 
 HERE = Path(__file__).parent
-MARKER, INDEX = ".made-by-granularity-explore.json", "index.html"  # the marker lists what is ours
-VIEWS = {"map": "Map", "cluster": "Clusters", "compare": "Compare", "training": "Training"}
-SAID = ("<h1>(.*?)</h1>", '<p class="headline">(.*?)</p>')  # the question and the answer on the report's page
-NOTHING = {"condition": "", "lost": [], "plots": {}, "trees": [], "legend": {}, "shown": None, "note": ""}
+MARKER, INDEX = ".made-by-granularity-explore.json", "index.html"  # the marker lists our files
+VIEWS = {"map": "Map", "cluster": "Clusters", "compare": "Compare", "training": "Training", "duplicates": "Duplicates"}
+SAID = ("<h1>(.*?)</h1>", '<p class="headline">(.*?)</p>')  # question and answer on the report's page
+NOTHING = {"condition": "", "lost": [], "plots": {}, "trees": [], "legend": {}, "shown": None, "note": "", "twins": {}}
 
 
 def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
-    """Write the pages about the results in `root`; returns the first, and a line for each result not used."""
+    """Write the pages about the results in `root`; return the first, and a line for each result not used."""
     to = root / "explore" if to is None else to
     before = _made_before(to)
     results = found.read(root)
     pages = report.environment(HERE)
     pages.filters |= {"seconds": seconds, "megabytes": megabytes, "size": size_text}
-    pages.policies["json.dumps_kwargs"] = {}  # unsorted: Bokeh wants what it refers to first
+    pages.policies["json.dumps_kwargs"] = {}  # unsorted, because Bokeh needs definitions before references
     conditions = list(dict.fromkeys(one.condition for one in results if one.condition))
     pages.globals |= {"run": root.resolve().name, "views": VIEWS, "conditions": conditions}
     template = pages.get_template("page.html.j2")
@@ -62,7 +62,7 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
 
 
 def _table(data: dict[str, Any]) -> bytes:
-    """The map as a table for other viewers: a row per image, its place in each map, its name by each labelling."""
+    """Return the map as Parquet for other viewers: per image its place in each map, and its name by each labelling."""
     named = {one["name"]: pd.Series(one["codes"]).map(dict(enumerate(one["names"]))) for one in data["columns"]}
     axes = {
         f"{kind} {axis}": each for kind, both in data["places"].items() for axis, each in zip("xy", both, strict=True)
@@ -71,7 +71,7 @@ def _table(data: dict[str, Any]) -> bytes:
 
 
 def _stages(results: list[Result]) -> dict[str, Any]:
-    """What the first page says of each stage: the states of its results, their size and cost."""
+    """Return what the first page shows of each stage: the states of its results, their size and cost."""
     whole = [one.artifact for one in results if one.artifact]
     cost = {row["stage"]: row for row in by_stage(whole)}
     stages: dict[str, dict[str, Any]] = {}
@@ -83,7 +83,7 @@ def _stages(results: list[Result]) -> dict[str, Any]:
 
 
 def _report(results: list[Result], to: Path) -> dict[str, Any]:
-    """The report, the way to its page from these, and the question and the answer on it, as text."""
+    """Return the report, the path to its page from these pages, and that page's question and answer as text."""
     for own in (one.artifact for one in results if one.artifact and one.kind == "report"):
         html, path = (own.folder / "report.html").read_text("utf-8", "replace"), own.place / "report.html"
         said = [Markup("".join(re.findall(pattern, html, re.DOTALL)[:1])).striptags() for pattern in SAID]
@@ -92,7 +92,7 @@ def _report(results: list[Result], to: Path) -> dict[str, Any]:
 
 
 def _condition(whole: list[Artifact], most: int) -> tuple[dict[str, Any], list[bytes], dict[str, Any]]:
-    """What the pages of a condition load (`data.js`), the sheets of its images, and what its pages say."""
+    """Return the data that the pages of a condition load (`data.js`), its sheets of images, and template values."""
     of: defaultdict[str, list[Artifact]] = defaultdict(list)
     for one in whole:
         of[one.kind].append(one)
@@ -116,11 +116,13 @@ def _condition(whole: list[Artifact], most: int) -> tuple[dict[str, Any], list[b
         data |= {"target": [one.name for one in columns].index(shown.target)}
         data |= {"sheets": [f"sheet-{number}.png" for number in range(len(sheets))]}
         given |= {"shown": shown, "trees": data["trees"]}
+        if of["duplicates"] and shown.pictures is not None:
+            given["twins"] = duplicates.pairs(*of["duplicates"], *of["samples"], *of["pixels"])
         if features is not None and len(features) > 2:
             places, share = images.pca(features)
             data["places"]["PCA"] = places.round(5).T.tolist()
             what = "embedding" if of["embed"] else "pixels"
-            given["note"] = f"The first two principal components of the {what} hold {share:.0%} of the variance."
+            given["note"] = f"The first two principal components of the {what} explain {share:.0%} of the variance."
             if len(features) <= images.NEIGHBOURS:
                 data["places"]["t-SNE"] = images.tsne(features).round(3).T.tolist()
             given["plots"]["map"] = {"Images": plots.scatter(len(features))}
@@ -128,19 +130,19 @@ def _condition(whole: list[Artifact], most: int) -> tuple[dict[str, Any], list[b
 
 
 def _images(of: Mapping[str, list[Artifact]], most: int) -> tuple[images.Images, tuple]:
-    """The images and their sheets; without sheets where their pixels are not there, or one is corrupt."""
+    """Return the images and their sheets; no sheets if the pixels are missing or corrupt."""
     for pixels in (*of["pixels"], None):
         try:
             shown = images.Images(of["samples"][0], pixels, most)
             return shown, shown.sheets()
-        except GranularityError as error:  # an image in a shard; all else was verified
+        except GranularityError as error:  # an image in a shard; everything else was verified
             if pixels is None:
                 raise
             say(f"explore: without images: {error}")
 
 
 def _trainings(of: Mapping[str, list[Artifact]]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The plots of trainings by their headings, and the colours of series of label spaces by their words."""
+    """Return the plots of trainings by heading, and the colours of the series of label spaces by name."""
     planned = [one.manifest["options"] for one in of["hierarchy"]]
     spaces = {one["space"]: ShownSpace(one["space"], one["family"], one["params"]) for one in planned}
     drawn, legend = {}, {}
@@ -161,16 +163,16 @@ def _trainings(of: Mapping[str, list[Artifact]]) -> tuple[dict[str, Any], dict[s
 
 
 def _made_before(to: Path) -> set[str]:
-    """The files that an earlier call has left in a folder; a GranularityError where the folder is of somebody else."""
+    """Return the files left by an earlier call; GranularityError if the folder was not made by this command."""
     if not to.exists() or (to.is_dir() and not any(to.iterdir())):
         return set()
     if not (to / MARKER).is_file():
-        raise GranularityError(f"{to}: holds something that `granularity explore` did not make; choose another --to")
+        raise GranularityError(f"{to}: contains files that `granularity explore` did not make; choose another --to")
     return set(filter(place.is_plain, strict_json.read_json(to / MARKER)))
 
 
 def _put(to: Path, files: Mapping[str, bytes], before: set[str]) -> None:
-    """Write the files, each whole or not at all, and delete those of an earlier call that are no longer made."""
+    """Write the files, each atomically, and delete files of an earlier call that are no longer made."""
     for name in (name for name in files if name not in before and (to / name).exists()):
         raise GranularityError(f"{to / name}: was not made by `granularity explore`; move it, or choose another --to")
     to.mkdir(parents=True, exist_ok=True)

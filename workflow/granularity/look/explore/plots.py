@@ -1,4 +1,4 @@
-"""The plots, as Bokeh's documents; names and labels are in them as data alone, which the pages show as text."""
+"""The plots as Bokeh documents; names and labels are in them as data only, which the pages show as text."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ from bokeh.plotting import figure
 from granularity.stages.report.series import describe, series_of
 
 SCRIPT = Path(bokeh.__file__).parent / "server/static/js/bokeh.min.js"
-GREY = "#808791"  # on light and dark paper
+GREY = "#808791"  # visible on light and dark paper
 
 
 def scatter(number: int) -> dict[str, Any]:
-    """The map of so many images: the page puts their places and colours for the two points, which have none."""
+    """Return the map of `number` images; the page replaces the two placeholder points by places and colours."""
     source = ColumnDataSource({"x": [0, 1], "y": [0, 1], "colour": [GREY, GREY], "alpha": [0, 0]}, name="shown")
     plot = _plot(460, tools="pan,wheel_zoom,reset")
     lasso = LassoSelectTool(continuous=False)
@@ -31,7 +31,7 @@ def scatter(number: int) -> dict[str, Any]:
 
 
 def curves(runs: pd.DataFrame, history: pd.DataFrame, loss: str) -> dict[str, Any]:
-    """A line per run: its loss by epoch. `runs`: as the tables of runs have them, with `colour` and `words`."""
+    """Plot the loss of each run by epoch. `runs`: as in `runs.parquet`, with `colour` and `words`."""
     lines = history.dropna(subset=loss).sort_values("epoch").groupby("run_id")
     xs, ys = lines["epoch"].agg(list), lines[loss].agg(list)
     runs = runs[runs["run_id"].isin(xs.index)]
@@ -44,7 +44,7 @@ def curves(runs: pd.DataFrame, history: pd.DataFrame, loss: str) -> dict[str, An
 
 
 def dots(runs: pd.DataFrame) -> dict[str, Any]:
-    """A dot per run: its validation error against G."""
+    """Plot the validation error of each run against G, one dot per run."""
     runs = runs.dropna(subset=["granularity", "val_error"])
     data = {"x": runs["granularity"].astype(float), "y": runs["val_error"].astype(float), **_about(runs)}
     plot = _plot(340, x_axis_type="log", x_axis_label="G (classes pretrained on)", y_axis_label="Validation error (%)")
@@ -56,9 +56,9 @@ def dots(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def styled(runs: pd.DataFrame, spaces: Mapping[str, Any]) -> pd.DataFrame:
-    """Tables of runs with the report's `colour` and `words` for the series of each; `spaces`: by name."""
+    """Add the report's `colour` and `words` of each run's series to tables of runs; `spaces`: by name."""
     of = {name: describe(series_of(spaces[name]) if name in spaces else name) for name in runs["space"].unique()}
-    if "target" in of:  # a series of human labels, but not to be taken for the others
+    if "target" in of:  # a series of human labels, but shown apart from the others
         of["target"] = of["target"]._replace(words="target (baseline)", style=(GREY, "o"))
     said = runs["space"].map(of)
     return runs.assign(colour=said.map(lambda one: one.style[0]), words=said.map(lambda one: one.words))

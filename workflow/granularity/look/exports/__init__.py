@@ -1,4 +1,4 @@
-"""What leaves the house: networks, label spaces, histories (docs/exports.md); each whole or not at all."""
+"""Exports for use elsewhere: networks, label spaces, histories (docs/exports.md); each complete or not written."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ from granularity.base.errors import GranularityError
 
 @contextlib.contextmanager
 def whole(target: Path) -> Iterator[Path]:
-    """A temporary name for a file or a folder that is called `target` once it is written, where nothing lies."""
+    """Yield a temporary name for a file or folder; rename it to `target`, which must not exist, once it is written."""
     if os.path.lexists(target):
-        raise GranularityError(f"{target}: is there already, and an export replaces nothing; choose another --to")
+        raise GranularityError(f"{target}: exists already, and an export replaces nothing; choose another --to")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(8)}")
     try:

@@ -1,4 +1,4 @@
-"""A trained network as a folder that timm loads, from the disk or the Hugging Face hub; or as bare weights."""
+"""A trained network as a folder that timm loads, from disk or the Hugging Face hub; or as bare weights."""
 
 import json
 import math
@@ -53,29 +53,31 @@ tags: [image-classification, timm]
 ```python
 {code}network.eval()
 ```
-**Licence.** None is given here: who publishes the weights chooses one, as far as the licence of the images allows.
+**Licence.** None is given here: whoever publishes the weights chooses one, as far as the licence of the images allows.
 """
 
 
 def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
-    """Write a network into a new folder, loaded again and compared with the network first (docs/exports.md). Raises
-    GranularityError: there is no such network; it is none of timm's; what was written gives other outputs; or something
-    is there already.
+    """Write a network into a new folder, after loading it again and comparing outputs (docs/exports.md). Raises
+    GranularityError: there is no such network; it is not one of timm's; the written network gives other outputs; or
+    `to` exists.
     """
     networks, row, epoch = find_network(run, results)
     about, (source, file) = networks.about(row, epoch), networks.at(row, epoch)
     model, channels = Model.model_validate(about["model"]), about["channels"]
     own, small = f"{model.name}.py", model.stem == "small"
     if own in [Path(name).name for name in source.manifest["code"]["modules"]] or not timm.is_model(model.name):
-        what = f"model.name = {model.name} is a network of a file of your own, and none of timm's"
-        raise GranularityError(f"{run}: {what}; take that file along, and {source.path / file}")
+        what = f"model.name = {model.name} is a network from your own file, not one of timm's"
+        raise GranularityError(f"{run}: {what}; copy that file and {source.path / file}")
     if form == "timm" and small:
-        what = "model.stem = small: no arguments of timm's make a first convolution of stride 1 without max-pooling"
-        raise GranularityError(f"{run}: {what}; --format state_dict writes weights, and the lines that load them")
+        what = "model.stem = small: timm has no arguments for a first convolution of stride 1 without max-pooling"
+        raise GranularityError(
+            f"{run}: {what}; --format state_dict writes weights and the lines of code that load them"
+        )
     network = networks.load(row, epoch=epoch)
     side = min(about["crop"] or about["side"], about["side"])
     data = {"input_size": (channels, side, side), "mean": tuple(about["mean"]), "std": tuple(about["std"])}
-    share = math.nextafter(side / about["side"], side == about["side"])  # timm rounds what it divides by this down
+    share = math.nextafter(side / about["side"], side == about["side"])  # timm divides by this and rounds down
     data |= {"interpolation": "bicubic", "crop_pct": share, "crop_mode": "center"}
     classes = source.table("classes.parquet")
     classes = classes[classes["space"] == row["space"]] if "space" in classes else classes
@@ -99,7 +101,9 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
         images = torch.randn(8, channels, side, side, generator=torch.Generator().manual_seed(0))
         with torch.inference_mode():
             if not torch.allclose(network(images), written.eval()(images), rtol=1e-4, atol=1e-5):
-                what = f"timm {timm.__version__} makes another network of it, with other outputs on random images"
+                what = (
+                    f"timm {timm.__version__} builds a different network from it, with other outputs on random images"
+                )
                 raise GranularityError(f"{run}: {what}; nothing was exported")
         code = CODE[form].format(name=model.name, args=args, stem=STEM.format(channels=channels) if small else "")
         (folder / "README.md").write_text(_card(source, file, row, about, data, code), encoding="utf-8")
@@ -118,7 +122,7 @@ def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], da
         "data": f"{told} ({', '.join(f'{count} {split}' for split, count in counts.items())} images)",
         "label space": f"{row['space']} ({row['family']}), {row['granularity']} classes; outputs: {of}",
         "error": f"{error}, on validation images (n = {counts.get('val', 'unknown')}), at the end of the training; "
-        "of pretrained networks the parent of the predicted class against the target",
+        "for pretrained networks, the parent of the predicted class is compared with the target",
         "images": f"short side resized to {about['side']} px (bicubic), centre of {data['input_size'][-1]} px cut out, "
         f"{'grey' if about['channels'] == 1 else 'RGB'}, scaled to 0..1, mean {data['mean']}, std {data['std']}",
         "result": f"{source.kind} {source.digest}; SHA-256 of its file {source.manifest['files'][file]['sha256']}",

@@ -22,10 +22,10 @@ READ = ("samples", "embed", "hierarchy", "finetune", "cluster")
 def export(results: Path, to: Path, images: bool = False) -> None:
     """Write a row per image of one condition into a new file.
 
-    Columns: `sample_id`, `split`, `path` (null within a larger file), `x` and `y` (t-SNE, or principal components of
-    many images), `embedding` (list of float32), names by the ranks, label spaces, predictions and clusters, and with
-    `images` `image` ({bytes, path}). Raises GranularityError: there is no embedding, or several conditions, or an image
-    has changed.
+    Columns: `sample_id`, `split`, `path` (null within a larger file), `x` and `y` (t-SNE, or principal components if
+    there are many images), `embedding` (list of float32), names by ranks, label spaces, predictions and clusters, and,
+    with `images`, `image` ({bytes, path}). Raises GranularityError: there is no embedding, or several conditions, or an
+    image has changed.
     """
     found: dict[str, list[Artifact]] = {}
     conditions = set()
@@ -36,10 +36,10 @@ def export(results: Path, to: Path, images: bool = False) -> None:
         raise GranularityError(f"{results}: has results of {', '.join(sorted(conditions))}; name one")
     for kind in ("samples", "embed"):
         if len(found.get(kind, ())) != 1:
-            raise GranularityError(f"{results}: holds no results of {kind}; make them with: snakemake {kind}")
+            raise GranularityError(f"{results}: contains no results of {kind}; make them with: snakemake {kind}")
     (samples,), (embed,) = found["samples"], found["embed"]
     if embed.manifest["inputs"]["samples"]["digest"] != samples.digest:
-        raise GranularityError(f"{embed.path}: was made from other samples than {samples.path}; run snakemake")
+        raise GranularityError(f"{embed.path}: was made from different samples than {samples.path}; run snakemake")
     every = shown.Images(samples, None, sys.maxsize)
     vectors = every.features(embed)
     near = 2 < len(vectors) <= shown.NEIGHBOURS
@@ -67,7 +67,7 @@ def export(results: Path, to: Path, images: bool = False) -> None:
 
 
 def _paths(samples: Artifact) -> list[str | None]:
-    """The images' own files; None of one within a larger file, or where none is known."""
+    """Return the images' own files; None for an image within a larger file, or if none is known."""
     root, frame = samples.params["root"], samples.table("samples.parquet", ["file", "row", "offset"])
     if root is None:
         return [None] * len(frame)

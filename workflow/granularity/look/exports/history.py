@@ -1,4 +1,4 @@
-"""How trainings went, epoch by epoch: a table, or TensorBoard's files."""
+"""Training histories by epoch: a table, or TensorBoard's files."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def _events(table: pd.DataFrame, folder: Path) -> None:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise GranularityError("--format tensorboard: install the package tensorboard, or take --format csv") from None
+        raise GranularityError("--format tensorboard: install the package tensorboard, or use --format csv") from None
     for where, rows in table.groupby([*PLACE, "space", "run"], sort=False, dropna=False):
         *parts, space, run = (str(part) for part in where if part != "." and not pd.isna(part))
         with SummaryWriter(str(inside(folder, "/".join([*parts, f"{space}-{run}"]), "runs.parquet"))) as writer:

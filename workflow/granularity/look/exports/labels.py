@@ -17,29 +17,23 @@ from granularity.look.exports import whole
 from granularity.store.artifact import Artifact
 
 IMAGE, STRUCT = "image", pa.struct({"bytes": pa.binary(), "path": pa.string()})
-CHUNK = 2000  # images that are written at once
+CHUNK = 2000  # images written at once
 
 
 def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = False) -> None:
-    """Write the label spaces of one condition, or those of some names, into a new file: a row per training image.
+    """Write the label spaces of one condition (or those named) into a new file: a row per training image.
 
-    Columns: `sample_id`, per label space the number of the class or a list of them, and with `images` `image`. Raises
-    GranularityError: there is no such label space, or of several conditions; one is corrupt or of other images; two of
-    its classes have one name; an image has changed; or something is there already.
+    Columns: `sample_id`; for each label space the class number or a list of them; with `images`, `image`. Raises
+    GranularityError: there is no such label space, or in several conditions; one is corrupt or of other images; two of
+    its classes share a name; an image has changed; or `to` exists.
     """
-    conditions, spaces = zip(*of_kinds(results, "hierarchy"), strict=True)
-    found = {space.params["space"]: space for space in spaces}
-    if len({*conditions}) > 1:
-        raise GranularityError(f"{results}: has label spaces of {', '.join(sorted({*conditions}))}; name one")
-    if missing := [name for name in names if name not in found]:
-        raise GranularityError(f"--space {missing[0]}: {results} has {', '.join(found)}")
-    samples = Artifact.open(results / conditions[0] / "samples", "samples")
+    samples, spaces = spaces_of(results, names)
     frame = samples.table("samples.parquet", ["sample_id", "split"])
     rows = (frame["split"] == "train").to_numpy().nonzero()[0]
     columns = {"sample_id": pa.array(frame["sample_id"].iloc[rows], pa.string())}
     features: dict[str, dict] = {"sample_id": {"dtype": "string", "_type": "Value"}}
-    for name in dict.fromkeys(names or found):
-        columns[name], features[name] = _column(found[name], name, samples)
+    for name, space in spaces.items():
+        columns[name], features[name] = _column(space, name)
     table = pa.table(columns)
     pictures, added = (Images(samples), {IMAGE: {"_type": "Image"}}) if images else (None, {})
     schema = pa.schema([*table.schema, *(pa.field(name, STRUCT) for name in added)])
@@ -52,13 +46,29 @@ def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = Fa
             writer.write_table(part.cast(schema))
 
 
-def _column(space: Artifact, name: str, samples: Artifact) -> tuple[pa.Array, dict]:
-    """The labels of a space, and what `datasets` should know of them."""
-    if space.manifest["inputs"]["samples"]["digest"] != samples.digest:
-        raise GranularityError(f"{space.path}: was made from other samples than {samples.path}; run snakemake")
+def spaces_of(results: Path, names: Sequence[str] = ()) -> tuple[Artifact, dict[str, Artifact]]:
+    """Return the samples of one condition and its label spaces (or those named); GranularityError if any is missing."""
+    conditions, spaces = zip(*of_kinds(results, "hierarchy"), strict=True)
+    found = {space.params["space"]: space for space in spaces}
+    if len({*conditions}) > 1:
+        raise GranularityError(f"{results}: has label spaces of {', '.join(sorted({*conditions}))}; name one")
+    if missing := [name for name in names if name not in found]:
+        raise GranularityError(f"--space {missing[0]}: {results} has {', '.join(found)}")
+    samples = Artifact.open(results / conditions[0] / "samples", "samples")
+    for name in (chosen := dict.fromkeys(names or found)):
+        chosen[name] = space = found[name]
+        if space.manifest["inputs"]["samples"]["digest"] != samples.digest:
+            raise GranularityError(f"{space.path}: was made from different samples than {samples.path}; run snakemake")
+    return samples, chosen
+
+
+def _column(space: Artifact, name: str) -> tuple[pa.Array, dict]:
+    """Return the labels of a space, and their description for `datasets`."""
     names = space.table("classes.parquet", ["name"])["name"].tolist()
     if len({*names}) < len(names) or name in (*RESERVED, IMAGE):
-        raise GranularityError(f"{space.path}: it, or two of its classes, would have one name; --space names others")
+        raise GranularityError(
+            f"{space.path}: its name, or two of its classes, would be the same; choose others with --space"
+        )
     labels, kind = space.table("labels.parquet", ["label"])["label"], {"names": names, "_type": "ClassLabel"}
     if labels.dtype != object:
         return pa.array(labels, pa.int64()), kind
@@ -66,7 +76,7 @@ def _column(space: Artifact, name: str, samples: Artifact) -> tuple[pa.Array, di
 
 
 def originals(images: Images, rows: Iterable[int]) -> pa.Array:
-    """The bytes of some images, compared with their checksums."""
+    """Return the bytes of some images, after comparing them with their checksums."""
     found = []
     for *place, known in images.table.iloc[rows][[*PLACE, "sha256"]].values.tolist():
         data = images.reader.read(*place)

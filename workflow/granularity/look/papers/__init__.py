@@ -1,1 +1,1 @@
-"""One page over all results: what the papers claim and what became of it (`snakemake papers`)."""
+"""One page over all results: the papers' claims and our verdicts (`snakemake papers`)."""

@@ -1,4 +1,4 @@
-"""Our number of a published row, or why there is none: from a world's run table, or a report's table of results."""
+"""Our number for a published row, or why there is none: from a world's run table, or a report's table of results."""
 
 import difflib
 import itertools
@@ -26,19 +26,19 @@ from granularity.store.artifact import Artifact
 
 BASELINE = "baseline"
 TABLE = "tables/results.parquet"
-AS_PAPER = "paper"  # the size whose arms are the paper's
+AS_PAPER = "paper"  # the size whose arms match the paper
 UNCOUNTED = {"name", "base", "methods", "picture", "neurons"}  # settings that change no number of a method
-Tables = Mapping[str, pd.DataFrame | None]  # by the name of a folder of results; None: without a report
+Tables = Mapping[str, pd.DataFrame | None]  # by the name of a folder of results; None: no report
 Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class EntryRows:
-    """The rows of an entry of `config/published/experiments.yaml`.
+    """The rows of an entry of `claims/numbers/experiments.yaml`.
 
-    `anchor`: where it stands on the page; `rows`: as :func:`granularity.claims.published.read` has them, with `line`,
-    theirs in the file; `experiments`: what would give these numbers; `groups`: what was judged of their study in these,
-    or of a world; `elsewhere`: what was judged of it on other data.
+    `anchor`: its anchor on the page; `rows`: as :func:`granularity.claims.published.read` returns them, plus `line`,
+    the line in the file; `experiments`: those that give these numbers; `groups`: verdicts on their study in these
+    experiments or in a world; `elsewhere`: verdicts on the study on other data.
     """
 
     paper: str
@@ -55,12 +55,12 @@ class EntryRows:
 
     @property
     def world(self) -> str:
-        """The world that judges them; empty where it is a study of images, or none."""
+        """The world that judges these rows; empty if an image study judges them, or nothing does."""
         return self.entry.study if self.entry.study in extensions.names("world") else ""
 
 
 class Value(NamedTuple):
-    """A mean, its standard deviation (NaN of one run) and runs; `name` is what tells it from others of the same row."""
+    """A mean, its standard deviation (NaN for one run) and number of runs; `name` distinguishes values of one row."""
 
     name: str
     mean: float
@@ -69,15 +69,15 @@ class Value(NamedTuple):
 
     @property
     def words(self) -> str:
-        """As the page shows it, such as "10.77 ± 0.16"."""
+        """The text on the page, such as "10.77 ± 0.16"."""
         spread = "" if math.isnan(self.sd) else f" ± {self.sd:.2g}"
         return f"{self.mean:.4g}{spread}".replace("-", "−")
 
 
 class Answer(NamedTuple):
-    """What is here of a row: `values` in its metric, several where it has several arms or is a statement; `of`, the
-    artifact, arm and measure that they are of; of a world, the `size` that was run, and in what it is `unlike` the size
-    `paper`; `other`, the nearest run that asks the same at another size or on other data; `why` there are no values.
+    """Our answer for a row: `values` in its metric (several if it has several arms or is a statement); `of`, their
+    artifact, arm and measure; for a world, the `size` that was run, and how its settings are `unlike` those of the size
+    `paper`; `other`, the nearest run at another size or on other data; `why` there are no values.
     """
 
     values: tuple[Value, ...] = ()
@@ -92,7 +92,7 @@ class Answer(NamedTuple):
 
 
 class World(NamedTuple):
-    """A world: its module, and its run table, size and settings by arm; the table is None where nothing was run."""
+    """A world: its module, and its run table, size and settings by arm; the table is None if nothing was run."""
 
     name: str
     module: ModuleType
@@ -102,7 +102,7 @@ class World(NamedTuple):
 
 
 def open_world(root: Path, name: str) -> World:
-    """A world with what was run of it; an error where its verdicts cannot be read."""
+    """Open a world with its results; GranularityError if its verdicts cannot be read."""
     folder, module = root / "theory" / "verdicts" / name, extensions.find("world", name)
     if not folder.exists():
         return World(name, module)
@@ -112,7 +112,7 @@ def open_world(root: Path, name: str) -> World:
 
 
 def check(paper: str, sources: Iterable[Source], world: World | None) -> None:
-    """Refuse sources that name arms which the world, at any size, does not have."""
+    """Raise a GranularityError if a source names an arm that the world has at no size."""
     known = [] if world is None else [one.name for arms in world.module.SIZES.values() for one in arms]
     named = [(place, "arm", name) for place, source in enumerate(sources) for name in source.arm]
     named += [(place, "near", source.near) for place, source in enumerate(sources) if source.near]
@@ -123,7 +123,7 @@ def check(paper: str, sources: Iterable[Source], world: World | None) -> None:
 
 
 def simulated(world: World, source: Source) -> Answer:
-    """Our number of a row of the world's paper; an error where its runs lack a measure or a parameter of the source."""
+    """Return our number for a row of the world's paper; error if the runs lack a measure or parameter of the source."""
     if not (source.arm and source.measure):
         return Answer(why=source.why)
     if world.table is None:
@@ -163,18 +163,18 @@ def _values(world: World, source: Source, arms: list[str]) -> list[Value]:
 
 
 def _not_run(world: World, source: Source, arms: list[str]) -> str:
-    """Why a row of a world that was run has no number, with the command that would give it."""
+    """Return why a row of a world that was run has no number, and the command that would produce it."""
     arm, others = (arms or source.arm)[0], [size for size in world.module.SIZES if size != world.size]
     sizes = [size for size in others if arm in {one.name for one in world.module.SIZES[size]}]
-    words = f"Not run: “{source.phase[0]}” is no part of the arm “{arm}” at the size {world.size}"
+    words = f"Not run: “{source.phase[0]}” is not a part of the arm “{arm}” at the size {world.size}"
     if not arms:
-        words = f"Not run: the arm “{arm}” is of the size {' and '.join(sizes)} alone"
+        words = f"Not run: the arm “{arm}” exists only at the size {' and '.join(sizes)}"
     command = shlex.join(["granularity", "simulate", world.name, *("--size", sizes[-1]) * bool(sizes), "--arm", arm])
     return f"{words}. {command}" if sizes else words
 
 
 def _unlike(world: World, arms: list[str]) -> str:
-    """In what arms that were run differ from those of the size `paper`; each is named where they do not all alike."""
+    """Return how the arms differ from those of the size `paper`; arms are named unless all differ alike."""
     if world.size == AS_PAPER:
         return ""
     theirs = {one.name: one.model_dump(mode="json", exclude=UNCOUNTED) for one in world.module.SIZES.get(AS_PAPER, ())}
@@ -191,7 +191,7 @@ def _unlike(world: World, arms: list[str]) -> str:
 
 
 def results(root: Path, name: str) -> pd.DataFrame | None:
-    """The table of results of the report below a folder of results; None where there is no report."""
+    """Return the table of results of the report below a folder of results; None if there is no report."""
     if not (root / name / "report").exists():
         return None
     report = Artifact.open(root / name / "report", "report")
@@ -199,13 +199,13 @@ def results(root: Path, name: str) -> pd.DataFrame | None:
 
 
 def trained(root: Path, row: Row, source: Source, part: EntryRows, tables: Tables) -> Answer:
-    """Our number of a row, from the experiment that would give it, and beside it one on other data."""
+    """Return our number for a row, from the experiment for it, together with one on other data."""
     other = " | ".join(filter(None, (_near(row, source, one, tables.get(one.results)) for one in part.elsewhere)))
     why = [source.why] * bool(source.why)
     for one in part.experiments:
         table, command = tables.get(one.name), f"snakemake{one.options}"
         if table is None and (root / one.name).is_dir():
-            why.append(f"Results of {one.name} lie here in part, without a report: {command}")
+            why.append(f"Results of {one.name} are incomplete, without a report: {command}")
         elif table is None:
             needs = f" It lacks: {'; '.join(one.missing)}." if one.missing else ""
             why.append(f"Not run.{needs} {str(one.planned).replace('planned', 'Planned', 1)}. {command}")
@@ -221,7 +221,7 @@ def trained(root: Path, row: Row, source: Source, part: EntryRows, tables: Table
 
 
 def exact(table: pd.DataFrame, row: Row, source: Source, most: float = math.log(SAME)) -> pd.DataFrame:
-    """The rows of a table of results of the published row's arm, at the nearest G within a ratio of log `most`."""
+    """Return the rows for a published row's arm at the nearest G; |log(G / G published)| must be at most `most`."""
     own = table[table["transfer"].isin(source.transfers)]
     if source.space:
         return own[own["space"] == source.space.replace("{x}", row["x"])]
@@ -233,20 +233,20 @@ def exact(table: pd.DataFrame, row: Row, source: Source, most: float = math.log(
 
 
 def _nearest(table: pd.DataFrame, row: Row, source: Source) -> dict | None:
-    """The arm, or else that of the same family whose G is nearest, on the largest training set."""
+    """Return the arm, or else the arm of the same family with the nearest G, on the largest training set."""
     found = exact(table, row, source)
     anywhere = source.model_copy(update={"space": ""})
     return _best(exact(table, row, anywhere, math.inf) if found.empty and row["arm"] != BASELINE else found)
 
 
 def _best(found: pd.DataFrame) -> dict | None:
-    """Of several ways of finetuning the one with the lowest error, on the largest training set."""
+    """Return the way of finetuning with the lowest error, on the largest training set."""
     found = found[(found["train_images"] == found["train_images"].max()) & found["mean"].notna()]
     return None if found.empty else found.sort_values("mean", kind="stable").iloc[0].to_dict()
 
 
 def _in_metric(metric: str, found: Mapping) -> Value | None:
-    """A row of the table of results in a published metric; None where it is no error, accuracy or gain."""
+    """Convert a row of the table of results to a published metric; None unless an error, accuracy or gain."""
     mean, baseline, sd = (float(found[key]) for key in ("mean", "baseline_mean", "std"))
     known = {
         "error_percent": (mean, sd),
@@ -266,11 +266,11 @@ def _near(row: Row, source: Source, group: Group, table: pd.DataFrame | None) ->
     alone = found["role"] == BASELINE or math.isnan(base.mean) or "gain" in row["metric"]
     beside = "" if alone else f"; its baseline {base.words}"
     size = f"{int(found['train_images']):,} training images"
-    data = next((one for one in group.data.split("; ") if size in one), group.data)  # of several sizes its own
+    data = next((one for one in group.data.split("; ") if size in one), group.data)  # of several sizes, this one
     return f"{group.results}: {_arm(found)}: {number.words} ({number.n} runs){beside}; of {data}"
 
 
 def _arm(found: Mapping) -> str:
-    """A row of the table of results in words: label space, G, and the way of finetuning where it is not the usual."""
+    """Return a row of the table of results in words: label space, G, and any unusual way of finetuning."""
     g = "" if math.isnan(found["granularity"]) else f", G = {int(found['granularity']):,}"
     return f"{found['space']}{g}" + ("" if found["transfer"] == "target" else f", {found['transfer']}")

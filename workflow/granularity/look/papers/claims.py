@@ -1,4 +1,4 @@
-"""Every claim with its verdict: of each folder of results, and of each experiment that was never run."""
+"""Every claim with its verdict, for each folder of results and for each experiment that was never run."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,9 +15,9 @@ from granularity.stages.report.sections.claims import checks_of
 from granularity.store.artifact import Artifact
 from granularity.store.place import STAMP, inside
 
-COMMITTED = Path("docs/results/papers.csv")  # rows of `papers.csv` that were tested
+COMMITTED = Path("docs/results/papers.csv")  # the tested rows of `papers.csv`
 THEORY = "theory"
-BOTH = "holds and fails"  # of one claim, in several experiments
+BOTH = "holds and fails"  # a claim whose verdicts differ between experiments
 BEYOND = ("not in the paper", "crossing")
 VERDICTS = (HOLDS, FAILS, BOTH, NOT_SIGNIFICANT, CHANGED, NOT_TESTED, REPORTED)
 UNKNOWN_FILE = "snakemake verdicts --configfile FILE  # your own file, with the name and the studies of these results"
@@ -27,7 +27,7 @@ COPIED += ("published", "arms", "conditions")
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """One claim in one experiment: its `checks` are the rows of its quantities, all cells as text."""
+    """One claim in one experiment; `checks` has a row per quantity, all cells as text."""
 
     id: str
     claim: str
@@ -38,26 +38,26 @@ class JudgedClaim:
 
     @property
     def shown(self) -> dict[str, str]:
-        """The quantity that decided it."""
+        """The quantity that decided the verdict."""
         return next((row for row in self.checks if row["verdict"] == self.verdict), self.checks[0])
 
     @property
     def beyond(self) -> bool:
-        """Whether it is a question of our own to the paper's model, as its source then says."""
+        """Whether the claim is our own question about the paper's model; its source then says so."""
         return any(words in self.source for words in BEYOND)
 
     @property
     def why(self) -> str:
-        """The reasons of all its quantities, each once."""
+        """The distinct reasons of all its quantities."""
         return "; ".join(dict.fromkeys(why for row in self.checks for why in row["why"].split("; ") if why))
 
 
 @dataclass(frozen=True)
 class Group:
-    """The claims of a study in one experiment. `paper`: empty where they are none's; `results`: its folder's name,
-    `theory` for worlds; `tested`: whether there are verdicts, `current`: of the code that is here; `cost`: None where
-    it is not known; `command`: what makes the verdicts; `data`: the images that it was judged on, in words, or the size
-    of a world; `committed`: whether it is of the project's own runs, as these results hold none.
+    """The claims of a study in one experiment. `paper`: empty if they belong to none; `results`: name of the folder,
+    `theory` for worlds; `tested`: whether there are verdicts; `current`: whether made by the present code; `cost`: None
+    if not known; `command`: the command that makes the verdicts; `data`: the images judged, in words, or the size of a
+    world; `committed`: whether taken from the project's own runs because these results have none.
     """
 
     paper: str
@@ -74,7 +74,7 @@ class Group:
 
     @property
     def finding(self) -> bool:
-        """Whether it is a question of our own, with a preregistration."""
+        """Whether this is a question of our own, with a preregistration."""
         return self.results == THEORY and preregistered.file_of(self.study) is not None
 
     @property
@@ -82,7 +82,7 @@ class Group:
         return f"{self.results}-{self.study}"
 
     def rows(self) -> Iterator[dict[str, str]]:
-        """Its rows of `papers.csv`, one per quantity."""
+        """Yield the rows of `papers.csv`, one per quantity."""
         cpu, gpu, how = ("", "", "") if self.cost is None else (*(f"{one:.4g}" for one in self.cost[:2]), self.cost.how)
         cost = {"cpu_hours": cpu, "gpu_hours": gpu, "cost_is": how}
         about = cost | {"data": self.data, "missing": "; ".join(self.missing)}
@@ -94,8 +94,8 @@ class Group:
 
 
 def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[Group]:
-    """Every study in every experiment, images first, then what was tested; `wrong` takes what cannot be read."""
-    files = {one.name: one for one in reversed(experiments)}  # of two of a name, the first
+    """Return every study in every experiment: images first, then tested ones; `wrong` collects what cannot be read."""
+    files = {one.name: one for one in reversed(experiments)}  # the first of two with one name
     found = {}
     for folder in sorted(root.glob("[!.]*/verdicts/[!.]*")):
         if not folder.name.endswith(STAMP):
@@ -166,15 +166,15 @@ def _claims(rows: Rows, summary: Mapping[str, Mapping[str, str]]) -> list[Judged
 
 
 def folded(groups: Iterable[Group], kind: str = "claim", beyond: bool = False) -> dict[str, str]:
-    """One verdict for each claim over several experiments, by its id: of the paper's own, or of those `beyond` it."""
+    """Return one verdict for each claim id over several experiments: the paper's own claims, or those `beyond` it."""
     found: dict[str, set[str]] = {}
     for one in (one for group in groups for one in group.claims if one.kind == kind and one.beyond == beyond):
         found.setdefault(one.id, set()).add(one.verdict)
-    order = (CHANGED, FAILS, HOLDS, *ORDER)  # what is not significant elsewhere decides nothing
+    order = (CHANGED, FAILS, HOLDS, *ORDER)  # "not significant" in one experiment does not override others
     return {id: BOTH if {HOLDS, FAILS} <= of else next(one for one in order if one in of) for id, of in found.items()}
 
 
 def tally(verdicts: Iterable[str]) -> dict[str, int]:
-    """How many there are of each verdict that there is, in the order of `VERDICTS`."""
+    """Count the verdicts, in the order of `VERDICTS`, without zeros."""
     counts = Counter(verdicts)
     return {one: counts[one] for one in VERDICTS if counts[one]}

@@ -1,4 +1,4 @@
-"""The configurations that are here: what each judges, what it would cost, and which inputs it lacks."""
+"""The configurations here: what each judges, what it would cost, and which inputs it lacks."""
 
 import contextlib
 import functools
@@ -17,6 +17,7 @@ from granularity.base.errors import GranularityError
 from granularity.base.stage import Job
 from granularity.claims import claim
 from granularity.config import files
+from granularity.config.cells import cells
 from granularity.plan import commands
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
@@ -24,16 +25,15 @@ from granularity.stages.verdicts import papers_of
 from granularity.store import place
 from granularity.store.artifact import Artifact, by_stage
 
-DEFAULT, OTHERS = Path("config/config.yaml"), Path("config/experiments")
-MOST = 200  # columns that the claims may ask for
-TEXTS = ("setting", "phase", "event", "outcome")  # of a world's runs
+DEFAULT, OTHERS = Path("config/config.yaml"), ("config/examples/*.yaml", "studies/*/study.yaml")
+TEXTS = ("setting", "phase", "event", "outcome")  # text columns of a world's runs
 COUNTED = ("measured", "sd", "minimum", "maximum", "interval_low", "interval_high", "p")
-WHERE = re.compile(r"^no [^:]*(?:networks|data set)(?:, \w+)?: ")  # of a quantity, where nothing lies
+WHERE = re.compile(r"^no [^:]*(?:networks|data set)(?:, \w+)?: ")  # prefix of a quantity for which there are no results
 Rows = list[dict[str, str]]
 
 
 class Cost(NamedTuple):
-    """Hours on CPUs and on GPUs: `measured`, or else `planned`, the time limits of the jobs."""
+    """Hours on CPUs and on GPUs: `measured`, or else `planned` from the time limits of the jobs."""
 
     cpu_hours: float
     gpu_hours: float
@@ -47,8 +47,8 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A configuration: `name`, of its folder of results; `file`, what holds it, or what differs from the default;
-    `studies`, each with its rows before any run; `missing`, what is said of inputs that are not there; `planned` cost.
+    """A configuration. `name`: its folder of results; `file`: the configuration file; `studies`: each with its rows
+    before any run; `missing`: messages about inputs that are not there; `planned`: the planned cost.
     """
 
     name: str
@@ -58,52 +58,55 @@ class Experiment:
     planned: Cost
 
     @property
+    def key(self) -> str:
+        """The file's name without suffix; for a study, the name of its folder."""
+        return self.file.parent.name if self.file.stem == "study" else self.file.stem
+
+    @property
     def options(self) -> str:
-        """What tells Snakemake of it, with a blank in front."""
-        return "" if self.file == DEFAULT else f" --configfile {' '.join(map(str, files_of(self.file)))}"
+        """Snakemake's options for this configuration, with a leading blank."""
+        return "" if self.file == DEFAULT else f" --configfile {self.file}"
 
 
 def here(wrong: list[str]) -> list[Experiment]:
-    """The default configuration and those of config/experiments/; what cannot be read is added to `wrong`."""
+    """Return the default configuration and those in config/examples/ and studies/; `wrong` collects errors."""
     found = []
-    for file in (DEFAULT, *sorted(OTHERS.glob("*.yaml"))):
+    for file in (DEFAULT, *(file for one in OTHERS for file in sorted(Path().glob(one)))):
         with noted(wrong):
             found.append(_experiment(file))
     extensions.load([])
     return found
 
 
-def files_of(file: Path) -> list[Path]:
-    """The file, behind the one that it changes if the command in its head names both."""
-    base = re.search(rf"^#.* --configfile (\S+) \S*{file.name}", file.read_text(encoding="utf-8"), re.MULTILINE)
-    return [*([Path(base[1])] if base else []), file]
-
-
 def _experiment(file: Path) -> Experiment:
-    given, missing = dict.fromkeys((DEFAULT, *files_of(file))), ()
+    missing: tuple[str, ...] = ()
     try:
-        config = files.load(*given)
+        config = files.load(file)
     except GranularityError as error:
-        config = files.load(*given, inputs=False)
+        config = files.load(file, inputs=False)
         missing = tuple(line.removeprefix(f"{file}: ") for line in error.args)
-    plan = Plan(config)
-    jobs = (job for stage in STAGES if stage != "theory" for job in plan.jobs(stage))
-    own = (job for job in jobs if job.values.get("name") != "theory")
+    costs = [_planned(plan, _without_theory(plan)) for plan in (Plan(cell.config) for cell in cells(config))]
+    cost = Cost(sum(one.cpu_hours for one in costs), sum(one.gpu_hours for one in costs), "planned")
     studies = {name: untested(extensions.find("study", name)) for name in config.studies}
-    return Experiment(config.name, file, studies, missing, _planned(plan, own))
+    return Experiment(config.name, file, studies, missing, cost)
+
+
+def _without_theory(plan: Plan) -> Iterator[Job]:
+    jobs = (job for stage in STAGES if stage != "theory" for job in plan.jobs(stage))
+    return (job for job in jobs if job.values.get("name") != "theory")
 
 
 def worlds(judged: Container[str], wrong: list[str]) -> dict[str, tuple[Rows, Cost]]:
-    """Every world of the theory but some: its rows before any run, and what it would cost."""
+    """Return every world except those `judged`: its rows before any run, and its planned cost."""
     plan, found = Plan(files.load(DEFAULT)), {}
-    for world in (name for name in extensions.names("world") if name not in judged):  # to import one takes seconds
+    for world in (name for name in extensions.names("world") if name not in judged):  # importing one takes seconds
         with noted(wrong):
             found[world] = untested(extensions.find("world", world)), _planned(plan, plan.jobs("theory", world=world))
     return found
 
 
 def _planned(plan: Plan, jobs: Iterable[Job]) -> Cost:
-    """What the jobs ask a scheduler for, as if nothing had been made yet."""
+    """Return what the jobs request from a scheduler, as if nothing had been made yet."""
     hours = {True: 0.0, False: 0.0}
     for job in jobs:
         hours[commands.uses_gpu(plan, job)] += commands.minutes(plan, job) / 60
@@ -111,7 +114,7 @@ def _planned(plan: Plan, jobs: Iterable[Job]) -> Cost:
 
 
 def measured(*folders: Path) -> Cost | None:
-    """What the results below some folders cost, from their manifests; None where there is none."""
+    """Return the cost of the results below some folders, from their manifests; None if there are none."""
     found = {}
     for name in (name for folder in folders if folder.is_dir() for name in place.find(folder)):
         with contextlib.suppress(GranularityError):  # damaged: `granularity verify` names it
@@ -123,7 +126,7 @@ def measured(*folders: Path) -> Cost | None:
 
 
 def paper_of(study: str) -> str:
-    """The first paper whose rows a study is held against; empty where it is none's, or not known here."""
+    """Return the first paper whose rows a study is judged against; empty if there is none or the study is unknown."""
     with contextlib.suppress(GranularityError):
         return next(iter(papers_of(study)), "")
     return ""
@@ -131,7 +134,7 @@ def paper_of(study: str) -> str:
 
 @contextlib.contextmanager
 def noted(wrong: list[str]) -> Iterator[None]:
-    """Add the lines of an error to what is wrong, and go on."""
+    """Add the lines of a GranularityError to `wrong`, and continue."""
     try:
         yield
     except GranularityError as error:
@@ -143,26 +146,21 @@ def noted(wrong: list[str]) -> Iterator[None]:
 
 @functools.cache
 def untested(module: ModuleType) -> Rows:
-    """The rows of `checks.csv` before any run, as text; columns that the claims ask for are added one by one."""
-    columns: list[str] = []
-    world = not hasattr(module, "READS")
-    while len(columns) < MOST:
-        named = (*TEXTS, "seed", "step", *columns) if world else columns
-        types = {one: float if world and one not in TEXTS else object for one in named}
-        empty = pd.DataFrame({one: pd.Series(dtype=of) for one, of in types.items()})
-        try:
-            table = claim.table(module.judge(empty if world else dict.fromkeys(("samples", *module.READS), empty)))
-            if table.empty:
-                return []
-            text = io.StringIO(table.to_csv(index=False, float_format="%.6g"))
-            rows = pd.read_csv(text, keep_default_na=False, dtype=str).to_dict("records")
-            blank = dict.fromkeys(COUNTED, "") | {"seeds": "0", "why": claim.NOT_RUN}  # what was counted of nothing
-            return [row | blank | {"quantity": WHERE.sub("", row["quantity"])} for row in rows]
-        except KeyError as error:
-            asked = re.findall(r"'(?:Column not found: )?([^']+)'", str(error))
-            if not set(asked) - set(columns):
-                break
-            columns += [name for name in asked if name not in columns]
-        except (IndexError, ValueError, TypeError, AttributeError):  # a user's own
-            break
-    raise GranularityError(f"{module.__name__}: its claims cannot be listed before it was run")
+    """Return the rows of `checks.csv` before any run, as text: the claims are judged on empty tables."""
+    columns = getattr(module, "COLUMNS", ())
+    try:
+        if hasattr(module, "READS"):
+            empty = pd.DataFrame(columns=columns, dtype=object)
+            table = claim.table(module.judge(dict.fromkeys(("samples", *module.READS), empty)))
+        else:
+            numbers = ("seed", "step", *module.Settings.model_fields, *columns)
+            types = dict.fromkeys(TEXTS, object) | dict.fromkeys(numbers, float)
+            table = claim.table(module.judge(pd.DataFrame(columns=list(types)).astype(types)))
+    except (LookupError, ValueError, TypeError, AttributeError) as error:  # from a user's own module
+        raise GranularityError(f"{module.__name__}: its claims cannot be listed before it has run") from error
+    if table.empty:
+        return []
+    text = io.StringIO(table.to_csv(index=False, float_format="%.6g"))
+    rows = pd.read_csv(text, keep_default_na=False, dtype=str).to_dict("records")
+    blank = dict.fromkeys(COUNTED, "") | {"seeds": "0", "why": claim.NOT_RUN}  # statistics of no values
+    return [row | blank | {"quantity": WHERE.sub("", row["quantity"])} for row in rows]

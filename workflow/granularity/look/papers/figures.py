@@ -1,4 +1,4 @@
-"""Error against the number of pretraining classes: a figure of the core paper beside what lies here."""
+"""Error against the number of pretraining classes: a figure of the core paper beside our results."""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +19,9 @@ COLUMNS = ("panel", "curve", "series", "results", "x", "mean", "std", "n")
 
 
 class Figure(NamedTuple):
-    """A figure of the paper: its `name`, such as "Fig 4"; the `tables` that hold its numbers; `points`, a row each, the
-    panel `PUBLISHED` and one for each data set with results; `missing` experiments, each with the command that runs it.
+    """A figure of the paper: its `name`, such as "Fig 4"; the `tables` with its numbers; `points`, a row each, in the
+    panel `PUBLISHED` and one panel per data set with results; `missing` experiments, each with the command that runs
+    it.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Figure(NamedTuple):
 
 
 def figures(parts: Iterable[EntryRows], tables: Tables) -> list[Figure]:
-    """The figures whose points are published, with those of the reports that lie here."""
+    """Return the figures whose points are published, with points from the reports found here."""
     own = [part for part in parts if part.paper == PAPER]
     rows = [row for part in own for row in part.rows if row["x"] and row["mean"] and row["metric"] == METRIC]
     found = []
@@ -65,7 +66,7 @@ def _published(rows: list[Mapping[str, str]]) -> Iterator[dict]:
 
 
 def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
-    """The arms of some reports; where folders of one panel have the same series, each is named by its folder."""
+    """Yield the arms of some reports; a series that several folders of a panel have is named by its folder."""
     seen: dict[tuple, dict] = {}
     folders: dict[tuple, set[str]] = {}
     for folder, panel in panels.items():
@@ -77,7 +78,7 @@ def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
             point = {"panel": panel, "curve": curve, "series": row["series"], "results": folder}
             point |= {"x": float(row["granularity"]), "mean": row["mean"], "std": row["std"], "n": float(row["runs"])}
             key = tuple(point[name] for name in ("panel", "curve", "x", "mean", "n"))
-            if key not in seen:  # what two folders share is the same result, and one point
+            if key not in seen:  # a result shared by two folders is one point
                 seen[key] = point
                 folders.setdefault((panel, curve), set()).add(folder)
     for point in seen.values():
@@ -87,7 +88,7 @@ def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
 
 @drawing.styled()
 def draw(figure: Figure) -> str:
-    """The figure as SVG: a panel of what was published, and beside it one for each data set with results."""
+    """Draw the figure as SVG: a panel of published points, and one for each data set with results."""
     tables = dict(tuple(figure.points.groupby("panel", sort=False)))
     drawn, axes = drawing.two_across(len(tables), 0.4, 4.0)
     for axis, (panel, points) in zip(axes, tables.items(), strict=True):
@@ -104,11 +105,11 @@ def _panel(axis, panel: str, points: pd.DataFrame) -> None:
         if name.startswith(TARGET):
             look |= {"mfc": "none", "markersize": 8, "linestyle": ""}
             axis.axhline(curve["mean"].iloc[0], color=look["color"], linestyle=(0, (1, 2)), linewidth=0.9)
-        else:  # curves of one series: other lines, hollow markers
+        else:  # further curves of one series: other dashes, hollow markers
             number = before[one] = before.get(one, -1) + 1
             dashes = drawing.DASHES[number % len(drawing.DASHES)]
             look |= {"mfc": "none" if number else look["color"], "linestyle": dashes}
-        x = curve["x"] * 1.012 ** (place - (len(groups) - 1) / 2)  # a little apart, so that all bars can be seen
+        x = curve["x"] * 1.012 ** (place - (len(groups) - 1) / 2)  # shifted slightly so that all bars are visible
         axis.errorbar(x, curve["mean"], curve["std"].fillna(0), label=name, **look)
     axis.set_title(textwrap.fill(panel, 30), fontsize=8, parse_math=False)
     axis.margins(x=0.08)

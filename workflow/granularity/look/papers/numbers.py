@@ -1,4 +1,4 @@
-"""Every published row: the experiment that is about it, our number or why there is none, and the claims' verdict."""
+"""Every published row: the experiment for it, our number or why there is none, and the claims' verdicts."""
 
 import math
 import re
@@ -22,8 +22,8 @@ TABLES = re.compile(r"Tables? (\d+(?:(?:, | and )\d+)*)")
 
 
 def parts(experiments: Iterable[Experiment], groups: list[Group]) -> list[EntryRows]:
-    """All published rows, by paper and entry."""
-    files, found = {one.file.stem: one for one in experiments}, []
+    """Return all published rows, by paper and entry."""
+    files, found = {one.key: one for one in experiments}, []
     for name, paper in about.read().items():
         rows: dict[int, Rows] = {}
         entries = [*paper.rows, Entry()]
@@ -42,7 +42,7 @@ def parts(experiments: Iterable[Experiment], groups: list[Group]) -> list[EntryR
 
 
 def where(group: Group, source: str, parts: Iterable[EntryRows]) -> list[EntryRows]:
-    """The parts that a claim is about: of its study and experiment, those with the tables that it names, or all."""
+    """Return the parts that a claim is about: its study and experiment, restricted to tables that it names."""
     of_study = [part for part in parts if part.entry.study == group.study]
     own = [part for part in of_study if group in part.groups] or of_study
     named = tables_of(source)
@@ -50,16 +50,17 @@ def where(group: Group, source: str, parts: Iterable[EntryRows]) -> list[EntryRo
 
 
 def tables_of(source: str) -> set[str]:
-    """The tables that the source of a claim names: T3 and T4 of "Tables 3 and 4"."""
+    """Return the tables that a claim's source names: T3 and T4 for "Tables 3 and 4"."""
     return {f"T{number}" for found in TABLES.findall(source) for number in re.findall(r"\d+", found)}
 
 
 def rows(root: Path, parts: list[EntryRows], tables: Tables, wrong: list[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The rows of `papers_numbers.csv`, by paper and line of the published row, with the `answer`, and whether its
-    values are `named`. Raises GranularityError: experiments.yaml names an arm, measure or claim that does not exist.
+    """Return the rows of `papers_numbers.csv`, by paper and line of the published row, with the `answer` and whether
+    its values are `named`. Raises GranularityError: experiments.yaml names an arm, measure or claim that does not
+    exist.
     """
     papers, worlds, found = about.read(), {}, {}
-    for paper in papers:  # the world that judges its rows, with what was run of it and can be read
+    for paper in papers:  # the world that judges the paper's rows, with its results if they can be read
         worlds[paper] = None
         for name in dict.fromkeys(part.world for part in parts if part.paper == paper and part.world):
             worlds[paper] = World(name, extensions.find("world", name))
@@ -70,7 +71,7 @@ def rows(root: Path, parts: list[EntryRows], tables: Tables, wrong: list[str]) -
         source = papers[part.paper].source_of(row)
         own = worlds[part.paper] if part.world else None
         answer = answers.simulated(own, source) if own else answers.trained(root, row, source, part, tables)
-        named = len(answer.values) > 1 or not row["mean"]  # else the value is the row's
+        named = len(answer.values) > 1 or not row["mean"]  # otherwise the value stands for the row itself
         said = {}
         for column, key in (("ours", "mean"), ("ours_sd", "sd"), ("ours_n", "n")):
             numbers = [(one.name, getattr(one, key)) for one in answer.values]
@@ -85,9 +86,9 @@ def rows(root: Path, parts: list[EntryRows], tables: Tables, wrong: list[str]) -
 
 
 def verdict(part: EntryRows, source: Source) -> str:
-    """The verdicts on the claims about a row, such as "fails (P2); holds (A5)"; `no claim` where there is none."""
+    """Return the verdicts on the claims about a row, such as "fails (P2); holds (A5)", or `no claim`."""
     own = folded(part.groups)
-    known = {id.partition("-")[0] for id in own}  # A15-paper is there only where it was run, A15 always
+    known = {id.partition("-")[0] for id in own}  # A15-paper exists only where it was run; A15 always exists
     unknown = [id for id in source.claims if part.groups and id.partition("-")[0] not in known]
     if unknown:
         study = part.entry.study
@@ -98,7 +99,7 @@ def verdict(part: EntryRows, source: Source) -> str:
 
 
 def tables(root: Path, parts: Iterable[EntryRows], wrong: list[str]) -> Tables:
-    """Tables of results of the experiments that would give published rows, and of those on other data, by name."""
+    """Return by name the tables of results for published rows, and of the same studies on other data."""
     found, names = {}, set()
     for part in parts:
         names |= {one.name for one in part.experiments} | {one.results for one in part.elsewhere}

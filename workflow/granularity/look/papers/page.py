@@ -18,12 +18,12 @@ from granularity.store import place
 
 HERE = Path(__file__).parent
 PAGE = "papers.html"
-OWN = "of no paper"  # claims that belong to none
-CLASSES = {HOLDS: "better", FAILS: "worse"}  # of the report's style sheet
+OWN = "of no paper"  # heading of claims that belong to no paper
+CLASSES = {HOLDS: "better", FAILS: "worse"}  # CSS classes of the report
 
 
 def write(root: Path) -> tuple[Path, dict[str, int]]:
-    """Write the page and its tables into the folder of all results; returns it, and the claims by verdict."""
+    """Write the page and its tables into the folder of all results; return the page and the claims by verdict."""
     wrong: list[str] = []
     here = experiments.here(wrong)
     groups = claims.groups(root, here, wrong)
@@ -51,9 +51,9 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
 
 
 def _paper(name: str, title: str, groups: list[Group], parts: list[EntryRows], rows: dict[Any, dict]) -> dict[str, Any]:
-    """A paper's line of the summary."""
+    """Return a paper's line of the summary."""
     own, parts = [one for one in groups if one.paper == name], [part for part in parts if part.paper == name]
-    # Tested where the paper has it: in a world, or in the experiment of published rows.
+    # Count as tested what was tested as in the paper: in a world, or in the experiment for published rows.
     there = [one for one in own if one.tested and (one.results == claims.THEORY or any(one in p.groups for p in parts))]
     tested = [one for group in there for one in group.claims if one.kind == "claim" and not one.beyond]
     return {
@@ -71,7 +71,7 @@ def _paper(name: str, title: str, groups: list[Group], parts: list[EntryRows], r
 
 
 def _html(root: Path, found: dict[str, Any], wrong: dict[str, None]) -> str:
-    """The page's text, given what :func:`write` found."""
+    """Return the page's text from the parts that :func:`write` collected."""
 
     judged = {group.results for group in found["groups"] if group.tested}
 
@@ -79,7 +79,7 @@ def _html(root: Path, found: dict[str, Any], wrong: dict[str, None]) -> str:
         return "judged" if name in judged else "results, not judged" if (root / name).is_dir() else "not run"
 
     def link(path: str) -> str:
-        """The way from the page to a file; empty where it is not there."""
+        """Return the path from the page to a file; empty if it is missing."""
         return os.path.relpath(path, root) if os.path.isfile(path) else ""
 
     pages = report.environment(HERE)
@@ -96,8 +96,8 @@ def _html(root: Path, found: dict[str, Any], wrong: dict[str, None]) -> str:
 
 
 def ours(check: dict[str, str]) -> str:
-    """The measured mean of a quantity, with its interval, or else its range over what it is the mean of."""
-    if not check["measured"] or check["seeds"] == "0":  # what was counted of nothing is no number
+    """Return the measured mean of a quantity, with its interval, or else its range."""
+    if not check["measured"] or check["seeds"] == "0":  # statistics of no values are not shown
         return "–"
     mean, low, high = (_short(check[key]) for key in ("measured", "minimum", "maximum"))
     if check["interval_low"]:
@@ -106,4 +106,4 @@ def ours(check: dict[str, str]) -> str:
 
 
 def _short(cell: str) -> str:
-    return f"{round(float(cell), 12) + 0:.4g}".replace("-", "−")  # what rounding leaves of a difference of equals is 0
+    return f"{round(float(cell), 12) + 0:.4g}".replace("-", "−")  # rounding first, so that a difference of equals is 0

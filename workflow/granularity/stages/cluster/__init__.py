@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.stages.cluster.options import Clustering
 
-GPU_FASTER = 100  # at most, with few clusters; not measured
+GPU_FASTER = 100  # upper bound, for few clusters; not measured
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     options = plan.config.cluster
     for condition in plan.conditions:
         where = {"condition": condition.name}

@@ -1,8 +1,8 @@
-"""Lloyd's algorithm by FAISS, on a CPU or on GPUs, in groups of points; what is done is kept over a kill.
+"""Lloyd's algorithm by FAISS, on a CPU or on GPUs, in groups of points; finished work survives a kill.
 
-`faiss.Kmeans` from random points of the group, on all points: of several restarts the one with the lowest objective is
-kept. FAISS refills clusters that won no point by splitting large ones. Clusters that are empty at the end move once, to
-the points farthest from their own centroids, and are dropped if they are empty still.
+`faiss.Kmeans` starts from random points of the group and uses all its points; the restart with the lowest objective is
+kept. FAISS refills empty clusters by splitting large ones. Clusters that are empty at the end move once, to the points
+farthest from their own centroids, and are dropped if they are still empty.
 """
 
 from collections import deque
@@ -20,24 +20,24 @@ from granularity.base import interrupt
 from granularity.base.seeds import seed_of
 from granularity.stages.cluster.options import Cluster
 
-ROWS = 65536  # of vectors, copied at once
-# Multiplications in one call of FAISS, some seconds: signals are obeyed and checkpoints written between two calls.
+ROWS = 65536  # rows of vectors processed at once
+# Multiplications in one call of FAISS (some seconds); signals and checkpoints are handled between calls.
 CALL, CALL_GPU = 2e11, 1e13
-POLL = 0.2  # seconds between two looks at a signal, while others compute
+POLL = 0.2  # seconds between two checks for a signal, while others compute
 Arrays, Notes = dict[str, np.ndarray], dict[str, Any]
 Save = Callable[[int, Callable[[], Arrays], Notes], None]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Points that are clustered by themselves."""
+    """Points that are clustered on their own."""
 
     members: np.ndarray  # their rows, int64 [n], ascending
     clusters: int  # K <= n
     seed: int  # of the random starts
 
     def start(self, restart: int) -> np.ndarray:
-        """The members that a restart takes for its first centroids: their places among the members, int64 [K]."""
+        """Return the indices, among the members, of the first centroids of a restart: int64 [K]."""
         draw = np.random.default_rng(seed_of(self.seed, restart))
         return np.sort(draw.choice(len(self.members), self.clusters, replace=False))
 
@@ -51,19 +51,19 @@ def cluster(
     begun: tuple[int, Arrays, Notes],
     save: Save,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The labels of each group of points, float32 [N, D]: int32 [n] in the order of first members, with its number.
+    """Yield the number and the labels of each group of points float32 [N, D]: int32 [n], numbered by first member.
 
-    Groups and restarts run side by side, each on one thread: several threads of FAISS round distances otherwise.
+    Groups and restarts run side by side, on one thread each, because several threads of FAISS round differently.
 
     Args:
-        gpus: how many FAISS uses; 0 is the CPU.
-        threads: how many groups and restarts run at a time, on a CPU.
-        begun: what `save` was given last, with the arrays themselves: the work goes on from there, to the same labels.
-        save: called every few seconds: how many groups have been yielded, a function that gives the arrays of the
+        gpus: number of GPUs that FAISS uses; 0: the CPU.
+        threads: number of groups and restarts that run at a time, on a CPU.
+        begun: the last arguments of `save`, with the arrays themselves; work resumes from there, with the same labels.
+        save: called every few seconds with the number of groups yielded, a function that returns the arrays of the
             restarts begun since, and notes on them.
     """
     finished, arrays, notes = begun
-    # By "GROUP RESTART": the iterations done (None: all of them), the objective, and centroids, or labels at the end.
+    # By "GROUP RESTART": iterations done (None: all), the objective, and centroids (at the end: labels).
     state = {key: (*values, arrays[key]) for key, values in notes.get("begun", {}).items()}
     several = options.restarts > 1
 
@@ -102,8 +102,8 @@ def cluster(
                     kept(number)
                 work.result()
             found = [state[f"{number} {restart}"] for restart in range(options.restarts)]
-            best = min(found, key=lambda values: values[1])[2]  # the first of the lowest
-            yield number, pd.factorize(best)[0].astype(np.int32)  # by first member: one partition, one numbering
+            best = min(found, key=lambda values: values[1])[2]  # ties: the first
+            yield number, pd.factorize(best)[0].astype(np.int32)  # by first member: one numbering per partition
             for restart in range(options.restarts):
                 del state[f"{number} {restart}"]
             kept(number + 1)
@@ -112,7 +112,7 @@ def cluster(
 def _iterations(
     lloyd: faiss.Kmeans, vectors: np.ndarray, centroids: np.ndarray, iteration: int, most: int, gpus: int
 ) -> Iterator[tuple[int, float, np.ndarray]]:
-    """Iterate from centroids on, until nothing moves; after each call of FAISS how often, and the centroids."""
+    """Iterate until nothing moves; after each call of FAISS, yield the number of iterations, 0.0, and the centroids."""
     longest = max(1, int((CALL_GPU if gpus else CALL) / (vectors.size * len(centroids))))
     steps = longest
     while iteration < most:
@@ -120,8 +120,8 @@ def _iterations(
         done = _iterate(lloyd, vectors, centroids, steps)
         settled = steps == 1 and np.array_equal(lloyd.centroids, centroids)
         centroids, iteration = lloyd.centroids, most if settled else iteration + done
-        # FAISS stops where its objective, a sum in float32, stays as it was: mostly as nothing moves any more, and one
-        # iteration more tells. (That a longer call changed nothing does not: refills may come and go.)
+        # FAISS stops when its objective, a float32 sum, stays the same. Usually nothing moves then, which one more
+        # iteration confirms. (An unchanged longer call would not confirm it, because refills may alternate.)
         steps = longest if done == steps else 1
         yield iteration, 0.0, centroids
 
@@ -137,7 +137,7 @@ def _kmeans(vectors: np.ndarray, clusters: int, gpus: int) -> faiss.Kmeans:
 
 
 def _iterate(lloyd: faiss.Kmeans, vectors: np.ndarray, centroids: np.ndarray, steps: int) -> int:
-    """Do iterations from centroids on, at most so many, and say how many; the new ones are `lloyd.centroids`."""
+    """Do at most `steps` iterations from these centroids and return how many; the result is `lloyd.centroids`."""
     lloyd.cp.niter = steps
     lloyd.train(vectors, init_centroids=centroids)
     lloyd.centroids = lloyd.centroids.copy()  # FAISS lends its own memory
@@ -145,7 +145,7 @@ def _iterate(lloyd: faiss.Kmeans, vectors: np.ndarray, centroids: np.ndarray, st
 
 
 def _assign(lloyd: faiss.Kmeans, vectors: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """Nearest centroids; those that win no point move, once, to the points farthest from their own."""
+    """Return the nearest centroids; move empty centroids once, to the points farthest from theirs, and reassign."""
     lloyd.centroids = np.array(centroids)
     distances, labels = lloyd.assign(vectors)
     empty = np.flatnonzero(np.bincount(labels, minlength=len(centroids)) == 0)
@@ -156,7 +156,7 @@ def _assign(lloyd: faiss.Kmeans, vectors: np.ndarray, centroids: np.ndarray) -> 
 
 
 def means(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:
-    """Mean of each cluster's rows, added in their order in float64: float32 [clusters, D], 0 where it has none."""
+    """Return the mean of each cluster's rows, summed in order in float64: float32 [clusters, D], 0 for empty ones."""
     sums, sizes = np.zeros((clusters, vectors.shape[1])), np.bincount(labels, minlength=clusters)
     for total, rows in zip(sums, np.split(np.argsort(labels, kind="stable"), np.cumsum(sizes)[:-1]), strict=True):
         for at in range(0, len(rows), ROWS):
@@ -165,7 +165,7 @@ def means(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> np.ndarray:
 
 
 def squares(vectors: np.ndarray, centroids: np.ndarray, labels: np.ndarray) -> Iterator[np.ndarray]:
-    """Squared differences of rows and their centroids, float32 [at most ROWS, D] at a time, in the same memory."""
+    """Yield squared differences of rows from their centroids, float32 [at most ROWS, D], reusing one buffer."""
     memory = np.empty_like(vectors[:ROWS])
     for at in range(0, len(vectors), ROWS):
         rows = vectors[at : at + ROWS]

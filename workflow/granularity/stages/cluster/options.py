@@ -1,4 +1,4 @@
-"""Options of stage `cluster`: the section of a configuration, and what one of its jobs takes."""
+"""Options of stage `cluster`: the section of a configuration, and the options of one job."""
 
 import re
 
@@ -8,7 +8,7 @@ from granularity.base.section import Count, Section
 
 
 class Cluster(Section):
-    iterations: Count = Field(25, description="Lloyd iterations at most; stops early once nothing moves.")
+    iterations: Count = Field(25, description="Maximum number of Lloyd iterations; stops early once nothing moves.")
     restarts: Count = Field(4, description="Random starts; the one with the lowest objective is kept.")
 
 
@@ -17,8 +17,8 @@ class Clustering(Cluster):
 
     clustering: str = Field(
         description="`whole-K`; `superclass-C` for C clusters in each superclass, `class-C` in each class of the "
-        "finest rank (all its images, where it has fewer than C). With several numbers, such as `whole-10-3`, a tree: "
-        "ten clusters (those of `whole-10`), each split into three by k-means on its own images."
+        "finest rank (all its images if it has fewer than C). With several numbers, such as `whole-10-3`, a tree: ten "
+        "clusters (those of `whole-10`), each split into three by k-means on its own images."
     )
 
     @field_validator("clustering")

@@ -1,7 +1,7 @@
 """Stage `cluster`: k-means on the embedding, over the whole training split or within groups of it.
 
 Cluster IDs are canonical: clusters are numbered by their first image in the order of the sample table, group by group,
-so the same partition always has the same IDs.
+so equal partitions have equal IDs.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Write one clustering of the training images; docs/artifacts.md has the files.
+    """Write one clustering of the training images (files: docs/artifacts.md).
 
     `objective` is the sum of squared distances to the mean of the cluster's rows. Raises GranularityError: more
-    clusters than images, an embedding that is not finite, or a GPU was asked for and FAISS sees none.
+    clusters than images, an embedding that is not finite, or a GPU was asked for but FAISS sees none.
     """
     options, seed = task.options, task.seed
     scope, *counts = options.clustering.split("-")
@@ -47,8 +47,8 @@ def run(task: Task) -> None:
             finite = np.isfinite(vectors[at : at + ROWS]).all(1)
             if not finite.all():
                 bad = frame["sample_id"][at + int(np.argmin(finite))]
-                raise GranularityError(f"{inputs['embed'].path / 'embedding.npy'}: that of '{bad}' is not finite")
-        # One state for all levels and groups: most groups are done sooner than a checkpoint is due.
+                raise GranularityError(f"{inputs['embed'].path / 'embedding.npy'}: the vector of '{bad}' is not finite")
+        # One state for all levels and groups: most groups finish before a checkpoint is due.
         store, clock = out.work / "kmeans.safetensors", Clock()
         arrays, notes = read_state(store) or ({}, {"level": 0, "finished": 0})
         every = arrays.pop("labels", np.zeros((len(counts), len(frame)), dtype=np.int32))  # within groups of a level

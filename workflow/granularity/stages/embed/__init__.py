@@ -3,22 +3,21 @@
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from granularity.base.shipped import given
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.learning.clip_options import Encoder, files, outside
 from granularity.learning.cost import READERS
 
-# An encoder of the size of ViT-L/14: its memory (measured with batches of 64: 3,800 MB halfway through the first, and
-# 1,600 with ViT-B/32); milliseconds per image on a CPU; bytes of an image in the three batches that are held.
+# For an encoder like ViT-L/14: memory (measured with batches of 64: 3,800 MB halfway through the first, 1,600 with
+# ViT-B/32); milliseconds per image on a CPU; bytes of an image in the three batches that are held.
 PUBLISHED_MB, PUBLISHED_MS, PUBLISHED_BYTES = 8000, 1000.0, 3 * 224**2 * 3 * 4
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     encoder = plan.config.encoder
     published = not encoder.trained_here
-    beyond = (PUBLISHED_MB - NEEDS.memory_mb) * 1e6 + encoder.batch_size * PUBLISHED_BYTES  # what a tiny encoder takes
+    beyond = (PUBLISHED_MB - NEEDS.memory_mb) * 1e6 + encoder.batch_size * PUBLISHED_BYTES  # beyond a tiny encoder's
     for condition in plan.conditions:
         if plan.embeds(condition):
             where = {"condition": condition.name}
@@ -41,7 +40,7 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 
 def _bytes(read: list[str], images: int) -> float:
-    """Of memory that a file of embeddings takes: its numbers as they are and as float64, twice."""
+    """Return the memory that a file of embeddings takes, in bytes: its numbers, and twice as float64."""
     return 5.0 * sum(os.path.getsize(file) for file in read if os.path.isfile(file))
 
 

@@ -1,6 +1,6 @@
-"""Embeddings that another program has written: a Parquet file, or an .npy file with its ids beside it.
+"""Embeddings written by another program: a Parquet file, or an .npy file with its ids beside it.
 
-Ids are those of the sample table; rows of other images are left out. Messages count rows from 1.
+Ids are those of the sample table; rows of other images are ignored. Messages count rows from 1.
 """
 
 from collections.abc import Iterable
@@ -16,38 +16,38 @@ from granularity.base.errors import GranularityError
 from granularity.base.regular import check_regular, read_text
 from granularity.learning.clip_options import files_of
 
-# Names of the columns of ids and of vectors, of which the first that is there counts.
+# Column names of ids and of vectors; the first that exists is used.
 IDS = ("sample_id", "id", "image_id", "image_path", "filepath", "file_path", "path", "file_name", "filename")
 VECTORS = ("embedding", "embeddings", "vector", "features")
 
 
 def places(file: str, wanted: Iterable[str] | None) -> np.ndarray:
-    """In which row of a file each of some images is, by its id (None: only look at the file). Raises GranularityError:
-    there are no ids or vectors, an id is there twice, or one that is wanted is missing.
+    """Return the row of each wanted image in a file, by its id (None: only check the file). Raises GranularityError:
+    there are no ids or vectors, an id occurs twice, or a wanted one is missing.
     """
     _vector_columns(file)
     ids = pd.Index(_ids(file))
     if (twice := ids.duplicated()).any():
         row = int(twice.argmax())
-        raise GranularityError(f"{file}: row {row + 1}: '{ids[row]}' is there a second time; keep one of its rows")
+        raise GranularityError(f"{file}: row {row + 1}: '{ids[row]}' appears twice; keep one of its rows")
     wanted = pd.Index([] if wanted is None else list(wanted))
     found = ids.get_indexer(wanted)
     if len(missing := wanted[found < 0]):
         some = ", ".join(map(repr, missing[:3]))
         what = f"{len(missing):,} of {len(wanted):,} images are missing, such as {some}"
-        has = f"its ids are like {ids[0]!r}" if len(ids) else "it is empty"
-        raise GranularityError(f"{file}: {what}; {has}, and must be the sample table's sample_id")
+        has = f"its ids look like {ids[0]!r}" if len(ids) else "it is empty"
+        raise GranularityError(f"{file}: {what}; {has}, but must be the sample_id of the sample table")
     return found
 
 
 def rows(file: str, wanted: Iterable[str]) -> np.ndarray:
-    """The vectors of some images, of unit length: float32 [N, D]. Raises GranularityError as :func:`places` does, and
-    for vectors of several widths, or a vector without a direction.
+    """Return the vectors of some images, normalised: float32 [N, D]. Raises GranularityError as :func:`places` does,
+    and for vectors of different widths, zero vectors and vectors that are not finite.
     """
     found, ids = places(file, wanted), _ids(file)
     values = _array(file) if file.endswith(".npy") else _values(file, ids)
     if len(values) != len(ids):
-        raise GranularityError(f"{file}: {len(values):,} vectors, but {len(ids):,} ids; write one for each")
+        raise GranularityError(f"{file}: {len(values):,} vectors, but {len(ids):,} ids; write one vector per id")
     vectors = values[found].astype(np.float64)
     lengths = np.sqrt(np.square(vectors).sum(1))
     if len(bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))):
@@ -61,14 +61,16 @@ def _ids(file: str) -> list[str]:
     if file.endswith(".npy"):
         beside = files_of(file)[1:]
         if not beside:
-            raise GranularityError(f"{file}: no ids lie beside it; write them to {Path(file).with_suffix('.txt')}")
+            raise GranularityError(
+                f"{file}: no file of ids is beside it; write them to {Path(file).with_suffix('.txt')}"
+            )
         if beside[0].endswith(".txt"):
             return read_text(beside[0]).splitlines()
         file = beside[0]
     schema = _schema(file)
     name = next((name for name in IDS if name in schema.names), None)
     if name is None:
-        raise GranularityError(f"{file}: has no column of ids; call it sample_id")
+        raise GranularityError(f"{file}: has no column of ids; name it sample_id")
     column = _read(file, [name])[name]
     if column.null_count:
         row = column.is_null().to_pylist().index(True)
@@ -77,7 +79,7 @@ def _ids(file: str) -> list[str]:
 
 
 def _vector_columns(file: str) -> list[str]:
-    """The column of vectors, or several of numbers; none where the file is an array."""
+    """Return the column of vectors, or several columns of numbers; empty if the file is an array."""
     if file.endswith(".npy"):
         _array(file)
         return []
@@ -88,8 +90,8 @@ def _vector_columns(file: str) -> list[str]:
         return chosen
     numbers = [one.name for one in fields if pa.types.is_floating(one.type)]
     if lists or len(numbers) < 2:
-        what = f"{len(lists)} columns of vectors" if lists else "no column of vectors, and not several of numbers"
-        raise GranularityError(f"{file}: has {what}; call the column of vectors 'embedding'")
+        what = f"{len(lists)} columns of vectors" if lists else "no column of vectors, nor several columns of numbers"
+        raise GranularityError(f"{file}: has {what}; name the column of vectors 'embedding'")
     return numbers
 
 
@@ -106,7 +108,7 @@ def _values(file: str, ids: list[str]) -> np.ndarray:
     widths = np.asarray(pa.compute.list_value_length(column).fill_null(0))
     if (other := widths != widths[0]).any():
         row = int(other.argmax())
-        what = f"the vector of '{ids[row]}' has {widths[row]} numbers, and that of row 1 {widths[0]}"
+        what = f"the vector of '{ids[row]}' has {widths[row]} numbers, but row 1 has {widths[0]}"
         raise GranularityError(f"{file}: row {row + 1}: {what}; embed all images with one encoder")
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(widths), -1)
 
@@ -118,7 +120,7 @@ def _array(file: str) -> np.ndarray:
             return values
     except (OSError, ValueError, EOFError):
         pass
-    raise GranularityError(f"{file}: is no array of numbers with a row per image; write one with numpy.save")
+    raise GranularityError(f"{file}: is not an array of numbers with a row per image; write one with numpy.save")
 
 
 def _schema(file: str) -> pa.Schema:
@@ -126,11 +128,11 @@ def _schema(file: str) -> pa.Schema:
     try:
         return pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
-        raise GranularityError(f"{file}: is no intact Parquet file ({str(error).splitlines()[0]})") from None
+        raise GranularityError(f"{file}: is not an intact Parquet file ({str(error).splitlines()[0]})") from None
 
 
 def _read(file: str, names: list[str]) -> pa.Table:
     try:
         return pq.read_table(file, columns=names)
     except (pa.ArrowException, OSError) as error:
-        raise GranularityError(f"{file}: is no intact Parquet file ({str(error).splitlines()[0]})") from None
+        raise GranularityError(f"{file}: is not an intact Parquet file ({str(error).splitlines()[0]})") from None

@@ -21,15 +21,15 @@ from granularity.store.resume import write_rows
 from granularity.store.task import Task
 
 Load = Callable[[int], Image.Image]
-CHUNK = 1024  # images between two saves of the work so far, at most, in whole batches
+CHUNK = 1024  # most images between two checkpoints, in whole batches
 
 
 def run(task: Task) -> None:
     """Write `embedding.npy`: float32 [N, D], rows of unit length in the order of the sample table.
 
-    Every batch is as large as `options.batch_size`, because a matrix product's last bits depend on its shape: so an
-    image's embedding does not depend on which images are embedded beside it, or on where a killed job went on. Without
-    an artifact of stage `encoder`, published weights are loaded, as the options say. Raises GranularityError: the
+    Every batch is padded to `options.batch_size`, because a matrix product's last bits depend on its shape. So an
+    image's embedding does not depend on the other images of its batch, or on where a killed job resumed. Without an
+    artifact of stage `encoder`, the published weights named in the options are loaded. Raises GranularityError: the
     encoder cannot be loaded, an image cannot be read, an embedding is not finite, or a file of embeddings lacks one.
     """
     options = task.options
@@ -44,7 +44,7 @@ def run(task: Task) -> None:
     place = torch_device(task.device)
     inputs = {role: task.open(role) for role in ("samples", "pixels", "encoder") if task.path(role) is not None}
     if (options.images == "pixels") != ("pixels" in inputs):
-        wants = "wants" if options.images == "pixels" else "takes no"
+        wants = "needs" if options.images == "pixels" else "takes no"
         raise GranularityError(f"embed: images is '{options.images}', which {wants} --pixels")
     resolved = options.model_dump(include={"model", "pretrained", "batch_size", "precision", "images"})
     trained = inputs["encoder"].folder if "encoder" in inputs else None
@@ -73,9 +73,9 @@ def run(task: Task) -> None:
 
         def rows_from(first: int) -> Iterator[np.ndarray]:
             batches = [np.arange(start, min(start + size, total)) for start in range(first, total, size)]
-            if place.type == "cpu":  # each process reads and embeds batches of its own
+            if place.type == "cpu":  # each process reads and embeds its own batches
                 made = in_order(embedded, batches, workers(task.threads, len(batches)))
-            else:  # while the network works on a batch, the next ones are decoded by other processes
+            else:  # other processes decode the next batches while the network works
                 feed = Feed(view, batches.__getitem__, len(batches), (*prepared.shape, 3), place)
                 made = (rows_of(feed(step)) for step in range(len(batches)))
             for batch, rows in zip(batches, map(torch.Tensor.numpy, made), strict=True):
@@ -90,7 +90,7 @@ def run(task: Task) -> None:
 
 
 def _images(samples: Artifact, pixels: Artifact | None) -> tuple[Load, int]:
-    """What loads an image by its row in the sample table, from the originals or from pixels; and their number."""
+    """Return a function that loads an image by its row, from the originals or from pixels; and the number of images."""
     images = Images(samples)
     if pixels is None:
         return images.load, len(images)

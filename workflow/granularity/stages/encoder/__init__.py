@@ -1,15 +1,14 @@
-"""Encoder: a small CLIP model trained here, where no published weights are named."""
+"""Encoder: a small CLIP model trained here, if no published weights are named."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from granularity.base.errors import GranularityError
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.base.strict_json import read_json
 from granularity.learning.clip_options import Encoder, files, outside
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     encoder = plan.config.encoder
     if not encoder.trained_here:
         return
@@ -36,7 +35,7 @@ def _side(encoder: Encoder) -> int:
 
 STAGE = Stage(
     name="encoder",
-    does="Train a small CLIP model on captions of the training split (where no published weights are named).",
+    does="Train a small CLIP model on captions of the training split (if no published weights are named).",
     options=Encoder,
     place="{root}/{condition}/encoder",
     files=("open_clip_config.json", "open_clip_model.safetensors", "history.parquet"),

@@ -16,14 +16,14 @@ from granularity.learning.training.loop import minimise
 from granularity.machine.device import torch_device
 from granularity.store.task import Task
 
-LR, WEIGHT_DECAY = 2e-3, 0.1  # the peak; warm-up over a tenth of the epochs, then half a cosine
+LR, WEIGHT_DECAY = 2e-3, 0.1  # peak; warm-up over a tenth of the epochs, then half a cosine
 
 
 def run(task: Task) -> None:
     """Write `open_clip_config.json` and `open_clip_model.safetensors` (an open_clip `local-dir:`).
 
-    `history.parquet`: `epoch`, `lr`, `train_loss`, `val_loss`. Both losses are contrastive, means over whole batches;
-    the latter is over the validation images, or, where they are more than the training images, over as many of them,
+    `history.parquet`: `epoch`, `lr`, `train_loss`, `val_loss`. Both losses are contrastive, averaged over whole
+    batches. The latter is over the validation images, or, if they outnumber the training images, over as many of them,
     drawn once. Raises GranularityError: an unknown architecture, or a loss that is no longer finite.
     """
     params: Encoder = task.options
@@ -57,7 +57,7 @@ def run(task: Task) -> None:
         def validate(epoch: int) -> dict[str, float]:
             model.eval()
             with torch.no_grad():
-                # The loss depends on the batch size: whole batches only, unless there is not one.
+                # The loss depends on the batch size: use whole batches only, unless there is none.
                 starts = range(0, max(1, len(val[0]) - options.batch_size + 1), options.batch_size)
                 losses = [loss_on(*(part[s : s + options.batch_size] for part in val)) for s in starts]
                 return {"val_loss": float(torch.stack(losses).mean())}

@@ -1,14 +1,13 @@
 """Finetune: pretrained networks with a fresh head, trained on the target of the same images or of others."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.learning.cost import of_training
 from granularity.learning.options import Finetune, augmentation, optimiser_file, own_network
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     config = plan.config
     for condition in plan.conditions:
         where = {"condition": condition.name}

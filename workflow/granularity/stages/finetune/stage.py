@@ -1,4 +1,4 @@
-"""Stage `finetune`: pretrained networks with a fresh head, trained on the target (all weights, or the head alone)."""
+"""Stage `finetune`: pretrained networks with a fresh head, trained on the target (all weights, or only the head)."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Finetune the runs of one job (docs/artifacts.md). Raises GranularityError if a backbone is missing or cannot take
+    """Finetune the runs of one job (docs/artifacts.md). Raises GranularityError: a backbone is missing or cannot take
     the images, or a loss is no longer finite.
     """
     options: Finetune = task.options

@@ -1,4 +1,4 @@
-"""Gather: the cells of a study in one table, and what is the same over their draws."""
+"""Gather: the cells of a study in one table, and comparisons over its draws."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from granularity.base.section import Section
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.store.hashing import digest_of
 
 READS = ("pretrain", "finetune", "measure", "report")
@@ -17,15 +17,17 @@ READS = ("pretrain", "finetune", "measure", "report")
 class Options(Section):
     """One study."""
 
-    configuration: dict[str, Any] = Field(description="What its configuration says, before anything is filled in.")
-    cells: dict[str, dict[str, Any]] = Field(description="Folder of each cell: its values of the axes, its draw.")
-    unit: Literal["draw", "backbone"] = Field("draw", description="What intervals are over.")
+    configuration: dict[str, Any] = Field(description="The keys set in its configuration, without defaults.")
+    cells: dict[str, dict[str, Any]] = Field(
+        description="For the folder of each cell: its values of the axes, its draw."
+    )
+    unit: Literal["draw", "backbone"] = Field("draw", description="The unit that intervals are over.")
     title: str = Field("", description="The page's heading.")
     networks: list[str] = Field([], description="Networks, in the order of the configuration.")
-    predictions: Path | None = Field(None, description="What was predicted before the run.")
+    predictions: Path | None = Field(None, description="Predictions written before the run.")
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     inputs = {
         stage: tuple(replace(job, at=str(cell.folder(job))) for cell in plan.cells for job in cell.jobs(stage))
         for stage in READS
@@ -39,7 +41,7 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 
 def _outside(options: Options) -> dict[str, str]:
-    """The digest of the predictions, which says which of several versions of a file these results are held against."""
+    """Return the digest of the predictions, to identify the version that these results are judged against."""
     return {} if options.predictions is None else {"predictions": digest_of(options.predictions)}
 
 

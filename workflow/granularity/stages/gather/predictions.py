@@ -1,4 +1,4 @@
-"""Predictions of a study: a file that is written before its run, and what came out."""
+"""Predictions of a study: a file written before its run, and how the results compare with it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Points = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Prediction(Section):
-    """A range for the difference between two arms' errors, in points, as the mean over draws; below zero is better.
+    """A range for the difference between two arms' errors, in points, averaged over draws; below zero is better.
 
-    An arm is a label space, of the first network, or NETWORK/SPACE. Its error is that after finetuning, or after
-    pretraining where the network is not finetuned.
+    An arm is a label space of the first network, or NETWORK/SPACE. Its error is measured after finetuning, or after
+    pretraining if the network is not finetuned.
     """
 
     arm: str
@@ -40,17 +40,19 @@ class Prediction(Section):
 
 
 class Predictions(Section):
-    """What a study is expected to find."""
+    """The expected findings of a study."""
 
     question: str
-    coverage: Annotated[float, Field(gt=0, lt=1)] = Field(0.8, description="Share of the ranges expected to hold.")
-    pilots: str = Field("", description="What had been seen when this was written.")
-    power: str = Field("", description="What so many draws and backbones can find.")
+    coverage: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.8, description="Share of the ranges that are expected to be right."
+    )
+    pilots: str = Field("", description="Results that had been seen when this was written.")
+    power: str = Field("", description="Smallest difference that this many draws and backbones can detect.")
     predictions: Annotated[dict[str, Prediction], Field(min_length=1)]
 
 
 def read(file: Path) -> Predictions:
-    """Read a file of predictions; a GranularityError names what is wrong with it."""
+    """Read a file of predictions; GranularityError: what is wrong with it."""
     values = strict_yaml.read(file)
     try:
         return Predictions.model_validate(values)
@@ -62,14 +64,14 @@ def read(file: Path) -> Predictions:
 
 
 def complaints(config: Any, arms: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """What a configuration's predictions speak of and it does not plan, each as "predictions: what".
+    """Yield what predictions mention but the configuration does not plan, each as "predictions: what".
 
     `arms`: the label spaces of each network.
     """
     if config.predictions is None:
         return
     if config.seeds.draws == 1 and not config.axes:
-        yield "predictions: are of a study; give it seeds.draws or axes"
+        yield "predictions: need a study; set seeds.draws or axes"
     for id, one in read(config.predictions).predictions.items():
         for arm in (one.arm, one.against):
             network, space = network_of(arm, list(arms))
@@ -82,17 +84,17 @@ def complaints(config: Any, arms: Mapping[str, Iterable[str]]) -> Iterator[str]:
 
 
 def network_of(arm: str, networks: list[str]) -> tuple[str, str]:
-    """The network and the label space of an arm."""
+    """Return the network and the label space of an arm."""
     network, slash, space = arm.rpartition("/")
     return (network, space) if slash else (networks[0], arm)
 
 
 def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.DataFrame:
-    """A row per prediction: its `id`, `arm`, `against`, `low`, `high`; the `difference` that was found, the mean over
-    `draws`, with its `lower` and `upper` end (Student's, over draws, corrected for all predictions); whether it lies
-    `inside` the range, and whether the range `excludes` zero.
+    """Return a row per prediction: its `id`, `arm`, `against`, `low`, `high`; the `difference` found, as mean over
+    `draws`, with its interval `lower` to `upper` (Student's, over draws, corrected for all predictions); whether it
+    lies `inside` the range, and whether the range `excludes` zero.
 
-    `runs`: as `runs.parquet` of the stage has them.
+    `runs`: the rows of the stage's `runs.parquet`.
     """
     import pandas as pd
 

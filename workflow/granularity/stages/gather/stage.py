@@ -12,15 +12,15 @@ from granularity.stages.report.pages import environment
 from granularity.store.artifact import Artifact
 from granularity.store.task import Task
 
-ROW, TOP = 0.24, 0.9  # inches of a figure: a comparison, and all else
-MOST = 60  # comparisons of a figure
+ROW, TOP = 0.24, 0.9  # inches of a figure: per comparison, and for the rest
+MOST = 60  # most comparisons in a figure
 
 
 def run(task: Task) -> None:
     """Write the tables and the page of a study.
 
     `runs.parquet` and `.csv`, a row per number of a training or a measure: the axes, `draw`, and the columns of
-    :func:`granularity.runs`. `comparisons.parquet` and `.csv`: see :func:`.tables.over_draws`. `predictions.csv`, where
+    :func:`granularity.runs`. `comparisons.parquet` and `.csv`: see :func:`.tables.over_draws`. `predictions.csv`, if
     there are any: see :func:`.predictions.judged`. `study.html`.
     """
     cells, inputs, reports = task.options.cells, {}, {}
@@ -69,7 +69,7 @@ def run(task: Task) -> None:
 
 @drawing.styled()
 def figure(compared: pd.DataFrame, axes: list[str], words: str) -> str | None:
-    """Each comparison's difference with its interval, as SVG; None where nothing has one, or too many have."""
+    """Draw each comparison's difference with its interval, as SVG; None if none has an interval, or too many do."""
     compared = compared.dropna(subset="low")
     if compared.empty or len(compared) > MOST:
         return None
@@ -79,12 +79,12 @@ def figure(compared: pd.DataFrame, axes: list[str], words: str) -> str | None:
     axis.axvline(0, color=drawing.INK, linewidth=0.8)
     axis.errorbar(compared["difference"], places, xerr=reach, fmt="o", markersize=4, color=drawing.INK)
     axis.set_yticks(places, [drawing.shorten(named(row, axes), 60) for row in compared.to_dict("records")])
-    axis.invert_yaxis()
-    axis.set_xlabel("difference in error, points (below zero: better)")
+    axis.set_ylim(len(compared) - 0.5, -0.5)
+    axis.set_xlabel("points (below zero: better)")
     return drawing.svg(made, f"study-{compared['question'].iloc[0]}", words)
 
 
 def named(row: dict, axes: list[str]) -> str:
-    """What a row compares, with its values of the axes."""
+    """Return what a row compares, with its values of the axes."""
     what = f"{row['space']} − {row['other']}" if isinstance(row["space"], str) else f"meaning ({row['holds']})"
     return ", ".join([what, row["label"], *(f"{name} {row[name]}" for name in axes)])

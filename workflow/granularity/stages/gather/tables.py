@@ -21,11 +21,11 @@ OF_ONE = [
     "space",
     "other",
     "holds",
-]  # what tells comparisons of a cell apart
+]  # identifies a comparison within a cell
 
 
 def runs(artifacts: Iterable[tuple[str, Artifact]]) -> pd.DataFrame:
-    """All numbers of some trainings and measures, each with its condition; see :func:`granularity.runs`."""
+    """Return all numbers of some trainings and measures, each with its condition; see :func:`granularity.runs`."""
     tables = []
     for condition, one in artifacts:
         table = one.table("runs.parquet").rename(columns={"run_id": "run"})
@@ -41,12 +41,12 @@ def runs(artifacts: Iterable[tuple[str, Artifact]]) -> pd.DataFrame:
 def over_draws(
     comparisons: Mapping[str, pd.DataFrame], cells: Mapping[str, Mapping[str, Any]], unit: str
 ) -> pd.DataFrame:
-    """The comparisons of the cells' reports, each over the draws that it was made in.
+    """Average each comparison of the cells' reports over the draws that it was made in.
 
     Args:
-        comparisons: a cell's, as :func:`granularity.stages.report.comparisons.compare` has them, by the cell.
-        cells: its values of the axes, and `draw`.
-        unit: `draw`: Student's interval over draws, each of which has the mean of its backbones. `backbone`: over
+        comparisons: by cell, its table of :func:`granularity.stages.report.comparisons.compare`.
+        cells: by cell, its values of the axes, and `draw`.
+        unit: `draw`: Student's interval over draws, using each draw's mean over backbones. `backbone`: over
             backbones within their draw, as if these draws were the only ones (Welch, Satterthwaite).
 
     Returns:
@@ -68,17 +68,17 @@ def over_draws(
 
 
 def _within(found: pd.DataFrame) -> Difference:
-    """The mean over draws, whose error is that of each draw's backbones alone."""
+    """Return the mean over draws; its error counts only the spread of backbones within each draw."""
     weights, deviations = np.full(len(found), 1 / len(found)), found["error"] * np.sqrt(found["pairs"])
     return unpaired(weights, found["difference"], deviations, found["pairs"])
 
 
 def _words(values: Mapping[str, Any]) -> dict[str, str | int]:
-    """Values of axes as columns: those that are no numbers or texts as they are written."""
+    """Return values of axes as columns; values that are neither numbers nor text become text."""
     return {key: one if isinstance(one, int | float | str) else str(one) for key, one in values.items()}
 
 
 def with_axes(table: pd.DataFrame, cells: Sequence[str], values: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """A table with the axes and the draw of each row's cell in front."""
+    """Return a table with the axes and the draw of each row's cell as its first columns."""
     own = pd.DataFrame([_words(values[cell]) for cell in cells], index=table.index)
     return pd.concat([own, table], axis=1)

@@ -1,27 +1,26 @@
 """Hierarchy: label spaces from coarse to fine, with class tables and measured properties."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.stages.hierarchy.space import LabelSpace, clusterings, makers, needs
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     for condition in plan.conditions:
         where = {"condition": condition.name}
         for space in condition.spaces:
             inputs = {"samples": tuple(plan.jobs("samples", **where))}
             if names := clusterings([space]):
                 inputs["cluster"] = tuple(plan.job("cluster", {**where, "clustering": name}) for name in names)
-                inputs["embed"] = tuple(plan.jobs("embed", **where))  # by which other images find their cluster
+                inputs["embed"] = tuple(plan.jobs("embed", **where))  # so that other images can be assigned to clusters
             inputs |= {role: tuple(plan.jobs(role, **where)) for role in needs(space)}
             yield Job(
                 "hierarchy",
                 {**where, "space": space.name},
                 {"space": space.name, "family": space.family, "params": space.params},
                 inputs,
-                slower=20.0 if needs(space) else 1.0,  # as to decode images
+                slower=20.0 if needs(space) else 1.0,  # because images are decoded
             )
 
 

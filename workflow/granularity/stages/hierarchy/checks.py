@@ -1,4 +1,4 @@
-"""Checks of finished label spaces, which their families yield (L1 to L7 of docs/label_spaces.md)."""
+"""Checks of finished label spaces, yielded by their families (L1 to L7 of docs/label_spaces.md)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from granularity.stages.hierarchy.labels import Frame
 from granularity.store.artifact import Artifact
 
-PUBLISHED = Path(__file__).parents[4] / "config" / "published" / "label_counts.csv"
+PUBLISHED = Path(__file__).parents[2] / "claims" / "numbers" / "label_counts.csv"
 HOLDS, FAILS, NOTE = "holds", "FAILS", "note"
 
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, what should be there, what is, and whether it `holds`, `FAILS`, or is a `note`."""
+    """What was checked, what is expected, what was found, and the verdict: `holds`, `FAILS` or `note`."""
 
     id: str
     what: str
@@ -22,20 +22,20 @@ class Check:
 
 
 def compare(identifier: str, what: str, expected: object, found: object, holds: bool | None = None) -> Check:
-    """A check that holds if `found` equals `expected`, unless the caller knows better."""
+    """Return a check that holds if `found` equals `expected`; `holds` overrides this."""
     verdict = HOLDS if (expected == found if holds is None else holds) else FAILS
     return Check(identifier, what, str(expected), str(found), verdict)
 
 
 def published(data: str) -> Frame:
-    """The published counts of a data set: `check`, `quantity`, `published`, `source`."""
+    """Return the published counts of a data set: `check`, `quantity`, `published`, `source`."""
     import pandas as pd
 
     return pd.read_csv(PUBLISHED).query("data == @data").reset_index(drop=True)
 
 
 def in_one_target_class(space: Artifact, empty_allowed: bool = False) -> Check:
-    """L5: every label lies in one target class, and none is empty."""
+    """L5: every label lies in one target class, and no label is empty (unless allowed)."""
     found = space.json("properties.json")
     empty = 0 if empty_allowed else found["empty_classes"]
     text = f"{found['straddling_classes']:.1%} straddle, {empty} empty"

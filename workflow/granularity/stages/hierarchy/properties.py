@@ -1,16 +1,16 @@
-"""Properties of a label space, before training; with several labels an image counts once with each of them."""
+"""Properties of a label space, before training; an image with several labels counts once for each."""
 
 import numpy as np
 import pandas as pd
 
 from granularity.stages.hierarchy.labels import Labels
 
-STARVED = 5  # a class with fewer images than this can hardly be learnt
+STARVED = 5  # a class with fewer images can hardly be learnt
 Coded = tuple[np.ndarray, np.ndarray]  # class numbers of images, and the class names in alphabetical order
 
 
 def class_table(labels: Labels, target: Coded) -> pd.DataFrame:
-    """One row per class: `label`, `name`, `size`, `parent` (majority target class; ties: the first), `purity`."""
+    """Return one row per class: `label`, `name`, `size`, `parent` (majority target class; ties: first), `purity`."""
     count = len(labels.names)
     sizes = np.bincount(labels.values, minlength=count)
     label, human, images = _majority(*_joint(labels, target))
@@ -28,10 +28,10 @@ def class_table(labels: Labels, target: Coded) -> pd.DataFrame:
 
 
 def properties(labels: Labels, classes: pd.DataFrame, ranks: dict[str, Coded]) -> dict:
-    """Measured properties of a label space on the training images.
+    """Return measured properties of a label space on the training images.
 
-    `straddling_share`: share of images with a label which maps to more than one target class, 0 for a refinement;
-    `straddling_classes`: the share of such classes among those with images. `purity[rank]`: share of images in the
+    `straddling_share`: share of images with a label that occurs in several target classes, 0 for a refinement;
+    `straddling_classes`: the share of such labels among those with images. `purity[rank]`: share of images in the
     majority human class of their label. `nmi[rank]`: mutual information over the arithmetic mean of the entropies.
     """
     sizes = classes["size"].to_numpy()
@@ -60,7 +60,7 @@ def properties(labels: Labels, classes: pd.DataFrame, ranks: dict[str, Coded]) -
 
 
 def _joint(labels: Labels, human: Coded) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs of label and human class that occur, sorted, with their images; a table of all would not fit in memory."""
+    """Return the occurring pairs of label and human class, sorted, and image counts (a full table is too large)."""
     codes, names = human
     key = labels.values.astype(np.int64) * len(names) + codes[labels.image_of_pair()]
     pairs, images = np.unique(key, return_counts=True)
@@ -68,14 +68,14 @@ def _joint(labels: Labels, human: Coded) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _majority(label: np.ndarray, human: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each label that occurs: its most frequent human class, and how many of its images that holds."""
+    """Return each label that occurs, its most frequent human class, and how many of its images are in that class."""
     order = np.lexsort((human, -images, label))
     first = order[np.flatnonzero(np.diff(label[order], prepend=-1))]
     return label[first], human[first], images[first]
 
 
 def _information(label: np.ndarray, human: np.ndarray, images: np.ndarray) -> tuple[float, float]:
-    """Mutual information in bits, and over the mean entropy (importing scikit-learn's would cost a second)."""
+    """Return mutual information in bits, and normalised by the mean entropy (importing scikit-learn takes a second)."""
     joint = _entropy(images)
     first, second = (_entropy(np.bincount(side, weights=images)) for side in (label, human))
     shared = max(0.0, first + second - joint)

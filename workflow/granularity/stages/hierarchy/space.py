@@ -13,8 +13,8 @@ from granularity.base.section import WORD, Section, once
 from granularity.store.place import folder_of
 
 TARGET = "target"  # the retraining baseline: the same two stages, both on the target labels
-NEEDS = ("pixels",)  # what a family may ask for
-LONGEST = 200  # bytes; file systems take 255, and runs and their files add up to 55 to a name
+NEEDS = ("pixels",)  # what a family may need
+LONGEST = 200  # bytes; file systems allow 255, and runs and their files add up to 55 to a name
 ALLOWED = (
     "a name has letters, digits, '_', '.' and '-', begins with a letter or a digit, is not manifest.json, does not "
     f"end in .stamp, and is no longer than {LONGEST} bytes"
@@ -24,7 +24,7 @@ NAME = TypeAdapter(Annotated[str, Field(pattern=WORD, strict=True)])
 
 @dataclass(frozen=True)
 class Space:
-    """A label space to be made: `name` is unique within a condition, `params` its definition within its family."""
+    """A label space to make: `name` is unique within a condition; `params` defines it within its family."""
 
     name: str
     family: str
@@ -32,32 +32,36 @@ class Space:
 
 
 def spaces(wanted: Any, samples: Any) -> list[Space]:
-    """The label spaces of the sections `label_spaces` and `samples`: the target first, then each family's in order.
+    """Return the label spaces of the sections `label_spaces` and `samples`: the target, then each family's in order.
 
-    Raises GranularityError: two have one name; a family speaks for another, or of a series that it does not describe.
+    Raises GranularityError: two share a name; a family yields another family's space, or an unknown series.
     """
     found = {TARGET: Space(TARGET, "manual", {"rank": samples.target})}
     for family in extensions.names("family"):
         module = extensions.find("family", family)
         for space in module.spaces(getattr(wanted, family), samples):
             if space.family != family:
-                raise GranularityError(f"label_spaces.{family}: says that {space.name} is of family '{space.family}'")
+                raise GranularityError(f"label_spaces.{family}: gives {space.name} the wrong family '{space.family}'")
             if space.name in found:
                 other = found[space.name].family
-                raise GranularityError(f"label_spaces.{family}: '{space.name}' is the name of one of {other} already")
+                raise GranularityError(
+                    f"label_spaces.{family}: '{space.name}' is already the name of a label space of {other}"
+                )
             if hasattr(module, "series") and (series := module.series(space.params)) not in module.WORDS:
-                raise GranularityError(f"label_spaces.{family}: {space.name} is of a series '{series}' without WORDS")
+                raise GranularityError(
+                    f"label_spaces.{family}: {space.name} has a series '{series}' that WORDS does not name"
+                )
             found[space.name] = space
     return [_resolved(space, found) for space in found.values()]
 
 
 def _resolved(space: Space, found: Mapping[str, Space]) -> Space:
-    """A label space that is made from another, with that one's definition instead of its name."""
+    """Return a label space with the definition, instead of the name, of the space that it is made from."""
     if not isinstance(name := space.params.get("of"), str):
         return space
     known = [one.name for one in found.values() if "of" not in one.params]
     if name not in known:
-        what = f"of '{name}': is no label space that it can be made from; there are {', '.join(known)}"
+        what = f"of '{name}': must be a label space that this one can be made from; there are {', '.join(known)}"
         raise GranularityError(f"label_spaces.{space.family}: {space.name}: {what}")
     params = found[name].params
     more = {key: params[key] for key in ("clusterings",) if key in params}
@@ -65,19 +69,19 @@ def _resolved(space: Space, found: Mapping[str, Space]) -> Space:
 
 
 def makers(space: Any) -> list[str]:
-    """The families whose code makes a label space: its own, and that of the one it is made from."""
+    """Return the families whose code makes a label space: its own, and the family of the space that it is made from."""
     of = space.params.get("of")
     return [space.family, *([of["family"]] if isinstance(of, dict) else [])]
 
 
 def needs(space: Any) -> list[str]:
-    """What its families look at beside the sample table and clusters: stages."""
+    """Return the stages that its families need besides the sample table and clusters."""
     asked = [getattr(extensions.find("family", name), "NEEDS", ()) for name in makers(space)]
     return list(dict.fromkeys(itertools.chain(*asked)))
 
 
 def clusterings(spaces: Iterable[Space]) -> list[str]:
-    """The clusterings that label spaces are read from, such as `whole-30` or `superclass-3`."""
+    """Return the clusterings that label spaces are read from, such as `whole-30` or `superclass-3`."""
     return list(dict.fromkeys(name for space in spaces for name in space.params.get("clusterings", ())))
 
 
@@ -85,12 +89,12 @@ class LabelSpace(Section):
     """One :class:`Space`."""
 
     space: str = Field(description="Name of the label space, unique within a condition.")
-    family: str = Field(description="Name of its family: of stages/hierarchy/families/, or one of your own.")
-    params: dict[str, Any] = Field({}, description="What its family makes it from.")
+    family: str = Field(description="Name of its family: a file in stages/hierarchy/families/, or one of your own.")
+    params: dict[str, Any] = Field({}, description="What its family computes it from.")
 
 
 def fewer_than_images(key: str, values: Sequence[int], config: Any) -> Iterator[str]:
-    """A complaint for every number that is more than the training images of a condition."""
+    """Yield a complaint for every number that exceeds the training images of a condition."""
     for i, condition in enumerate(config.conditions):
         size = condition.train_size
         for value in values:
@@ -99,7 +103,7 @@ def fewer_than_images(key: str, values: Sequence[int], config: Any) -> Iterator[
 
 
 def misnamed(spaces: Iterable[Space]) -> Iterator[str]:
-    """A complaint for every label space whose name cannot be that of a folder, a job and a word of a command line."""
+    """Yield a complaint for every label space whose name cannot name a folder, a job and a command-line word."""
     for space in spaces:
         if not _is_name(space.name):
             yield f"label_spaces.{space.family}: {space.name!r:.80} cannot name a label space: {ALLOWED}"
@@ -110,7 +114,7 @@ def _is_name(value: Any) -> bool:
         NAME.validate_python(value)
     except ValidationError:
         return False
-    return len(value.encode()) <= LONGEST and folder_of(value).name == value  # or it would mean another folder
+    return len(value.encode()) <= LONGEST and folder_of(value).name == value  # otherwise it would name another folder
 
 
 class _Families(Section):
@@ -121,7 +125,7 @@ class _Families(Section):
 
 
 def label_spaces_section() -> type[Section]:
-    """The section `label_spaces`: a key per family; GranularityError: one is not what `families` asks for."""
+    """Return the section `label_spaces` with a key per family; GranularityError: a family is incomplete."""
     found = {name: extensions.find("family", name) for name in extensions.names("family")}
     for name, family in found.items():
         file = extensions.code("family", name)
@@ -131,5 +135,5 @@ def label_spaces_section() -> type[Section]:
         if lacking := [needed for needed in ("OPTION", "spaces", labels) if not hasattr(family, needed)]:
             raise GranularityError(f"{file}: a family of label spaces needs {', '.join(lacking)}")
         if getattr(family, "NEEDS", NEEDS) != NEEDS:
-            raise GranularityError(f"{file}: NEEDS = {family.NEEDS}: all that a family may need is {NEEDS}")
+            raise GranularityError(f"{file}: NEEDS = {family.NEEDS}: a family may need only {NEEDS}")
     return create_model("LabelSpaces", __base__=_Families, **{name: one.OPTION for name, one in found.items()})

@@ -18,9 +18,9 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Write one label space; docs/artifacts.md has the files.
+    """Write one label space (files: docs/artifacts.md).
 
-    `label` in `labels_elsewhere.parquet` is a list where those in `labels.parquet` are, or an image there has several;
+    `label` in `labels_elsewhere.parquet` is a list if it is one in `labels.parquet`, or if an image there has several;
     images without a label are left out. Raises GranularityError: there is no such family; an input is missing or does
     not cover the training images.
     """
@@ -29,19 +29,19 @@ def run(task: Task) -> None:
     samples, clusters = task.open("samples"), {one.facts["clustering"]: one for one in task.open_all("cluster")}
     if lacking := [one for one in params.get("clusterings", ()) if one not in clusters]:
         given = ", ".join(map(str, task.paths("cluster")))
-        raise GranularityError(f"{name}: is made from the clusterings {lacking}, and not among those given: {given}")
+        raise GranularityError(f"{name}: needs the clusterings {lacking}, but was given only {given}")
     embedding = None if task.path("embed") is None else task.open("embed")
     inputs = {"samples": samples, **clusters, **({} if embedding is None else {"embed": embedding})}
     training, others = _images(samples, task.seed)
     if needs(task.options):
         if task.path("pixels") is None:
-            raise GranularityError(f"{name}: its family looks at images: --pixels is missing")
+            raise GranularityError(f"{name}: its family reads images; give --pixels")
         inputs["pixels"], training.open_pixels = Artifact.peek(task.path("pixels")), lambda: task.open("pixels")
     training.clusterings = {key: _clustering(one, training.frame) for key, one in clusters.items()}
     if embedding is not None:
         training.embedding = embedding.array("embedding.npy", (len(training) + len(others), None), np.float32)
     resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
-    facts = tuple(key for key in resolved if key != "seed")  # where it decides nothing, another seed is no other space
+    facts = tuple(key for key in resolved if key != "seed")  # a seed without effect does not make another space
     with task.create(inputs, resolved, facts) as out:
         labels = labels_of(family, training, params)
         ranks = {rank: training.coded(rank) for rank in samples.facts["ranks"]}
@@ -67,7 +67,7 @@ def run(task: Task) -> None:
 
 
 def _images(samples: Artifact, seed: int) -> tuple[Training, pd.DataFrame]:
-    """What is known of the training images; and of the others, indexed as in the sample table, their ranks."""
+    """Return the training images with what is known of them, and the others' ranks, indexed as in the sample table."""
     ranks = samples.facts["ranks"]
     frame = samples.table("samples.parquet", dict.fromkeys(["sample_id", "split", *ranks], "text"))
     training = Training(

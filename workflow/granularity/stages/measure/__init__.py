@@ -1,10 +1,10 @@
-"""Measure: properties of networks and embeddings, such as what probes of their features say about human ranks."""
+"""Measure: properties of networks and embeddings, such as how well probes of their features predict human ranks."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from granularity.base.errors import GranularityError
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.data.listing import contents
 from granularity.learning.cost import features, readers, resident_bytes
 from granularity.learning.options import own_network
@@ -12,34 +12,36 @@ from granularity.learning.runs import Run
 from granularity.stages.measure.measures.probe import WEIGHTS, Probe
 from granularity.stages.measure.options import Measure, Measuring
 
-WEIGHT_BYTES = 300  # of memory, measured, of each weight of linear probes that are fitted at once
+WEIGHT_BYTES = 300  # bytes of memory per weight of linear probes fitted at once (measured)
 EMBEDDING = 1024  # features of the widest published encoders
-MANY_CLASSES = {"cpu": 1000, "cuda": 20_000}  # of all probed ranks; up to there `Needs.ms` hold: reckoned
-FEATURE_BYTES = 10  # of memory, measured, of each feature of an image
+MANY_CLASSES = {"cpu": 1000, "cuda": 20_000}  # classes of all probed ranks, up to which `Needs.ms` holds (estimated)
+FEATURE_BYTES = 10  # bytes of memory per feature of an image (measured)
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     for measure in plan.config.measures:
         least = getattr(measure.module(), "LEAST_RANKS", 1)
         for condition in plan.conditions:
             if len(ranks := measure.ranks or condition.samples.ranks) < least:
                 raise GranularityError(
-                    f"measures: '{measure.name}' needs {least} ranks, a coarser and a finer one, and has only {ranks}; "
-                    "name them under its `ranks` or under `samples.ranks`"
+                    f"measures: '{measure.name}' needs {least} ranks, a coarser and a finer one, but has only {ranks}; "
+                    "add them to its `ranks` or to `samples.ranks`"
                 )
             asked = ("embedding" in measure.of) if measure.of else plan.embeds(condition)
             for network in (one for one in plan.networks if condition.spaces and not one.merged):
                 runs = plan.backbones(network, condition)
                 for unit, held in plan.units("measure", runs, network, condition).items():
                     of = [one for one in measure.of or ["backbones"] if one != "embedding"]
-                    if asked:  # it is the same whatever the network: the first job measures it
+                    if asked:  # equal for all networks, so only the first job measures it
                         of.append("embedding")
                         asked = False
                     if of:
                         yield _job(plan, measure, condition, network, unit, held, of)
 
 
-def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, held: list[Run], of: list[str]) -> Job:
+def _job(
+    plan: Planned, measure: Measure, condition: Any, network: Any, unit: str, held: list[Run], of: list[str]
+) -> Job:
     where = {"condition": condition.name}
     own = {**where, "network": network.name}
     inputs = {role: tuple(plan.jobs(role, **where)) for role in ("samples", "pixels")}
@@ -59,9 +61,10 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
     penalties = len(Probe.model_validate(options).l2) if measure.file == "probe" else 0
     width = max(features(network.model), EMBEDDING if "embedding" in of else 0)
     weights = width * max(min(WEIGHTS // width, sum(classes) * penalties), *classes) if penalties else 0
-    asked = {"name": measure.name, "measure": measure.file, "of": of, "splits": measure.splits, "ranks": measure.ranks}
-    asked |= {"options": options, "architecture": network.model.name, "precision": network.recipe.precision}
-    seen = network.recipe.augment.model_dump(mode="json", exclude={"policy", "policy_args"})  # only by trainings
+    asked: dict[str, Any] = {"name": measure.name, "measure": measure.file, "of": of, "splits": measure.splits}
+    asked |= {"ranks": measure.ranks, "options": options}
+    asked |= {"architecture": network.model.name, "precision": network.recipe.precision}
+    seen = network.recipe.augment.model_dump(mode="json", exclude={"policy", "policy_args"})  # used only by trainings
     asked |= {"augment": seen, "runs": [run.name for run in held]}
     return Job(
         "measure",
@@ -77,7 +80,7 @@ def _job(plan: Any, measure: Measure, condition: Any, network: Any, unit: str, h
 
 STAGE = Stage(
     name="measure",
-    does="Measure networks: probes of their features, and whatever else a measure says.",
+    does="Measure networks: probes of their features, and other measures.",
     options=Measuring,
     place="{root}/{condition}/measure/{measure}/{network}/{unit}",
     files=("runs.parquet", "values.parquet"),

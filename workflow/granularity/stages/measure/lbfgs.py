@@ -1,10 +1,10 @@
-"""L-BFGS for many independent problems side by side: each evaluation serves all that are still running.
+"""L-BFGS for many independent problems side by side: each evaluation serves all problems that are still running.
 
-Neither SciPy nor torch has one: problems put into one function would share a step length and a stopping rule.
+Neither SciPy nor torch offers this: problems joined in one function would share a step length and a stopping rule.
 
 The direction is that of the compact representation (Byrd, Nocedal and Schnabel 1994, theorem 2.3), whose small systems
-are solved for all problems at once. Steps are accepted as in Hager and Zhang (2005): for enough decrease or, where
-rounding hides it, a slope that says so. The problems are convex, so a step has curvature, and no more is asked of it.
+are solved for all problems at once. As in Hager and Zhang (2005), a step is accepted for sufficient decrease or, if
+rounding hides it, for a suitable slope. The problems are convex, so any step has curvature; no other condition is set.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ import torch
 
 from granularity.base import interrupt
 
-MEMORY = 10  # pairs of steps and changes of the gradient that the curvature is known from
+MEMORY = 10  # pairs of steps and gradient changes that approximate the curvature
 MOST_STEPS = 1000
-MOST_TRIES = 12  # since a loss fell by more than rounding: then that is all that is left
-DECREASE = 1e-4  # of what the slope promises, that a step must give
+MOST_TRIES = 12  # since a loss last fell by more than rounding: then nothing more can be gained
+DECREASE = 1e-4  # share of the decrease promised by the slope that a step must give
 NOISE = {torch.float32: 3e-7, torch.float64: 1e-14}  # of a loss, relative
 
-# Products of steps and of changes with changes, [2, MEMORY, MEMORY], where nothing is remembered: pairs of zeros, and
-# ones on the diagonal so that their weights can be solved for.
+# Products of steps and of changes with changes, [2, MEMORY, MEMORY], of an empty memory: pairs of zeros, with ones on
+# the diagonal so that their weights can be solved for.
 NOTHING = np.stack([np.eye(MEMORY), np.zeros((MEMORY, MEMORY))])
 
 
 class Layout:
-    """Which rows of a matrix are of which problem: `number` is that of each problem, int64 [P], as the caller counts
-    them, and `owner` the index in it of each row's, int64 [K].
+    """Which rows of a matrix belong to which problem. `number`: the caller's number of each problem, int64 [P];
+    `owner`: for each row the index of its problem in `number`, int64 [K].
     """
 
     def __init__(self, number: np.ndarray, size: np.ndarray, device: torch.device):
@@ -36,30 +36,30 @@ class Layout:
         self._indicator = (self.owner == torch.arange(len(size), device=device)[:, None]).double()
 
     def sums(self, values: torch.Tensor) -> np.ndarray:
-        """Sums over the rows of each problem, in a fixed order also on a GPU: [K, ...] to float64 [P, ...]."""
+        """Sum over the rows of each problem, in a fixed order even on a GPU: [K, ...] to float64 [P, ...]."""
         return (self._indicator @ values.double()).cpu().numpy()
 
     def dots(self, a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
-        """Products of two vectors of each problem, each [K, F]: float64 [P]."""
+        """Return the dot product of two vectors of each problem, each [K, F]: float64 [P]."""
         return self.sums((a * b).sum(1))
 
     def rows(self, values: np.ndarray, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The value of each problem for each of its rows: [P, ...] to [K, ...]."""
+        """Repeat the value of each problem for each of its rows: [P, ...] to [K, ...]."""
         return torch.from_numpy(values).to(self.owner.device, dtype)[self.owner]
 
 
-# Losses float64 [P], bounds on how far they lie above their minima [P], gradients [K, F].
+# Losses float64 [P], bounds on their distance from their minima [P], gradients [K, F].
 Evaluate = Callable[[torch.Tensor], tuple[np.ndarray, np.ndarray, torch.Tensor]]
 
 
 def minimise(
     problems: Callable[[Layout], Evaluate], start: torch.Tensor, sizes: Sequence[int], tolerance: float
 ) -> torch.Tensor:
-    """Minimise convex functions, each of some rows of a matrix; problems that are done are evaluated no more.
+    """Minimise convex functions, each of some rows of a matrix; problems that are done are no longer evaluated.
 
-    `problems` gives the function of the rows of those problems that a layout has; each problem has so many rows (its
-    size) of the start, [K, F], whose precision is that of the whole. It is done once its bound is below the share
-    `tolerance` of its loss; or once no step gains anything, as in float32 close to the minimum; or after `MOST_STEPS`.
+    `problems` returns the function for the rows of a layout's problems; `sizes` has each problem's number of rows in
+    `start`, [K, F], whose precision is used throughout. A problem is done once its bound is below `tolerance` times its
+    loss; or once no step gains anything, as in float32 close to the minimum; or after `MOST_STEPS`.
 
     Returns the rows at the minima, [K, F].
     """
@@ -67,11 +67,11 @@ def minimise(
     layout = Layout(number, size, start.device)
     evaluate = problems(layout)
     loss, bound, gradient = evaluate(start)
-    # What is known of each row; `history`: steps [:, :MEMORY] and changes of the gradient [:, MEMORY:].
+    # The state of each row; `history`: steps [:, :MEMORY] and changes of the gradient [:, MEMORY:].
     rows = {"number": torch.arange(len(start), device=start.device), "x": start, "gradient": gradient}
     rows["direction"] = -gradient
     rows["history"] = start.new_zeros(len(start), 2 * MEMORY, start.shape[1], dtype=torch.float32)
-    # What is known of each problem.
+    # The state of each problem.
     each = {"number": number, "size": size, "loss": loss, "done": bound <= tolerance * loss}
     each |= {"slope": -layout.dots(gradient, gradient)}
     each |= {name: np.ones(len(size)) for name in ("length", "curvature")}
@@ -103,7 +103,7 @@ def _step(evaluate: Evaluate, layout: Layout, each: dict, rows: dict, tolerance:
     flat &= layout.dots(slopes, direction) <= (2 * DECREASE - 1) * each["slope"]
     accepted = np.isfinite(loss) & ((rise <= DECREASE * promised) | flat)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = promised / (2 * (promised - rise))  # of the length, where a parabola has its minimum
+        share = promised / (2 * (promised - rise))  # share of the length at which a parabola has its minimum
     shorter = each["length"] * np.clip(np.where(np.isfinite(share), share, 0.1), 0.1, 0.5)
     each["length"] = np.where(accepted, 1.0, shorter)
     fell = accepted & (each["loss"] - loss > noise * np.abs(each["loss"]))
@@ -118,7 +118,7 @@ def _step(evaluate: Evaluate, layout: Layout, each: dict, rows: dict, tolerance:
     newest = -torch.bmm(weights, rows["history"])[:, 0].to(x.dtype)
     newest -= slopes / layout.rows(each["curvature"], x.dtype)[:, None]
     slope = layout.dots(newest, slopes)
-    if (slope >= 0).any():  # rounding has spoilt what is remembered
+    if (slope >= 0).any():  # rounding has spoilt the memory
         newest = torch.where(layout.rows(slope < 0)[:, None], newest, -slopes)
         slope = layout.dots(newest, slopes)
     moved = layout.rows(accepted)[:, None]
@@ -130,8 +130,8 @@ def _step(evaluate: Evaluate, layout: Layout, each: dict, rows: dict, tolerance:
 def _remember(
     layout: Layout, each: dict, rows: dict, accepted: np.ndarray, tried: torch.Tensor, slopes: torch.Tensor
 ) -> np.ndarray:
-    """Put the pairs of those problems that were moved in the place of their oldest; returns products of the gradient
-    with what is remembered, float64 [P, 2, MEMORY].
+    """Replace the oldest pairs of the problems that moved; return products of the gradient with the memory, float64 [P,
+    2, MEMORY].
     """
     place, moved = each["steps"] % MEMORY, layout.rows(accepted)
     there, at = moved.nonzero()[:, 0], layout.rows(place)[moved]
@@ -145,18 +145,18 @@ def _remember(
     each["products"][some, 1, at] = new[:, 1]
     curved, squared = new[np.arange(len(some)), :, at].T
     each["curvature"][some[curved > 0]] = squared[curved > 0] / curved[curved > 0]
-    if (curved <= 0).any():  # rounding has spoilt it: begin to remember anew
+    if (curved <= 0).any():  # rounding has spoilt the memory: start it anew
         spoilt = np.isin(np.arange(len(place)), some[curved <= 0])
         each["products"][spoilt], found[spoilt], history[layout.rows(spoilt)] = NOTHING, 0, 0
     return found[..., 1]
 
 
 def _weights(each: dict, products: np.ndarray) -> np.ndarray:
-    """Weights of what is remembered in minus the direction, beside gradient / curvature: float64 [P, 2 MEMORY]."""
+    """Return the memory's weights in minus the direction, besides gradient / curvature: float64 [P, 2 MEMORY]."""
     gamma = 1 / each["curvature"][:, None, None]
     age = (each["steps"][:, None] - 1 - np.arange(MEMORY)) % MEMORY
     steps, changes = each["products"][:, 0], each["products"][:, 1]
-    # Products of step i with change j, where i is no younger than j.
+    # Products of step i with change j, if i is not younger than j.
     inverse = np.linalg.inv(np.where(age[:, :, None] >= age[:, None, :], steps, 0.0))
     of_changes = inverse @ products[:, 0, :, None]
     right = (np.eye(MEMORY) * steps + gamma * changes) @ of_changes - gamma * products[:, 1, :, None]

@@ -1,8 +1,8 @@
-"""Multinomial logistic regressions on the same features, many at once: all labels and penalties, in one pass each.
+"""Multinomial logistic regressions on the same features, many at once: all labels and penalties in each pass.
 
-Each minimises mean cross-entropy + l2 / 2 * |W|^2 over the weights W and biases (which are not penalised), as
-scikit-learn's LogisticRegression(C=1 / (l2 * N)) does; with two classes, where that has one vector of weights for our
-two, as its C=2 / (l2 * N).
+Each minimises mean cross-entropy + l2 / 2 * |W|^2 over the weights W and biases (not penalised), like scikit-learn's
+LogisticRegression(C=1 / (l2 * N)). With two classes it is like C=2 / (l2 * N), because scikit-learn then has one vector
+of weights where we have two.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import torch
 
 from granularity.stages.measure.lbfgs import Evaluate, Layout, minimise
 
-TOLERANCE = 1e-7  # of a loss, relative: how far it may lie above the minimum
-SCORES = {"cpu": 2**19, "cuda": 2**27}  # of a chunk of rows, and coordinates; decides last bits
-LEAST_ROWS = 256  # of a chunk: fewer would make slow products
-ROWS = 8192  # that are turned at once
-RESIDENT_SHARE = 0.5  # of a GPU's free memory that features may take
+TOLERANCE = 1e-7  # largest distance of a loss from its minimum, relative
+SCORES = {"cpu": 2**19, "cuda": 2**27}  # rows of a chunk times coordinates; affects last bits
+LEAST_ROWS = 256  # fewer rows in a chunk would make products slow
+ROWS = 8192  # rows rotated at once
+RESIDENT_SHARE = 0.5  # share of a GPU's free memory that features may take
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One regression: on which labels, with how many classes, and its penalty."""
+    """One regression: its labels (by index), their number of classes, and its penalty."""
 
     labels: int
     classes: int
@@ -35,17 +35,17 @@ class Problem:
 
 @dataclass(frozen=True)
 class Axes:
-    """Principal axes of standardised features, along which the curvature of the loss is known well enough to divide it
-    out: up to half the steps. The penalty does not change under a rotation.
+    """Principal axes of standardised features. Along them the curvature of the loss is known well enough to divide it
+    out, which saves up to half the steps. A rotation does not change the penalty.
     """
 
     mean: torch.Tensor  # float64 [D]
-    turn: torch.Tensor  # float64 [D, F - 1], standardises and rotates; axes along which nothing varies are left out
+    turn: torch.Tensor  # float64 [D, F - 1], standardises and rotates; constant axes are left out
     variance: torch.Tensor  # float64 [F], of coordinates; 1 for the last, the constant 1 that the biases weigh
 
     @classmethod
     def of(cls, features: torch.Tensor, device: torch.device) -> Axes:
-        """Those of features float32 [N, D]."""
+        """Return the axes of features float32 [N, D]."""
         total = sum(part.sum(0) for part in chunks(features, device))
         mean = total / len(features)
         squares = sum((part := chunk - mean).T @ part for chunk in chunks(features, device)) / len(features)
@@ -57,12 +57,12 @@ class Axes:
         return cls(mean, axes / scale[:, None], torch.cat([variance, variance.new_ones(1)]))
 
     def __call__(self, features: torch.Tensor) -> torch.Tensor:
-        """Coordinates of features float64 [B, D]: float64 [B, F]."""
+        """Return the coordinates, float64 [B, F], of features float64 [B, D]."""
         found = (features - self.mean) @ self.turn
         return torch.cat([found, found.new_ones(len(found), 1)], 1)
 
     def all(self, features: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-        """Coordinates of features in another order: float32 [N, F], on the GPU if there is one with room for them."""
+        """Return the coordinates of features in another order: float32 [N, F], on the GPU if they fit there."""
         place, size = self.mean.device, (len(order), len(self.variance))
         if place.type == "cuda" and 4 * size[0] * size[1] > RESIDENT_SHARE * torch.cuda.mem_get_info(place)[0]:
             place = torch.device("cpu")
@@ -73,12 +73,12 @@ class Axes:
 
 
 def chunks(rows: torch.Tensor, device: torch.device) -> Iterator[torch.Tensor]:
-    """Some rows at a time, on the device."""
+    """Yield chunks of rows on the device, as float64."""
     return (part.to(device, torch.float64) for part in rows.split(ROWS))
 
 
 def groups(problems: Iterable[Problem], most: int) -> Iterator[list[Problem]]:
-    """Problems that are fitted at once: as many as have that many classes together, or a single one that has more."""
+    """Yield problems to fit at once: at most `most` classes together, or a single problem with more."""
     found: list[Problem] = []
     for problem in problems:
         if found and problem.classes + sum(one.classes for one in found) > most:
@@ -96,20 +96,21 @@ def fit(
     variance: torch.Tensor,
     tolerance: float = TOLERANCE,
 ) -> torch.Tensor:
-    """Weights float64 [K, F] of some regressions, K being the sum of their classes: first in float32, then in float64.
+    """Fit regressions and return their weights float64 [K, F], K being the sum of their classes.
 
     Rows are coordinates float32 [N, F], the last of which is 1; labels, int64 [N] each, and the variance of the
-    coordinates, [F], lie on the device that is to compute. Problems on the same labels stand side by side. No loss lies
-    further above its minimum than `tolerance`, relative.
+    coordinates, [F], lie on the device that computes. Problems on the same labels must be adjacent. No loss exceeds its
+    minimum by more than `tolerance`, relative. Fits in float32 first, then in float64.
     """
     counts = [labels[one.labels].bincount(minlength=one.classes) for one in problems]
     shares, sizes = torch.cat(counts).double() / len(rows), [problem.classes for problem in problems]
     found = variance.new_zeros(sum(sizes), len(variance))
-    # What is best where the weights are zero. A class that has no images gets none of the probability, and stays so.
+    # The optimum for zero weights. A class without images gets no probability, and keeps none.
     found[:, -1] = shares.clamp(min=1e-300).log()
-    # Weights are scaled by units in which all curve the loss about as much, reckoned where all classes are as likely:
-    # these decide how many steps are taken, and no result. (Units of each class's own would take more: what moves the
-    # scores of all classes alike is then not left alone.)
+    # Weights are scaled by units in which all curve the loss about equally, assuming equally likely classes. These
+    # decide the number of steps, not the result. (A unit per class would need more steps: it does not isolate what
+    # moves the
+    # scores of all classes alike.)
     penalty = torch.tensor([[one.l2] for one in problems]).to(variance) * torch.ones_like(variance)
     penalty[:, -1] = 0
     units = (variance / torch.tensor([sizes]).T.to(variance) + penalty).rsqrt().reciprocal()
@@ -118,9 +119,8 @@ def fit(
     least = shares.clamp(min=1 / len(rows)).split(sizes)
 
     def losses(dtype: torch.dtype, layout: Layout) -> Evaluate:
-        # With a penalty, gradients say how far above its minimum a loss lies: at most |g|^2 / (2 l2), the gap to the
-        # dual. Biases have none; they curve the loss by the share of their class, as long as probabilities are close
-        # to the shares.
+        # With a penalty, gradients bound a loss's distance from its minimum: at most |g|^2 / (2 l2), the duality gap.
+        # Biases have no penalty; they curve the loss by the share of their class, if probabilities are close to shares.
         some = [problems[i] for i in layout.number]
         share = torch.cat([least[i] for i in layout.number])
         l2 = layout.rows(np.array([problem.l2 for problem in some]))
@@ -146,8 +146,8 @@ def fit(
 def cross_entropy(
     rows: torch.Tensor, labels: Sequence[torch.Tensor], problems: Sequence[Problem], weights: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean cross-entropies float64 [P] and their gradients [K, F], a chunk of rows at a time. Weights [K, F] are in the
-    order of the problems, and all else as in :func:`fit`; the precision is that of the weights.
+    """Return mean cross-entropies float64 [P] and their gradients [K, F], computed in chunks of rows. Weights [K, F]
+    are in the order of the problems; everything else is as in :func:`fit`, in the precision of the weights.
     """
     loss = torch.zeros(len(problems), dtype=torch.float64, device=weights.device)
     gradient = torch.zeros_like(weights)
@@ -171,8 +171,8 @@ def cross_entropy(
 
 
 def predict(rows: Iterable[torch.Tensor], weights: torch.Tensor, problems: Sequence[Problem]) -> torch.Tensor:
-    """The class with the largest score, for each regression and row: int64 [P, N] on the CPU. `rows` are coordinates
-    float64 [B, F], some at a time.
+    """Return the class with the largest score, for each regression and row: int64 [P, N] on the CPU. `rows` are chunks
+    of coordinates float64 [B, F].
     """
     found, size = [], max(1, SCORES[weights.device.type] // len(weights))
     for part in (part for several in rows for part in several.split(size)):

@@ -1,4 +1,4 @@
-"""The networks that a job measures: the embedding, and for each run untrained, kept, pretrained, finetuned ones."""
+"""The networks that a job measures: the embedding, and for each run untrained, kept, pretrained, finetuned networks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ ABOUT = ("run", "network", "space", "family", "granularity", "pretrain_seed", "t
 
 
 @dataclass(frozen=True)
-class Network:
-    """One network to be measured; `source` has its weights, as those of `row`, and is None for the embedding."""
+class MeasuredNetwork:
+    """One network to measure; `source` has the weights of `row`, and is None for the embedding."""
 
     name: str  # of the run, with the epoch
-    about: dict[str, Any]  # `ABOUT` and `epoch`; what does not apply is None
+    about: dict[str, Any]  # `ABOUT` and `epoch`; None: does not apply
     source: Backbones | None = None
     row: pd.Series | None = None
 
     def seen(self, data: Data) -> tuple[torch.nn.Module | None, np.ndarray | None, Data]:
-        """The network on the device of some images, the target class of each output (int64; -2 for none, and None where
-        outputs are no classes), and the images as it takes them. The embedding has only these.
+        """Return the network on the images' device; the target class of each output (int64; -2 for none; None if
+        outputs are not classes); and the images as it takes them. The embedding has only the images.
         """
         if self.source is None:
             return None, None, data
@@ -42,7 +42,7 @@ class Network:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """`about`, and the bytes of its weights (of one untrained: those at the end of its training)."""
+        """`about`, and the digest of its weights (untrained: of the weights at the end of its training)."""
         if self.source is None:
             return {"run": EMBEDDING}
         epoch = self.about["epoch"]
@@ -52,9 +52,9 @@ class Network:
 
 def chosen(
     pretrained: Backbones, finetuned: Backbones, runs: Iterable[str], of: Iterable[str] | None, embedded: bool
-) -> list[Network]:
-    """The networks that are asked for (`of`, as in the options), in the order of the pretrainings named; `embedded`
-    says whether there is an embedding. Raises GranularityError if there is no such run, or nothing to measure.
+) -> list[MeasuredNetwork]:
+    """Return the requested networks (`of`, as in the options), in the order of `runs`; `embedded`: whether there is an
+    embedding. Raises GranularityError: there is no such run, or nothing to measure.
     """
     of, found = set(of or DEFAULT_OF), []
 
@@ -62,11 +62,11 @@ def chosen(
         known = {key: row.get("run_id" if key == "run" else key) for key in ABOUT} | {"epoch": epoch}
         known = {key: value.item() if hasattr(value, "item") else value for key, value in known.items()}
         about = {key: None if pd.isna(value) else value for key, value in known.items()}
-        found.append(Network(f"{Path(row['file']).stem}@{epoch}", about, source, row))
+        found.append(MeasuredNetwork(f"{Path(row['file']).stem}@{epoch}", about, source, row))
 
     if EMBEDDING in of and embedded:
         known = {"run": EMBEDDING, "space": EMBEDDING, "family": "encoder"}
-        found.append(Network(EMBEDDING, dict.fromkeys([*ABOUT, "epoch"]) | known))
+        found.append(MeasuredNetwork(EMBEDDING, dict.fromkeys([*ABOUT, "epoch"]) | known))
     for run in runs if of != {EMBEDDING} else ():
         row = pretrained.named(run)
         *between, last = pretrained.epochs(row)
@@ -77,5 +77,5 @@ def chosen(
             for _, one in finetuned.runs[finetuned.runs["parent"] == row["run_id"]].iterrows():
                 add(finetuned, one, finetuned.about(one)["epoch"])
     if not found:
-        raise GranularityError(f"of: {', '.join(sorted(of))}: there are no such networks of the runs given")
+        raise GranularityError(f"of: {', '.join(sorted(of))}: the given runs have no such networks")
     return found

@@ -1,4 +1,4 @@
-"""Options of stage `measure`: an entry of the configuration's `measures`, and what one of its jobs takes."""
+"""Options of stage `measure`: an entry of the configuration's `measures`, and the options of one job."""
 
 from types import ModuleType
 from typing import Literal
@@ -18,25 +18,25 @@ class Measure(Section):
 
     name: Name = Field("probe", description="Names the measurement, in its folder and in tables.")
     measure: Name | None = Field(
-        None, description="The measure: a file of stages/measure/measures/, or of your own (null: that of this name)."
+        None, description="The measure: a file in stages/measure/measures/, or your own (null: the file of this name)."
     )
     of: list[Literal["backbones", "checkpoints", "untrained", "finetuned", "embedding"]] | None = Field(
         None,
         min_length=1,
-        description="What is measured: `backbones` (after the last epoch), `checkpoints` (epochs in between "
-        "that were kept), `untrained` (networks before their first step), `finetuned` (finetuned networks that were "
-        "kept), `embedding` (CLIP's). Null: the backbones, and the embedding where label spaces are made from it.",
+        description="What is measured: `backbones` (after the last epoch), `checkpoints` (epochs in between that were "
+        "kept), `untrained` (networks before their first step), `finetuned` (finetuned networks that were kept), "
+        "`embedding` (CLIP's). Null: the backbones, and the embedding if label spaces are made from it.",
     )
     splits: list[str] = Field(["val"], min_length=1, description="Splits of the sample table to measure on.")
-    ranks: list[Rank] | None = Field(None, min_length=1, description="Human ranks that a measure looks at (null: all).")
-    options: dict[str, JsonValue] = Field({}, description="The measure's own options; see its file.")
+    ranks: list[Rank] | None = Field(None, min_length=1, description="Human ranks that a measure reads (null: all).")
+    options: dict[str, JsonValue] = Field({}, description="Options of the measure; see its file.")
 
     @model_validator(mode="after")
     def _known(self):
         for key in ("of", "splits", "ranks"):
             values = getattr(self, key) or []
             if len(set(values)) < len(values):
-                raise ValueError(f"{key}: one is given twice: {values}")
+                raise ValueError(f"{key}: a value is given twice: {values}")
         try:
             self.resolved()
         except GranularityError as error:
@@ -53,8 +53,8 @@ class Measure(Section):
         return self.measure or self.name
 
     def module(self) -> ModuleType:
-        """The measure, see :mod:`granularity.stages.measure.measures`. Raises GranularityError if there is no measure
-        of that name, or it is not complete.
+        """Return the measure, see :mod:`granularity.stages.measure.measures`. Raises GranularityError: there is no
+        measure of that name, or it is incomplete.
         """
         found = extensions.find("measure", self.file)
         for needed in ("Options", "measure"):
@@ -67,15 +67,15 @@ class Measure(Section):
         return self.module().Options.model_validate(self.options)
 
     def files(self) -> list[str]:
-        """The user's files that the measure reads."""
+        """Return the user's files that the measure reads."""
         found = self.module()
         return list(found.files(self.resolved())) if hasattr(found, "files") else []
 
 
 class Measuring(Measure):
-    """One measure of the networks of some runs."""
+    """One measure for the networks of some runs."""
 
-    architecture: str = Field("", description="Name of the networks' architecture; code of a file of your own counts.")
+    architecture: str = Field("", description="Architecture of the networks; if it is your own file, its code counts.")
     augment: Augment = Field(Augment(), description="The pretraining's augmentation, for the centre crop.")
     precision: Precision = Field("float32", description="The precision of the pretraining.")
-    runs: RunNames = Field([], description="Names of the pretrainings; finetuned networks are those made from them.")
+    runs: RunNames = Field([], description="Names of the pretrainings; finetuned networks are those trained from them.")

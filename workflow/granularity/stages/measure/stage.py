@@ -1,4 +1,4 @@
-"""Stage `measure`: one measure of every network of a job, untrained ones and the embedding included."""
+"""Stage `measure`: one measure of every network of a job, including untrained ones and the embedding."""
 
 import functools
 import time
@@ -25,17 +25,17 @@ NOTES = "values.json"
 
 
 def run(task: Task) -> None:
-    """Measure the networks of one job; what any job has measured of a network is not measured again.
+    """Measure the networks of one job; reuse what any job has already measured.
 
-    What is measured of one network is a result of its own, of the kind `measured` (see
+    The measurements of one network are a result of their own, of kind `measured` (see
     :mod:`granularity.learning.training.trainings`).
 
-    `values.parquet`: `run`, `epoch` (0 is untrained; null for the embedding), `split`, `measure` (the entry's name),
-    `key`, `value` (float64). `runs.parquet`, a row per run: `run`, `network`, `space`, `family`, `granularity`,
-    `pretrain_seed` and, of finetuned ones, `transfer` and `finetune_seed`; the embedding is the run "embedding" of the
-    family "encoder". `arrays/NETWORK/SPLIT/KEY.npy`, where the measure makes arrays: NETWORK is the run's name with
-    `@EPOCH`. Raises GranularityError if a network, a split or a rank is missing, or the measure gives something that is
-    no value.
+    `values.parquet`: `run`, `epoch` (0: untrained; null: the embedding), `split`, `measure` (the entry's name), `key`,
+    `value` (float64). `runs.parquet`, a row per run: `run`, `network`, `space`, `family`, `granularity`,
+    `pretrain_seed` and, for finetuned runs, `transfer` and `finetune_seed`; the embedding is the run "embedding" of
+    family "encoder". `arrays/NETWORK/SPLIT/KEY.npy`, if the measure makes arrays: NETWORK is the run's name with
+    `@EPOCH`. Raises GranularityError: a network, a split or a rank is missing, or the measure yields something that is
+    not a value.
     """
     options = task.options
     measure, own = options.module(), options.resolved()
@@ -58,7 +58,7 @@ def run(task: Task) -> None:
         decides = {key: resolved[key] for key in ("measure", "options", "splits", "ranks", "augment", "precision")}
         same = {role: [inputs[role].digest] for role in ("samples", "pixels")}
         for one in track(found, len(found), f"measuring {options.name}", "networks"):
-            # Networks are measured without the embedding: which job holds it follows from how work is cut into jobs.
+            # Networks are measured without the embedding, because which job holds it depends on the division into jobs.
             embeds = one.source is None
             made_from = same | {"embed": [embedding.digest] if embeds else []}
             origin = {**task.origin_of_part({**decides, **one.identity}, made_from), "kind": MEASURED}
@@ -97,8 +97,8 @@ def _fill(arrays: dict[str, np.ndarray], rows: list[list], part: Writer) -> None
 
 
 def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, np.ndarray], list[list]]:
-    """Sort out what a measure found of one network: arrays by SPLIT/KEY, and rows [split, key, number]. Raises
-    GranularityError if something is neither a number nor an array, is there twice, or its key is no name.
+    """Sort what a measure found for one network into arrays by SPLIT/KEY and rows [split, key, number]. Raises
+    GranularityError: a value is neither a number nor an array, occurs twice, or its key is not a name.
     """
     if isinstance(found, pd.DataFrame):
         if missing := {"split", "key", "value"} - set(found.columns):
@@ -108,7 +108,7 @@ def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, 
     for split, key, value in found:
         name = f"{split}/{key}"
         if not all(part.strip(".") and part.isprintable() and "\\" not in part for part in name.split("/")):
-            raise GranularityError(f"measure '{measure}': {name!r} is no split and key that could name a file")
+            raise GranularityError(f"measure '{measure}': {name!r} must be a split and a key that can name a file")
         if name in seen:
             raise GranularityError(f"measure '{measure}': gives '{key}' of the split '{split}' twice")
         seen.add(name)
@@ -117,5 +117,7 @@ def sorted_out(found: Iterable | pd.DataFrame, measure: str) -> tuple[dict[str, 
         elif np.ndim(value) == 0 and isinstance(value, int | float | np.number | np.ndarray):
             rows.append([split, key, float(value)])
         else:
-            raise GranularityError(f"measure '{measure}': '{key}' is {type(value).__name__}, no number and no array")
+            raise GranularityError(
+                f"measure '{measure}': '{key}' is {type(value).__name__}, neither a number nor an array"
+            )
     return arrays, rows

@@ -1,4 +1,4 @@
-"""The view that a measure has: one network, and the images and labels it is measured on."""
+"""What a measure sees: one network, and the images and labels to measure it on."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,24 +16,24 @@ from granularity.learning.training import evaluation
 
 @dataclass
 class View:
-    """One network, and the images and labels it is measured on."""
+    """One network, and the images and labels to measure it on."""
 
-    about: Mapping[str, Any]  # networks.ABOUT and `epoch`; what does not apply is None
+    about: Mapping[str, Any]  # networks.ABOUT and `epoch`; None: does not apply
     network: torch.nn.Module | None  # in evaluation mode, on the device, with its head; None for the embedding
-    # Of each output of the head, the target class that it stands for: int64, numbers of `data.target_names`, -2 for an
-    # output that stands for none. None where there is no head.
+    # For each output of the head, the target class that it stands for: int64, indices of `data.target_names`, -2 for an
+    # output that stands for none. None without a head.
     answers: np.ndarray | None
     splits: list[str]  # to measure on
     ranks: list[str]  # human ranks to look at
-    label_of: Callable[[str], pd.Series]  # the names of a rank's classes, of all images
+    label_of: Callable[[str], pd.Series]  # returns the class names of all images at a rank
     data: Data  # pixels, target classes, and the sample table's `sample_id` and `split`
-    augment: Augment  # of the network's training, as the precision
+    augment: Augment  # of the network's training, as is `precision`
     precision: Precision = "float32"
     embedding: np.ndarray | None = None  # float32 [images, D]
     _features: dict[str, torch.Tensor] = field(default_factory=dict)
 
     def rows(self, split: str) -> np.ndarray:
-        """Row numbers of a split in the sample table, int64 [N]. Raises GranularityError if there is no such split."""
+        """Return the row numbers of a split in the sample table, int64 [N]. Raises GranularityError: no such split."""
         found = self.data.rows(split)
         if not len(found):
             known = ", ".join(sorted(self.data.table["split"].unique()))
@@ -41,22 +41,20 @@ class View:
         return found
 
     def classes(self, rank: str) -> np.ndarray:
-        """Names of a rank's classes in the training split, in alphabetical order."""
+        """Return the names of a rank's classes in the training split, in alphabetical order."""
         return np.unique(self.label_of(rank).to_numpy(dtype=str)[self.data.train])
 
     def labels(self, split: str, rank: str) -> np.ndarray:
-        """Class numbers in the order of `classes`, int64 [N]; -1 for a class that is not in the training split."""
+        """Return class numbers in the order of `classes`, int64 [N]; -1: the class is not in the training split."""
         return pd.Index(self.classes(rank)).get_indexer(self.label_of(rank).iloc[self.rows(split)])
 
     def predict(self, split: str, forward: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-        """The values of a function of normalised images, float32 [B, C, H, W] on the device, for a split: [N, ...] on
-        the CPU.
-        """
+        """Apply a function of normalised images, float32 [B, C, H, W] on the device, to a split: [N, ...] on CPU."""
         return evaluation.predict(forward, self.data, self.rows(split), self.augment, self.precision)
 
     def features(self, split: str) -> torch.Tensor:
-        """What the network's head sees, or rows of the embedding, computed once: float32 [N, D] on the CPU. Raises
-        GranularityError if they are not finite, as of a network whose training diverged.
+        """Return the inputs of the network's head, or rows of the embedding, computed once: float32 [N, D] on the CPU.
+        Raises GranularityError: they are not finite, for instance because training diverged.
         """
         if split not in self._features:
             rows = self.rows(split)
@@ -68,7 +66,7 @@ class View:
             if not finite.all():
                 image = self.data.table["sample_id"].iloc[rows[int(finite.int().argmin())]]
                 raise GranularityError(
-                    f"{self.about['run']} after epoch {self.about['epoch']}: its features of the image '{image}' are "
+                    f"{self.about['run']} after epoch {self.about['epoch']}: the features of the image '{image}' are "
                     "not finite; did its training diverge?"
                 )
             self._features[split] = found

@@ -1,24 +1,24 @@
 """Pixels: every image decoded once, and kept in the size that training reads."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.stages.pixels.options import Pixels
 
-BATCH = 256  # images that a job holds, as they are kept and decoded
+BATCH = 256  # images that a job holds, both encoded and decoded
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     options = plan.config.pixels
     for samples in plan.jobs("samples"):
-        held = {"memory": lambda images: 2 * min(images, BATCH) * options.bytes}
-        yield Job("pixels", samples.values, options.asked, {"samples": (samples,)}, **held)
+        inputs = {"samples": (samples,)}
+        memory = lambda images: 2 * min(images, BATCH) * options.bytes  # noqa: E731
+        yield Job("pixels", samples.values, options.asked, inputs, memory=memory)
 
 
 STAGE = Stage(
     name="pixels",
-    does="Decode every image once, and keep it in the size that training reads.",
+    does="Decode every image once, and keep it at the size that training reads.",
     options=Pixels,
     place="{root}/{condition}/pixels",
     files=("index.parquet", "moments.json"),

@@ -18,17 +18,17 @@ from granularity.store.resume import Layout, Record, write_records
 from granularity.store.task import Task
 
 BATCH = 256  # images between two looks at the clock
-CHUNK = 4096  # images between two saves of what is known of the work so far, at most; does not change the result
+CHUNK = 4096  # most images between two checkpoints of the index; does not change the result
 SHARD_BYTES = 1 << 28
-MOST = 1000  # broken images that a message names
+MOST = 1000  # most broken images that a message names
 
 
 def run(task: Task) -> None:
-    """Write the images, in the order of the sample table, and what is known of them; docs/artifacts.md has the files.
+    """Write the images, in the order of the sample table, and their index (files: docs/artifacts.md).
 
-    `sha256` in the index is of the bytes that were read of the original, whether or not the sample table has it; the
-    moments (:func:`granularity.data.moments.by_split`) are of the images as they were before they became JPEGs. Raises
-    GranularityError: images are missing, changed or corrupt; each is named.
+    `sha256` in the index is of the bytes read from the original, even if the sample table has it; the moments
+    (:func:`granularity.data.moments.by_split`) are of the images before they became JPEGs. Raises GranularityError:
+    images are missing, changed or corrupt; each is named.
     """
     options, table = task.options, task.open("samples")
     images = Images(table)
@@ -58,7 +58,7 @@ def run(task: Task) -> None:
                 interrupt.stop_if_requested()
                 if len(broken) > MOST:
                     break
-        if broken:  # after a look at the other images, so that one run names all of them
+        if broken:  # only after the other images were read, so that one run names all of them
             raise GranularityError(*map(str, broken[:MOST]), *(["... and more"] if len(broken) > MOST else []))
 
     with task.create({"samples": table}, options.asked, ("format", "size", "mode"), resumable=True) as out:
@@ -70,7 +70,7 @@ def run(task: Task) -> None:
         if options.format == "raw":
             out.describe_array("pixels.npy", np.load(out.path("pixels.npy"), mmap_mode="r", allow_pickle=False))
         else:
-            for name in shards.COLUMNS:  # numbers of pixels and bytes of one image take four bytes
+            for name in shards.COLUMNS:  # pixel and byte counts of one image fit in four bytes
                 small = index[name].dtype == np.int64 and index[name].max() < 2**31
                 columns[name] = pa.array(index[name].astype(np.int32) if small else index[name])
             for number in range(int(index["file"][-1]) + 1):
@@ -81,7 +81,7 @@ def run(task: Task) -> None:
 
 
 def _encoded(image: Image.Image, options: Pixels) -> tuple[Image.Image, bytes]:
-    """An image as it is kept, and its bytes."""
+    """Return an image as it is kept, and its bytes."""
     if options.format == "raw":
         side = (options.size, options.size)
         image = image if image.size == side else ImageOps.fit(image, side, Image.Resampling.BICUBIC)
@@ -94,7 +94,7 @@ def _encoded(image: Image.Image, options: Pixels) -> tuple[Image.Image, bytes]:
 
 
 def _rectangle(image: Image.Image, size: int) -> Image.Image:
-    """An image whose short side is `size`; of one that is longer than `shards.LONGEST` times that, the centre."""
+    """Resize an image to a short side of `size`; crop it to the centre if longer than `shards.LONGEST` times that."""
     short, most = min(image.size), shards.LONGEST * min(image.size)
     if max(image.size) > most:
         left, top = (max(0, side - most) // 2 for side in image.size)

@@ -1,16 +1,15 @@
-"""Pretrain: networks trained on label spaces, or on what another objective asks for."""
+"""Pretrain: networks trained on label spaces, or with another objective."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from granularity.base import extensions
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.data.listing import contents
 from granularity.learning.cost import of_training
 from granularity.learning.options import Pretrain, augmentation, optimiser_file, own_network
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     config = plan.config
     for condition in plan.conditions:
         where = {"condition": condition.name}

@@ -1,4 +1,4 @@
-"""Stage `pretrain`: networks trained on label spaces, or on what another objective takes."""
+"""Stage `pretrain`: networks trained on label spaces, or with another objective."""
 
 import functools
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Train the runs of one job (docs/artifacts.md). Raises GranularityError if an input is missing or does not fit the
+    """Train the runs of one job (docs/artifacts.md). Raises GranularityError: an input is missing or does not fit the
     samples, the objective or the network, or a loss is no longer finite.
     """
     options: Pretrain = task.options
@@ -43,7 +43,7 @@ def run(task: Task) -> None:
     with create(task, inputs | held | extra, resolved, ("init", "model", "recipe", "seed"), resumable=True) as out:
         data = Data(inputs["samples"], inputs["pixels"], place)
 
-        @functools.lru_cache(1)  # labels of all spaces would fill the memory
+        @functools.lru_cache(1)  # labels of all spaces would not fit in memory
         def objective_of(space: str):
             return objective.make(sources[space], data, recipe, chosen)
 
@@ -69,10 +69,10 @@ def run(task: Task) -> None:
 
 
 def _sources(task: Task, needs: str, runs: list[Run]) -> dict[str, Artifact]:
-    """What each space is trained on: its label space, or the embedding."""
+    """Return what each space is trained on: its label space, or the embedding."""
     if needs != "hierarchy":
         if not task.paths(needs):
-            raise GranularityError(f"pretrain: the objective needs --{needs}, which is not given")
+            raise GranularityError(f"pretrain: the objective needs --{needs}; give it")
         return dict.fromkeys((run.space for run in runs), opened(task, needs))
     spaces = {space.facts["space"]: space for space in all_opened(task, needs)}
     if missing := sorted({run.space for run in runs} - set(spaces)):
@@ -83,7 +83,7 @@ def _sources(task: Task, needs: str, runs: list[Run]) -> dict[str, Artifact]:
 def _start(
     task: Task, options: Pretrain
 ) -> tuple[Callable[[torch.nn.Module], None], object, object, dict[str, Artifact]]:
-    """What gives a fresh network its initial weights; its name, and what tells their bytes; the artifact it is from."""
+    """Return a function that initialises a fresh network; its name, what identifies its bytes; and its artifacts."""
     init = options.init
     if init.scratch:
         return lambda network: None, "scratch", "scratch", {}
@@ -107,7 +107,7 @@ def _start(
 
 
 def _class_table(objective: ModuleType, sources: dict[str, Artifact]) -> pd.DataFrame:
-    """The classes of every space; none where outputs are no classes."""
+    """Return the classes of every space; empty if outputs are not classes."""
     columns = {"space": "str", "label": "int32", "name": "str", "parent": "str"}
     made = {space: objective.classes(source) for space, source in sources.items() if hasattr(objective, "classes")}
     parts = [table.assign(space=space)[list(columns)] for space, table in made.items()]

@@ -3,22 +3,32 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.stages.report.options import Page
 from granularity.store.artifact import Artifact
 
-READS = ("samples", "pixels", "encoder", "embed", "cluster", "hierarchy", "pretrain", "finetune", "measure")
+READS = (
+    "samples",
+    "pixels",
+    "encoder",
+    "embed",
+    "duplicates",
+    "cluster",
+    "hierarchy",
+    "pretrain",
+    "finetune",
+    "measure",
+)
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     inputs = {stage: tuple(plan.jobs(stage)) for stage in READS}
     inputs["verdicts"] = tuple(plan.jobs("verdicts", name=plan.config.name))
-    # Worlds of the theory are an option and no input: a report never waits for minutes of simulation. Their digests
-    # make it again when they have changed; damaged ones are left out.
+    # Worlds of the theory are options rather than inputs, so that a report never waits for minutes of simulation. Their
+    # digests make the report outdated when they change; damaged ones are left out.
     theory = {}
     for job in plan.jobs("verdicts", name="theory"):
         with contextlib.suppress(GranularityError):
@@ -32,7 +42,7 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 
 def template(section: str) -> Path | None:
-    """The template beside a section's file of the user's own; None where there is none, and for the package's."""
+    """Return the template beside a user's own section file; None if there is none, and for the package's sections."""
     file = Path(section).with_suffix(".html.j2")
     return file if section.endswith(".py") and file.is_file() else None
 

@@ -1,5 +1,5 @@
-"""What is compared with what, and what follows (docs/results.md, "The rule"): declared, arms with baseline, fine with
-coarse.
+"""What is compared with what, and the conclusions (docs/results.md, "The rule"): declared comparisons, arms with the
+baseline, fine with coarse labels.
 """
 
 import functools
@@ -20,27 +20,27 @@ from granularity.stages.report.options import MERGED
 ONE_PASS = "target (one pass)"
 HEAD, MERGED_HEAD = "{} (head)", "{} (merged)"
 QUESTIONS = {
-    "primary": "the comparisons that the configuration declared beforehand",
+    "primary": "the comparisons declared before the run",
     "finer": "label spaces with a meaning, against the retraining baseline",
     "head": "the class head of pretraining, its classes merged into the target's, against the same networks finetuned",
     "merged": "a class head after the epochs of both stages, without finetuning, against the retraining baseline",
     "chance": "labels by chance, and a single pass, against the retraining baseline",
     "control": "label spaces with a meaning, against labels by chance of the same G",
-    "meaning": "the same, averaged over the pairs that hold the target, and over those that do not",
+    "meaning": "the same, averaged over pairs that hold the target, and over pairs that do not",
     "finest": "the finest of a family, against its coarsest",
 }
-# What a label space and its control hold of the target: each of their labels lies in one target class, or not. Where
-# only one of the two does, their difference is the target's as well, and is no evidence of meaning.
+# Whether a label space and its control *hold the target*: each of their labels lies in one target class. If only one
+# of the two does, their difference also comes from the target, and is no evidence of meaning.
 HOLDS = {
     "both": "both hold the target",
     "neither": "neither holds the target",
     "space": "the control does not hold the target",
-    "control": "the control alone holds the target",
+    "control": "only the control holds the target",
 }
 AVERAGED = ("both", "neither")
-SAME = 0.02  # G differs by less: a cluster may come out empty, where an ID that nobody drew keeps its place
-NEGLIGIBLE = 0.05  # a gain of less than this share of the baseline's error is none
-SEEN = 2  # standard deviations between backbones: a difference that a study is to be able to show
+SAME = 0.02  # largest relative difference of G: a cluster can come out empty, but an ID never drawn keeps its output
+NEGLIGIBLE = 0.05  # a smaller gain, as a share of the baseline's error, counts as none
+SEEN = 2  # standard deviations between backbones: a difference that a study should be able to show
 MOST_PAIRS = 1000
 STANDINGS = {
     "better": "better",
@@ -54,34 +54,34 @@ DIFFERENCE = ["difference", "error", "pairs", "comparisons"]
 
 
 def standing(low: float, high: float) -> str:
-    """A key of `STANDINGS`, from the interval of a difference of errors."""
+    """Return a key of `STANDINGS` for the interval of a difference of errors."""
     if np.isnan(low):
         return "untested"
     return "better" if high < 0 else "worse" if low > 0 else "open"
 
 
 def answer(arms: pd.DataFrame) -> str:
-    """A key of `ANSWERS`, from arms with `standing`, `low` (points) and `baseline_mean` (percent)."""
+    """Return a key of `ANSWERS` for arms with `standing`, `low` (points) and `baseline_mean` (percent)."""
     if (arms["standing"] == "better").any():
         return "yes"
-    excluded = arms["low"] > -NEGLIGIBLE * arms["baseline_mean"]  # False where there is no interval
+    excluded = arms["low"] > -NEGLIGIBLE * arms["baseline_mean"]  # False without an interval
     return "no" if len(arms) and excluded.all() else "open"
 
 
 def pairs_needed(difference: float, error: float, pairs: int, comparisons: int) -> int | None:
-    """How many pairs would exclude zero if mean and spread stayed; None without spread, or beyond `MOST_PAIRS`."""
+    """Return how many pairs would exclude zero at this mean and spread; None if unknown or above `MOST_PAIRS`."""
     n = np.arange(2, MOST_PAIRS + 1)
     reaching = error * np.sqrt(pairs) * reach(n, comparisons)
-    return next(iter(n[reaching < abs(difference)].tolist()), None)  # none is below NaN
+    return next(iter(n[reaching < abs(difference)].tolist()), None)  # no number is below NaN
 
 
 def reach(pairs: Any, comparisons: int) -> Any:
-    """How far an interval reaches to either side, in standard deviations of the differences between backbones."""
+    """Return half the length of an interval, in standard deviations of the differences between backbones."""
     return stats.t.ppf(1 - (1 - LEVEL) / 2 / max(1, comparisons), pairs - 1) / np.sqrt(pairs)
 
 
 def enough(comparisons: int) -> int:
-    """The least number of backbones whose intervals exclude zero where the difference is `SEEN` of its deviations."""
+    """Return the fewest backbones whose interval excludes zero for a difference of `SEEN` standard deviations."""
     n = np.arange(2, MOST_PAIRS + 1)
     return int(n[reach(n, comparisons) <= SEEN][0])
 
@@ -93,8 +93,8 @@ def enough(comparisons: int) -> int:
 class Panel:
     """The arms that are compared with one baseline: networks of a condition, finetuned in one way.
 
-    The baseline is that of `network`, one of `networks`, whose finetunings are `runs`. `other_data`: whether these are
-    on other images than pretraining, whose error is then none of the target.
+    The baseline belongs to `network`, one of `networks`; `runs` are their finetunings. `other_data`: whether these use
+    other images than pretraining; then pretraining errors are not errors on the target.
     """
 
     condition: ConditionResults
@@ -107,17 +107,17 @@ class Panel:
 
     @functools.cached_property
     def spaces(self) -> pd.DataFrame:
-        """What its networks were pretrained on, by name: label spaces, or what stands in the place of one.
+        """What its networks were pretrained on, by name: label spaces, or their substitutes.
 
-        `meaningless`: whether its labels are drawn by chance; `granularity`: None without labels; `refines`: whether it
-        refines the target; `alike`: the first that parts the images alike.
+        `meaningless`: whether its labels are random; `granularity`: None without labels; `refines`: whether it refines
+        the target; `alike`: the first space that divides the images identically.
         """
         condition, known, rows = self.condition, {space.name: space for space in self.condition.spaces}, {}
         for run in self.runs.drop_duplicates("space").itertuples():
             space = known.get(run.space, ShownSpace(run.space, run.family, {}))
             one, size = series.series_of(space), None if pd.isna(run.granularity) else int(run.granularity)
             refines = condition.properties.get(run.space, {}).get("refines_target")
-            alike = condition.alike.get(run.space, run.space)  # what has no labels is like nothing else
+            alike = condition.alike.get(run.space, run.space)  # a space without labels equals no other
             rows[run.space] = space, one, series.describe(one).meaningless, size, refines, alike
         columns = ["space", "series", "meaningless", "granularity", "refines", "alike"]
         return pd.DataFrame.from_dict(rows, "index", dtype=object, columns=columns)
@@ -126,7 +126,7 @@ class Panel:
     def errors(self) -> pd.DataFrame:
         """Validation errors in percent, each backbone's mean: a row per network and label space, a column per seed.
 
-        Label spaces that part the images alike are one arm: each has the mean over them all, seed by seed.
+        Label spaces that divide the images identically count as one: each gets the mean over all of them, seed by seed.
         """
         table = self.runs.groupby(["network", "space", "pretrain_seed"], sort=False)["val_error"].mean().unstack()
         networks, spaces = zip(*table.index, strict=True)
@@ -140,13 +140,13 @@ class Panel:
 
     @property
     def one_pass(self) -> pd.Series | None:
-        """Errors of the baseline's backbones before they are finetuned, by pretraining seed."""
+        """Errors of the baseline's backbones before finetuning, by pretraining seed."""
         runs = self.condition.pretrain
         runs = runs[(runs["network"] == self.network) & (runs["space"] == BASELINE)]
         return None if self.other_data or runs.empty else runs.set_index("pretrain_seed")["val_error"]
 
     def before(self, network: str) -> dict[str, pd.Series]:
-        """Errors of a network's class head by pretraining seed, for each label space that holds the target."""
+        """Return errors of a network's class head by pretraining seed, for each label space that refines the target."""
         runs = self.condition.pretrain.iloc[:0] if self.other_data else self.condition.pretrain
         holding = [name for name, known in self.condition.properties.items() if known["refines_target"]]
         runs = runs[(runs["network"] == network) & runs["space"].isin(holding)]
@@ -156,7 +156,7 @@ class Panel:
 
     @functools.cached_property
     def gains(self) -> dict[tuple[str, str], pd.Series]:
-        """Differences from the baseline by seed, of label spaces with a meaning that are finer than it."""
+        """Differences from the baseline by seed, for label spaces that have a meaning and are finer than it."""
         if self.baseline is None:
             return {}
         finer = self.spaces["granularity"].fillna(0) > self.spaces.loc[BASELINE, "granularity"]
@@ -165,7 +165,7 @@ class Panel:
 
 
 def panels(conditions: list[ConditionResults]) -> list[Panel]:
-    """Every baseline with the networks compared with it: its own, and those of its architecture without one."""
+    """Return every baseline with the networks compared with it: its own, and those of its architecture without one."""
     networks = {name for one in conditions for name in one.models}
     transfers = {name for one in conditions for name in one.finetune["transfer"]}
     found = []
@@ -189,14 +189,14 @@ def panels(conditions: list[ConditionResults]) -> list[Panel]:
 
 
 def compare(panels: list[Panel], declared: Mapping[str, Sequence[Primary]]) -> pd.DataFrame:
-    """One row per comparison, differences in percentage points of error; below zero is better.
+    """Return one row per comparison, with differences in percentage points of error; below zero is better.
 
-    `declared`: the primary comparisons of each condition, which are of its first network and transfer.
+    `declared`: each condition's primary comparisons, which concern its first network and transfer.
 
     Columns: `question`, a key of `QUESTIONS`; `label`, `network`, `transfer` and `space`, what is compared; `other`,
-    with what (of `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key of `HOLDS` beside a
-    control; `repeats`, a label space whose comparison this is once more, as both sides part the images alike: it counts
-    in no average and no correction; `smallest`, `spread` and `planned`, the backbones that they ask for, of a primary
+    with what (for `meaning`: `space` is null, and `other` the number of pairs); `holds`, a key of `HOLDS` for a
+    control; `repeats`, a label space whose comparison this repeats, because both divide the images identically: it
+    counts in no average or correction; `smallest`, `spread` and `planned` (the backbones required), for a primary
     comparison (:class:`.Primary`); `difference`, the mean over `pairs` of backbones of one pretraining seed, with its
     standard `error`; `low`, `high`, corrected for the `comparisons` of its question; `standing`, a key of `STANDINGS`.
     """
@@ -210,7 +210,7 @@ def compare(panels: list[Panel], declared: Mapping[str, Sequence[Primary]]) -> p
 
 
 def with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFrame:
-    """Comparisons with the number of them that count, by question, and the intervals that are corrected for it."""
+    """Add to comparisons how many of them count per question, and their intervals, corrected for that number."""
     table = pd.DataFrame(rows, columns=[*columns, *DIFFERENCE[:3]]).astype({"difference": float, "error": float})
     counts = table["error"].notna() & (table["repeats"].isna() if "repeats" in table else True)
     table["comparisons"] = table["question"].map(table[counts].groupby("question").size()).fillna(0).astype(int)
@@ -231,7 +231,7 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
     baseline, where = panel.baseline, {"label": panel.label, "transfer": panel.transfer}
     alike, series, refines = (panel.spaces[key].to_dict() for key in ("alike", "series", "refines"))
     chance = set(panel.spaces.index[panel.spaces["meaningless"].astype(bool)])
-    first: dict[tuple[str, ...], str] = {}  # of what is compared, by how it parts the images
+    first: dict[tuple[str, ...], str] = {}  # the first space of each comparison, by how it divides the images
 
     def row(question: str, network: str, space: str, other: str, one: Any, two: Any, **more: Any) -> dict[str, Any]:
         before = first.setdefault((question, network, alike.get(space, space), alike.get(other, other)), space)
@@ -248,7 +248,7 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
                 yield row("chance" if space in chance else "finer", network, space, BASELINE, own.loc[space], baseline)
         pairs: dict[str, list[tuple[str, str]]] = {holds: [] for holds in HOLDS}
         for space in (one for one in labelled if one not in chance):
-            # Its control has as many classes, and lies within target classes where it does.
+            # The control has as many classes, and preferably also refines the target, or does not.
             gap = {one: abs(sizes[one] - sizes[space]) for one in sorted(chance & {*labelled})}
             near = [one for one in gap if gap[one] <= SAME * sizes[space]]
             control = min(near, key=lambda one: (refines[one] != refines[space], gap[one]), default=None)
@@ -263,7 +263,7 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
             averages = [own.loc[list(names)].mean(axis=0, skipna=False) for names in zip(*pairs[holds], strict=True)]
             named = {"question": "meaning", "network": network, "other": str(len(pairs[holds])), "holds": holds}
             yield {**where, **named, **paired(*averages)._asdict()}
-        for one in dict.fromkeys(series[space] for space in labelled):  # human ranks are one
+        for one in dict.fromkeys(series[space] for space in labelled):  # human ranks are one series
             spaces = [space for space in labelled if series[space] == one]
             coarsest, finest = min(spaces, key=sizes.__getitem__), max(spaces, key=sizes.__getitem__)
             if sizes[coarsest] < sizes[finest]:
@@ -282,14 +282,14 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
 
 
 def between(panels: list[Panel]) -> pd.DataFrame:
-    """Whether what a label space gains (see :attr:`Panel.gains`) differs between training-set sizes, or transfers.
+    """Return whether a label space's gain (see :attr:`Panel.gains`) differs between training-set sizes, or transfers.
 
-    One row per label space and two of what it was run with: each size is held against the smallest, each transfer
-    against the first. Two transfers start from the same backbones; two sizes share the seeds alone.
+    One row per label space and pair of sizes or transfers: each size is compared with the smallest, each transfer with
+    the first. Two transfers start from the same backbones; two sizes share only the seeds.
 
-    Columns beside those of :func:`compare`: `question`, `sizes` or `transfers`; `gain` and `other_gain` at `label` and
-    `other`; `difference` (below zero: more is gained at `label`); `p`, Holm's over all of the question; `standing`, by
-    `p`; `needed`, see :func:`pairs_needed`, null where it is significant already.
+    Columns besides those of :func:`compare`: `question`, `sizes` or `transfers`; `gain` and `other_gain` at `label` and
+    `other`; `difference` (below zero: the gain at `label` is larger); `p`, Holm's over all of the question; `standing`,
+    by `p`; `needed`, see :func:`pairs_needed`, null if already significant.
     """
     rows = []
     for question, about in (("sizes", lambda one: one.transfer), ("transfers", lambda one: one.condition.name)):
@@ -312,7 +312,7 @@ def between(panels: list[Panel]) -> pd.DataFrame:
 
 
 def _changes(here: Panel, there: Panel) -> Iterator[dict[str, Any]]:
-    arms = {}  # the first of those that are the same under several names
+    arms = {}  # the first of several names of the same space
     for network, space in (at for at in here.gains if at in there.gains):
         arms.setdefault((network, *(panel.spaces.loc[space, "alike"] for panel in (here, there))), (network, space))
     for network, space in arms.values():

@@ -1,4 +1,4 @@
-"""The results of each condition, as the report reads them: verified artifacts, and the tables of all their runs."""
+"""The results of each condition, as the report reads them: verified artifacts, and tables of all their runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,14 @@ from granularity.store.task import Task
 
 BASELINE = "target"  # the label space whose classes are the target's: the retraining baseline
 
-# What is read of tables of runs and of measured numbers
+# Columns read from tables of runs and of measured numbers
 PRETRAINED = ["run_id", "network", "space", "family", "granularity", "pretrain_seed", "val_error", "other_data"]
 MEASURED = ["run", "network", "space", "family", "granularity", "pretrain_seed", "transfer"]
 VALUES = ["run", "epoch", "split", "measure", "key", "value"]
 
 
 class ShownSpace(NamedTuple):
-    """A label space, or what stands in its place where an objective has none."""
+    """A label space, or its substitute for an objective without label spaces."""
 
     name: str
     family: str
@@ -32,18 +32,18 @@ class ShownSpace(NamedTuple):
 
 
 class ConditionResults:
-    """The results of one condition. `label` says it in words, such as `300 training images`.
+    """The results of one condition. `label` describes it, as in `300 training images`.
 
     Attributes:
-        ranks, target: the human ranks from coarse to fine, and that of them which is the target.
+        ranks, target: the human ranks from coarse to fine, and the one that is the target.
         properties, classes: of every label space, by name.
-        alike: label space -> the first that parts the training images as it does, which may be itself.
-        pretrain, finetune: a row per run, as `runs.parquet` has them, with `other_data`, whether the images are of
-            another data set than the pretraining's, and `artifact`, the job that holds it, by its path as below.
-        values: a row per measured number: `measure` (the entry's name), `file` (the measure), `run`, `epoch`, `split`,
-            `key`, `value`; of the run, `network`, `space`, `family`, `granularity`, `transfer`; and `state`: untrained,
-            epoch N, pretrained, finetuned or embedding; and `artifact`, as above.
-        models: network -> its architecture and recipe, as the pretraining's options have them; not of those that are
+        alike: label space -> the first that divides the training images identically (possibly itself).
+        pretrain, finetune: a row per run, as in `runs.parquet`, plus `other_data`, whether its images are of another
+            data set than the pretraining's, and `artifact`, the path (as below) of the job that holds it.
+        values: a row per measured number: `measure` (the entry's name), `file` (the measure), `run`, `epoch`,
+            `split`, `key`, `value`; the run's `network`, `space`, `family`, `granularity`, `transfer`; `state`:
+            untrained, epoch N, pretrained, finetuned or embedding; and `artifact`, as above.
+        models: network -> its architecture and recipe, from the pretraining's options; not for networks that are
             trained for all epochs.
         artifacts: everything read, by its path below the folder of the configuration's results.
     """
@@ -78,15 +78,15 @@ class ConditionResults:
 
 
 def read(task: Task) -> list[ConditionResults]:
-    """Open all inputs of the report but the verdicts, by condition; GranularityError: corrupt, or of other inputs."""
+    """Open all inputs of the report except the verdicts, by condition; GranularityError: corrupt or inconsistent."""
     opened = [artifact for role in READS for artifact in task.open_all(role)]
     every = [*opened, *task.open_all("verdicts")]
     shown = {(artifact.kind, artifact.digest) for artifact in every}
     kinds = {kind for kind, _ in shown}
     for artifact, (role, entry) in ((one, held) for one in every for held in one.manifest["inputs"].items()):
         known = entry["kind"] not in kinds or (entry["kind"], entry["digest"]) in shown
-        if role != "init" and not known:  # initial weights are of any configuration
-            what = f"was made from another '{role}' than the report is given; run snakemake, which makes it again"
+        if role != "init" and not known:  # initial weights may come from any configuration
+            what = f"was made from another '{role}' than the report is given; run snakemake, which recomputes it"
             raise GranularityError(f"{artifact.path}: {what}")
     held: dict[Path, list[Artifact]] = {one.place.parent: [] for one in opened if one.kind == "samples"}
     for artifact in opened:
@@ -97,7 +97,7 @@ def read(task: Task) -> list[ConditionResults]:
 def _runs(jobs: Mapping[str, Artifact]) -> pd.DataFrame:
     tables = [pd.DataFrame(columns=[*PRETRAINED, "transfer", "artifact"])]
     for role, job in jobs.items():
-        table = job.table("runs.parquet").astype({"val_error": float})  # all null where an objective has no classes
+        table = job.table("runs.parquet").astype({"val_error": float})  # all null if an objective has no classes
         _refuse_missing(job, table["run_id"])
         tables.append(table.assign(other_data=job.manifest["options"].get("other_data", False), artifact=role))
     return pd.concat(tables[1:] or tables, ignore_index=True)
@@ -105,7 +105,7 @@ def _runs(jobs: Mapping[str, Artifact]) -> pd.DataFrame:
 
 def _refuse_missing(job: Artifact, runs: Iterable[str]) -> None:
     if missing := {Run.parse(name).id for name in job.manifest["options"]["runs"]} - set(runs):
-        raise GranularityError(f"{job.path}: lacks runs that it was asked for: {sorted(missing)}; make it again")
+        raise GranularityError(f"{job.path}: lacks requested runs: {sorted(missing)}; recompute it")
 
 
 def _values(measured: Mapping[str, Artifact], pretrainings: list[Mapping[str, Any]]) -> pd.DataFrame:
@@ -122,7 +122,7 @@ def _values(measured: Mapping[str, Artifact], pretrainings: list[Mapping[str, An
     for role, job in measured.items():
         values, runs = job.table("values.parquet", VALUES), job.table("runs.parquet", MEASURED)
         if {"backbones", "checkpoints", "untrained"} & set(job.manifest["options"]["of"]):
-            _refuse_missing(job, runs["run"])  # a measure may have nothing to say of a run, but holds it
+            _refuse_missing(job, runs["run"])  # a measure may yield nothing for a run that it holds
         table = values.merge(runs, on="run", how="left", validate="many_to_one")
         states = [state(*row) for row in zip(table["run"], table["epoch"], table["transfer"], strict=True)]
         tables.append(table.assign(file=job.facts["measure"], state=states, artifact=role))
@@ -133,7 +133,7 @@ def _values(measured: Mapping[str, Artifact], pretrainings: list[Mapping[str, An
 
 
 def first_alike(spaces: Mapping[str, Artifact], classes: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """For each label space, by name, the first that parts the images as it does; labels are read where sizes agree."""
+    """Return for each label space the first that divides the images identically; labels are read if sizes agree."""
     sizes = {name: np.sort(classes[name].query("size > 0")["size"].to_numpy()).tobytes() for name in spaces}
     alike, first = Counter(sizes.values()), {}
     parted = {name: _partition(space) if alike[sizes[name]] > 1 else None for name, space in spaces.items()}
@@ -141,8 +141,8 @@ def first_alike(spaces: Mapping[str, Artifact], classes: Mapping[str, pd.DataFra
 
 
 def _partition(space: Artifact) -> bytes:
-    """The set of classes, each as the sum of its images' hashes (64 bits): the same for any numbering of labels."""
-    table = space.table("labels.parquet", ["sample_id", "label"]).explode("label")  # images may have several
+    """Return the set of classes, each as the sum of its images' hashes (64 bits): independent of label numbers."""
+    table = space.table("labels.parquet", ["sample_id", "label"]).explode("label")  # images may have several labels
     label = table["label"].to_numpy(dtype=np.int64)
     order = np.argsort(label, kind="stable")
     starts = np.flatnonzero(np.diff(label[order], prepend=-1))

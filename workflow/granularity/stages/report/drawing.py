@@ -1,4 +1,4 @@
-"""Drawing: colours, markers, text, and SVG whose bytes depend on the numbers alone, in the page's `currentColor`."""
+"""Drawing: colours, markers, text, and SVG whose bytes depend only on the numbers, in the page's `currentColor`."""
 
 import io
 import re
@@ -18,29 +18,29 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from granularity.stages.report.series import describe
 
 INK = "#1f2329"
-PAPER = "#fffffe"  # inside hollow markers; the page puts its own background there
+PAPER = "#fffffe"  # inside hollow markers; the page replaces it by its background
 INKED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
 RC = dict(matplotlib.rc_params_from_file(Path(__file__).with_name("page.mplstyle"), use_default_template=False))
 RC |= dict.fromkeys(INKED, INK)
-WIDTH = 5.6  # inches; 538 px, which a page scales to what it has
-TALLEST = 900  # pixels: a figure is widened until it is as tall, or as its own size where that is more
+WIDTH = 5.6  # inches, i.e. 538 px, which a page scales to the space that it has
+TALLEST = 900  # pixels: a figure may grow wider until it is this tall (or its own size, if larger)
 STEPS = [1, 2, 2.5, 5, 10]  # of ticks
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (4, 1.2, 1.2, 1.2)), (0, (8, 2)), (0, (2, 1))]
 
 
 def styled() -> ContextDecorator:
-    """The context in which every figure of a page is drawn, whatever a matplotlibrc says; as a decorator, too."""
+    """Return the context, also a decorator, in which every figure of a page is drawn, whatever a matplotlibrc says."""
     return matplotlib.style.context(RC, after_reset=True)
 
 
 def shorten(text: object, limit: int = 34) -> str:
-    """A label that fits: on one line, of printable characters, cut at a limit."""
+    """Shorten a label to one line of printable characters, cut at a limit."""
     text = "".join(character if character.isprintable() else " " for character in str(text))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def svg(figure: Figure, name: str, description: str, legend: Mapping[str, Any] | None = None) -> str:
-    """Draw a figure as SVG without dates or outside references, ids beginning with its name, over a legend by words."""
+    """Render a figure, over a legend, as SVG without dates or outside references; ids begin with its name."""
     if legend:
         columns = 2 if max(map(len, legend)) < 38 else 1
         figure.legend(legend.values(), legend.keys(), loc="outside lower center", ncols=columns)
@@ -57,13 +57,13 @@ def svg(figure: Figure, name: str, description: str, legend: Mapping[str, Any] |
 
 
 def panels(rows: int, cols: int, height: float, **options):
-    """A figure of the page's width with its axes, rows by columns; the height is in inches."""
+    """Return a figure of the page's width and its axes, rows by columns; the height is in inches."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     return figure, figure.subplots(rows, cols, squeeze=False, **options)
 
 
 def two_across(number: int, top: float, height: float, **options):
-    """A figure with so many axes, two side by side; the height of a row and what is above them, in inches."""
+    """Return a figure with `number` axes, two side by side; `height` of a row and `top` above them in inches."""
     rows = -(-number // 2)
     figure, axes = panels(rows, min(2, number), top + height * rows, **options)
     for axis in axes.flat[number:]:
@@ -72,19 +72,19 @@ def two_across(number: int, top: float, height: float, **options):
 
 
 def look(series: str) -> dict[str, Any]:
-    """Colour and marker of a series."""
+    """Return the colour and marker of a series."""
     colour, marker = describe(series).style
     return {"color": colour, "marker": marker, "markersize": 10 if marker == "*" else 5}
 
 
 def apart(granularity: pd.Series) -> pd.Series:
-    """Equal granularities a little apart on a log axis, so that the bars of two families can both be seen."""
+    """Spread equal granularities slightly on a log axis, so that the bars of two families are both visible."""
     same = granularity.groupby(granularity)
     return granularity * 10 ** (0.018 * (same.cumcount() - (same.transform("size") - 1) / 2))
 
 
 def log_counts(axis) -> None:
-    """Make a logarithmic axis of counts: whole numbers, few enough to be read."""
+    """Make an axis of counts logarithmic, with whole numbers that are few enough to read."""
     axis.set_xscale("log")
     low, high = axis.get_xlim()
     subs = (1,) if high > 3000 * low else (1, 3) if high > 12 * low else (1, 2, 3, 5, 7)
@@ -94,7 +94,7 @@ def log_counts(axis) -> None:
 
 
 def rows(axis, names: list[str], steps: int) -> None:
-    """Name the rows of a plot, the first on top, with a grid of values below."""
+    """Name the rows of a plot, the first on top, with a vertical grid of values."""
     axis.set_yticks(range(len(names)), names, parse_math=False)
     axis.set_ylim(len(names) - 0.4, -0.6)
     axis.tick_params(axis="y", length=0)
@@ -103,23 +103,24 @@ def rows(axis, names: list[str], steps: int) -> None:
 
 
 def row_name(row, network: str = "") -> str:
-    """A label space with its G, and a network where one is given."""
+    """Return a label space with its G, and with the network if one is given."""
     granularity = "" if pd.isna(row.granularity) else f" (G = {int(row.granularity):,})"
     return shorten(row.space, 48) + granularity + (f", {shorten(network, 20)}" if network else "")
 
 
 @styled()
-def differences(compared: pd.DataFrame, name: str, other: str = "") -> str:
-    """Differences of arms from something other, with their intervals; filled where they exclude zero.
+def differences(compared: pd.DataFrame, name: str, other: str = "", sharex: bool = True) -> str:
+    """Draw differences of arms from `other` with their intervals; markers are filled if the interval excludes zero.
 
-    Without `other` the rows' names say what is compared with what.
+    Without `other`, the rows' names say what is compared with what.
 
-    `compared`: rows as :func:`granularity.stages.report.loaded.results` has them; `name`: of the figure.
+    `compared`: rows of :func:`granularity.stages.report.loaded.results`; `name`: the figure's name; `sharex`: whether
+    all panels share one axis, on which a wide panel may hide what a narrow one shows.
     """
     tables = dict(tuple(compared.groupby("label", sort=False)))
     heights = [len(table) + 1 for table in tables.values()]
-    height = 1.1 + 0.29 * len(tables) + 0.21 * sum(heights)
-    figure, axes = panels(len(tables), 1, height, sharex=True, height_ratios=heights)
+    height = 1.1 + (0.29 if sharex else 0.45) * len(tables) + 0.21 * sum(heights)
+    figure, axes = panels(len(tables), 1, height, sharex=sharex, height_ratios=heights)
     for axis, (label, table) in zip(axes[:, 0], tables.items(), strict=True):
         axis.axvline(0, color=INK, linewidth=0.9)
         for y, row in enumerate(table.itertuples()):
@@ -130,7 +131,7 @@ def differences(compared: pd.DataFrame, name: str, other: str = "") -> str:
             marker = own | {"markersize": 1.1 * own["markersize"], "linestyle": ""}
             axis.plot(row.difference, y, mfc=fill, mew=1.2, **marker)
         rows(axis, [row_name(row, row.network if row.network != row.baseline else "") for row in table.itertuples()], 6)
-        axis.set_title(label, loc="left" if len(label) < 36 else "right")  # a long one reaches over the names
+        axis.set_title(label, loc="left" if len(label) < 36 else "right")  # a long title extends over the names
     about = f"Difference from {other}" if other else "Difference"
     axes[-1, 0].set_xlabel(f"{about} (percentage points)", loc="right")
     dot = {"color": INK, "marker": "o", "linestyle": "", "markersize": 5.5}

@@ -1,4 +1,4 @@
-"""What the report reads, and the tables made of it. Errors are validation errors in percent."""
+"""What the report reads, and the tables made from it. Errors are validation errors in percent."""
 
 import os
 import shlex
@@ -23,28 +23,28 @@ from granularity.store.artifact import Artifact, by_stage
 from granularity.store.task import Task
 
 EMBEDDING = "embedding"
-OF_BASELINE = ("finer", "chance", "merged")  # questions about a difference from it
+OF_BASELINE = ("finer", "chance", "merged")  # questions about a difference from the baseline
 PROBES = ("linear", "knn")
 
 
 class Loaded:
-    """Everything that sections of the page take.
+    """Everything that sections of the page use.
 
     Attributes:
-        name, configuration: of the configuration, and the whole of it; `options` is its section `report`.
-        conditions: those with trainings; another data set that is only transferred to is not among them.
+        name, configuration: the configuration's name, and all of it; `options` is its section `report`.
+        conditions: those with trainings, so not a data set that is only transferred to.
         comparisons, between: see :mod:`granularity.stages.report.comparisons`.
         results, backbones, probe, measures, properties: see the functions of these names.
         cost: of each stage, see :func:`granularity.store.artifact.by_stage`.
         studies, worlds: verdicts on claims about images and about simulated worlds, by study.
-        artifacts: everything read, by role; `links`, the way from the page to each (`folder`), and the `command` that
-            tells how it was made.
+        artifacts: everything read, by role; `links`: the path from the page to each (`folder`), and the `command` that
+            shows how it was made.
         headline: see :func:`granularity.stages.report.words.headline`; None without results.
-        architectures: of the networks, each once; `command`, which made the results.
+        architectures: the distinct architectures of the networks; `command`: the command that made the results.
     """
 
     def __init__(self, task: Task):
-        """Open everything that a report is given, and make its tables."""
+        """Open all inputs of a report, and make its tables."""
         self.configuration = task.options.configuration
         self.name = self.configuration.get("name", "")
         self.options = Report.model_validate(self.configuration.get("report", {}))
@@ -52,10 +52,10 @@ class Loaded:
         every = conditions.read(task)
         self.conditions = [condition for condition in every if len(condition.pretrain)]
         if not self.conditions:
-            raise GranularityError("report: there are no pretrained networks to report on; give it some of pretrain")
+            raise GranularityError("report: there are no pretrained networks to report on; give results of pretrain")
         self.studies = {artifact.facts["study"]: artifact for artifact in task.open_all("verdicts")}
         self.worlds: dict[str, Artifact] = {}
-        for folder in task.options.theory:  # no report waits for it
+        for folder in task.options.theory:  # optional, so that no report waits for them
             try:
                 world = Artifact.open(Path(folder), "verdicts")
                 self.worlds[world.facts["study"]] = world
@@ -89,7 +89,7 @@ def _link(place: Path, page: Path) -> dict[str, str]:
 
 
 def in_order(condition: ConditionResults, spaces: Iterable[ShownSpace] | None = None) -> list[ShownSpace]:
-    """Label spaces of a condition: the target, then series by series, from coarse to fine."""
+    """Return a condition's label spaces in order: the target, then series by series, from coarse to fine."""
 
     def key(space: ShownSpace) -> tuple:
         size = condition.properties.get(space.name, {}).get("granularity", np.inf)
@@ -99,16 +99,16 @@ def in_order(condition: ConditionResults, spaces: Iterable[ShownSpace] | None = 
 
 
 def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
-    """One row per label space, network, transfer and condition, merged head and one-pass baseline; errors in
-    percent.
+    """Return one row per label space, network, transfer and condition, and for merged heads and one-pass baselines;
+    errors are in percent.
 
-    Columns: `label`, the rows that share a baseline, in words; `baseline`, the network whose baseline it is compared
-    with, and `baseline_mean`, its error; `meaningless`, whether its labels are drawn by chance; `granularity`, null
-    without label space; `runs`, and `mean`, `std` over the `backbones`; `mean_low` and `mean_high`, the interval of the
-    mean by itself, corrected for nothing; `difference` from the baseline, `low`, `high`, `standing` and `repeats` as in
-    :func:`.comparisons.compare`, and the `verdict` in words; `control`, the labels by chance of the same G, with the
-    same columns of it and `control_holds`; `pretrain_mean`, the error before finetuning, a predicted class counting as
-    its parent; `artifact`, the (first) one that holds its runs.
+    Columns: `label`, which rows with the same baseline share; `baseline`, the network whose baseline it is compared
+    with, and `baseline_mean`, its error; `meaningless`, whether its labels are random; `granularity`, null without a
+    label space; `runs`, and `mean`, `std` over the `backbones`; `mean_low` and `mean_high`, the uncorrected interval of
+    the mean; `difference` from the baseline, `low`, `high`, `standing` and `repeats` as in
+    :func:`.comparisons.compare`, and the `verdict` in words; `control`, the random labels of the same G, with the same
+    columns (`control_...`) and `control_holds`; `pretrain_mean`, the error before finetuning, with predicted classes
+    mapped to their parents; `artifact`, the first one that holds its runs.
     """
     table = pd.DataFrame([row for panel in panels for row in _panel_rows(panel)])
     if table.empty:
@@ -125,10 +125,10 @@ def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
 
 
 def backbones(conditions: list[ConditionResults]) -> pd.DataFrame:
-    """One row per backbone: what every number of the page on errors can be made from again.
+    """Return one row per backbone, from which every number on errors on the page can be recomputed.
 
     `condition`, `transfer` (null: the pretrained network itself, on its own data), `network`, `space`, `pretrain_seed`,
-    and `error`, validation error on the target in percent, the mean over its finetunings.
+    and `error`, the validation error on the target in percent, averaged over its finetunings.
     """
     keys, frames = ["condition", "transfer", "network", "space", "pretrain_seed"], []
     for condition in conditions:
@@ -181,7 +181,7 @@ def _over_backbones(errors: pd.Series) -> dict[str, Any]:
 
 
 def probe(conditions: list[ConditionResults]) -> pd.DataFrame:
-    """Errors (percent) of probes, over backbones, by measure, network, label space, `state`, split, rank and probe."""
+    """Return probe errors (percent) over backbones, by measure, network, space, `state`, split, rank and probe."""
 
     def errors(values: pd.DataFrame) -> pd.DataFrame:
         values = values[values["file"] == "probe"]
@@ -194,7 +194,7 @@ def probe(conditions: list[ConditionResults]) -> pd.DataFrame:
 
 
 def measures(conditions: list[ConditionResults]) -> pd.DataFrame:
-    """All other measured numbers: mean, lowest and highest over networks, a row per `key`."""
+    """Return all other measured numbers: mean, lowest and highest over networks, a row per `key`."""
     return _summed(conditions, lambda values: values[values["file"] != "probe"], ["key"], "networks", {})
 
 
@@ -205,8 +205,8 @@ def _summed(
     count: str,
     orders: dict[str, list[str]],
 ) -> pd.DataFrame:
-    """Measured numbers over the runs of each label space, in the planned order; the embedding counts once. Those that
-    are not finite, such as those of a network whose features are constant, are in no mean; `undefined` counts them.
+    """Summarise measured numbers over the runs of each label space, in the planned order; the embedding counts once.
+    Values that are not finite, for instance from constant features, are left out of means; `undefined` counts them.
     """
     groups = ["measure", "network", "space", "family", "state", "split", *keys]
     over = {"granularity": ("granularity", "first"), count: ("value", "count"), "undefined": ("value", "size")}
@@ -215,8 +215,8 @@ def _summed(
     frames = []
     for condition in conditions:
         values = pick(condition.values).drop_duplicates(["measure", "run", "epoch", "split", "key"])
-        first = next(iter(condition.models), "")  # beside which the embedding is shown
-        numbers = values["value"].astype("float64")  # of no type where nothing was measured
+        first = next(iter(condition.models), "")  # the embedding is shown with this network
+        numbers = values["value"].astype("float64")  # the column has no type if nothing was measured
         values = values.assign(value=numbers.where(np.isfinite(numbers)))
         table = values.fillna({"network": first}).groupby(groups, sort=False).agg(**over).reset_index()
         table["undefined"] -= table[count]
@@ -244,7 +244,7 @@ def _summed(
 
 
 def properties(conditions: list[ConditionResults]) -> pd.DataFrame:
-    """Measured properties of every label space; shares are between 0 and 1, mutual information is in bits."""
+    """Return measured properties of every label space; shares are between 0 and 1, mutual information is in bits."""
     rows = []
     for condition, space in ((one, space) for one in conditions for space in in_order(one)):
         made = dict(zip((one.name for one in condition.spaces), condition.roles("hierarchy"), strict=True))

@@ -1,4 +1,4 @@
-"""What the pages of reports and studies are rendered with: filters, words, style."""
+"""How pages of reports and studies are rendered: filters, words, style."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 
 def environment(folder: Path) -> jinja2.Environment:
-    """An environment for templates: every text is escaped, and a name that nothing gives is an error."""
+    """Return an environment for templates: all text is escaped, and an undefined name is an error."""
     loader = jinja2.FileSystemLoader([folder, HERE])
     strict = {"autoescape": True, "undefined": jinja2.StrictUndefined}
     pages = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)

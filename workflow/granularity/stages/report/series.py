@@ -1,4 +1,4 @@
-"""The series that tables and figures show: label-space families as they say of themselves, or under their own names."""
+"""The series in tables and figures: families of label spaces as they describe themselves, or by name."""
 
 import functools
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ OTHERS = {
 
 
 class Series(NamedTuple):
-    """A series as the report shows it: `style` is a colour and a marker of matplotlib, `place` is that in sorting."""
+    """A series as the report shows it: `style` is a colour and a matplotlib marker, `place` its rank in sorting."""
 
     words: str
     style: tuple[str, str]
@@ -27,13 +27,13 @@ class Series(NamedTuple):
 
 
 def series_of(space: Any) -> str:
-    """The series that a label space belongs to: its family, or what its family says."""
+    """Return the series that a label space belongs to: its family, or what its family says."""
     family = extensions.find("family", space.family) if space.family in extensions.names("family") else None
     return family.series(space.params) if hasattr(family, "series") else space.family
 
 
 def describe(series: str) -> Series:
-    """A series as its family says; unknown ones come last. An objective without labels is a series of its own."""
+    """Return a series as its family describes it; unknown ones come last. An objective without labels is a series."""
     known = _known(tuple(extensions.own_files()))
     words = f"no labels: {series}" if series in extensions.names("objective") else series
     return known.get(series) or Series(words, DEFAULT, False, len(known))
@@ -41,7 +41,7 @@ def describe(series: str) -> Series:
 
 @functools.cache
 def _known(own: tuple[str, ...]) -> dict[str, Series]:
-    """The series of all families, then the others; `own` are the user's files that are loaded."""
+    """Return the series of all families, then the others; `own` are the loaded files of the user."""
     found: dict[str, Series] = {}
     for name in extensions.names("family"):
         family = extensions.find("family", name)

@@ -17,14 +17,14 @@ from granularity.stages.report.sections import Part
 from granularity.store.task import Task
 
 MACROS = "drawing, file, linked, columns, table, group, badge, chip, over_pairs, leak"
-LARGEST = 1_000_000  # characters of a table that the page itself holds, for download
+LARGEST = 1_000_000  # most characters of a table that the page itself holds, for download
 
 
 def run(task: Task) -> None:
-    """Write the report of a finished configuration, all of whose results are the task's inputs, by role.
+    """Write the report of a finished configuration; the task's inputs are all its results, by role.
 
-    Raises GranularityError: an artifact is missing or corrupt, or lacks runs that it was asked for; or two sections
-    have a figure or a table of one name.
+    Raises GranularityError: an artifact is missing or corrupt, or lacks requested runs; or two sections have a figure
+    or a table of the same name.
     """
     loaded = Loaded(task)
     built = {name: extensions.find("section", name).build(loaded) for name in task.options.sections}
@@ -53,7 +53,7 @@ def run(task: Task) -> None:
 
 
 def _section(pages: jinja2.Environment, loaded: Loaded, name: str, part: Part) -> dict[str, str]:
-    """A section as HTML, with its anchor and heading; its template is a file of its name, or that of all others."""
+    """Render a section as HTML, with its anchor and heading, by its own template or by the common one."""
     module, code = extensions.find("section", name), extensions.code("section", name)
     file = template(code) or HERE / f"{code.rpartition('.')[2]}.html.j2"
     text = (file if file.is_file() else HERE / "section.html.j2").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The answers behind the page, and numbers in words. Sentences are in the templates: nothing is written beforehand."""
+"""The answers behind the page, and numbers in words. Sentences are in the templates; none is written beforehand."""
 
 import functools
 from collections import Counter
@@ -13,18 +13,18 @@ from granularity.stages.report.comparisons import HEAD, MERGED_HEAD, answer, eno
 
 
 def listing(items: Iterable[object]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Join items as `a`, `a and b`, `a, b and c`."""
     *first, last = [str(item) for item in items] or ["none"]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def count(number: int, word: str, plural: str | None = None) -> str:
-    """`1 run`, `2 runs`."""
+    """Format a count as `1 run`, `2 runs`."""
     return f"{number:,} {word if number == 1 else plural or word + 's'}"
 
 
 def number(value: float | None, digits: int = 2, sign: str = "") -> str:
-    """A number with thousands separated and a real minus, `+`: with its sign; an en dash where there is none."""
+    """Format a number with thousands separators and a real minus (sign `+`: always signed); an en dash if missing."""
     return "–" if pd.isna(value) else f"{value:{sign},.{digits}f}".replace("-", "−")
 
 
@@ -32,17 +32,17 @@ signed = functools.partial(number, sign="+")
 
 
 def interval(low: float, high: float, none: str = "–") -> str:
-    """Both ends of an interval of a difference, or what to say where there is none."""
+    """Format both ends of an interval of a difference; `none` if there is no interval."""
     return none if pd.isna(low) else f"{signed(low)} to {signed(high)}"
 
 
 def share(value: float | None) -> str:
-    """A share as a percentage."""
+    """Format a share as a percentage."""
     return "–" if pd.isna(value) else f"{100 * value:.1f} %"
 
 
 def less(difference: float) -> str:
-    """`0.70 points lower`: of an error."""
+    """Describe a difference of errors, such as `0.70 points lower`."""
     return f"{abs(difference):.2f} points {'lower' if difference < 0 else 'higher'}"
 
 
@@ -50,14 +50,14 @@ def less(difference: float) -> str:
 
 
 def finer(results: pd.DataFrame) -> pd.DataFrame:
-    """Label spaces with a meaning that are finer than the target: the page's headline and marks are theirs alone."""
+    """Return label spaces with a meaning that are finer than the target; only these make the headline and the marks."""
     arms = results[(results["role"] == "arm") & ~results["meaningless"].astype(bool)]
     size = results[results["role"] == "baseline"].set_index("label")["granularity"]
     return arms[arms["granularity"].astype(float) > arms["label"].map(size).astype(float)]
 
 
 def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
-    """Of each baseline: its `answer` (a key of `ANSWERS`), the number of `arms`, and the best arm's row."""
+    """Return for each baseline its `answer` (a key of `ANSWERS`), the number of `arms`, and the best arm's row."""
     found = []
     for label, part in results.groupby("label", sort=False):
         arms = finer(part)
@@ -71,12 +71,12 @@ def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
-    """The answer, and what the sentence that goes with it takes.
+    """Return the answer, and the values of the sentence that states it.
 
-    `answer`, a key of `ANSWERS`; `shown`, the rows of `compared` that it rests on. Where these were declared before the
-    run, `primary`: the first of them gives the answer. Else `best`, the arm's row of `results`, and `elsewhere`, other
-    baselines, or how many, and their answer. `heads`, the comparisons of that arm's class head. Without an arm or an
-    interval, `why` there is none. `few`: see :func:`too_few`, where that is why the question stays open.
+    `answer`, a key of `ANSWERS`; `shown`, the rows of `compared` behind it. If these were declared before the run,
+    `primary`: the first of them gives the answer. Otherwise `best`, the arm's row of `results`, and `elsewhere`, other
+    baselines (or how many) and their answers. `heads`, the comparisons of that arm's class head. Without an arm or an
+    interval, `why` there is none. `few`: see :func:`too_few`, if that is why the question stays open.
     """
     found = {"why": "", "shown": compared.iloc[:0], "elsewhere": [], **_found(results, compared)}
     asked = found["shown"] if "primary" in found else compared[compared["question"] == "finer"]
@@ -86,14 +86,14 @@ def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
 
 
 def own_head(arm: dict[str, Any], compared: pd.DataFrame) -> list[dict[str, Any]]:
-    """What an arm's class head does without finetuning, as far as it is known: rows of `compared`."""
+    """Return what is known of an arm's class head without finetuning: rows of `compared`."""
     here = (compared[["label", "network"]] == [arm["label"], arm["network"]]).all(axis=1)
     named = [form.format(arm["space"]) for form in (HEAD, MERGED_HEAD)]
     return compared[here & compared["space"].isin(named)].to_dict("records")
 
 
 def too_few(asked: pd.DataFrame) -> dict[str, Any] | None:
-    """Why so few backbones cannot show a difference (see :func:`enough`) in comparisons corrected together, if so."""
+    """Return why there are too few backbones (see :func:`enough`) for jointly corrected comparisons; None if enough."""
     number, backbones = max(1, int(asked["repeats"].isna().sum())), int(asked["pairs"].max())
     needed = enough(number)
     if backbones >= needed:
@@ -116,14 +116,14 @@ def _found(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
     best = min(told, key=lambda case: (case["answer"] != found, case["difference"]))
     own = (compared[["label", "network", "space"]] == [best["label"], best["network"], best["space"]]).all(axis=1)
     others = [(case["label"], case["answer"]) for case in every if case["arms"] and case["label"] != best["label"]]
-    if len(others) > 2:  # the sections have each
+    if len(others) > 2:  # the sections list each of them
         others = [(f"{number} times", one) for one, number in Counter(one for _, one in others).items()]
     shown = compared[own & compared["question"].isin(["finer", "control"])]
     return {"answer": found, "best": best, "shown": shown, "elsewhere": others}
 
 
 def meaning(compared: pd.DataFrame) -> list[dict[str, Any]]:
-    """Whether meaning counts beside number: the average over pairs of each baseline, network and kind of pair."""
+    """Return whether meaning matters besides number: the average over pairs per baseline, network and kind of pair."""
     answers = {"better": "yes", "worse": "no"}
     rows = compared[compared["question"] == "meaning"].to_dict("records")
     return [row | {"answer": answers.get(row["standing"], "open")} for row in rows]

@@ -1,13 +1,12 @@
-"""Samples: which images there are, where their bytes lie, their split, and what humans call them."""
+"""Samples: which images there are, where their bytes lie, their split, and their human labels."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.stages.samples import options
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     for condition in plan.conditions:
         chosen, where = options.of_source(condition.samples), {"condition": condition.name}
         files, folders = tuple(options.files(condition.samples)), tuple(options.folders(condition.samples))
@@ -17,7 +16,7 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 STAGE = Stage(
     name="samples",
-    does="Make the sample table: which images there are, their split and their human labels.",
+    does="Make the sample table: the images, their split and their human labels.",
     options=options.stage_section,
     place="{root}/{condition}/samples",
     files=("samples.parquet", "taxonomy.parquet"),

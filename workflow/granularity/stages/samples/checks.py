@@ -1,4 +1,4 @@
-"""Looking at every image before it is used (`samples.check_images`); docs/datasets.md says what the findings are."""
+"""Checks of every image before it is used (`samples.check_images`); docs/datasets.md explains the findings."""
 
 import contextlib
 import hashlib
@@ -21,13 +21,13 @@ from granularity.stages.samples.options import Samples
 ERRORS = ("missing", "unreadable", "empty", "truncated", "corrupt", "bomb", "in_both_splits", "untrained_class")
 NOTES = ("not_ascii", "cmyk", "palette", "sixteen_bit", "narrow_range", "alpha", "animated", "rotated", "duplicate")
 FINDINGS = (*ERRORS, *NOTES, "conflicting_duplicate", "untrained_subclass", "similar_names")
-CHUNK = 4096  # images between two reports of progress
+CHUNK = 4096  # images between two progress reports
 
 Finding = tuple[int, str, str]  # row of the table, name, detail
 
 
 def in_chunks(frame: pd.DataFrame, work: Callable[[tuple], Any], threads: int, what: str) -> Iterator[tuple[int, list]]:
-    """What several threads find out about each image, given its place: chunk by chunk, with the row it begins at."""
+    """Yield what several threads compute for each image from its place: chunk by chunk, with the chunk's first row."""
     starts = range(0, len(frame), CHUNK)
     with ThreadPoolExecutor(threads) as pool:
         for start in track(starts, len(starts), what, f"chunks of {CHUNK} images"):
@@ -38,11 +38,11 @@ def in_chunks(frame: pd.DataFrame, work: Callable[[tuple], Any], threads: int, w
 def run(
     frame: pd.DataFrame, params: Samples, reader: Reader, threads: int = 1, show: bool = False
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read and decode every image of a sample table, numbered from 0; `bytes` and `sha256` are filled in.
+    """Read and decode every image of a sample table, numbered from 0; fill in `bytes` and `sha256`.
 
     Returns the table without images that have errors; and the findings, in the order of the table: `sample_id`, `file`,
-    `finding`, `severity` (error or note), `detail`. With `show`, each is logged; else errors that end the stage. Raises
-    GranularityError: with `fail`, an image has an error; with `skip`, all images of a split have.
+    `finding`, `severity` (error or note), `detail`. With `show`, all are logged; otherwise only errors that end the
+    stage. Raises GranularityError: with `fail`, an image has an error; with `skip`, all images of a split have one.
     """
     findings: list[Finding] = []
     sizes, digests = np.zeros(len(frame), dtype=np.int64), np.zeros((2, len(frame), 32), dtype=np.uint8)
@@ -66,7 +66,7 @@ def run(
     if params.check_images == "fail" and len(errors):
         first = "; ".join(line.removeprefix("error: ") for line in _lines(errors.iloc[:3]))
         what = f"{len(errors)} of {len(frame)} images cannot be used: {first}{'; ...' * (len(errors) > 3)}"
-        remedy = "The log names each of them. Repair or remove them, or set samples.check_images to skip"
+        remedy = "The log lists them all. Repair or remove them, or set samples.check_images to skip"
         raise GranularityError(f"samples.check_images: {what}. {remedy}")
     frame["bytes"] = sizes
     texts = (digest.tobytes().hex() if params.checksums == "content" else None for digest in digests[0])
@@ -81,9 +81,9 @@ def run(
 
 
 def unchecked(frame: pd.DataFrame, params: Samples) -> pd.DataFrame:
-    """The findings, as :func:`run` has them, that need no look at an image: of equal files and of classes.
+    """Return the findings, as :func:`run` does, that need no decoding: equal files, and classes.
 
-    Nothing is left out for them. They are logged, at most three of each kind.
+    No image is left out because of them. They are logged, at most three of each kind.
     """
     findings = list(of_classes(frame, params, np.ones(len(frame), dtype=bool)))
     if frame["sha256"].notna().all():
@@ -99,29 +99,31 @@ def unchecked(frame: pd.DataFrame, params: Samples) -> pd.DataFrame:
 
 
 def counted(findings: pd.DataFrame) -> dict[str, int]:
-    """Number of images with each finding that occurs."""
+    """Return the number of images with each finding that occurs."""
     counts = findings["finding"].value_counts(sort=False)
     return {name: int(count) for name, count in counts.items() if count}
 
 
 def look(reader: Reader, *place) -> tuple[int, np.ndarray, list[tuple[str, str]]]:
-    """Read and decode one image: its size in bytes; the SHA-256 of its bytes and of its upright pixels in RGB (uint8
-    [2, 32]; equal where it cannot be decoded); its findings, each with a detail.
+    """Read and decode one image. Return its size in bytes; the SHA-256 of its bytes and of its upright pixels in RGB
+    (uint8 [2, 32]; equal if it cannot be decoded); and its findings, each with a detail.
     """
     data, pixels, found = b"", None, []
     try:
         data = reader.read(*place)
         image = open_image(data)
-        found = list(_notes(image))  # before it is decoded: Pillow keeps some of this only until then
+        found = list(_notes(image))  # before decoding, which makes Pillow forget some of this
         pixels = upright(image, "RGB")
-        if image.format == "PNG":  # the one format with checksums, which Pillow does not look at to decode
+        if image.format == "PNG":  # the only format with checksums, which Pillow ignores when decoding
             with image_errors():
                 open_image(data).verify()
         if _has_frames(image):
             found.append(("animated", "the first of its frames is used"))
         largest = max(high for _, high in pixels.getextrema())
         if "sixteen_bit" in dict(found) and largest < 64:
-            found.append(("narrow_range", f"no value is above {largest} of 255: are 14 bits or fewer of its 16 used?"))
+            found.append(
+                ("narrow_range", f"no value is above {largest} of 255: does it use at most 14 of its 16 bits?")
+            )
     except MissingError as error:
         found = [("missing", str(error))]
     except ImageError as error:
@@ -139,18 +141,18 @@ def _notes(image: Image.Image) -> Iterator[tuple[str, str]]:
         yield "cmyk", "converted by formula, without its colour profile"
     if image.mode in ("P", "PA"):
         yield "palette", mode
-    if image.mode[0] in "IF" or ";16" in repr(image.tile):  # of RGB with 16 bits, Pillow keeps the upper 8
-        yield "sixteen_bit", f"{mode}, of more than 8 bits a channel"
+    if image.mode[0] in "IF" or ";16" in repr(image.tile):  # Pillow keeps only the upper 8 bits of RGB with 16 bits
+        yield "sixteen_bit", f"{mode}, with more than 8 bits per channel"
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        yield "alpha", f"{mode}: what is transparent shows its hidden colour"
+        yield "alpha", f"{mode}: transparent pixels show their hidden colour"
     with image_errors():
-        image.load()  # or reading a PNG's orientation would do it, and swallow what is wrong with the pixels
+        image.load()  # otherwise reading a PNG's orientation would load it, and hide errors in the pixels
     if (turn := orientation(image)) != 1:
-        yield "rotated", f"EXIF orientation {turn}: it is turned upright"
+        yield "rotated", f"EXIF orientation {turn}; the image is turned upright"
 
 
 def _has_frames(image: Image.Image) -> bool:
-    with contextlib.suppress(Exception):  # a second frame that is broken is not used
+    with contextlib.suppress(Exception):  # a broken second frame is not used
         return bool(getattr(image, "is_animated", False))
     return True
 
@@ -158,7 +160,7 @@ def _has_frames(image: Image.Image) -> bool:
 def copies(
     frame: pd.DataFrame, files: np.ndarray, pixels: np.ndarray, rank: str, usable: np.ndarray
 ) -> Iterator[Finding]:
-    """Images that show the same as another one, given SHA-256 of files and of pixels, uint8 [N, 32] each."""
+    """Yield images equal to another one, given SHA-256 of files and of pixels, uint8 [N, 32] each."""
     parts = pd.DataFrame(np.ascontiguousarray(pixels).view(np.uint64)[usable], index=usable)
     parts = parts[parts.duplicated(keep=False)]
     ids, labels, split = frame["sample_id"], frame[rank], frame["split"].astype("str").to_numpy()
@@ -178,30 +180,30 @@ def copies(
 
 
 def finer(frame: pd.DataFrame, rank: str, other: str) -> bool:
-    """Whether each class of a rank lies in one class of another, which has fewer."""
+    """Return whether each class of a rank lies in one class of another rank, which has fewer classes."""
     pairs = frame[[rank, other]].drop_duplicates()
     return len(pairs) == pairs[rank].nunique() > pairs[other].nunique()
 
 
 def remarks(frame: pd.DataFrame, params: Samples) -> Iterator[str]:
-    """What may be a mistake, and need not be one. GranularityError: networks are to learn a target of one class."""
+    """Yield possible mistakes in a sample table. GranularityError: networks are to learn a target of one class."""
     target, classes = params.target, frame[params.target].unique()
     if len(classes) == 1 and params.asks:
-        raise GranularityError(f"samples.target: '{target}' has one class, {classes[0]!r}: there is nothing to predict")
+        raise GranularityError(f"samples.target: '{target}' has only one class, {classes[0]!r}; choose another rank")
     if not any(finer(frame, rank, target) for rank in params.ranks if rank != target):
-        yield f"samples.target: none of the ranks {params.ranks} is finer than the target '{target}'"
+        yield f"samples.target: no rank of {params.ranks} is finer than the target '{target}'"
     for at, rank in enumerate(params.ranks):
         for later in params.ranks[at + 1 :]:
             if finer(frame, rank, later):
-                yield f"samples.ranks: '{rank}' is finer than '{later}' behind it, but they go from coarse to fine"
+                yield f"samples.ranks: '{rank}' is finer than '{later}' after it; order them from coarse to fine"
         counts = frame.loc[frame["split"] == "train", rank].value_counts()
         if single := int((counts == 1).sum()):
             yield f"samples.ranks: {single} of {int((counts > 0).sum())} classes of '{rank}' have one training image"
 
 
 def of_classes(frame: pd.DataFrame, params: Samples, usable: np.ndarray) -> Iterator[Finding]:
-    """Classes that only validation images have: of the target, each such image; of a finer rank, the first. And names
-    of classes that differ only in case or in blanks.
+    """Yield classes that only validation images have (each such image for the target, the first for a finer rank), and
+    class names that differ only in case or blanks.
     """
     split = frame["split"].to_numpy()
     train, val = (usable & (split == name) for name in ("train", "val"))
@@ -220,7 +222,7 @@ def of_classes(frame: pd.DataFrame, params: Samples, usable: np.ndarray) -> Iter
             if first != one:
                 row = int(np.flatnonzero(usable & (column == one).to_numpy())[0])
                 names = f"the {rank} {first!r} ({counts[first]} images) and {one!r} ({counts[one]})"
-                yield row, "similar_names", f"{names} are two classes, and differ only in case or blanks"
+                yield row, "similar_names", f"{names} are two classes, but differ only in case or blanks"
 
 
 def table(frame: pd.DataFrame, findings: list[Finding]) -> pd.DataFrame:
@@ -235,4 +237,4 @@ def table(frame: pd.DataFrame, findings: list[Finding]) -> pd.DataFrame:
 def _lines(found: pd.DataFrame) -> Iterator[str]:
     for sample_id, file, finding, severity, detail in found.itertuples(index=False):
         where = sample_id if sample_id == file else f"{sample_id} (in {file})"
-        yield printable(f"{severity}: {finding}: {where}: {detail}")  # a name can hold a line break
+        yield printable(f"{severity}: {finding}: {where}: {detail}")  # a name can contain a line break

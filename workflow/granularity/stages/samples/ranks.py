@@ -1,4 +1,4 @@
-"""The human labels of a sample table: what the source gives, a taxonomy file, and WordNet."""
+"""The human labels of a sample table, from the source, a taxonomy file, and WordNet."""
 
 import io
 import re
@@ -22,11 +22,11 @@ LARGEST = 16 << 20  # bytes of a taxonomy
 LIVING = "living_thing"
 NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 WNID = re.compile(r"n[0-9]{8}")
-FEW = 50  # images of which each may have a class of its own
+FEW = 50  # up to this many images, each may have its own class
 
 
 def add(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet | None]:
-    """The frame with every rank that is asked for, and WordNet above its synsets; GranularityError: one is missing."""
+    """Return the frame with every requested rank, and WordNet above its synsets; GranularityError: one is missing."""
     if params.taxonomy is not None:
         source = replace(source, frame=join(source.frame, read_taxonomy(params.taxonomy), params.taxonomy))
     graph = None
@@ -45,8 +45,8 @@ def add(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet | None]:
 
 
 def _checked(rank: str, column: pd.Series, frame: pd.DataFrame) -> pd.Series:
-    """A rank whose classes are what they seem; several synsets of an image in one order. Raises GranularityError: a
-    class stands for several labels, two are one name in two Unicode forms, or nearly every image has one of its own.
+    """Check a rank and return it, with several synsets of an image in canonical order. Raises GranularityError: a class
+    stands for several labels, two are one name in two Unicode forms, or nearly every image has its own class.
     """
     names, forms = column.cat.categories, {}
     if rank == SYNSET and names.str.contains(SEPARATOR, regex=False).any():
@@ -57,15 +57,18 @@ def _checked(rank: str, column: pd.Series, frame: pd.DataFrame) -> pd.Series:
     for name in names:
         first, wrong = forms.setdefault(unicodedata.normalize("NFC", name), name), None
         if rank != SYNSET and SEPARATOR in name:
-            wrong = f"{name!r} joins labels by {SEPARATOR}; only the rank {SYNSET} can have several labels of an image"
+            wrong = f"{name!r} joins labels by {SEPARATOR}; only the rank {SYNSET} can have several labels per image"
         if first != name:
-            wrong = f"the classes {first!a} and {name!a} are one name in two Unicode forms; rename one of them"
+            wrong = f"the classes {first!a} and {name!a} are the same name in two Unicode forms; rename one of them"
         if wrong:
             raise GranularityError(_of(rank, wrong, frame, column == name))
     counts = column.value_counts()
     alone = counts.index[counts == 1]
     if len(frame) > FEW and len(alone) > 0.9 * len(frame):
-        wrong = f"{len(alone):,} of {len(frame):,} images have a class of their own; does it hold captions, or names?"
+        wrong = (
+            f"{len(alone):,} of {len(frame):,} images are alone in their class; does the "
+            "rank contain captions or names?"
+        )
         raise GranularityError(_of(rank, wrong, frame, column == alone[0]))
     return column
 
@@ -75,17 +78,17 @@ def _of(rank: str, what: str, frame: pd.DataFrame, rows: pd.Series) -> str:
 
 
 def _categorical(column: pd.Series) -> pd.Series:
-    """As it is if it is categorical, else with its classes in alphabetical order."""
+    """Return the column as it is if categorical, else with its classes in alphabetical order."""
     return column if isinstance(column.dtype, pd.CategoricalDtype) else column.astype("str").astype("category")
 
 
 def read_taxonomy(file: Path) -> pd.DataFrame:
-    """A CSV file whose first column names the classes of a rank, once each, in order; the others are coarser ranks."""
+    """Read a CSV file whose first column names the classes of a rank, each once; other columns are coarser ranks."""
     try:
         data = io.BytesIO(read_regular(file, LARGEST))
         rows = pd.read_csv(data, dtype="str", keep_default_na=False, comment="#", header=None)
     except (GranularityError, ValueError) as error:
-        what = error if isinstance(error, GranularityError) else f"{file}: is no CSV file ({str(error).strip()})"
+        what = error if isinstance(error, GranularityError) else f"{file}: is not a CSV file ({str(error).strip()})"
         raise GranularityError(f"samples.taxonomy: {what}") from None
     table = rows[1:].set_axis(rows.iloc[0].tolist(), axis=1).reset_index(drop=True)  # pandas would rename equal names
     names = table.columns
@@ -95,7 +98,7 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
     elif not names.is_unique:
         wrong = f"has two columns '{names[names.duplicated()][0]}'"
     elif {*names} & {*RESERVED}:
-        wrong = f"a rank cannot be called {min({*names} & {*RESERVED})}"
+        wrong = f"a rank cannot be named {min({*names} & {*RESERVED})}"
     elif (empty := (table == "").any(axis=1)).any():
         wrong = f"row {empty.argmax() + 1} has an empty field"
     elif (twice := table[names[0]].duplicated()).any():
@@ -106,13 +109,13 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
 
 
 def join(frame: pd.DataFrame, taxonomy: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """Add the ranks of a taxonomy, whose first column names the classes of the rank so called, or of one that fits."""
+    """Add the ranks of a taxonomy; its first column is matched by name, or by classes to the only rank that fits."""
     key, *added = taxonomy.columns
     available = {name: _categorical(frame[name]) for name in frame.columns if name not in RESERVED}
     known = pd.Index(taxonomy[key])
     fitting = [key] if key in available else [n for n, one in available.items() if one.cat.categories.isin(known).all()]
     if len(fitting) != 1:
-        what = f"is none of the ranks {[*available]}, and does not name the classes of exactly one of them"
+        what = f"is not one of the ranks {[*available]}, nor does it name the classes of exactly one of them"
         raise GranularityError(f"samples.taxonomy: {file}: its first column, '{key}', {what}")
     column = available[fitting[0]]
     row = np.append(known.get_indexer(column.cat.categories), -1)[column.cat.codes]
@@ -122,7 +125,7 @@ def join(frame: pd.DataFrame, taxonomy: pd.DataFrame, file: Path) -> pd.DataFram
         raise GranularityError(f"samples.taxonomy: {file}: {what}")
     result = frame.copy(deep=False)
     for name in added:
-        codes, names = pd.factorize(taxonomy[name])  # in the order of the file
+        codes, names = pd.factorize(taxonomy[name])  # in file order
         result[name] = pd.Categorical.from_codes(np.where(row >= 0, codes[row], -1), names)
     result[key] = pd.Categorical.from_codes(row, known)
     return result
@@ -131,7 +134,7 @@ def join(frame: pd.DataFrame, taxonomy: pd.DataFrame, file: Path) -> pd.DataFram
 def _with_wordnet(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNet]:
     if SYNSET not in source.ranks:
         has = f"samples.source '{params.source}' has {source.ranks}"
-        raise GranularityError(f"samples.wordnet: needs a rank called {SYNSET} of WordNet ids; {has}")
+        raise GranularityError(f"samples.wordnet: needs a rank {SYNSET} of WordNet ids; {has}")
     column = _categorical(source.frame[SYNSET])
     sets = [str(name).split(SEPARATOR) for name in column.cat.categories]
     graph = WordNet.read(params.wordnet).above(sorted({synset for one in sets for synset in one}))
@@ -141,7 +144,7 @@ def _with_wordnet(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNe
 
 
 def taxonomy(frame: pd.DataFrame, ranks: list[str]) -> pd.DataFrame:
-    """One row per combination of ranks that occurs, with its number of images in each split; in the finest's order."""
+    """Return a row per combination of ranks, in the order of the finest, with its images in each split."""
     keys = ranks[::-1]
     counts = frame.groupby([*keys, "split"], observed=True, sort=True).size().unstack("split", fill_value=0)
     table = counts.astype("int64").rename_axis(columns=None).reset_index()
@@ -152,7 +155,7 @@ def taxonomy(frame: pd.DataFrame, ranks: list[str]) -> pd.DataFrame:
 
 
 def categorical(column) -> pd.Categorical:
-    """A chunked Arrow column as classes, in alphabetical order, whole numbers in theirs; null and "" are missing."""
+    """Return a chunked Arrow column as classes in alphabetical (whole numbers: numerical) order; null, "": missing."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
@@ -168,24 +171,24 @@ def categorical(column) -> pd.Categorical:
 
 
 def numbered(codes: np.ndarray, names: Sequence[str]) -> pd.Categorical:
-    """Numbers of classes, with their names; an image of another number is in none."""
+    """Return class numbers with their names; an image with another number has no class."""
     return pd.Categorical.from_codes(np.where((codes >= 0) & (codes < len(names)), codes, -1), names)
 
 
 def repeated(names: Sequence[str], counts: Sequence[int]) -> pd.Categorical:
-    """Each name as often as it is said, such as that of a folder for each of its images; in alphabetical order."""
+    """Repeat each name `counts` times, such as a folder's name for each of its images; in alphabetical order."""
     kept, codes = np.unique(names, return_inverse=True)
     return pd.Categorical.from_codes(np.repeat(codes, counts), pd.Index(kept, dtype="str"))
 
 
 def rank_name(name: str, labels: pd.Categorical, taken: Collection[str]) -> str:
-    """The name of a rank: its column's, or `synset` where all classes are WordNet ids and nothing else is called so."""
+    """Return a rank's name: the column's, or `synset` if all classes are WordNet ids and that name is free."""
     is_synset = len(labels.categories) and all(WNID.fullmatch(text) for text in labels.categories)
     return SYNSET if is_synset and SYNSET not in taken else name
 
 
 def is_text(kind) -> bool:
-    """Whether an Arrow type is text, dictionary-encoded or not."""
+    """Return whether an Arrow type is text, dictionary-encoded or not."""
     from pyarrow import types
 
     kind = kind.value_type if types.is_dictionary(kind) else kind
@@ -193,9 +196,11 @@ def is_text(kind) -> bool:
 
 
 def no_class(field, params: Samples, file: Path) -> None:
-    """Raise a GranularityError where a rank is an Arrow field of floating-point numbers, which name no classes."""
+    """Raise a GranularityError if a rank is an Arrow field of floating-point numbers, which name no classes."""
     from pyarrow import types
 
     if types.is_floating(field.type) and field.name in params.ranks:
-        what = f"holds floating-point numbers ({field.type}), as pandas makes of whole ones where some are missing"
+        what = (
+            f"contains floating-point numbers ({field.type}), which pandas makes of whole numbers if some are missing"
+        )
         raise GranularityError(f"{file}: column '{field.name}' {what}; write whole numbers or text, null for missing")

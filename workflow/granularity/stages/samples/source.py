@@ -1,4 +1,4 @@
-"""What a source gives, and which of the publisher's splits it reads; all else is for the stage to see to."""
+"""What a source returns, and which of the publisher's splits it reads; the stage takes care of the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NO_PATH = r"^/|(?:^|/)\.\.(?:/|$)|\x00|\n|^$"
 NUMBERED = re.compile(r"(?:(?P<name>.*?)[-_.])??(?P<number>\d+)(?:-of-(?P<total>\d+))?")  # the name of a shard
-VALIDATION = ("val", "validation", "valid", "test")  # where samples.val is null: the first that the source has
+VALIDATION = ("val", "validation", "valid", "test")  # if samples.val is null: the first that the source has
 
 
 @dataclass
@@ -30,16 +30,16 @@ class Source:
 
     Attributes:
         frame: one row per image, in an order that does not depend on the machine: `sample_id` (unique); `split`, the
-            publisher's name of it (if there are any); `distribution`, ID or OOD (of domain-shift sets); where the bytes
-            are; every other column is a rank, categorical with the classes in the publisher's order (or text: then in
-            alphabetical order). An image with several labels has them in one string, joined by `|`.
-        images: where the publisher ships arrays: the images as PNG files, in row order, to be stored with the table.
-        root: the folder that `file` is relative to, where it is not `samples.root`.
-        notes: what the source wants recorded in the manifest.
-        table: the file that names the images, where one does: for messages.
+            publisher's name of it (if any); `distribution`, ID or OOD (in domain-shift sets); where the bytes are.
+            Every other column is a rank, categorical with the classes in the publisher's order (or text: then in
+            alphabetical order). Several labels of an image are joined in one string by `|`.
+        images: if the publisher ships arrays: the images as PNG files, in row order, to be stored with the table.
+        root: the folder that `file` is relative to, unless it is `samples.root`.
+        notes: what to record in the manifest.
+        table: the file that names the images, if there is one, for messages.
 
-    Where the bytes are: `file`, relative to the root with `/` between folders; the whole of it, or the row `row` of a
-    Parquet file, or the `bytes` bytes at `offset` of an archive. With `images`, all four are left out.
+    Where the bytes are: `file`, relative to the root with `/` between folders; all of it, or the row `row` of a Parquet
+    file, or the `bytes` bytes at `offset` of an archive. With `images`, all four columns are absent.
     """
 
     frame: pd.DataFrame
@@ -54,7 +54,7 @@ class Source:
         return [column for column in self.frame.columns if column not in RESERVED]
 
     def complete(self, column: str, params: Samples) -> None:
-        """Raise a GranularityError where an image has nothing in a column, or a class that is none."""
+        """Raise a GranularityError if an image has no value, or no valid class, in a column."""
         missing = self.frame[column].isna()
         if missing.any():
             first = self.frame[missing].iloc[0]
@@ -65,17 +65,17 @@ class Source:
 
 
 def find(params: Samples, threads: int = 1) -> Source:
-    """The images that a configuration names; GranularityError: none, two of one name, or one without split or path."""
+    """Return the images that a configuration names; GranularityError: no images, equal names, no split, or no path."""
     source = options.module(params).read(params, threads)
     where = source.table or params.root
     if not len(source.frame):
-        raise GranularityError(f"{where}: holds no images of the layout of samples.source '{params.source}'")
+        raise GranularityError(f"{where}: contains no images in the layout of samples.source '{params.source}'")
     names = source.frame["sample_id"]
     if (twice := names.duplicated()).any():
         raise GranularityError(f"{where}: two images have the sample_id '{names[twice].iloc[0]}'")
     if source.table is not None and (out := source.frame["file"].str.contains(NO_PATH, na=True)).any():
         path = source.frame["file"][out].iloc[0]
-        raise GranularityError(f"{where}: {path!r} is no path below samples.root; write it relative to that")
+        raise GranularityError(f"{where}: {path!r} is not a path below samples.root; write it relative to that folder")
     for column in ("split", "distribution"):
         if column in source.frame:
             source.complete(column, params)
@@ -83,13 +83,13 @@ def find(params: Samples, threads: int = 1) -> Source:
 
 
 def named(params: Samples) -> dict[str, str]:
-    """The splits that a configuration names, by its keys (`train`, `val`, `extra_splits[0]`, ...)."""
+    """Return the splits that a configuration names, by key (`train`, `val`, `extra_splits[0]`, ...)."""
     extra = {f"extra_splits[{i}]": name for i, name in enumerate(params.extra_splits)}
     return {key: name for key, name in {"train": params.train, "val": params.val, **extra}.items() if name is not None}
 
 
 def chosen(published: Collection[str], params: Samples) -> tuple[str | None, str | None]:
-    """The published splits that are train and val (None: held out); GranularityError: one asked for is not there."""
+    """Return the published splits used as train and val (None: held out); GranularityError: one is missing."""
     for key, name in named(params).items():
         if name not in published:
             raise GranularityError(f"samples.{key}: there is no split '{name}'; the source has {sorted(published)}")
@@ -105,14 +105,14 @@ def chosen(published: Collection[str], params: Samples) -> tuple[str | None, str
 
 
 def wanted(published: Collection[str], params: Samples) -> set[str]:
-    """The published splits that a source has to read."""
+    """Return the published splits that a source has to read."""
     return {*chosen(published, params), *params.extra_splits} - {None}
 
 
 def check_complete(shards: Sequence[tuple[Path, int, int | None]], split: str) -> None:
-    """Raise a GranularityError where some of the numbered files of a split are missing, or of another numbering.
+    """Raise a GranularityError if numbered files of a split are missing, or belong to another numbering.
 
-    Each is its path, its number, and how many there are where its name says it; else they begin with 0 or 1.
+    Each shard has its path, its number, and the total if its name states it; without a total, numbers start at 0 or 1.
     """
     file, numbers, totals = shards[-1][0], sorted(number for _, number, _ in shards), {total for _, _, total in shards}
     first = numbers[0] if totals == {None} and numbers[0] in (0, 1) else 0
@@ -122,11 +122,11 @@ def check_complete(shards: Sequence[tuple[Path, int, int | None]], split: str) -
         raise GranularityError(f"{file.parent}: split '{split}' has files of two versions; download it again")
     if missing and (totals != {None} or len(shards) > 1):
         what = f"lacks file number {min(missing)} of {count} (from {first})"
-        raise GranularityError(f"{file.parent}: split '{split}' {what}; download it again, or rename those there are")
+        raise GranularityError(f"{file.parent}: split '{split}' {what}; download it again, or rename the files")
 
 
 def pngs(images: Iterable[np.ndarray]) -> Iterator[bytes]:
-    """PNG files of arrays, one at a time: all at once, as arrays and as files, they would take twice the memory."""
+    """Yield PNG files of arrays one at a time, because all arrays and files together would take twice the memory."""
     import numpy as np
     from PIL import Image
 

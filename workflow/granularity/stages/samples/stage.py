@@ -2,13 +2,14 @@
 
 import hashlib
 from itertools import compress, islice
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from granularity.base.errors import GranularityError
 from granularity.base.progress import say, track
-from granularity.base.regular import check_regular
+from granularity.base.regular import check_regular, read_text
 from granularity.base.seeds import seed_of
 from granularity.data import hub
 from granularity.data.images import Reader
@@ -17,15 +18,15 @@ from granularity.stages.samples.options import Samples, of_source, too_few
 from granularity.store.task import Task
 from granularity.store.writer import Writer
 
-CHUNK = 4096  # images that are written at once
+CHUNK = 4096  # images written at once
 CONTAINED = "images.parquet"
 
 
 def run(task: Task) -> None:
-    """Write the sample table of one condition; docs/artifacts.md has the files.
+    """Write the sample table of one condition (files: docs/artifacts.md).
 
-    `file` is relative to `root`, or to the artifact where the images lie in it. Images with errors (:mod:`.checks`) are
-    not in the table, and the splits are smaller by them. Raises GranularityError: unreadable or too few images, or a
+    `file` is relative to `root`, or to the artifact if that contains the images. Images with errors (:mod:`.checks`)
+    are left out of the table, so splits can be smaller. Raises GranularityError: unreadable or too few images, or a
     rank that the source does not have; with `check_images: fail`, an image that cannot be used.
     """
     options = task.options
@@ -36,7 +37,7 @@ def run(task: Task) -> None:
         frame, graph = ranks.add(found, options)
         names = [column for column in ("sample_id", "file") if column in frame and frame[column].dtype == object]
         frame = frame.astype(dict.fromkeys(names, "str"))
-    except UnicodeEncodeError as error:  # lone surrogates: Python's stand-ins for other bytes, and JSON's escapes
+    except UnicodeEncodeError as error:  # lone surrogates, from undecodable bytes or JSON escapes
         raise GranularityError(f"{options.root}: the name {error.object[:200]!r} is not UTF-8; rename it") from None
     frame, held_out = assign(frame, options, options.train_size, task.seed)
     root = found.root or options.root
@@ -45,7 +46,7 @@ def run(task: Task) -> None:
         resolved["root"] = str(root)
         if (revision := hub.commit(root)) is not None:
             resolved["revision"] = revision
-    # Images without checksums are identified by where they lie.
+    # Images without checksums are identified by their location.
     facts = ("source", "target", "ranks", "wordnet", "checksums", *(("root",) if options.checksums == "size" else ()))
     with task.create({}, resolved, facts) as out:
         if found.images is not None:
@@ -53,7 +54,7 @@ def run(task: Task) -> None:
         frame = frame.reset_index(drop=True)
         own = found.images is not None
         reader = Reader(out.folder if own else root, None if own else getattr(options, "image_column", None))
-        for column in ("row", "offset", "bytes"):  # those that the source does not need are null
+        for column in ("row", "offset", "bytes"):  # null if the source does not need them
             frame[column] = (
                 frame[column].astype("Int64") if column in frame else pd.array([pd.NA] * len(frame), "Int64")
             )
@@ -87,10 +88,10 @@ def run(task: Task) -> None:
 
 
 def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: int) -> tuple[pd.DataFrame, str]:
-    """The images of this condition with their split (train, val, or the name of an extra split), in their order.
+    """Return the images of this condition with their split (train, val, or an extra split's name), in their order.
 
-    Returns also where the validation images come from (docs/recipes.md, docs/datasets.md). Raises GranularityError:
-    fewer images than asked for, an empty split, or one that the source does not have.
+    Also returns the origin of the validation images (docs/draws.md, docs/datasets.md). Raises GranularityError: fewer
+    images than asked for, an empty split, or one that the source does not have.
     """
     order = _stratified_order(frame[params.ranks[-1]], seed_of(seed, "split"))
     codes, names = pd.factorize(frame["split"].iloc[order]) if "split" in frame else ((), ())
@@ -104,6 +105,8 @@ def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: in
         count = int(params.validation if params.validation >= 1 else round(params.validation * len(pool)))
         held_out, pool = pool[:count], pool[count:]
         origin = f"{len(held_out)} images held out, stratified by {params.ranks[-1]}"
+    if params.subset is not None:
+        pool = pool[_listed(params.subset, frame["sample_id"].iloc[pool])]
     size = len(pool) if train_size == "all" else train_size
     if size > len(pool) or len(pool) == 0 or len(held_out) == 0:
         there = f"{len(frame)} images, {len(held_out)} for validation and {len(pool)} for training"
@@ -118,8 +121,18 @@ def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: in
     return kept[kept["split"].notna()], origin
 
 
+def _listed(file: Path, ids: pd.Series) -> np.ndarray:
+    """Return which training images a file lists; GranularityError: an unknown or repeated line."""
+    listed = pd.Index(read_text(file).splitlines())
+    for wrong, what in ((~listed.isin(ids), "is not a training image"), (listed.duplicated(), "appears twice")):
+        if wrong.any():
+            line = int(wrong.argmax())
+            raise GranularityError(f"samples.subset: {file}: line {line + 1}: '{listed[line]}' {what}; remove the line")
+    return ids.isin(listed).to_numpy()
+
+
 def _stratified_order(strata: pd.Series, seed: int) -> np.ndarray:
-    """An order of which every prefix holds each stratum (a category) in its share, to within an image or two."""
+    """Return an order whose every prefix holds each stratum (a category) in proportion, to within an image or two."""
     alphabetical = np.argsort(np.argsort(strata.cat.categories.to_numpy(dtype=str)))
     codes = alphabetical[strata.cat.codes]
     grouped = np.argsort(codes, kind="stable")
@@ -132,7 +145,7 @@ def _stratified_order(strata: pd.Series, seed: int) -> np.ndarray:
 
 
 def _store(found: source.Source, frame: pd.DataFrame, out: Writer) -> pd.DataFrame:
-    """Keep the images of a source that ships arrays, as on the Hugging Face hub: a column `img` of {bytes, path}."""
+    """Store the images of a source that ships arrays, as on the Hugging Face hub: a column `img` of {bytes, path}."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -163,5 +176,5 @@ def _measure(frame: pd.DataFrame, reader: Reader, checksums: str, threads: int) 
     for start, found in checks.in_chunks(frame, measured, threads, "measuring"):
         lengths, texts = zip(*found, strict=True)
         sizes[start : start + len(lengths)] = lengths
-        digests.append(pd.Series(pd.array(texts, "str")))  # not a list of all: 12.7 million are 1.4 GB of Python
+        digests.append(pd.Series(pd.array(texts, "str")))  # a list of all 12.7 million would take 1.4 GB
     frame["bytes"], frame["sha256"] = sizes, pd.concat(digests, ignore_index=True)

@@ -1,17 +1,16 @@
 """Theory: simulations of papers' two-layer models (:mod:`granularity.stages.theory.worlds`) on one engine."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from granularity.base import extensions
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.stages.theory.options import Options
 
-PAPER = 6  # times longer than the quick size
-PARTS = 4  # jobs that the trainings of one world are cut into, which changes no result
+PAPER = 6  # how many times longer than the quick size
+PARTS = 4  # jobs that the trainings of one world are split into; does not affect results
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     theory = plan.config.theory
     for world in extensions.names("world"):
         for part in range(PARTS):

@@ -1,7 +1,7 @@
 """The engine of every world: settings, trials and their random streams, grouping, and the training loop.
 
-A trial is one setting with one seed: one run. Every stream of random numbers is derived from (world, purpose, seed), so
-a run's numbers depend on its settings and seed alone, and settings of one seed share their streams, which sharpens
+A trial is one run: a setting with a seed. Every stream of random numbers is derived from (world, purpose, seed), so a
+run's numbers depend only on its settings and seed. Settings with equal seeds share their streams, which sharpens
 comparisons between arms.
 """
 
@@ -29,7 +29,7 @@ from granularity.machine import leases
 from granularity.stages.theory.runs import RUN_COLUMNS, ordered
 from granularity.store.resume import read_state, write_state
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS is not deterministic
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # otherwise cuBLAS is not deterministic
 
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -38,23 +38,23 @@ NonNegative = Annotated[float, Field(ge=0)]
 State = dict[str, torch.Tensor]
 Rows = list[dict[str, Any]]
 
-# Multiply-adds of a step of all runs in one program. On one CPU thread batching pays while calling an operation costs
-# more than its arithmetic: CPU time of a run's step alone / among five is 1.5 at 4e6 a run, 1.1 at 1.5e7. A GPU is
-# filled instead.
+# Multiply-adds of a step of all runs in one program. On one CPU thread, batching pays if calling an operation costs
+# more than its arithmetic: the ratio of CPU time per step of a run alone to a run among five is 1.5 at 4e6 per run, 1.1
+# at 1.5e7. On a GPU, batches fill the device.
 CPU_WORK = 2.5e7
 CUDA_WORK = 2e10
 
 
 class Settings(BaseModel):
-    """Base of every world's settings: immutable, closed to unknown keys."""
+    """Base of every world's settings: immutable; unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
     WORLD: ClassVar[str] = ""
     FREE: ClassVar[frozenset[str]] = frozenset()  # what may differ between runs that share a tensor program
 
     name: str = "setting"  # the arm, in words; unique within a size
-    seeds: Count = 3  # number of seeds that it is trained with: 0, 1, ...
-    base: Natural = 0  # all random streams follow it
+    seeds: Count = 3  # number of seeds: 0, 1, ...
+    base: Natural = 0  # all random streams depend on it
 
     @model_validator(mode="after")
     def _rules_hold(self):
@@ -64,19 +64,19 @@ class Settings(BaseModel):
         return self
 
     def rules(self) -> Iterable[tuple[bool, str]]:
-        """What must hold of the parameters together, and what is said, beginning with the key, where it does not."""
+        """Yield constraints on the parameters: whether each is met, and its message, which begins with the key."""
         return ()
 
     def shape(self) -> tuple:
-        """Equal for settings whose runs can share one tensor program."""
+        """Return a key that is equal for settings whose runs can share one tensor program."""
         return tuple(self.model_dump(exclude={"name", "seeds", "base", *self.FREE}).values())
 
     def work(self) -> float:
-        """Multiply-adds of one training step of one run, roughly."""
+        """Return the approximate multiply-adds of one training step of one run."""
         raise NotImplementedError
 
     def conditions(self) -> dict[str, bool]:
-        """What the paper's theorem supposes of a setting, each condition in words with whether this one meets it."""
+        """Return the conditions of the paper's theorem, in words, and whether this setting meets each."""
         return {}
 
 
@@ -88,53 +88,53 @@ class Trial:
     seed: int
 
     def generator(self, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
-        """A stream for (world, purpose, seed), a purpose such as "data"; a GPU draws other numbers than a CPU."""
+        """Return the stream for (world, purpose, seed), with a purpose such as "data"; GPUs and CPUs differ."""
         seed = seed_of(self.settings.base, "theory", self.settings.WORLD, purpose, self.seed)
         return torch.Generator(device).manual_seed(seed)
 
 
 def pick_device(device: str = "auto") -> torch.device:
-    """`auto`: a GPU if one is visible; `cuda`: a GPU or a GranularityError; `cpu`. A GPU is leased."""
+    """Choose the device. `auto`: a GPU if visible; `cuda`: a GPU or a GranularityError; `cpu`. A GPU is leased."""
     if device != "cpu" and torch.backends.cuda.is_built() and leases.candidates():
         leases.take()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise GranularityError("device: 'cuda' was asked for, but no GPU is visible; use 'auto' or 'cpu'")
+        raise GranularityError("device: 'cuda' was requested, but no GPU is visible; use 'auto' or 'cpu'")
     return torch.device(device)
 
 
 def column(
     runs: Sequence[Trial], key: str, device: torch.device, dims: int = 1, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
-    """A scalar setting as a tensor (B, 1, ..., 1) with `dims` axes, to broadcast over a batch of runs."""
+    """Return a scalar setting as a tensor (B, 1, ..., 1) with `dims` axes, to broadcast over a batch of runs."""
     values = [float(getattr(run.settings, key)) for run in runs]
     return torch.tensor(values, device=device, dtype=dtype).view(-1, *[1] * (dims - 1))
 
 
 def joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """`torch.stack`, without a copy where there is one."""
+    """`torch.stack`, without a copy of a single tensor."""
     return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
 
 def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tensor:
-    """`draw(a, b, ...)` of each run alone, which keeps it independent of its batch, along a new leading run axis."""
+    """Stack `draw(a, b, ...)` of each run along a new leading axis; a run's draw does not depend on its batch."""
     return joined([draw(*items) for items in zip(*per_run, strict=True)])
 
 
 def collated(drawn: Iterable[State]) -> State:
-    """The tensors that each run drew, stacked by name along a new leading run axis."""
+    """Stack the tensors that each run drew, by name, along a new leading run axis."""
     drawn = list(drawn)
     return {name: joined([one[name] for one in drawn]) for name in drawn[0]}
 
 
 def picked(table: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Rows `chosen` (B, n) of `table` (B, N, ...), (B, n, ...): a fraction of the time that indexing takes."""
+    """Return rows `chosen` (B, n) of `table` (B, N, ...) as (B, n, ...), much faster than indexing."""
     return joined([one.index_select(0, index) for one, index in zip(table, chosen, strict=True)])
 
 
 def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end") -> dict:
-    """A row of the run table, for what a world computes without :func:`train`."""
+    """Return a row of the run table, for what a world computes without :func:`train`."""
     known = {"setting": run.settings.name, "seed": run.seed, "phase": phase, "step": step, "event": event}
     return known | {"outcome": "ran all steps"} | measures
 
@@ -145,7 +145,7 @@ def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "tra
 def sgd(
     direction: Callable[[State, int], tuple[torch.Tensor, State]], rates: torch.Tensor | Mapping[str, torch.Tensor]
 ) -> Callable[[State, int], tuple[State, State]]:
-    """The step of plain SGD for :func:`train`, of ``(state, t) -> (loss (B,), minus the gradients)``."""
+    """Return the step of plain SGD for :func:`train`, given ``(state, t) -> (loss (B,), minus the gradients)``."""
 
     def step(state: State, t: int) -> tuple[State, State]:
         loss, down = direction(state, t)
@@ -172,22 +172,22 @@ def train(
     phase: str = "train",
     start: int = 0,
 ) -> tuple[Rows, State]:
-    """Train a batch of B runs side by side, and record.
+    """Train a batch of B runs side by side, and record measures.
 
     Args:
-        state: tensors with a leading run axis B; ones that `step` hands back as the same object are left alone.
-        step: ``(state, t) -> (state at t + 1, info)``. ``info["loss"]`` (B,) is the loss of `state`; further floats
-            (B,) are recorded beside it, of bool ones, events, the first step at which they are true.
-        measure: ``(state, t, end) -> {name: (B,)}``, called at recorded steps only; `end`: some run takes its last row.
-        steps: updates at most; the state after the last one is recorded too, as event "end".
-        stop_loss, stop_event: a run is over, before its update, at the first step whose loss is not above this, or at
+        state: tensors with a leading run axis B; a tensor that `step` returns as the same object is left alone.
+        step: ``(state, t) -> (state at t + 1, info)``. ``info["loss"]`` (B,) is the loss of `state`. Further floats
+            (B,) are recorded with it; for bools (B,), called events, the first step at which they are true.
+        measure: ``(state, t, end) -> {name: (B,)}``, called only at recorded steps; `end`: some run takes its last row.
+        steps: most updates; the state after the last one is recorded too, as event "end".
+        stop_loss, stop_event: a run ends, before its update, at the first step whose loss is at most `stop_loss`, or at
             which this event is true.
         prepare: ``(state, t) -> state`` before each step; may change shapes (drop neurons that can never fire).
-        start: what the first step is called in the rows.
+        start: number of the first step in the rows.
 
     Returns:
         Rows in the order of runs, then steps, and the last state. A run whose loss or new state is not finite is frozen
-        in its last finite state, its last row has event "diverged"; the others go on. ``outcome`` says how a run ended.
+        in its last finite state, and its last row has event "diverged"; the others go on. ``outcome``: how a run ended.
     """
     count, wanted = len(runs), set(record)
     rows: list[Rows] = [[] for _ in runs]
@@ -195,7 +195,7 @@ def train(
     seen: set[tuple[str, int]] = set()
     active = [True] * count
     for t in range(steps + 1):
-        interrupt.stop_if_requested()  # what other groups have finished is kept; this one is not continued
+        interrupt.stop_if_requested()  # finished groups are kept; this one is lost
         if prepare is not None:
             state = prepare(state, t)
         new, info = step(state, t)
@@ -231,7 +231,7 @@ def train(
 
 
 def _total(loss: torch.Tensor, new: State, old: State, count: int) -> torch.Tensor:
-    """(B,) the loss and all numbers that the step changed, summed: finite where each of them is."""
+    """Return, (B,), the sum of the loss and all numbers that the step changed: finite only if each of them is."""
     for name, tensor in new.items():
         if tensor.is_floating_point() and tensor is not old.get(name):
             loss = loss + tensor.reshape(count, -1).sum(1)
@@ -239,7 +239,7 @@ def _total(loss: torch.Tensor, new: State, old: State, count: int) -> torch.Tens
 
 
 def _freeze(new: State, old: State, active: list[bool]) -> State:
-    """The new state for active runs, the old one for runs that are over."""
+    """Return the new state for active runs, the old one for finished runs."""
     frozen = {}
     for name, tensor in new.items():
         if tensor is not old[name]:
@@ -250,7 +250,7 @@ def _freeze(new: State, old: State, active: list[bool]) -> State:
 
 
 def groups(settings: Sequence[Settings], device: torch.device) -> list[list[Trial]]:
-    """Runs that share a tensor program: equal shapes, and as many at once as pay on this device."""
+    """Group runs that share a tensor program: equal shapes, and as many at once as pay on this device."""
     by_shape: dict[tuple, list[Trial]] = {}
     for item in settings:
         by_shape.setdefault(item.shape(), []).extend(Trial(item, seed) for seed in range(item.seeds))
@@ -270,10 +270,10 @@ def run_table(
     parts: int = 1,
     store: Path | None = None,
 ) -> pd.DataFrame:
-    """The run table (see :func:`.runs.ordered`) of every seed of every setting, or of one part of whole groups of them.
+    """Return the run table (see :func:`.runs.ordered`) of every seed of every setting, or of one part (whole groups).
 
-    In the folder `store` each finished group is kept, and from it taken when it is there. Raises GranularityError: two
-    settings share a name, or a measure has the name of a parameter.
+    Finished groups are kept in the folder `store`, and reused. Raises GranularityError: two settings share a name, or a
+    measure has the name of a parameter.
     """
     names = [item.name for item in settings]
     if len(set(names)) != len(names):
@@ -293,14 +293,14 @@ def run_table(
                 table = pd.DataFrame(world.simulate(group, where)).to_parquet(index=False)
                 state = {"parquet": np.frombuffer(table, np.uint8)}, {}
                 write_state(kept, *state)
-            # Read back, so that a continued part gives the same bytes.
+            # Read back, so that a resumed part gives the same bytes.
             frames.append(pd.read_parquet(io.BytesIO(state[0]["parquet"].tobytes())))
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(RUN_COLUMNS))
     return ordered(rows, settings)
 
 
 def _keep_memory() -> None:
-    """Have glibc keep freed tensors of up to 32 MiB: to get them again, page by page, takes up to half of a step."""
+    """Make glibc keep freed tensors up to 32 MiB: paging them in again takes up to half of a step."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         trim_threshold, mmap_threshold = -1, -3
@@ -310,10 +310,10 @@ def _keep_memory() -> None:
 
 @contextlib.contextmanager
 def _exact() -> Iterator[None]:
-    """Deterministic algorithms (without their filling of new tensors with NaN) and full float32 products."""
+    """Use deterministic algorithms (without filling new tensors with NaN) and full float32 products."""
     filled = torch.utils.deterministic.fill_uninitialized_memory
     before = torch.get_deterministic_debug_mode(), torch.get_float32_matmul_precision()
-    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms would import the compiler: a second
+    torch.set_deterministic_debug_mode("error")  # use_deterministic_algorithms imports the compiler: a second
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.set_float32_matmul_precision("highest")
     try:

@@ -1,4 +1,4 @@
-"""Every theory figure, from rows of data: readable at a column's width, colour-blind-safe, reproducible.
+"""All figures of the theory, from rows of data: readable at a column's width, colour-blind-safe, reproducible.
 
 A figure is a list of panels (:func:`draw`), a :func:`panel` a list of series: :class:`Curve` (means over seeds of a
 measure against another, with a band), :class:`Points` (means over seeds with bars) and :class:`Line` (a reference).
@@ -30,16 +30,16 @@ STYLE |= {"svg.hashsalt": "granularity", "svg.fonttype": "none"}
 
 
 def style() -> ContextDecorator:
-    """The context in which every figure is drawn and saved, whatever a matplotlibrc says; also a decorator of a world's
-    `figures`."""
+    """Return the context in which every figure is drawn and saved, whatever a matplotlibrc says; also a decorator for a
+    world's `figures`."""
     return matplotlib.style.context(STYLE, after_reset=True)
 
 
 def canvas(
     columns: int = 1, rows: int = 1, width: float | None = None, height: float = 2.5
 ) -> tuple[Figure, list[Axes]]:
-    """A figure and its panels, left to right, top to bottom; `width` (by default a text column per panel) and `height`
-    of a row in inches."""
+    """Return a figure and its panels, left to right, top to bottom; `width` (default: a text column per panel) and
+    `height` of a row in inches."""
     figure = Figure(figsize=(width or COLUMN * columns, height * rows), layout="constrained")
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
@@ -48,14 +48,14 @@ def canvas(
 class Curve:
     """The mean of `y` over seeds against `x`, with a band from the smallest to the largest seed."""
 
-    rows: pd.DataFrame  # those of one arm
+    rows: pd.DataFrame  # rows of one arm
     y: str
     label: str = ""
     x: str = "step"
-    colour: int | None = None  # and marker; by default those of its place in the panel
+    colour: int | None = None  # also the marker; default: by position in the panel
     style: str = "-"
-    mark: bool = False  # draw markers (for sweeps of a few points) beside the line
-    each: bool = False  # a line per seed instead
+    mark: bool = False  # also draw markers (for sweeps of a few points)
+    each: bool = False  # one line per seed instead
 
     def draw(self, axes: Axes, colour: int, shift: float) -> None:
         own = {"color": COLOURS[colour % len(COLOURS)], "marker": MARKERS[colour % len(MARKERS)] if self.mark else None}
@@ -64,7 +64,7 @@ class Curve:
                 axes.plot(one[self.x], one[self.y], linewidth=0.9, label="" if number else self.label, **own)
             return
         grouped = self.rows.groupby(self.x)[self.y]
-        full = grouped.count() == self.rows["seed"].nunique()  # where some seeds have stopped, a mean would jump
+        full = grouped.count() == self.rows["seed"].nunique()  # the mean would jump where some seeds have stopped
         mean, low, high = (part[full] for part in (grouped.mean(), grouped.min(), grouped.max()))
         axes.plot(mean.index, mean, self.style, label=self.label, **own)
         axes.fill_between(mean.index, low, high, color=own["color"], alpha=0.25, linewidth=0)
@@ -72,8 +72,8 @@ class Curve:
 
 @dataclass
 class Points:
-    """One point per position: the mean over seeds (or the median), a bar from the smallest to the largest (quartiles);
-    diverged runs are left out."""
+    """One point per position: the mean over seeds (or the median), with a bar from the smallest to the largest
+    (quartiles); diverged runs are left out."""
 
     values: Mapping[float, Sequence[float]]
     label: str = ""
@@ -96,7 +96,7 @@ class Points:
 
 @dataclass
 class Line:
-    """A reference: a curve through points, or the level `y` where there is no `x`, or the place `x` where no `y`."""
+    """A reference: a curve through points, or a horizontal line at `y` (without `x`), or a vertical one at `x`."""
 
     x: Any = None
     y: Any = None
@@ -117,7 +117,7 @@ class Line:
 
 
 def points(runs: Any, arms: Any, column: str, label: str = "", line: bool = True, **where: Any) -> Points:
-    """A point per arm, by place or one after another: a measure as :class:`.statements.Runs` gives it."""
+    """Return a point per arm, by given or consecutive places, for a measure as in :class:`.statements.Runs`."""
     placed = arms if isinstance(arms, Mapping) else dict(enumerate(arms))
     return Points({place: runs(arm, column, **where) for place, arm in placed.items()}, label, line=line)
 
@@ -125,10 +125,10 @@ def points(runs: Any, arms: Any, column: str, label: str = "", line: bool = True
 def panel(
     *series: Any, log: str = "", ticks: Any = (), yticks: Any = (), legend: str = "", dodge: float = 0.0, **more: Any
 ) -> Callable[[Axes], None]:
-    """A panel, as a function that draws it: series in the order of colours, those of points `dodge` apart.
+    """Return a function that draws a panel: series in the order of colours, with series of points `dodge` apart.
 
-    `log`: logarithmic axes ("x", "y", "xy"), or "sym": x from 0, linear up to 10. `ticks`, `yticks`: places, what to
-    write at 0, 1, ..., or by place. `legend`: where; empty: none. `more` goes to `Axes.set`.
+    `log`: logarithmic axes ("x", "y", "xy"), or "sym": x from 0, linear up to 10. `ticks`, `yticks`: places, labels for
+    0, 1, ..., or labels by place. `legend`: its location; empty: none. `more` goes to `Axes.set`.
     """
 
     def drawn(axes: Axes) -> None:
@@ -168,7 +168,7 @@ def draw(
     note: str = SPREAD,
     legend: int = 0,
 ) -> None:
-    """Write one figure: panels in `columns` (0: one row), under a legend of all of `legend` columns (0: none)."""
+    """Draw and write a figure: panels in `columns` (0: one row), a common legend of `legend` columns (0: none)."""
     with style():
         columns = columns or len(panels)
         figure, axes = canvas(columns, math.ceil(len(panels) / columns), width, height)
@@ -184,7 +184,7 @@ def draw(
 
 
 def save(figure: Figure, folder: Path, name: str, note: str = SPREAD) -> Path:
-    """Write `name`.svg into the folder, a note under it, no date in it: the same figure is the same bytes."""
+    """Write `name`.svg into the folder, with a note below and without a date: equal figures have equal bytes."""
     if note:
         figure.supxlabel(note, fontsize=6, color="#555555")
     path = folder / f"{name}.svg"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PIECE = 1 << 15  # numbers that a CPU works on at once: with what is made of them they fit into its cache
+PIECE = 1 << 15  # numbers that a CPU processes at once, so that they and their results fit into its cache
 
 
 def orthonormal(rows: int, d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(rows, d) with orthonormal rows, uniform over such matrices: QR of a Gaussian matrix in float64, signs fixed."""
+    """Return (rows, d) with orthonormal rows, uniformly random: QR of a Gaussian matrix in float64, fixed signs."""
     gauss = torch.randn(d, rows, generator=generator, dtype=torch.float64, device=generator.device)
     q, r = torch.linalg.qr(gauss)
     return (q * r.diagonal().sign()).T.contiguous().to(dtype)
@@ -22,10 +22,10 @@ class Activation:
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
-    both: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  # where they share work
+    both: Callable[[Tensor], tuple[Tensor, Tensor]] | None = None  # if they share work
 
     def pair(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Value and slope, on a CPU worked out a piece at a time."""
+        """Return value and slope; a CPU computes them in pieces."""
         if self.both is None:
             return self.value(z), self.slope(z)
         if z.is_cuda or z.numel() <= PIECE:
@@ -37,7 +37,7 @@ class Activation:
         return value, slope
 
 
-# Compared into a float tensor: casting a bool one costs nine times as much on a CPU.
+# Compared into a float tensor, because casting a bool tensor takes nine times as long on a CPU.
 RELU = Activation(torch.relu, lambda z: torch.gt(z, 0, out=torch.empty_like(z)))
 IDENTITY = Activation(lambda z: z, torch.ones_like)
 TRUNCATED_RELU = Activation(
@@ -49,7 +49,7 @@ SIGMOID = Activation(torch.sigmoid, lambda z: torch.sigmoid(z) * (1 - torch.sigm
 
 
 def leaky_relu(below: float) -> Activation:
-    """Slope 1 above zero, `below` under it."""
+    """Return an activation with slope 1 above zero and `below` under it."""
     return Activation(
         lambda z: torch.where(z > 0, z, below * z),
         lambda z: torch.where(z > 0, torch.ones_like(z), torch.full_like(z, below)),
@@ -60,7 +60,7 @@ def leaky_relu(below: float) -> Activation:
 
 
 def softmax_residual(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy (B,) of logits (B, N, C), labels (B, N) int64, and ``onehot(label) - softmax`` (B, N, C)."""
+    """Return mean cross-entropy (B,) of logits (B, N, C), labels (B, N) int64; ``onehot(label) - softmax``."""
     log_p = torch.log_softmax(logits, -1)
     picked = log_p.gather(-1, labels.unsqueeze(-1))
     residual = -log_p.exp()
@@ -69,7 +69,7 @@ def softmax_residual(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def hinge_residual(outputs: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
-    """Hinge loss max(1 - y h, 0), mean (B,), and minus its gradient y 1[y h < 1] (B, N); y = +-1."""
+    """Return the hinge loss max(1 - y h, 0), mean (B,), and minus its gradient y 1[y h < 1] (B, N); y = +-1."""
     margin = 1 - signs * outputs
     return margin.clamp_min(0).mean(-1), signs * (margin > 0).to(outputs.dtype)
 
@@ -77,7 +77,7 @@ def hinge_residual(outputs: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
 def two_layer(
     x: Tensor, w: Tensor, a: Tensor, phi: Activation, b: Tensor | None = None, c: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``a phi(w x + b) + c`` (B, N, C), hidden units, pre-activations (B, N, m); b (B, m), c (B, C) or None."""
+    """Return ``a phi(w x + b) + c`` (B, N, C), hidden units, pre-activations (B, N, m); b (B, m), c (B, C) or None."""
     u = torch.bmm(x, w.transpose(1, 2)) if b is None else torch.baddbmm(b.unsqueeze(1), x, w.transpose(1, 2))
     h = phi.value(u)
     f = torch.bmm(h, a.transpose(1, 2)) if c is None else torch.baddbmm(c.unsqueeze(1), h, a.transpose(1, 2))
@@ -87,10 +87,10 @@ def two_layer(
 def two_layer_gradient(
     x: Tensor, slope: Tensor, h: Tensor, a: Tensor, residual: Tensor, wanted: Collection[str] = ("w", "b", "a", "c")
 ) -> dict[str, Tensor]:
-    """Minus the gradient of the mean loss in ``w`` (B, m, d), ``b`` (B, m), ``a`` (B, C, m), ``c`` (B, C), if wanted.
+    """Return minus the gradient of the mean loss in the `wanted` of w (B, m, d), b (B, m), a (B, C, m), c (B, C).
 
-    x, h, a are as in :func:`two_layer`, the slope phi'(u) is (B, N, m), the residual, minus the loss's gradient in the
-    outputs, (B, N, C), not divided by N.
+    x, h, a are as in :func:`two_layer`, the slope phi'(u) is (B, N, m), the residual is minus the loss's gradient in
+    the outputs, (B, N, C), not divided by N.
     """
     residual = residual / x.shape[1]
     back = torch.bmm(residual, a).mul_(slope)
@@ -104,5 +104,5 @@ def two_layer_gradient(
 
 
 def descend(weights: Tensor, direction: Tensor, lr: Tensor | float, decay: Tensor | float = 0.0) -> Tensor:
-    """One step of gradient descent with coupled L2: ``w + lr * (direction - decay * w)``."""
+    """Do one step of gradient descent with coupled L2: ``w + lr * (direction - decay * w)``."""
     return weights + lr * (direction - decay * weights)

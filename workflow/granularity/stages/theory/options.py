@@ -13,7 +13,7 @@ class Options(Section):
     world: Name = Field(description="Name of the world: see docs/theory.md.")
     size: Name = Field("quick", description="quick, paper (the paper's own dimensions), or grid.")
     part: Natural = Field(0, description="Number of the part of its trainings, from 0.")
-    parts: Few = Field(1, description="Parts that the world's trainings are cut into; changes no result.")
+    parts: Few = Field(1, description="Number of parts of the world's trainings; does not change results.")
 
     @model_validator(mode="after")
     def _part_of_parts(self):

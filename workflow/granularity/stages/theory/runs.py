@@ -13,16 +13,16 @@ RUN_COLUMNS = ("setting", "seed", "phase", "step", "event", "outcome")
 
 
 def ordered(frame: pd.DataFrame, settings: Sequence[Any]) -> pd.DataFrame:
-    """The run table of the rows that groups of runs gave, ordered as the settings, then by seed.
+    """Return the run table from the rows of groups of runs, ordered by setting, then by seed.
 
     A row per setting, seed, phase and recorded step: `RUN_COLUMNS`, the settings' parameters, ``loss`` and the world's
-    measures (float64, NaN where a row lacks one). Raises GranularityError: a measure has the name of a parameter.
+    measures (float64, NaN if missing). Raises GranularityError: a measure has the name of a parameter.
     """
     names = [item.name for item in settings]
     parameters = [{"setting": item.name, **_scalars(item)} for item in settings]
     clash = (set(frame.columns) & set(parameters[0])) - {"setting"}
     if clash:
-        raise GranularityError(f"theory: measures have the names of parameters: {sorted(clash)}")
+        raise GranularityError(f"theory: measures must not have the names of parameters: {sorted(clash)}")
     measures = [name for name in frame.columns if name not in RUN_COLUMNS]
     frame["_order"] = frame["setting"].map({name: i for i, name in enumerate(names)})
     frame = frame.sort_values(["_order", "seed"], kind="stable").drop(columns="_order")
@@ -33,8 +33,8 @@ def ordered(frame: pd.DataFrame, settings: Sequence[Any]) -> pd.DataFrame:
 
 
 def at(table: pd.DataFrame, setting: str, column: str, *, phase: str = "train", **where: object) -> np.ndarray:
-    """A measure of one arm, one value per seed in their order, at the end or where the columns say (``step=200``,
-    ``event="T0"``): float64, NaN for a run that diverged; empty when the arm or the row is not in the table."""
+    """Return a measure of one arm, one value per seed in order, at the end or where `where` says (``step=200``,
+    ``event="T0"``): float64, NaN for a diverged run; empty if the arm or the row is not in the table."""
     rows = table[(table["setting"] == setting) & (table["phase"] == phase)]
     if rows.empty or column not in rows:
         return np.empty(0)

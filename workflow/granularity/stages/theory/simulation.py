@@ -1,4 +1,4 @@
-"""Simulating settings of a world alone: from words, or arms by their names; their measures as text."""
+"""Simulate single settings of a world, from text values or from arms by name; print their measures."""
 
 import difflib
 import textwrap
@@ -18,10 +18,10 @@ from granularity.stages.theory.runs import RUN_COLUMNS
 def simulate(
     world: str, overrides: dict[str, str], device: str = "auto", arms: Sequence[str] = (), size: str = "quick"
 ) -> None:
-    """Run one setting of a world, or arms of a size; print measures and the conditions of the theorem that are broken.
+    """Run one setting of a world, or arms of a size; print measures and violated conditions of the theorem.
 
-    `overrides` are keys and values, as text, over the setting's defaults (with ``seeds=1`` unless given), or an arm's.
-    Raises GranularityError: an unknown world, size, arm or key, a bad value, or a constraint that does not hold.
+    `overrides` are keys and values, as text, that replace the setting's defaults (``seeds=1`` unless given), or an
+    arm's. Raises GranularityError: an unknown world, size, arm or key, a bad value, or a constraint that does not hold.
     """
     module = extensions.find("world", world)
     chosen = [arm_of(module, arm, size, overrides) for arm in arms] or [settings_from(module, overrides)]
@@ -36,21 +36,21 @@ def simulate(
 
 
 def arm_of(module: Any, name: str, size: str, overrides: dict[str, str]) -> Any:
-    """An arm of a world's size by its name, with text values over its own (see :func:`simulate`)."""
+    """Return an arm of a world's size by name, with `overrides` (see :func:`simulate`)."""
     if size not in module.SIZES:
         raise GranularityError(f"theory: there is no size '{size}'; there are {', '.join(module.SIZES)}")
     arms = {item.name: item for item in module.SIZES[size]}
     if name not in arms:
         close = difflib.get_close_matches(name, arms, n=1)
         hint = f"did you mean '{close[0]}'? " if close else ""
-        # A line of a message is shortened where it is long, and a world may have hundreds of arms.
+        # Several lines, because long lines of a message are shortened, and a world may have hundreds of arms.
         listed = textwrap.wrap("; ".join(arms), 200, break_long_words=False)
         raise GranularityError(f"theory: there is no arm '{name}' at the size '{size}'; {hint}there are:", *listed)
     return settings_from(module, overrides, arms[name].model_dump(exclude_unset=True))
 
 
 def settings_from(module: Any, overrides: dict[str, str], base: dict[str, Any] | None = None) -> Any:
-    """A world's settings from text values over those of `base`: one seed unless given (see :func:`simulate`)."""
+    """Return a world's settings with `overrides` over `base`: one seed unless given (see :func:`simulate`)."""
     given = {key: strict_yaml.parse(value, f"--set {key}") for key, value in overrides.items()}
     try:
         return module.Settings(**((base or {"seeds": 1}) | given))
@@ -60,13 +60,13 @@ def settings_from(module: Any, overrides: dict[str, str], base: dict[str, Any] |
 
 
 def measures_of(module: Any, table: pd.DataFrame) -> list[str]:
-    """The measures' columns of a run table."""
+    """Return the measures among the columns of a run table."""
     known = {*RUN_COLUMNS, *module.Settings.model_fields}
     return [name for name in table.columns if name not in known]
 
 
 def describe(table: pd.DataFrame, measures: list[str], most: int = 8) -> str:
-    """Means over seeds as text: a block per phase, a line per measure, at most `most` steps."""
+    """Return means over seeds as text: a block per phase, a line per measure, at most `most` steps."""
     lines = []
     for phase, part in table.groupby("phase", sort=False):
         common = part.groupby("step")["seed"].nunique()

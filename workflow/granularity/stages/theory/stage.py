@@ -13,7 +13,7 @@ from granularity.store.task import Task
 
 
 def run(task: Task) -> None:
-    """Train one part of a world; finished groups of runs outlive a kill. Raises GranularityError: there is no such
+    """Train one part of a world; finished groups of runs survive a kill. Raises GranularityError: there is no such
     world, size or device.
     """
     options = task.options
@@ -24,15 +24,15 @@ def run(task: Task) -> None:
     torch.set_num_threads(1)
     where = engine.pick_device(task.device).type
     resolved = [item.model_dump(mode="json") for item in settings]
-    # They are written out in settings.json; here is their digest.
+    # settings.json has them in full; this is their digest.
     written = hashlib.sha256(canonical_json(resolved).encode()).hexdigest()[:16]
     params = options.model_dump(mode="json") | {"settings": written}
     params["device"] = where
     facts = ("world", "size", "settings", "part", "parts", "preregistration")
-    # As it is before the first training. It is no part of the result's key: a change is to be seen, not run again.
+    # Read before the first training. It is not part of the result's key: a change is to be reported, not rerun.
     params["preregistration"] = digest = preregistered.digest_of(options.world)
     with task.create({}, params, facts=facts, resumable=True) as writer:
-        kept = writer.work / (digest or "groups")  # what was trained under another preregistration is not taken up
+        kept = writer.work / (digest or "groups")  # runs under another preregistration are not reused
         kept.mkdir(exist_ok=True)
         table = engine.run_table(world, settings, task.device, options.part, options.parts, kept)
         writer.table("runs.parquet", table)

@@ -1,29 +1,30 @@
-"""A world's statements as a table in words, `config/claims/WORLD.txt`, and what holds them against a run table.
+"""A world's statements as a table in words, `claims/words/WORLD.txt`, and how they are judged from a run table.
 
-A table has a line per statement and below it, indented, a line per quantity. Cells are separated by three spaces or
-more (a backslash at the end of a line goes on with the next):
+A table has a line per statement and below it, indented, a line per quantity. Cells are separated by three or more
+spaces (a backslash at the end of a line continues it on the next):
 
     S1   Coarse training learns the common feature only   Theorem 5.1   COARSE   some
         {}: training loss   loss   <= 0.01
         {}: hard / normal response   hard_own / normal_own   between()   reason PILOT
 
-A statement has an id, its claim, its source, its arms and flags. Every quantity is asked of every arm, in the order of
-arms. Arms are separated by semicolons; each is the name of a setting, or a name of the world's module: a setting, a
-list of settings, a tuple (settings that are compared), or a dictionary of these by label; `none`: there are none.
+A statement has an id, its claim, its source, its arms and flags. Every quantity is evaluated for every arm, in the
+order of arms. Arms are separated by semicolons; each is the name of a setting, or one of the world's `NAMES`: a
+setting, a list of settings, a tuple (settings that are compared), or a dictionary of these by label; `none`: there are
+none.
 
-A quantity has words, with `{}` or `{0}` for the arm's label and `{1}`, `{2}` for the names of its settings; what is
-measured; a band; flags. *Measured* is a measure ("phase: measure @ step", by default of phase train and at the end; an
-event in place of the step), "a / b" or "a - b" of two of these or of one and a number, "|a|" for one without its sign;
-of two arms, the first minus the second, seed by seed. Where the words hold `{of}`, several measures may stand there,
-separated by ", ": a line for each. A *band* is as it is printed: ">= 4", "> 0", "< 1", "0.9 to 1.1", "= 1", "-" for
-none; "; A: <= 0.3" is that of the label A alone.
+A quantity has words, with `{}` or `{0}` for the arm's label and `{1}`, `{2}` for the names of its settings; a measured
+value; a band; flags. *Measured* is a measure ("phase: measure @ step"; default: phase train, at the end; an event can
+replace the step), "a / b" or "a - b" of two measures or of a measure and a number, or "|a|" for an absolute value. For
+two arms it is the first minus the second, seed by seed. If the words contain `{of}`, it may list several measures,
+separated by ", ": a line for each. A *band* is written as printed: ">= 4", "> 0", "< 1", "0.9 to 1.1", "= 1", "-" for
+none; "; A: <= 0.3" is the band for the label A only.
 
-What ends in brackets, `between()`, is a function of the module, called with the :class:`Runs`, the arms' names and what
-stands in the brackets, separated by "; ". As a quantity it gives values, a dictionary of fields of the claim, or None
-(then there is no such row); as a band its two ends. Flags, separated by ", ", are `identity`, `interval`, `mean` (how
-it is judged), `together` (the intervals of a statement hold together; `together NAME`: and those of the next of this
-name), `some` (of the arms those that were run, or the first), `on 1` (the first of the compared settings alone), and
-fields of a claim with a name or a function: `reason PILOT`, `untested void()`.
+A cell that ends in brackets, `between()`, calls one of the world's functions with the :class:`Runs`, the arms' names
+and the arguments in the brackets, separated by "; ". As a quantity it returns values, a dictionary of fields of the
+claim, or None (then there is no such row); as a band its two ends. Flags, separated by ", ", are `identity`,
+`interval`, `mean` (how it is judged), `together` (the intervals of a statement jointly hold; `together NAME`: also
+those of the next statement with this name), `some` (only arms that were run, or the first), `on 1` (only the first of
+the compared settings), and fields of a claim with a name or a function: `reason PILOT`, `untested void()`.
 """
 
 import math
@@ -44,7 +45,7 @@ FLAGS |= {"some": {"some": True}, "together": {"together": True}}
 
 
 class Runs:
-    """A run table as quantities read it: `runs(arm, measure, phase=..., step=...)` as :func:`runs.at`."""
+    """A run table as quantities read it: `runs(arm, measure, phase=..., step=...)` is :func:`runs.at`."""
 
     def __init__(self, table: pd.DataFrame):
         self.table = table
@@ -54,16 +55,16 @@ class Runs:
         return at(self.table, arm, measure, **where)
 
     def rows(self, arm: str, phase: str = "train") -> pd.DataFrame:
-        """The rows of an arm in a phase."""
+        """Return the rows of an arm in a phase."""
         return self.table[(self.table["setting"] == arm) & (self.table["phase"] == phase)]
 
     def parameters(self, arm: str, *keys: str) -> list[float]:
-        """Parameters of an arm, NaN where it is not in the table."""
+        """Return parameters of an arm, NaN if it is not in the table."""
         found = self.table[self.table["setting"] == arm]
         return [float(found[key].iloc[0]) if len(found) else math.nan for key in keys]
 
     def value(self, of: str, arm: str) -> Any:
-        """What a cell *measured* asks for (see the module), one value per seed."""
+        """Return the values of a cell *measured* (see the module), one per seed."""
         for sign, combined in ((" - ", minus), (" / ", over)):
             if sign in of:
                 return combined(*(self.value(part, arm) for part in of.split(sign)))
@@ -83,22 +84,22 @@ class _Statement(NamedTuple):
 
 
 def tables(world: str) -> dict[str, str]:
-    """The tables of `config/claims/WORLD.txt` (else a GranularityError), by the names in square brackets above them."""
+    """Return the tables of `claims/words/WORLD.txt` by their names in square brackets; or raise a GranularityError."""
     file = preregistered.statements_of(world)
     if file is None:
-        raise GranularityError(f"config/claims/{world}.txt: there is no table of claims of this name")
+        raise GranularityError(f"claims/words/{world}.txt: there is no table of claims with this name")
     lines = [line for line in file.read_text(encoding="utf-8").splitlines(keepends=True) if line[0] != "#"]
     _, *parts = re.split(r"^\[(\w+)\]$", re.sub(r"\\\n", "", "".join(lines)), flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def judge(table: pd.DataFrame, text: str, names: Mapping[str, Any]) -> list[Claim]:
-    """Every quantity of a table of statements as a claim, held against a run table (see the module).
+def judge(table: pd.DataFrame, text: str, names: Mapping[str, Any], *functions: Callable[..., Any]) -> list[Claim]:
+    """Judge every quantity of a table of statements on a run table (see the module), and return the claims.
 
-    A quantity whose arms are not in it has no values. `names`: what names and functions are, the globals of a module;
-    `rise(measure)` is known to all tables.
+    A quantity whose arms are not in the run table has no values. The table of statements may use the `names`, the
+    `functions` by their own names, and `rise(measure)`.
     """
-    runs, names = Runs(table), {"rise": rise, **names}
+    runs, names = Runs(table), {**names, **{one.__name__: one for one in (rise, *functions)}}
     parts: list[tuple[Any, list[Claim]]] = []
     for one in _read(text, names):
         some, joined = one.flags.pop("some", False), one.flags.pop("together", False)
@@ -171,7 +172,7 @@ def _claim(statement: _Statement, row: tuple, runs: Runs, label: Any, arms: tupl
 
 
 def _band(text: str, label: str) -> tuple[float, float]:
-    """The two ends of a band as it is printed; see the module."""
+    """Return the two ends of a printed band; see the module."""
     whole, *of_labels = text.split("; ")
     for one in of_labels:
         if one.startswith(f"{label}: "):
@@ -189,36 +190,36 @@ def _band(text: str, label: str) -> tuple[float, float]:
 
 
 def _shared(one: Sequence[float], other: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Of the seeds that both have; empty where an arm was not run."""
+    """Return the values of the seeds that both have; empty if an arm was not run."""
     count = min((len(each) for each in (one, other) if np.ndim(each)), default=0)
     return tuple(np.asarray(each, dtype=float)[:count] if np.ndim(each) else each for each in (one, other))
 
 
 def minus(one: Sequence[float], other: Sequence[float]) -> np.ndarray:
-    """The difference over the seeds that both have; empty where an arm was not run."""
+    """Return the difference over the seeds that both have; empty if an arm was not run."""
     return np.subtract(*_shared(one, other))
 
 
 def over(one: Sequence[float], other: Sequence[float]) -> np.ndarray:
-    """The ratio over the seeds that both have; empty where an arm was not run."""
+    """Return the ratio over the seeds that both have; empty if an arm was not run."""
     return np.divide(*_shared(one, other))
 
 
 def rise(runs: Runs, one: str, other: str, of: str) -> np.ndarray:
-    """For tables: what the second arm has more than the first, seed by seed."""
+    """For tables: return the second arm minus the first, seed by seed."""
     return minus(runs.value(of, other), runs.value(of, one))
 
 
 def swept(words: str, *sweeps: Mapping[str, Sequence[float]]) -> list[tuple[str, float, str]]:
-    """Key, value and arm of sweeps that vary one key at a time; `words` names the arm, such as "coarse, {} = {:g}"."""
+    """Return key, value and arm of sweeps that vary one key at a time; `words` formats the arm: "coarse, {} = {:g}"."""
     return [(key, v, words.format(key, v)) for sweep in sweeps for key, values in sweep.items() for v in values]
 
 
 def varied(words: str, *sweeps: Mapping[str, Sequence[float]], **common: Any) -> list[dict[str, Any]]:
-    """The settings of the arms of :func:`swept`, over what is common to them."""
+    """Return the settings of the arms of :func:`swept`, added to the common ones."""
     return [common | {"name": name, key: value} for key, value, name in swept(words, *sweeps)]
 
 
 def named(names: Mapping[Any, str], key: str, **common: Any) -> list[dict[str, Any]]:
-    """The settings of an arm per value of a key, by their names."""
+    """Return the settings of one arm per value of a key, by their names."""
     return [common | {"name": name, key: value} for value, name in names.items()]

@@ -1,21 +1,20 @@
-"""Verdicts: what papers claim, held against what was measured, of one world of the theory or one study of images."""
+"""Verdicts: what papers claim, compared with what was measured, for one world of the theory or one study of images."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
 from granularity.base import extensions
 from granularity.base.errors import GranularityError
 from granularity.base.section import Name, Section
-from granularity.base.stage import Job, Needs, Stage
+from granularity.base.stage import Job, Needs, Planned, Stage
 from granularity.claims import preregistered, published
 from granularity.data.listing import contents
 
 ROOMS = ("world", "study")
-PAPERS = {"label_granularity": "granularity"}  # of worlds that have another name than their paper's rows
+PAPERS = {"label_granularity": "granularity"}  # worlds whose paper has another name
 READS = ("samples", "hierarchy", "pretrain", "finetune", "measure")
 
 
@@ -26,26 +25,28 @@ class Options(Section):
 
 
 def room_of(study: str) -> str:
-    """The room in which a study is found by its name (see :mod:`granularity.base.extensions`): `world` or `study`."""
+    """Return the kind of extension (see :mod:`granularity.base.extensions`) that has the study: `world` or `study`."""
     names = {room: extensions.names(room) for room in ROOMS}
     found = [room for room in ROOMS if study in names[room]]
     if not found:
         known = ", ".join(name for several in names.values() for name in several)
         raise GranularityError(f"verdicts: there is no study '{study}'; there are {known}")
     if len(found) > 1:
-        raise GranularityError(f"verdicts: '{study}' is a world of the theory and a study; rename the study's file")
+        raise GranularityError(
+            f"verdicts: '{study}' names both a world of the theory and a study; rename the study's file"
+        )
     return found[0]
 
 
 def papers_of(study: str) -> tuple[str, ...]:
-    """The papers whose published rows a study names, or that have a world's name: importing a world takes seconds."""
+    """Return the papers whose published rows a study uses; a world's by name, because importing one takes seconds."""
     if room_of(study) == "study":
         return extensions.find("study", study).PUBLISHED
     paper = PAPERS.get(study, study)
     return (paper,) if paper in published.papers() else ()
 
 
-def _plan(plan: Any) -> Iterator[Job]:
+def _plan(plan: Planned) -> Iterator[Job]:
     for world in extensions.names("world"):
         parts = tuple(plan.jobs("theory", world=world))
         yield Job("verdicts", {"name": "theory", "study": world}, {"study": world}, {"theory": parts}, _files(world))
@@ -57,24 +58,24 @@ def _plan(plan: Any) -> Iterator[Job]:
 
 
 def _files_by_name(study: str) -> dict[str, Path]:
-    """Papers' rows, a preregistration, claims in words."""
-    files = {paper: published.file_of(paper) for paper in papers_of(study)}
+    """Return papers' rows, a preregistration, and claims in words, by name."""
+    files: dict[str, Path | None] = {paper: published.file_of(paper) for paper in papers_of(study)}
     files |= {f"preregistration of {study}": preregistered.file_of(study)}
     files |= {f"claims of {study}": preregistered.statements_of(study)}
     return {name: file for name, file in files.items() if file is not None}
 
 
 def _files(study: str) -> tuple[str, ...]:
-    """Relative: a checkout that moved has other absolute paths."""
+    """Return their relative paths, because absolute ones change if a checkout moves."""
     return tuple(map(os.path.relpath, _files_by_name(study).values()))
 
 
 def _outside(options: Options) -> dict[str, str]:
-    """The digests of these files, by name: the path is that of the checkout."""
+    """Return the digests of these files, by name, because their paths depend on the checkout."""
     name, found = options.study, _files_by_name(options.study)
-    own = found.pop(f"preregistration of {name}", None)
-    digests = dict(zip(found, contents(found.values()).values(), strict=True))
-    return digests | ({f"preregistration of {name}": preregistered.digest_of(name)} if own else {})
+    found.pop(f"preregistration of {name}", None)
+    digests, own = dict(zip(found, contents(found.values()).values(), strict=True)), preregistered.digest_of(name)
+    return digests | ({f"preregistration of {name}": own} if own else {})
 
 
 STAGE = Stage(

@@ -1,7 +1,7 @@
-"""Arms, which studies compare (docs/studies.md): errors in percent after a pretraining, by its label space.
+"""Arms that studies compare (docs/studies.md): errors in percent after a pretraining, by its label space.
 
-Our arms and a paper's printed table are judged by one rule: every comparison is a weighted sum of arms, with an
-interval that is corrected for their number. The unit of replication is the backbone; of a printed table the run.
+Our arms and a paper's printed table are judged by the same rule: every comparison is a weighted sum of arms, with an
+interval corrected for the number of comparisons. The unit of replication is the backbone; for a printed table the run.
 """
 
 import math
@@ -16,13 +16,15 @@ from granularity.claims import published, statistics
 from granularity.claims.claim import Claim, unmet
 from granularity.claims.statistics import Difference
 
-BASELINE = "target"  # the space whose labels the target's are
-ONE_PASS = "one pass"  # the baseline's networks before they are finetuned
-SAME = 1.05  # numbers of classes whose ratio is smaller count as one
-LEAST_RUNS = 3  # behind a printed mean with a standard deviation, where their number is not printed
+BASELINE = "target"  # the space with the target's labels
+ONE_PASS = "one pass"  # the baseline's networks before finetuning
+SAME = 1.05  # numbers of classes count as equal if their ratio is smaller
+LEAST_RUNS = 3  # assumed for a printed mean with a standard deviation but without a number of runs
 SIGN = "the paper's statement is a sign; its size depends on data, network and schedule"
 ONE_RUN = "one run of each arm, as in the paper: a margin stands for the spread between runs"
 
+COLUMNS = ("condition", "run_id", "parent", "network", "architecture", "space", "family", "transfer", "head_alone")
+COLUMNS += ("from_epoch", "epoch")
 Contrast = Mapping[str, float]  # weights of arms, by space
 Frame = Any  # a pandas.DataFrame: pandas is slow to import
 Tables = dict[str, Frame]
@@ -30,24 +32,24 @@ Tables = dict[str, Frame]
 
 @dataclass(frozen=True)
 class Arms:
-    """Arms that are compared with one another, of one network and way of finetuning."""
+    """Arms that are compared with one another, for one network and way of finetuning."""
 
-    table: Frame  # by space: `family`, `granularity`, `mean`; of a printed table `std` and `n` as well
+    table: Frame  # by space: `family`, `granularity`, `mean`; for a printed table also `std` and `n`
     # A row per backbone (its pretraining seed), a column per space: the mean over finetunings. None: a printed table.
     errors: Frame | None = None
     where: str = ""  # condition, network and transfer, in words
-    source: str = ""  # of the images that are finetuned on, as the next two
+    source: str = ""  # of the images finetuned on, like the next two
     classes: int = 0
     train_images: int = 0
-    architecture: str = ""  # of the networks; empty if it does not matter
+    architecture: str = ""  # of the networks; empty: does not matter
 
     def of(self, *families: str) -> Frame:
-        """The arms of some families, from coarse to fine; without the baseline."""
+        """Return the arms of some families, from coarse to fine, without the baseline."""
         own = self.table["family"].isin(families) & ~self.table.index.isin([BASELINE, ONE_PASS])
         return self.table[own].sort_values("granularity")
 
     def finer(self, classes: float | None = None) -> Frame:
-        """Human ranks of more classes than so many, or than the target has."""
+        """Return human ranks with more than `classes` classes (default: those of the target)."""
         manual = self.of("manual")
         return manual[manual["granularity"] > (self.classes if classes is None else classes)]
 
@@ -55,14 +57,14 @@ class Arms:
         return space in self.table.index
 
     def contrast(self, weights: Contrast) -> Difference:
-        """The weighted sum of arms: over backbones that all of them have, or of printed means."""
+        """Return the weighted sum of arms: over backbones that all of them have, or of printed means."""
         if self.errors is not None:
             return statistics.mean_of(self.of_backbones(weights))
         rows = self.table.loc[list(weights)]
         return statistics.unpaired(list(weights.values()), rows["mean"], rows["std"], rows["n"])
 
     def of_backbones(self, weights: Contrast) -> list[float]:
-        """The weighted sum on each backbone; of printed means the one that there is."""
+        """Return the weighted sum on each backbone; for printed means, the only one."""
         if self.errors is None:
             return [self.contrast(weights).difference]
         return list((self.errors[list(weights)] * list(weights.values())).sum(axis=1, skipna=False).dropna())
@@ -79,16 +81,16 @@ def ask(
     untested: str = "",
     comparisons: int = 1,
 ) -> Iterator[Claim]:
-    """The rows of a claim: the average of the comparisons by its interval, and where there are several each of them.
+    """Yield the rows of a claim: the average of the comparisons with its interval, and, if there are several, each one.
 
-    A claim fails as well where one comparison's own interval, corrected for their number, lies outside the band.
+    A claim also fails if one comparison's own interval, corrected for their number, lies outside the band.
 
     Args:
-        words: fields of the :class:`~granularity.claims.claim.Claim`; and `single`, the band where arms of ImageNet-21k
-            have one run each, as in the paper, and there is no interval: the difference itself is judged.
-        contrasts: the comparisons that some arms allow; those of the paper's give the published values beside ours.
+        words: fields of the :class:`~granularity.claims.claim.Claim`; and `single`, the band if arms of ImageNet-21k
+            have one run each, as in the paper, and so no interval: then the difference itself is judged.
+        contrasts: returns the comparisons that arms allow; the paper's give the published values beside ours.
         untested: why it cannot be tested with ours, see :func:`~granularity.claims.claim.unmet`.
-        comparisons: what the average stands for where results are :func:`corrected`.
+        comparisons: how many comparisons the average counts as when results are :func:`corrected`.
     """
     words = {"low": -math.inf, "high": math.inf, "reason": SIGN, "single": {}} | words
     each = [] if untested else list(contrasts(ours))
@@ -113,7 +115,7 @@ def ask(
     if len(each) < 2 or math.isnan(ends[0][0]):
         return
     outside = sum(high < words["low"] or low > words["high"] for low, high in ends)
-    claim = partial(Claim, **head, reason="an average must not hide one that contradicts the claim")
+    claim = partial(Claim, **head, reason="an average must not hide a case that contradicts the claim")
     yield claim(quantity=f"{about}: how many contradict it", values=[outside], high=0)
     published = [theirs.contrast(one).difference for one in known]
     yield claim(quantity=f"{about}: each", values=[one.difference for one in found], published=published)
@@ -124,7 +126,7 @@ def minus(one: str, other: str) -> Contrast:
 
 
 def average(contrasts: Sequence[Contrast]) -> Contrast:
-    """The mean of some contrasts."""
+    """Return the mean of some contrasts."""
     total: Counter[str] = Counter()
     for one in contrasts:
         for space, weight in one.items():
@@ -133,20 +135,20 @@ def average(contrasts: Sequence[Contrast]) -> Contrast:
 
 
 def from_baseline(arms: Frame) -> list[Contrast]:
-    """Each arm minus the baseline."""
+    """Return each arm minus the baseline."""
     return [minus(space, BASELINE) for space in arms.index]
 
 
 def without(arms: Arms, wanted: Frame, what: str) -> str:
-    """Why arms cannot be held against the baseline, see :func:`granularity.claims.claim.unmet`."""
+    """Return why arms cannot be compared with the baseline, see :func:`granularity.claims.claim.unmet`."""
     return unmet(
-        (arms.has(BASELINE), "no baseline: no network pretrained on the target's own labels was finetuned"),
+        (arms.has(BASELINE), "no baseline: no network pretrained on the target was finetuned"),
         (len(wanted) > 0, f"no label space of {what}"),
     )
 
 
 def against_baseline(arms: Arms, chance: bool) -> int:
-    """How many arms the report holds against the baseline: what a claim about the baseline is corrected for, too."""
+    """Return how many arms the report compares with the baseline; claims about it are corrected for as many."""
     families = {name: extensions.find("family", name) for name in extensions.names("family")}
     by_chance = [name for name, family in families.items() if getattr(family, "MEANINGLESS", False)]
     drawn = arms.table["family"].isin(by_chance) | (arms.table.index == ONE_PASS)
@@ -154,7 +156,7 @@ def against_baseline(arms: Arms, chance: bool) -> int:
 
 
 def corrected(claims: Iterable[Claim]) -> list[Claim]:
-    """Claims whose intervals hold together with all others of the same id (Bonferroni), over all that is judged."""
+    """Correct the intervals of claims jointly with all others of the same id (Bonferroni), over all that is judged."""
     found = list(claims)
     known = [one.estimate is not None and not math.isnan(one.estimate.error) for one in found]
     counts: Counter[str] = Counter()
@@ -181,7 +183,7 @@ TABLES: dict[str, dict[str, Any]] = {  # what the networks of a table are finetu
 
 
 def paper(table: str, setting: str = "") -> Arms:
-    """The arms of a published table, of rows whose setting holds this: errors, or 100 minus a printed accuracy."""
+    """Return the arms of a published table whose setting contains `setting`: errors, or 100 minus accuracies."""
     rows = published.with_baselines(table).rename(columns={"arm": "family", "x": "granularity"})
     rows = rows[rows["setting"].str.contains(setting, regex=False)].copy()
     rows["mean"] = rows["mean"].where(rows["metric"] != "accuracy_percent", 100 - rows["mean"])
@@ -197,10 +199,10 @@ def paper(table: str, setting: str = "") -> Arms:
 
 
 def joined(tables: Tables, elsewhere: bool = False) -> Frame:
-    """Finetunings on the same images (or others), with `pretrained_on`, `architecture` and `home` of their networks.
+    """Return finetunings on the same images (or others) with their networks' `pretrained_on`, `architecture`, `home`.
 
-    A network that was not pretrained on the target's labels is taken with one that was: its home, the first of its
-    architecture that has none of its label spaces. So the label spaces of an experiment may be those of several.
+    A network without a baseline of its own is grouped with one that has a baseline: its home, the first network of its
+    architecture that shares none of its label spaces. So one comparison can use the label spaces of several networks.
     """
     parents, runs = tables["pretrain/runs.parquet"], tables["finetune/runs.parquet"]
     known = parents.drop_duplicates("run_id").set_index("run_id")
@@ -224,13 +226,13 @@ def _homes(runs: Frame) -> dict[str, str]:
 
 
 def by_transfer(runs: Frame, tables: Tables) -> Iterator[Arms]:
-    """One for each condition, network and transfer of :func:`joined` runs."""
+    """Yield the arms of each condition, network and transfer of :func:`joined` runs."""
     for names, part in runs.groupby(_varied(runs, "home", "transfer"), sort=False):
         yield arms(part, tables, ", ".join(names))
 
 
 def best(runs: Frame, tables: Tables) -> Iterator[Arms]:
-    """One for each condition, pretraining's condition and network: each arm as the transfer that is best for it."""
+    """Yield the arms of each condition, pretraining condition and network, each arm with its best transfer."""
     for names, part in runs.groupby(_varied(runs, "pretrained_on", "home"), sort=False):
         mean = part.groupby(["space", "transfer"], sort=False)["val_error"].mean()
         chosen = set(mean.groupby("space").idxmin())
@@ -243,13 +245,13 @@ def _varied(runs: Frame, *keys: str) -> list[str]:
 
 
 def same_images(tables: Tables, split: Callable[..., Iterator[Arms]] = by_transfer) -> list[Arms]:
-    """Arms finetuned on the same images from the end of the pretraining; one without any, so that claims are said."""
+    """Return arms finetuned on the same images from the end of pretraining; without any, one empty entry for claims."""
     runs = joined(tables)
     return [*split(runs[runs["from_epoch"].isna()], tables)] or [nothing()]
 
 
 def nothing() -> Arms:
-    """No arm at all, of which every claim is not tested."""
+    """Return an empty set of arms, for which no claim is tested."""
     import pandas as pd
 
     columns = {"family": "", "granularity": 0.0, "mean": 0.0}
@@ -257,7 +259,7 @@ def nothing() -> Arms:
 
 
 def arms(runs: Frame, tables: Tables, where: str) -> Arms:
-    """The arms of some finetunings on the same images."""
+    """Return the arms of some finetunings on the same images."""
     about = tables["samples"].set_index("condition").loc[runs["condition"].iloc[0]]
     parents = tables["pretrain/runs.parquet"]
     once = (parents["space"] == BASELINE) & (parents["condition"] == runs["pretrained_on"].iloc[0])
@@ -272,7 +274,7 @@ def arms(runs: Frame, tables: Tables, where: str) -> Arms:
 
 
 def beside(**several: Arms) -> Arms:
-    """Arms of several ways of training on the same backbones as arms of one; a space is NAME/SPACE then."""
+    """Combine arms of several ways of training the same backbones into one; spaces become NAME/SPACE."""
     import pandas as pd
 
     tables, errors = [], []
@@ -284,7 +286,7 @@ def beside(**several: Arms) -> Arms:
 
 
 def nearest(one: Frame, others: Frame, within: float) -> list[Contrast]:
-    """Each arm minus that of the others whose number of classes is nearest, if it is at most `within` times off."""
+    """Return each arm minus the other arm with the nearest number of classes, if the ratio is at most `within`."""
     found = []
     for space, granularity in one["granularity"].items():
         off = {other: abs(math.log(size / granularity)) for other, size in others["granularity"].items()}
@@ -294,7 +296,7 @@ def nearest(one: Frame, others: Frame, within: float) -> list[Contrast]:
 
 
 def at_granularity(arms: Frame, granularity: float) -> Contrast:
-    """The error at a number of classes, between the two nearest arms, on a logarithmic axis; empty beyond the ends."""
+    """Interpolate the error at a number of classes between the two nearest arms, on a log axis; empty beyond ends."""
     sizes = arms["granularity"]
     below, above = sizes[sizes <= granularity], sizes[sizes >= granularity]
     if below.empty or above.empty:

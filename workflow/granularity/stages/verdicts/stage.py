@@ -1,4 +1,4 @@
-"""Stage `verdicts`: what papers claim, held against what was measured, of one world or one study of images."""
+"""Stage `verdicts`: what papers claim, compared with what was measured, for one world or one study of images."""
 
 import math
 import os
@@ -19,7 +19,7 @@ from granularity.store.artifact import Artifact
 from granularity.store.hashing import digest_of
 from granularity.store.task import Task
 
-# Columns that tables of a stage are given beside their own, from what its results say of themselves.
+# Columns added to a stage's tables, from the facts of its results.
 WITH_EVERY_ROW = {
     "pretrain": lambda facts: {"architecture": facts["model"]["name"]},
     "finetune": lambda facts: {
@@ -30,11 +30,11 @@ WITH_EVERY_ROW = {
 
 
 def run(task: Task) -> None:
-    """Judge every claim of a study, and draw its figures; docs/artifacts.md has the files.
+    """Judge every claim of a study, and draw its figures (files: docs/artifacts.md).
 
-    The summary holds one verdict per claim in `verdicts`, and those of identities apart. Raises GranularityError: there
-    is no such study, or its inputs (all parts of a world; `samples` and the stages that a study of images reads) are
-    missing or do not belong together.
+    The summary holds one verdict per claim in `verdicts`, and verdicts on identities separately. Raises
+    GranularityError: there is no such study, or its inputs (all parts of a world; `samples` and the stages that a study
+    of images reads) are missing or do not belong together.
     """
     room = room_of(task.options.study)
     study = extensions.find(room, task.options.study)
@@ -49,7 +49,7 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     shared = _shared(task.options.study, parts)
     settings = parts[0].json("settings.json")
     order = {item["name"]: place for place, item in enumerate(settings)}
-    # A part without runs has columns without a type.
+    # Columns of a part without runs have no type.
     rows = pd.concat([rows for part in parts if len(rows := part.table("runs.parquet"))], ignore_index=True)
     by = rows["setting"].map(order).to_frame("setting").assign(seed=rows["seed"])
     rows = rows.loc[by.sort_values(["setting", "seed"], kind="stable").index].reset_index(drop=True)
@@ -58,7 +58,7 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
     arms = {item.name: item for item in world.SIZES.get(shared["size"], ())}
     found = [replace(_with_conditions(one, arms), **now) for one in world.judge(rows)]
     whole = (f"all {len(arms)} arms",)
-    if at_run:  # a prediction that names no arms is about all of them
+    if at_run:  # a prediction that names no arms concerns all of them
         found = [one if one.arms or not len(one.values) else replace(one, arms=whole) for one in found]
     inputs = {f"part {part.facts['part']}": part for part in parts}
     with task.create(inputs, _params(task, **shared), facts=("study", "size")) as writer:
@@ -71,14 +71,14 @@ def _judge_world(task: Task, world: ModuleType, parts: Sequence[Artifact]) -> No
 
 
 def _with_conditions(one: claim.Claim, arms: Mapping[str, Any]) -> claim.Claim:
-    """A claim with the conditions of the theory behind its arms, each met where every arm meets it."""
+    """Return a claim with the theory's conditions on its arms; a condition is met if every arm meets it."""
     each = [arms[name].conditions() for name in one.arms if name in arms]
     words = dict.fromkeys(word for conditions in each for word in conditions)
     return replace(one, conditions={word: all(met.get(word, True) for met in each) for word in words})
 
 
 def _command(world: str, size: str, whole: Sequence[str], arms: Sequence[str]) -> str:
-    """What trains a whole world, or some arms of it alone; empty where a claim is about none."""
+    """Return the command that trains a whole world, or only some arms; empty if a claim is about none."""
     if arms == whole:
         at = [] if size == "quick" else ["--config", f"theory={{size: {size}}}"]
         return shlex.join(["snakemake", f"theory_{world}", *at])
@@ -88,24 +88,26 @@ def _command(world: str, size: str, whole: Sequence[str], arms: Sequence[str]) -
 
 
 def _shared(world: str, parts: Sequence[Artifact]) -> dict[str, Any]:
-    """Size and settings of a world's parts, which must be all of one size and settings, each once."""
+    """Return the size and settings shared by all parts of a world; each part must be there once."""
     if not parts:
-        raise GranularityError(f"verdicts: the world '{world}' is judged from its trainings, but none are given")
+        raise GranularityError(f"verdicts: the world '{world}' is judged from its trainings; give them")
     shared = {key: parts[0].facts.get(key) for key in ("size", "settings", "preregistration")}
     wanted = {"world": world, "parts": parts[0].facts["parts"], **shared}
     for part in parts:
         if {key: part.facts.get(key) for key in wanted} != wanted:
-            raise GranularityError(f"{part.path}: is of {part.facts}, and does not belong to {wanted}")
+            raise GranularityError(f"{part.path}: has {part.facts}, but {wanted} is needed")
     given = [part.facts["part"] for part in parts]
     if sorted(given) != list(range(wanted["parts"])):
-        raise GranularityError(f"verdicts: {world} was trained in {wanted['parts']} parts, but those given are {given}")
+        raise GranularityError(
+            f"verdicts: {world} was trained in {wanted['parts']} parts, but the given parts are {given}"
+        )
     return shared
 
 
 def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[Artifact]]) -> None:
     for role, opened in sources.items():
         if not opened:
-            raise GranularityError(f"verdicts: '{task.options.study}' reads results of {role}, but none are given")
+            raise GranularityError(f"verdicts: '{task.options.study}' reads results of {role}; give them")
     tables = _tables(study.READS, sources)
     found = list(study.judge(tables))
     every = [source for opened in sources.values() for source in opened]
@@ -118,7 +120,7 @@ def _judge_images(task: Task, study: ModuleType, sources: Mapping[str, Sequence[
 
 
 def _params(task: Task, **more: Any) -> dict[str, Any]:
-    """The options, and digests of the papers' rows that a study or world is held against."""
+    """Return the options, and digests of the papers' rows that the study or world is compared with."""
     known = {paper: digest_of(published.file_of(paper)) for paper in papers_of(task.options.study)}
     return task.options.model_dump(mode="json") | more | {"published": known}
 
@@ -138,7 +140,7 @@ def _tables(reads: Sequence[str], sources: Mapping[str, Sequence[Artifact]]) -> 
         own = {"condition": conditions[source.digest]} | {key: source.facts[key] for key in ("source", "target")}
         classes, images = source.summary["classes"][own["target"]], source.summary["images"]["train"]
         about.append(own | {"classes": classes, "train_images": images})
-    tables = {"samples": pd.DataFrame(about).drop_duplicates(ignore_index=True)}  # transfers may be to the same images
+    tables = {"samples": pd.DataFrame(about).drop_duplicates(ignore_index=True)}  # transfers may use the same images
     for read in reads:
         role, _, file = read.partition("/")
         tables[read] = pd.concat([of_condition(source, file) for source in sources[role]], ignore_index=True)

@@ -1,6 +1,6 @@
-"""Objective `distil`: regression onto a teacher's embeddings, with no labels at all.
+"""Objective `distil`: regression onto a teacher's embeddings, without any labels.
 
-The outputs are to point where the embedding of the image points, which stage `embed` made and which has unit length.
+The outputs should have the direction of the image's embedding, a unit vector computed by stage `embed`.
 """
 
 from types import SimpleNamespace
@@ -17,21 +17,23 @@ NEEDS = "embed"
 class Options(Section):
     loss: Literal["cosine", "mse"] = Field(
         "cosine",
-        description="cosine: 1 - cosine similarity of outputs and embedding; mse: their squared distance, outputs as "
-        "they are.",
+        description="cosine: 1 - cosine similarity of outputs and embedding; mse: their squared distance, without "
+        "normalisation.",
     )
 
 
 def describe(source, recipe, options: Options) -> dict:
-    """The family `distil`, without classes; a GranularityError if the recipe is for outputs that are classes."""
+    """Return the family `distil`, without classes. Raise GranularityError if the recipe's loss is for classes."""
     if recipe.loss != "auto":
-        raise GranularityError(f"pretrain.loss = {recipe.loss}: is for labels; objective distil has a loss of its own")
+        raise GranularityError(
+            f"pretrain.loss = {recipe.loss}: works only for labels; objective distil has its own loss"
+        )
     return {"family": "distil", "granularity": None}
 
 
 def make(source, data, recipe, options: Options):
-    """Regression onto the embedding `source`; `outputs` are its dimensions. `evaluate` gives `val_loss`, the mean loss
-    of the validation images, which have no error.
+    """Return a regression onto the embedding `source`; `outputs` are its dimensions. `evaluate` returns `val_loss`, the
+    mean loss of the validation images, and no error.
     """
     import numpy as np
     import torch

@@ -6,8 +6,8 @@ NEEDS = "hierarchy"
 
 
 def describe(source, recipe, options) -> dict:
-    """Family and number of classes of a label space. Raises GranularityError if images of the space have several
-    labels, and the loss is for one.
+    """Return family and number of classes of a label space. Raise GranularityError if its images have several labels,
+    but the loss is for one.
     """
     properties = source.json("properties.json", "space", "family", "granularity")
     if recipe.loss == "softmax" and properties.get("multi_label"):
@@ -18,12 +18,12 @@ def describe(source, recipe, options) -> dict:
 
 
 def classes(source):
-    """The classes of a label space: `label`, `name`, `parent`."""
+    """Return the classes of a label space: `label`, `name`, `parent`."""
     return source.table("classes.parquet", {"label": "whole", "name": "text", "parent": "text?"})
 
 
 def make(source, data, recipe, options):
-    """Classification into a label space; a prediction is right if its class's parent is the target class."""
+    """Return a classification into a label space; a prediction is right if its class's parent is the target class."""
     import pandas as pd
 
     from granularity.learning.training.classification import Classification

@@ -1,10 +1,10 @@
-"""Objective `mask`: the pixels of masked patches, predicted from the rest of the image, with no labels at all.
+"""Objective `mask`: predict the pixels of masked patches from the rest of the image, without any labels.
 
-As SimMIM (Xie et al. 2022): as many square patches of every image are masked, chosen at random; a 1x1 convolution and a
-pixel shuffle predict the image from the network's last feature map; the loss is the mean absolute difference over the
-masked pixels. A convolutional network has no token for a masked patch: its pixels, which are normalised, are set to
-zero. The 1x1 convolution is the network's head, at every position of the map: finetuning replaces it as any head. Masks
-are drawn as dropout is, from torch's generator, which the loop seeds at every step by the seed and the step.
+As in SimMIM (Xie et al. 2022): the same number of square patches, chosen at random, is masked in every image; a 1x1
+convolution and a pixel shuffle predict the image from the network's last feature map; the loss is the mean absolute
+difference over the masked pixels. Because a convolutional network has no token for a masked patch, its normalised
+pixels are set to zero. The 1x1 convolution is the network's head, at every position of the map: finetuning replaces
+it like any head. Masks are drawn like dropout, from torch's generator, which the loop seeds by seed and step.
 """
 
 import math
@@ -22,22 +22,24 @@ NEEDS = "pixels"
 
 class Options(Section):
     mask_ratio: Share = Field(0.6, description="Share of an image's patches that are masked, rounded up.")
-    mask_patch_size: Count = Field(4, description="Side of a patch in pixels; it divides that of the images.")
+    mask_patch_size: Count = Field(
+        4, description="Side of a patch in pixels; the side of the images must be a multiple."
+    )
     encoder_stride: Count = Field(
-        4, description="Pixels a side that a position of the network's last feature map stands for."
+        4, description="Side, in pixels, of the area that a position of the network's last feature map covers."
     )
 
 
 def describe(source, recipe, options: Options) -> dict:
-    """The family `mask`, without classes; a GranularityError if the recipe is for outputs that are classes."""
+    """Return the family `mask`, without classes. Raise GranularityError if the recipe's loss is for classes."""
     if recipe.loss != "auto":
-        raise GranularityError(f"pretrain.loss = {recipe.loss}: is for labels; objective mask has a loss of its own")
+        raise GranularityError(f"pretrain.loss = {recipe.loss}: works only for labels; objective mask has its own loss")
     return {"family": "mask", "granularity": None}
 
 
 def check(network, images, options: Options) -> None:
-    """Raise a GranularityError if images like these, float32 [1, C, H, H], cannot be masked so, or predicted from the
-    network's last feature map.
+    """Raise GranularityError if images like these, float32 [1, C, H, H], cannot be masked with the options, or
+    predicted from the network's last feature map.
     """
     from granularity.learning.networks.network import head_of
 
@@ -49,20 +51,20 @@ def check(network, images, options: Options) -> None:
         raise GranularityError(f"{at}.mask_ratio: {options.mask_ratio:g} masks {every}; lower it or mask_patch_size")
     maps = network.forward_features(images)
     if maps.dim() != 4 or maps.shape[1] != getattr(head_of(network), "in_features", None):
-        raise GranularityError("objective.name: mask is for networks whose head sees their last feature map, pooled")
+        raise GranularityError("objective.name: mask needs a network whose head reads the pooled last feature map")
     if {one * options.encoder_stride for one in maps.shape[2:]} != {side}:
         what = f"images of {side} px have a last feature map of {maps.shape[2]} x {maps.shape[3]} positions"
         wanted = f"{options.encoder_stride} must be {side / maps.shape[2]:g}"
-        raise GranularityError(f"{at}.encoder_stride: {wanted}, as {what}")
+        raise GranularityError(f"{at}.encoder_stride: {wanted}, because {what}")
 
 
 def masked_patches(side: int, options: Options) -> int:
-    """How many patches of an image of a side are masked."""
+    """Return how many patches of an image of a given side are masked."""
     return math.ceil((side // options.mask_patch_size) ** 2 * options.mask_ratio)
 
 
 def masks(images: int, side: int, options: Options, generator=None):
-    """Which pixels of images are masked: bool [B, 1, side, side] on the CPU."""
+    """Draw the masked pixels of images: bool [B, 1, side, side] on the CPU."""
     import torch
 
     patch, across = options.mask_patch_size, side // options.mask_patch_size
@@ -73,8 +75,8 @@ def masks(images: int, side: int, options: Options, generator=None):
 
 
 def errors(network, options: Options, images, generator=None):
-    """The mean absolute difference over masked pixels of each image, of what a network predicts of the others; without
-    a network, of zeros: float32 [B, 1].
+    """Return the mean absolute difference over each image's masked pixels between them and the network's prediction
+    (zeros without a network): float32 [B, 1].
     """
     from torch.nn.functional import pixel_shuffle
 
@@ -89,9 +91,9 @@ def errors(network, options: Options, images, generator=None):
 
 
 def make(source, data, recipe, options: Options):
-    """Reconstruction of masked pixels; `outputs` are the pixels of a position of the last feature map. `evaluate` gives
-    `val_loss`, of validation images with masks that are the same for every network, and `val_loss_of_zeros`, of a
-    network that predicts the mean colour everywhere; there is no error.
+    """Return a reconstruction of masked pixels; `outputs` are the pixels per position of the last feature map.
+    `evaluate` returns `val_loss` on validation images, with the same masks for every network, and `val_loss_of_zeros`,
+    for predicting the mean colour everywhere; there is no error.
     """
     import torch
 
@@ -99,7 +101,7 @@ def make(source, data, recipe, options: Options):
 
     def attach(network) -> None:
         side = recipe.augment.crop or data.side
-        # What the network cannot take at all, trainings say in their own words.
+        # Images that the network cannot take at all are reported by the trainings.
         with torch.no_grad(), suppress(RuntimeError, ValueError, AssertionError, TypeError, AttributeError):
             check(network.eval(), torch.zeros(1, data.channels, side, side), options)
         network.forward = partial(errors, network, options)

@@ -1,4 +1,4 @@
-"""Everything in timm's factory, by its name there."""
+"""All optimisers in timm's factory, by their names there."""
 
 import difflib
 
@@ -6,7 +6,7 @@ from granularity.base.errors import GranularityError
 
 
 def make(parameters, recipe, common, fast):
-    """Raises GranularityError if timm has no such optimiser."""
+    """Return an optimiser of timm. Raise GranularityError if timm does not have it."""
     from timm.optim import create_optimizer_v2, list_optimizers
 
     known = list_optimizers()
@@ -14,5 +14,5 @@ def make(parameters, recipe, common, fast):
         close = difflib.get_close_matches(recipe.optimizer, known, n=5, cutoff=0.5)
         meant = f"did you mean {', '.join(close)}?" if close else "timm.optim.list_optimizers() has them all"
         raise GranularityError(f"optimizer = {recipe.optimizer}: there is no such optimiser; {meant}")
-    # A list of weights, not the network: of that, timm would exempt biases and normalisations from weight decay.
+    # Pass a list of weights: given the network, timm would exempt biases and normalisations from weight decay.
     return create_optimizer_v2(parameters, recipe.optimizer, momentum=recipe.momentum, **common)

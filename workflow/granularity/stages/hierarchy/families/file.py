@@ -1,4 +1,4 @@
-"""Labels from a file: those of another label space corrected by hand, or all of them."""
+"""Labels from a file: corrections of another label space, or all labels."""
 
 import hashlib
 import io
@@ -23,8 +23,10 @@ COLUMNS = ["sample_id", "label"]
 
 class LabelFile(Section):
     path: Path = Field(description="A CSV or Parquet table with the columns sample_id and label.")
-    of: str | None = Field(None, description="The label space that it corrects (null: it has all training images).")
-    name: str | None = Field(None, description="Of the label space (null: file- and the name of the file).")
+    of: str | None = Field(
+        None, description="The label space that the file corrects (null: the file has all training images)."
+    )
+    name: str | None = Field(None, description="Name of the label space (null: file- and the name of the file).")
 
     @model_validator(mode="before")
     @classmethod
@@ -48,7 +50,7 @@ def spaces(option: list[LabelFile], samples: Any) -> Iterator[Space]:
 def labels(
     training: Training, path: str, sha256: str, of: dict[str, Any] | None = None, clusterings: Sequence[str] = ()
 ) -> Labels:
-    """The labels of the file; where it corrects another label space, that one's for the other images."""
+    """Return the labels of the file; if it corrects another label space, images not in it keep their labels there."""
     import pandas as pd
 
     own = pd.Index(training.frame["sample_id"])
@@ -60,7 +62,9 @@ def labels(
     else:
         made = labels_of(extensions.find("family", of["family"]), training, of["params"])
         if made.offsets is not None:
-            raise GranularityError(f"{path}: corrects labels of which an image has several; it can give only one")
+            raise GranularityError(
+                f"{path}: corrects a label space with several labels per image, but a file has only one"
+            )
         base, known = made.values.astype(np.int64), list(map(str, made.names))
     every = [*known, *(name for name in names.tolist() if name not in set(known))]
     number = {name: i for i, name in reversed(list(enumerate(every)))}
@@ -70,17 +74,17 @@ def labels(
 
 
 def checked(path: str, sha256: str, training: Any | None, corrects: bool) -> Frame:
-    """The table of a file whose labels can be used; `training`: ids of the training images, None if not known yet."""
+    """Check a label file and return its table; `training`: ids of the training images (None: not known yet)."""
     data = _read(path)
     if hashlib.sha256(data).hexdigest() != sha256:
         raise GranularityError(f"{path}: has changed since the run was planned; run snakemake again")
     table = _table(Path(path), data)
     ids = table["sample_id"]
-    _refuse(path, "images given twice", ids[ids.duplicated()])
+    _refuse(path, "images that appear twice", ids[ids.duplicated()])
     _refuse(path, "images without a label", ids[table["label"] == ""])
     if training is not None:
         _refuse(path, "images not of the training split (delete their rows)", ids[~ids.isin(training)])
-        what = "training images are missing (say `of` where the file corrects another label space)"
+        what = "training images are missing (set `of` if the file corrects another label space)"
         _refuse(path, what, () if corrects else training[~training.isin(ids)])
     return table
 
@@ -93,7 +97,7 @@ def _read(path: str | Path) -> bytes:
 
 
 def _table(file: Path, data: bytes) -> Frame:
-    """The two columns as text."""
+    """Return the two columns as text."""
     import pandas as pd
     import pyarrow.parquet as pq
 

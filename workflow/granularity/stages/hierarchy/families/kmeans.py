@@ -33,7 +33,7 @@ class KMeans:
         return fewer_than_images(self.name, option, config)
 
     def elsewhere(self, training: Training, images: Frame, clusterings: list[str]) -> Labels | None:
-        """The clusters of one clustering, as they are numbered there."""
+        """Return the clusters of one clustering, with its numbering."""
         one = training.clusterings[clusterings[0]]
         return of_clusters(training.clusters(clusterings[0], images), np.arange(len(one.clusters)), one.names())
 
@@ -52,15 +52,15 @@ class KMeans:
         yield Check("L6", f"{name}: clusters that straddle superclasses", expected, f"{share:.1%}", NOTE)
 
 
-def _family(scope: str, default: list[int], what: str, words: str, *style: str) -> KMeans:
+def _family(scope: str, what: str, words: str, *style: str) -> KMeans:
     name = "kmeans" if scope == "whole" else f"kmeans_{scope}"
-    option = list[Count], Field(default, description=f"k-means {what}")
+    option = list[Count], Field([], description=f"k-means {what}")
     return KMeans(name, scope, option, f"k-means{words}", style)
 
 
 ALL = (
-    _family("whole", [10, 30, 90], "over the whole set: numbers of clusters.", ", whole set", "#9a5fd0", "v"),
-    _family("superclass", [3, 30], "in each superclass: clusters in each.", " per superclass", "#14935a", "^"),
-    _family("class", [], "in each class of the finest rank: clusters in each.", " per class", "#5c9a1e", "<"),
+    _family("whole", "over the whole set: numbers of clusters.", ", whole set", "#9a5fd0", "v"),
+    _family("superclass", "in each superclass: clusters in each.", " per superclass", "#14935a", "^"),
+    _family("class", "in each class of the finest rank: clusters in each.", " per class", "#5c9a1e", "<"),
 )
 SEVERAL = {family.name: family for family in ALL}

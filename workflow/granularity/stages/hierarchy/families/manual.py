@@ -9,7 +9,7 @@ from pydantic import Field
 from granularity.stages.hierarchy.labels import Frame, Labels, Training
 from granularity.stages.hierarchy.space import Space
 
-DESCRIPTION = "Human ranks to pretrain on (null: all but the target, which is always there)."
+DESCRIPTION = "Human ranks to pretrain on (null: all except the target, which is always included)."
 OPTION = (list[str] | None, Field(None, description=DESCRIPTION))
 WORDS = "human labels"
 STYLE = ("#1f7fd0", "o")
@@ -27,7 +27,7 @@ def check(option: list[str] | None, config: Any) -> Iterator[str]:
 
 
 def elsewhere(training: Training, images: Frame, rank: str) -> Labels:
-    """The human classes of one rank, in alphabetical order; none for an image whose class no training image has."""
+    """Return the human classes of one rank, in alphabetical order; -1 for a class without training images."""
     _, names = training.coded(rank)
     number = {name: i for i, name in enumerate(names)}
     column = images[rank].cat

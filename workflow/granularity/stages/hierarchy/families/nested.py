@@ -1,4 +1,4 @@
-"""Label spaces that refine one another exactly: levels of one tree of clusters, which are this project's own."""
+"""Label spaces that refine one another exactly: levels of one tree of clusters (this project's own)."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from granularity.store.artifact import Artifact
 
 def _tree(name: str) -> str:
     if not re.fullmatch("(topdown|bottomup)(-superclass)?(-[1-9][0-9]{0,8})+", name):
-        raise ValueError(f"'{name}' is no tree such as topdown-10-3-3, bottomup-10-30-90 or topdown-superclass-2-3")
+        raise ValueError(f"'{name}' is not a tree such as topdown-10-3-3, bottomup-10-30-90 or topdown-superclass-2-3")
     return name
 
 
@@ -59,7 +59,7 @@ def spaces(option: list[str], samples: Any) -> Iterator[Space]:
 
 
 def _parts(tree: str) -> tuple[str, str, list[int]]:
-    """How the names of its label spaces begin, its scope (whole or superclass), and its numbers."""
+    """Return the prefix of its label spaces' names, its scope (whole or superclass), and its numbers."""
     words = tree.split("-")
     start = words[: 1 + (words[1] == "superclass")]
     return "-".join(start), "whole" if len(start) == 1 else start[1], list(map(int, words[len(start) :]))
@@ -71,13 +71,13 @@ def check(option: list[str], config: Any) -> Iterator[str]:
 
 
 def elsewhere(training: Training, images: Frame, direction: str, clusterings: list[str], **at: int) -> Labels | None:
-    """One level of a tree, split from above or merged from below."""
+    """Return one level of a tree, split from above or merged from below."""
     one = training.clusterings[clusterings[0]]
     return of_clusters(training.clusters(clusterings[0], images), *TREES[direction](one, **at))
 
 
 def topdown(one: Clustering, level: int) -> tuple[np.ndarray, list[str]]:
-    """The label int32 of each cluster, and the names of the labels: a level of a tree of clusters."""
+    """Return one level of a tree of clusters: the label int32 of each cluster, and the names of the labels."""
     column = f"level_{level}"
     if column not in one.clusters:
         raise GranularityError(f"label_spaces.nested: the tree of clusters has no level {level}")
@@ -85,10 +85,10 @@ def topdown(one: Clustering, level: int) -> tuple[np.ndarray, list[str]]:
 
 
 def bottomup(one: Clustering, classes: int) -> tuple[np.ndarray, list[str]]:
-    """As :func:`topdown`: centroids merged into `classes` groups (within each superclass, if it is one per superclass).
+    """As :func:`topdown`, with centroids merged into `classes` groups (within each superclass, for a tree in each).
 
-    Ward's method on the centroids, each counting once. Every number of groups is a cut of the same dendrogram, so
-    fewer are always a merging of more.
+    Ward's method on the centroids, each counting once. All numbers of groups are cuts of the same dendrogram, so fewer
+    groups are always a merging of more.
     """
     merged, names = np.empty(len(one.clusters), dtype=np.int32), []
     for within, members in one.groups().items():
@@ -102,13 +102,13 @@ TREES = {"topdown": topdown, "bottomup": bottomup}
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L5, where there is a tree in each superclass."""
+    """L5, if there is a tree in each superclass."""
     if space.params["clusterings"][0].startswith("superclass"):
         yield in_one_target_class(space)
 
 
 def _cut(centroids: np.ndarray, groups: int) -> np.ndarray:
-    """Group numbers 0.. of centroids, by first member, from Ward's dendrogram."""
+    """Return group numbers 0.. of centroids, in order of first members, from Ward's dendrogram."""
     import pandas as pd
     from scipy.cluster.hierarchy import cut_tree, linkage
 

@@ -1,4 +1,4 @@
-"""IDs drawn by chance: over the whole set, one per image, or within each superclass. Source: Hong et al., section 4."""
+"""Random IDs: over the whole set, one per image, or within each superclass. Source: Hong et al., section 4."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ from granularity.store.artifact import Artifact
 
 
 class Random:
-    OPTION = (list[Count], Field([10, 90], description="Random IDs over the whole set: numbers of classes G."))
+    OPTION = (list[Count], Field([], description="Random IDs over the whole set: numbers of classes G."))
     WORDS = "random IDs"
     STYLE = ("#e07b00", "s")
     MEANINGLESS = True
@@ -28,13 +28,13 @@ class Random:
         return fewer_than_images("random", option, config)
 
     def labels(training: Training, classes: int) -> Labels:
-        """Drawn per image, independently and uniformly; an ID that nobody drew keeps its place in the head."""
+        """Draw an ID per image, independently and uniformly; an ID never drawn keeps its output in the head."""
         rng = np.random.default_rng(seed_of(training.seed, "random", classes))
         return Labels(rng.integers(classes, size=len(training)).astype(np.int32), _names(classes))
 
 
 class RandomInstance:
-    OPTION = (bool, Field(True, description="A label of its own for every image."))
+    OPTION = (bool, Field(False, description="A separate label for every image."))
     WORDS = "one label per image"
     STYLE = ("#e0303a", "*")
     MEANINGLESS = True
@@ -44,13 +44,13 @@ class RandomInstance:
             yield Space("random-instance", "random_instance", {})
 
     def labels(training: Training) -> Labels:
-        """As many IDs as there are images, in random order."""
+        """Give every image its own ID, in random order."""
         rng = np.random.default_rng(seed_of(training.seed, "random", None))
         return Labels(rng.permutation(len(training)).astype(np.int32), _names(len(training)))
 
 
 class RandomSuperclass:
-    OPTION = (list[Count], Field([3, 30], description="Random IDs within each superclass: IDs per superclass."))
+    OPTION = (list[Count], Field([], description="Random IDs within each superclass: IDs per superclass."))
     WORDS = "random IDs per superclass"
     STYLE = ("#a8742a", "D")
     MEANINGLESS = True
@@ -60,7 +60,7 @@ class RandomSuperclass:
             yield Space(f"random-superclass-{each}", "random_superclass", {"per_superclass": each})
 
     def labels(training: Training, per_superclass: int) -> Labels:
-        """IDs drawn per image within its superclass: without meaning, but each in exactly one target class."""
+        """Draw an ID per image within its superclass: meaningless, but each ID lies in exactly one target class."""
         superclass, names = training.coded(training.target)
         rng = np.random.default_rng(seed_of(training.seed, "random_superclass", per_superclass))
         values = superclass * per_superclass + rng.integers(per_superclass, size=len(training))

@@ -1,4 +1,4 @@
-"""k-means in each superclass, as fine as leaves no class small. Source: Hong et al., section 4 and appendix."""
+"""k-means in each superclass, as fine as possible without small classes. Source: Hong et al., section 4, appendix."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -18,9 +18,9 @@ class Rebalanced(Section):
         [2, 4, 8, 16], min_length=1, description="The grid of cluster counts per superclass."
     )
     thresholds: Annotated[list[Natural], ONCE] = Field(
-        [12],
-        description="One label space per threshold: each superclass takes the largest count of the grid whose smallest "
-        "cluster holds more images than this.",
+        [],
+        description="One label space per threshold: each superclass takes the largest count of the grid whose "
+        "smallest cluster has more images than this.",
     )
     granularity: Annotated[list[Count], ONCE] = Field(
         [],
@@ -50,7 +50,7 @@ def check(option: Rebalanced, config: Any) -> Iterator[str]:
 def elsewhere(
     training: Training, images: Frame, clusterings: list[str], threshold: int | None = None, classes: int = 0
 ) -> Labels | None:
-    """For each superclass, the finest clustering whose smallest cluster has over `threshold` images, or none."""
+    """For each superclass, take the finest clustering whose smallest cluster has over `threshold` images, or none."""
     clusters = {name: training.clusters(name, images) for name in clusterings}
     if any(one is None for one in clusters.values()):
         return None
@@ -73,7 +73,7 @@ def elsewhere(
 
 
 def grid(training: Training, clusterings: list[str]) -> Frame:
-    """A row per superclass and clustering, the finest first: `superclass`, `clustering`, `clusters`, `smallest`."""
+    """Return a row per superclass and clustering, finest first: `superclass`, `clustering`, `clusters`, `smallest`."""
     import pandas as pd
 
     superclass, target_names = training.coded(training.target)
@@ -87,12 +87,12 @@ def grid(training: Training, clusterings: list[str]) -> Frame:
 
 
 def _chosen(table: Frame, threshold: int) -> Frame:
-    """The row of :func:`grid` that each superclass takes; those that stay one class have none."""
+    """Return the row of :func:`grid` that each superclass takes; superclasses that stay whole have none."""
     return table[table["smallest"] > threshold].drop_duplicates("superclass").set_index("superclass")
 
 
 def threshold_sweep(training: Training, clusterings: list[str]) -> Frame:
-    """The `granularity` of each stretch of thresholds of one choice: `threshold_from`, `threshold_to` (or null)."""
+    """Return the `granularity` for each range of equivalent thresholds: `threshold_from`, `threshold_to` (or null)."""
     import pandas as pd
 
     table = grid(training, clusterings)
@@ -106,7 +106,7 @@ def threshold_sweep(training: Training, clusterings: list[str]) -> Frame:
 
 
 def threshold_for(training: Training, clusterings: list[str], classes: int) -> int:
-    """The largest threshold whose G is nearest to `classes`, as a ratio; of two as near, that of the smaller G."""
+    """Return the largest threshold whose G is nearest to `classes`, as a ratio; ties: the smaller G."""
     sweep = threshold_sweep(training, clusterings)[::-1]
     row = sweep.loc[np.log(sweep["granularity"] / classes).abs().idxmin()]
     return int(row["threshold_from" if row.isna()["threshold_to"] else "threshold_to"])
@@ -117,7 +117,7 @@ def more_files(training: Training, clusterings: list[str], **_: int) -> dict[str
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L5, and L7 (how large classes are) from the label files themselves and not from how they were made."""
+    """L5, and L7 (class sizes), computed from the label files, independently of how they were made."""
     yield in_one_target_class(space)
     name, target = space.params["space"], samples.params["target"]
     threshold = space.params["threshold"] if "threshold" in space.params else space.summary["threshold"]

@@ -1,4 +1,4 @@
-"""The finest rank with a share of its labels exchanged by chance within each superclass, which keep their sizes."""
+"""The finest rank with a share of its labels exchanged at random within each superclass; class sizes are kept."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from granularity.store.artifact import Artifact
 
 OPTION = (
     list[Annotated[int, Field(ge=1, le=100)]],
-    Field([], description="The finest rank, with so many percent of the labels exchanged in their superclass."),
+    Field([], description="The finest rank, with this percentage of the labels exchanged within their superclass."),
 )
 WORDS, STYLE = "finest rank, a share redrawn", ("#546e7a", "s")
 
@@ -25,7 +25,7 @@ def spaces(option: list[int], samples: Any) -> Iterator[Space]:
 
 
 def labels(training: Training, percent: int) -> Labels:
-    """The images of a smaller share are among those of a larger one."""
+    """Exchange labels; the images of a smaller share are among those of a larger one."""
     label, names = training.coded(training.finest)
     superclass, _ = training.coded(training.target)
     rng = np.random.default_rng(seed_of(training.seed, "redrawn"))
@@ -38,5 +38,5 @@ def labels(training: Training, percent: int) -> Labels:
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L5."""
+    """L5: see :func:`in_one_target_class`."""
     yield in_one_target_class(space, empty_allowed=True)

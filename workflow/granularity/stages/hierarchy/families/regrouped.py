@@ -1,7 +1,7 @@
-"""Clusters of classes, regrouped by chance: labels that can be learnt, and say next to nothing of the finest rank.
+"""Clusters of classes, regrouped at random: labels that can be learnt, but tell almost nothing about the finest rank.
 
-Each class of the finest rank is cut into C clusters; each of the C labels of a superclass takes one cluster of each of
-its classes, drawn by chance.
+Each class of the finest rank is cut into C clusters; each of the C labels of a superclass takes one random cluster of
+each of its classes.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from granularity.store.artifact import Artifact
 OPTION = (
     list[Count],
     Field(
-        [3],
+        [],
         description="A learnable control: clusters of each class of the finest rank, regrouped by chance into as many "
         "labels per superclass.",
     ),
@@ -38,7 +38,7 @@ def check(option: list[int], config: Any) -> Iterator[str]:
 
 
 def elsewhere(training: Training, images: Frame, clusterings: list[str]) -> Labels | None:
-    """A class of fewer than C clusters is in some labels only; an image elsewhere is of its nearest cluster's."""
+    """Give each cluster a random label of its superclass; a class of fewer than C clusters has only some labels."""
     (name,) = clusterings
     each, one = int(name.removeprefix("class-")), training.clusterings[name]
     targets, names = training.coded(training.target)

@@ -1,8 +1,8 @@
-"""Several labels per image: its nearest clusters, or its classes of all levels of one tree.
+"""Several labels per image: its nearest clusters, or its classes at all levels of one tree.
 
-`nearest-50-3`: the 3 of 50 clusters over the whole set whose centroids are nearest, as in MLCD (An et al. 2024).
-`levels-5`: the target class, the class of every finer human rank, and the one of 5 clusters in the class of the finest.
-Training is by sigmoids. Labels are known of training images only.
+`nearest-50-3`: the 3 of 50 clusters over the whole set with the nearest centroids, as in MLCD (An et al. 2024).
+`levels-5`: the target class, the class of every finer human rank, and one of 5 clusters within the finest class.
+Training uses sigmoids. Only training images have labels.
 """
 
 import re
@@ -19,7 +19,7 @@ from granularity.stages.hierarchy.space import Space, fewer_than_images
 def _name(name: str) -> str:
     found = re.fullmatch("levels-[1-9][0-9]{0,8}|nearest-([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", name)
     if not found or (found[1] and int(found[2]) >= int(found[1])):
-        raise ValueError(f"'{name}' is none such as nearest-50-3 (the 3 nearest of 50 clusters) or levels-5")
+        raise ValueError(f"'{name}' must be like nearest-50-3 (the 3 nearest of 50 clusters) or levels-5")
     return name
 
 
@@ -53,7 +53,7 @@ def check(option: list[str], config: Any) -> Iterator[str]:
 
 
 def labels(training: Training, clusterings: list[str], nearest: int | None = None) -> Labels:
-    """The labels of every image, ascending: its `nearest` clusters; or its classes, rank by rank, and its cluster."""
+    """Return every image's labels, ascending: its `nearest` clusters; or its class at each rank, and its cluster."""
     one = training.clusterings[clusterings[0]]
     if nearest is None:
         ranks = list(training.frame.columns[1:])

@@ -24,7 +24,7 @@ OPTION = (
 )
 WORDS = "WordNet levels"
 STYLE = ("#3f51b5", "o")
-IMAGENET_21K = 21_843  # labels, of which the published counts are
+IMAGENET_21K = 21_843  # labels, to which the published counts apply
 
 
 def spaces(option: list[int], samples: Any) -> Iterator[Space]:
@@ -38,7 +38,7 @@ def check(option: list[int], config: Any) -> Iterator[str]:
 
 
 def elsewhere(training: Training, images: Frame, level: int) -> Labels:
-    """The synsets `level` steps above each image's own that lie above some training image: one, several, or none."""
+    """Return the synsets `level` steps above each image's own that also occur for training images (any number)."""
     classes = sorted(frozenset().union(*_above(training, training.frame, level)[1]))
     own, above = _above(training, images, level)
     sets = [one.intersection(classes) for one in above]
@@ -49,14 +49,14 @@ def elsewhere(training: Training, images: Frame, level: int) -> Labels:
     if (sizes == 1).all():
         return Labels(values[own], names)
     offsets = np.concatenate([[0], np.cumsum(sizes[own])])
-    # The pairs of image i are those of its set: consecutive values from where the set begins.
+    # The pairs of image i are those of its set: consecutive values from the set's first one.
     begin = (np.cumsum(sizes) - sizes)[own]
     pairs = np.repeat(begin - offsets[:-1], sizes[own]) + np.arange(offsets[-1])
     return Labels(values[pairs], names, offsets)
 
 
 def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
-    """L1 and L2: the numbers of classes above the labels of ImageNet-21k."""
+    """L1 and L2: numbers of classes above the labels of ImageNet-21k."""
     if len(samples.table("wordnet.parquet", ["synset"])) < IMAGENET_21K:
         return
     level, found = f"wordnet level {space.params['level']}", space.json("properties.json")["granularity"]
@@ -66,7 +66,7 @@ def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
 
 
 def _above(training: Training, frame: Frame, level: int) -> tuple[np.ndarray, list[frozenset[str]]]:
-    """For every image the number of its category of synsets, and for every category those `level` steps above."""
+    """Return each image's number of its category of synsets, and each category's synsets `level` steps above."""
     if training.graph is None or "synset" not in frame:
         raise GranularityError(LACKS)
     own = frame["synset"].array.remove_unused_categories()

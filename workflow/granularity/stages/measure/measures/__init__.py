@@ -1,17 +1,17 @@
-"""Measures, found by name: what stage `measure` finds of a network; each is one file, here or of the user's own.
+"""Measures, found by name: what stage `measure` computes for a network. Each is one file, here or of the user's own.
 
-A file of the user's own says `EXTENDS = "measure"`, and the configuration names it under `extensions`. A measure holds
+A user's own file contains `EXTENDS = "measure"` and is named under `extensions` in the configuration. A measure holds
 
 - `Options`: its options, a :class:`granularity.base.section.Section`;
-- `measure(view, options, seed)`: what it finds of one network, a function of its arguments alone. `view` is a
-  :class:`granularity.stages.measure.view.View`, `seed` the base seed. It gives triples (split, key, value), one by one
-  or as a table of these columns. A value is a number, a row of `values.parquet`; or a NumPy array, which becomes
-  `arrays/NETWORK/SPLIT/KEY.npy`. A key has parts where it is about one of several things: `digit/linear`;
-- `LEAST_RANKS`, where it needs several ranks: how many, which planning asks for;
-- `files(options)`, where options name the user's files: their paths. A change to one makes the result again.
+- `measure(view, options, seed)`: measures one network, as a pure function. `view` is a
+  :class:`granularity.stages.measure.view.View`, `seed` the base seed. It yields triples (split, key, value), or returns
+  a table with these columns. A value is a number, which becomes a row of `values.parquet`, or a NumPy array, which
+  becomes `arrays/NETWORK/SPLIT/KEY.npy`. A key has parts if it is about one of several things: `digit/linear`;
+- `LEAST_RANKS`, if it needs several ranks: their least number, which planning checks;
+- `files(options)`, if options name the user's files: their paths. Changing one makes the result outdated.
 
-A configuration imports every file here: so import torch, pandas and the like in the functions that need them. Options
-that take a whole section of the configuration, such as `probe`, are named there.
+A configuration imports every file here, so import torch, pandas and the like inside the functions that need them.
+Options that also are a section of the configuration, such as `probe`, are declared there.
 """
 
 ORDER = ("probe", "accuracy", "collapse", "cluster_probe", "transferability", "robustness", "features")

@@ -1,9 +1,9 @@
-"""The accuracy of a network's own answers: the class of its head's largest output, against the target.
+"""The accuracy of a network's own answers: the class of its head's largest output, compared with the target.
 
-An output of a head that was pretrained on other labels answers with the target class that its own class lies within.
-Keys: `error` (top-1, percent), `macro_f1` (percent), `images` (how many count) and, as an array in the order of the
-target's classes, `error_by_class`. On the split `train` these are the training accuracy, of images as evaluation sees
-them. What has no head, such as the embedding, has no row.
+An output of a head that was pretrained on other labels answers with the target class that contains its own class. Keys:
+`error` (top-1, percent), `macro_f1` (percent), `images` (how many count) and, as an array in the order of the target's
+classes, `error_by_class`. On the split `train` this is the training accuracy, with images preprocessed as in
+evaluation. Without a head, as for the embedding, there are no rows.
 """
 
 from pydantic import Field
@@ -14,9 +14,9 @@ from granularity.base.section import Section
 
 class Options(Section):
     classes: list[str] | None = Field(
-        None, min_length=1, description="Only images of these target classes, and answers among them (null: all)."
+        None, min_length=1, description="Only images of these target classes, with answers among them (null: all)."
     )
-    by_class: bool = Field(False, description="Whether to give the error of each class as well.")
+    by_class: bool = Field(False, description="Whether to add the error of each class.")
 
 
 def measure(view, options: Options, seed: int):
@@ -29,14 +29,14 @@ def measure(view, options: Options, seed: int):
     names, among, chosen = view.data.target_names, slice(None), None
     if options.classes is not None:
         if unknown := [name for name in options.classes if name not in names]:
-            raise GranularityError(f"classes: '{unknown[0]}' is no class of the target in the training split")
+            raise GranularityError(f"classes: '{unknown[0]}' is not a target class of the training split")
         chosen = np.flatnonzero(np.isin(names, options.classes))
         among = np.flatnonzero(np.isin(view.answers, chosen))
         if not len(among):
-            raise GranularityError(f"classes: the network of {view.about['run']} answers with none of them")
+            raise GranularityError(f"classes: the network of {view.about['run']} has no output for any of them")
     for split in view.splits:
         rows = view.rows(split)
-        # Classes, not outputs: those of half a million classes would fill the memory.
+        # Classes rather than outputs, because half a million outputs per image would fill the memory.
         best = view.predict(split, lambda images: view.network(images)[:, among].argmax(1)).numpy()
         predicted, truth = view.answers[among][best], view.data.target[rows]
         counted = np.ones(len(rows), dtype=bool) if chosen is None else np.isin(truth, chosen)

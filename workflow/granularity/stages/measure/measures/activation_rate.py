@@ -1,20 +1,20 @@
 """How often units are active, by class, in each block of a network (Zhang et al. 2024, section 5, Figs. 4, 11, 12, 15).
 
-A unit is a channel of a block's last activation function (of a transformer's block, that of its MLP). It is active
-where what enters this function is positive, so a function must leave signs as they are: ReLU, GELU and their kin. The
-equation that the paper prints, 1 where sigma(x) >= 0, would be 1 everywhere for a ReLU. A unit's rate on an image is
-the share of places (pixels of the map, tokens) at which it is active. The embedding, and networks without such
-functions, are refused.
+A unit is a channel of a block's last activation function (in a transformer's block: the MLP's). It is active where the
+input of this function is positive, so the function must preserve signs: ReLU, GELU and similar ones. (The equation
+printed in the paper, 1 where sigma(x) >= 0, would be 1 everywhere for a ReLU.) A unit's rate on an image is the share
+of places (pixels of the map, tokens) at which it is active. The embedding, and networks without such functions, are
+rejected.
 
-Of a split, for each LAYER, the name of a block's last activation function:
+For a split and each LAYER, the name of a block's last activation function:
 
-- `LAYER/rate`: the mean rate over images and units, the density of what is active;
-- `LAYER/activations`: an array [units] of mean outputs; of the first residual block, the histogram of Fig. 15;
-- `LAYER/RANK/rates`: an array [classes of the training split, units], means over a class's images (NaN where there are
-  none). The means of its rows are what Figs. 4, 11 and 12 count;
+- `LAYER/rate`: the mean rate over images and units, the density of activations;
+- `LAYER/activations`: an array [units] of mean outputs; for the first residual block, the histogram of Fig. 15;
+- `LAYER/RANK/rates`: an array [classes of the training split, units], means over a class's images (NaN if there are
+  none). Figs. 4, 11 and 12 show the means of its rows;
 - `LAYER/RANK/rare`: the percentage of classes for which that mean is below 0.1;
-- `LAYER/RANK/spread`: the mean over units of the largest of a unit's rates minus its least; of two classes, their
-  difference, as in Fig. 3 (b). `LAYER/RANK/spread_null`: the same with labels shuffled (mean of 10 shufflings).
+- `LAYER/RANK/spread`: a unit's largest rate minus its smallest, averaged over units; for two classes, their difference,
+  as in Fig. 3 (b). `LAYER/RANK/spread_null`: the same with shuffled labels (mean of 10 shuffles).
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from granularity.base.seeds import seed_of
 from granularity.stages.measure.measures.selectivity import class_means, shufflings
 
 KEEP_SIGNS = {"ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "GELU", "GELUTanh", "QuickGELU", "SiLU", "Swish", "Mish"}
-KEEP_SIGNS |= {"Hardswish", "HardSwish"}  # torch's names, and timm's
+KEEP_SIGNS |= {"Hardswish", "HardSwish"}  # names in torch and in timm
 RARE = 0.1
 
 Options = Section
@@ -38,7 +38,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
     if view.network is None:
         raise GranularityError("of: activation_rate has no meaning for the embedding; name networks, as [backbones]")
     if not (layers := activations(view.network)):
-        known = f"{view.about['run']}: activation_rate finds no module such as ReLU or GELU in the network"
+        known = f"{view.about['run']}: the network has no module such as ReLU or GELU for activation_rate"
         raise GranularityError(f"{known}; leave it out")
     for split in view.splits:
         for layer, (rates, outputs) in watched(view, split, layers).items():
@@ -60,12 +60,12 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
 
 
 def spread(means: np.ndarray) -> float:
-    """Largest minus least of each unit's rates [C, units], mean over units."""
+    """Return the largest minus the smallest of each unit's rates [C, units], averaged over units."""
     return float(np.mean(np.nanmax(means, 0) - np.nanmin(means, 0)))
 
 
 def activations(network) -> dict[str, tuple[object, int]]:
-    """The last activation function of each block by its name, and the axis of its channels."""
+    """Return the last activation function of each block by name, and its channel axis."""
     from torch import nn
 
     found = {}
@@ -79,13 +79,13 @@ def activations(network) -> dict[str, tuple[object, int]]:
 
 
 def watched(view, split: str, layers: dict[str, tuple[object, int]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Of each layer that runs, by its name: rates and mean outputs of its units on each image, float32 [N, units]."""
+    """Return for each layer that runs, by name, its units' rates and mean outputs on each image, float32 [N, units]."""
     import torch
 
     caught = {}
 
     def catcher(name: str, axis: int):
-        def catch(module, given, output):  # of a module that runs several times, the last time
+        def catch(module, given, output):  # keeps the last call of a module that runs several times
             places = output.float().movedim(axis, 1).reshape(len(output), output.shape[axis], -1)
             caught[name] = (places > 0).float().mean(2), places.mean(2)
 

@@ -1,16 +1,16 @@
-"""Cluster-and-Linear-Probe: whether clusters of the features within coarse classes are the fine classes.
+"""Cluster-and-Linear-Probe: whether clusters of the features within coarse classes match the fine classes.
 
 Source: Yang, Steinhardt and Hu 2023, section 4.3. The first of `ranks` gives the coarse classes, the last the fine
 ones. Within each coarse class the training images' features are embedded in the plane (t-SNE) and clustered (k-means)
-into as many clusters as it has fine classes; a linear probe of the features learns the clusters. Errors in percent, of
-the fine classes that its answers stand for:
+into as many clusters as it has fine classes; a linear probe of the features learns the clusters. Errors are in percent,
+and depend on which fine class each cluster stands for:
 
-- `error`: with the assignment of clusters to fine classes that is best on the split itself, as the paper has it;
-- `error_in_coarse`: with the best one that keeps coarse classes;
+- `error`: by the assignment of clusters to fine classes that is best on the split itself, as in the paper;
+- `error_in_coarse`: by the best assignment that keeps coarse classes;
 - `error_of_majority`: a cluster stands for the fine class of most of its training images;
-- `error_of_labels`: of a linear probe that learns the fine classes themselves.
+- `error_of_labels`: of a linear probe that learns the fine classes directly.
 
-Of the split `train`: `purity`, the percentage of training images in their cluster's majority class, and `purity_null`,
+For the split `train`: `purity`, the percentage of training images in their cluster's majority class, and `purity_null`,
 the same with fine labels shuffled within each coarse class.
 """
 
@@ -29,7 +29,7 @@ LEAST_RANKS = 2
 
 class Options(Section):
     l2: list[Annotated[float, Field(gt=0)]] = Field(
-        [1e-4, 1e-2, 1.0], min_length=1, description="L2 penalties of the linear probes, as those of `probe`."
+        [1e-4, 1e-2, 1.0], min_length=1, description="L2 penalties of the linear probes, as in `probe`."
     )
     perplexity: Annotated[float, Field(ge=1)] = Field(30, description="Perplexity of t-SNE.")
 
@@ -71,7 +71,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
 
 
 def clusters(features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
-    """Clusters of features [N, D] in each coarse class, as many as it has fine ones, numbered in turn: int64 [N]."""
+    """Cluster features [N, D] in each coarse class, into as many clusters as it has fine classes: int64 [N]."""
     from sklearn.cluster import KMeans
     from sklearn.manifold import TSNE
 
@@ -89,12 +89,12 @@ def clusters(features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplex
 
 
 def confusion(found: np.ndarray, truth: np.ndarray, clusters: int, classes: int) -> np.ndarray:
-    """How many images of each class [N] are in each cluster [N]: int64 [clusters, classes]."""
+    """Count the images of each class [N] in each cluster [N]: int64 [clusters, classes]."""
     return np.bincount(found * classes + truth, minlength=clusters * classes).reshape(clusters, classes)
 
 
 def assigned(table: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
-    """The class of each cluster in the one-to-one assignment, where `allowed`, of most images: [clusters]."""
+    """Return the class of each cluster, [clusters], in the one-to-one (`allowed`) assignment of the most images."""
     from scipy.optimize import linear_sum_assignment
 
     cost = -table if allowed is None else np.where(allowed, -table, table.sum() + 1)

@@ -1,20 +1,20 @@
-"""Collapse of features: how far images of one class lie from each other, beside how far classes do, per human rank.
+"""Collapse of features: distances between images of one class, relative to distances between classes, per human rank.
 
-Of a split, with float64 means mu and covariances S (divisor n) of the C classes of a rank, in features of D dimensions:
+For a split, with float64 means mu and covariances S (divisor n) of a rank's C classes, in features of D dimensions:
 
 - `RANK/nc1`: (1/C) Tr(S_W pinv(S_B)); `RANK/nc2`: the distance of the means' normalised Gram matrix from a simplex's
-  (Frobenius). Papyan, Han and Donoho 2020; Yang, Steinhardt and Hu 2023, section 3. Where C - 1 > D, `nc2` cannot fall
+  (Frobenius). Papyan, Han and Donoho 2020; Yang, Steinhardt and Hu 2023, section 3. If C - 1 > D, `nc2` cannot fall
   below sqrt(2 - 2 sqrt(D / (C - 1))).
 - `RANK/cdnv`: class-distance normalised variance, the mean of (tr S_i + tr S_j) / (2 |mu_i - mu_j|^2) over pairs
   (Galanti, Gyorgy and Hutter 2021).
 - `RANK/nearest_mean`: the error in percent of the nearest class mean of the training split.
-- `RANK/distances`: an array [C, C], the mean squared distance between the images of two classes, D_ij = tr S_i + tr S_j
-  + |mu_i - mu_j|^2, an image's from itself included (Yang et al., section 4.1).
-- `COARSE/FINE/r1`, `r2`, `r3`, for each two ranks of which the finer divides classes of the coarser: d_in, d_sup and
-  d_far the means of D_ii, of D_ij within a coarse class, and of D_ij of different ones, d_sup / d_in (the mean squared
-  distance ratio of Yang et al., who have it of Gaussian mixtures only), d_sup / d_far and d_in / d_far (not of Yang et
-  al.). `r1_null`: the largest r1 of 20 shufflings of the fine labels within coarse classes; r1 is at least 1 for any
-  labels.
+- `RANK/distances`: an array [C, C], the mean squared distance between images of two classes, D_ij = tr S_i + tr S_j +
+  |mu_i - mu_j|^2, including each image's distance from itself (Yang et al., section 4.1).
+- `COARSE/FINE/r1`, `r2`, `r3`, for any two ranks of which the finer divides classes of the coarser. With d_in, d_sup
+  and d_far the means of D_ii, of D_ij within a coarse class, and of D_ij across coarse classes: d_sup / d_in (the mean
+  squared distance ratio of Yang et al., defined there for Gaussian mixtures only), d_sup / d_far and d_in / d_far (not
+  in Yang et al.). `r1_null`: the largest r1 of 20 shuffles of the fine labels within coarse classes; any labels give
+  an r1 of at least 1.
 - `effective_rank`: the exponential of the entropy of the covariance's eigenvalues (Roy and Vetterli 2007).
 
 A rank with fewer than two classes in the split has no row.
@@ -60,7 +60,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
 
 
 def moments(features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means [C, D] and traces of the covariances [C] of the classes in `labels` [N], in order; below 0 is no class."""
+    """Return means [C, D] and covariance traces [C] of the classes in `labels` [N], in order; negative: no class."""
     classes = np.unique(labels[labels >= 0])
     parts = [features[labels == one] for one in classes]
     means = np.stack([part.mean(0) for part in parts])
@@ -69,7 +69,7 @@ def moments(features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def pooled(features: np.ndarray, labels: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """The mean of the classes' covariances, S_W [D, D]."""
+    """Return the mean of the classes' covariances, S_W [D, D]."""
     found = np.zeros((features.shape[1],) * 2)
     for one, mean in zip(np.unique(labels[labels >= 0]), means, strict=True):
         centred = features[labels == one] - mean
@@ -78,7 +78,7 @@ def pooled(features: np.ndarray, labels: np.ndarray, means: np.ndarray) -> np.nd
 
 
 def nc1(means: np.ndarray, within: np.ndarray) -> float:
-    """(1/C) Tr(S_W pinv(S_B)), by the singular vectors of the centred means [C, D]; infinite where all are equal."""
+    """Return (1/C) Tr(S_W pinv(S_B)), by singular vectors of the centred means [C, D]; infinite if all are equal."""
     _, sizes, directions = np.linalg.svd(means - means.mean(0), full_matrices=False)
     kept = sizes > sizes[0] * 1e-10
     if not sizes[0]:
@@ -87,7 +87,7 @@ def nc1(means: np.ndarray, within: np.ndarray) -> float:
 
 
 def nc2(means: np.ndarray) -> float:
-    """How far the Gram matrix of the centred means [C, D], of norm 1, is from a simplex's."""
+    """Return the distance of the Gram matrix of the centred means [C, D], of norm 1, from a simplex's."""
     centred, count = means - means.mean(0), len(means)
     gram = centred @ centred.T
     simplex = (np.eye(count) - 1 / count) / np.sqrt(count - 1)
@@ -95,12 +95,12 @@ def nc2(means: np.ndarray) -> float:
 
 
 def between(means: np.ndarray) -> np.ndarray:
-    """Squared distances of the means [C, D]: [C, C]."""
+    """Return the squared distances of the means [C, D]: [C, C]."""
     return np.stack([np.square(means - mean).sum(1) for mean in means])
 
 
 def distances(means: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """D [C, C] from means [C, D] and traces [C]: exact, the distance of an image from itself included."""
+    """Return D [C, C] from means [C, D] and traces [C]: exact, including the distance of an image from itself."""
     return within[:, None] + within[None, :] + between(means)
 
 
@@ -110,12 +110,12 @@ def cdnv(means: np.ndarray, within: np.ndarray) -> float:
 
 
 def closest(features: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """The nearest centre [C, D] of each row of features [N, D]: [N]."""
+    """Return the index of the nearest centre [C, D] for each row of features [N, D]: [N]."""
     return np.argmin(np.square(centres).sum(1) - 2 * features @ centres.T, axis=1)
 
 
 def ratios(features: np.ndarray, fine: np.ndarray, coarse: np.ndarray, seed: int) -> dict[str, float] | None:
-    """r1, r2, r3 and r1_null of a rank in a coarser one; None where it is not nested in it, or no class is divided."""
+    """Return r1, r2, r3 and r1_null of a rank in a coarser one; None if it is not nested in it, or divides no class."""
     classes, first = np.unique(fine, return_index=True)
     above = coarse[first]
     if not np.array_equal(above[np.searchsorted(classes, fine)], coarse):
@@ -139,7 +139,7 @@ def ratios(features: np.ndarray, fine: np.ndarray, coarse: np.ndarray, seed: int
 
 
 def shuffled(fine: np.ndarray, coarse: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Fine labels [N] that images of one coarse class have exchanged."""
+    """Shuffle fine labels [N] within each coarse class."""
     found = fine.copy()
     for one in np.unique(coarse):
         images = np.flatnonzero(coarse == one)

@@ -1,14 +1,14 @@
-"""Eigen-CAM: which part of an image the last feature map is about, and how much of the image that is.
+"""Eigen-CAM: which part of an image the last feature map responds to, and how large that part is.
 
-Source: Muhammad and Yeasin 2020. Of an image's activations A [positions, D] with the first right singular vector v the
-map is A v; of the two signs of v the one on which the mean activation is not negative. Over `images` of a split, evenly
+Source: Muhammad and Yeasin 2020. For an image's activations A [positions, D] with first right singular vector v, the
+map is A v, with the sign of v chosen so that the mean activation is not negative. Over `images` of a split, evenly
 spaced, with each map's positive part divided by its sum:
 
 - `spread`: the mean exponential of the map's entropy over the number of positions; 1 for an even map;
 - `regions`: the mean number of connected parts at half of the map's largest value or more;
-- `maps`, an array float32 [images, H, W], the maps as they are; `rows`, their images' rows of the sample table.
+- `maps`, an array float32 [images, H, W], the raw maps; `rows`, their images' rows in the sample table.
 
-A map without a positive part counts as even, in one region.
+A map without a positive part counts as even, with one region.
 """
 
 import numpy as np
@@ -19,9 +19,10 @@ from granularity.base.section import Count, Section
 
 
 class Options(Section):
-    images: Count = Field(200, description="How many images of a split, evenly spaced; of fewer, all.")
+    images: Count = Field(200, description="Number of images per split, evenly spaced; all, if a split has fewer.")
     centred: bool = Field(
-        False, description="Whether A has the mean over its positions taken off first, as the package pytorch-grad-cam."
+        False,
+        description="Whether to subtract from A its mean over positions first, as the package pytorch-grad-cam does.",
     )
 
 
@@ -53,19 +54,19 @@ def measure(view, options: Options, seed: int):
 
 
 def eigen_cam(activations: np.ndarray, centred: bool) -> np.ndarray:
-    """The maps [N, H, W] of activations [N, D, H, W]."""
+    """Return the maps [N, H, W] of activations [N, D, H, W]."""
     whole = activations.reshape(*activations.shape[:2], -1).transpose(0, 2, 1).astype(np.float64)
     mean = whole.mean(1, keepdims=True)
     about = whole - mean if centred else whole
-    sizes, vectors = np.linalg.eigh(about @ about.transpose(0, 2, 1))  # of positions, which are fewer than features
-    component = vectors[:, :, -1:].transpose(0, 2, 1) @ about  # v, as long as the first singular value
+    sizes, vectors = np.linalg.eigh(about @ about.transpose(0, 2, 1))  # over positions, which are fewer than features
+    component = vectors[:, :, -1:].transpose(0, 2, 1) @ about  # v, scaled by the first singular value
     sign = np.where((component @ mean.transpose(0, 2, 1))[:, 0] < 0, -1, 1)
     maps = sign * vectors[:, :, -1] * np.sqrt(np.maximum(sizes[:, -1:], 0))
     return maps.reshape(len(maps), *activations.shape[2:])
 
 
 def shares(maps: np.ndarray) -> np.ndarray:
-    """The positive part of each map [N, positions] over its sum."""
+    """Return the positive part of each map [N, positions] divided by its sum."""
     positive = np.maximum(maps, 0)
     total = positive.sum(1, keepdims=True)
     return np.divide(positive, total, out=np.full_like(maps, 1 / maps.shape[1]), where=total > 0)

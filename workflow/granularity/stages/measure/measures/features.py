@@ -1,4 +1,4 @@
-"""The features themselves, for work outside the workflow: what a network's head sees, or rows of the embedding.
+"""The features themselves, for work outside the workflow: the input of a network's head, or rows of the embedding.
 
 Key: `features`, an array float32 [images of the split, D], in the order of the sample table.
 """

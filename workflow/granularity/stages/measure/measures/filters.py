@@ -1,18 +1,18 @@
-"""Directions of filters: whether those of a layer lie in two opposed clusters (Shi, Wei and Liang 2022, appendix E).
+"""Directions of filters: whether a layer's filters form two opposed clusters (Shi, Wei and Liang 2022, appendix E).
 
-A filter is an output's weights of a convolution or a linear layer, flattened to length one; filters of zero length are
+A filter is one output's weights in a convolution or linear layer, flattened and normalised; filters of zero length are
 left out. The first principal direction v of a layer's filters, without centring, gives two clusters: the tenth of the
-filters nearest to v and the tenth nearest to -v, where the authors picked clusters by hand. Few directions are alike by
-chance, the more so the fewer they are: compare with the untrained network. Under the first split, as weights have none,
-for each LAYER:
+filters nearest to v and the tenth nearest to -v (the authors picked clusters by hand). A small set of filters looks
+alike by chance, a smaller one even more so: compare with the untrained network. Reported under the first split, because
+weights have none, for each LAYER:
 
 - `LAYER/to_plus`, `LAYER/to_minus`: the mean cosine of a cluster's filters with their centre, the normalised mean;
 - `LAYER/between`: the cosine between the two centres;
-- `LAYER/within`: the mean cosine of all filters with the centre of their own of two clusters, by spherical k-means
-  from the two sides of v; `LAYER/kmeans`: the cosine between these centres;
-- `LAYER/zero`: how many filters were left out;
-- `LAYER/mds`: an array [filters, 2], coordinates of classical multidimensional scaling of the chords between filters;
-  NaN for one that was left out.
+- `LAYER/within`: the mean cosine of all filters with their cluster's centre, for two clusters by spherical k-means
+  started from the two sides of v; `LAYER/kmeans`: the cosine between these centres;
+- `LAYER/zero`: the number of filters left out;
+- `LAYER/mds`: an array [filters, 2], coordinates by classical multidimensional scaling of the chords between filters;
+  NaN for filters left out.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,9 @@ ROUNDS = 100
 
 class Options(Section):
     layers: list[str] = Field(
-        ["*"], min_length=1, description="Names of layers, or patterns such as layer*.conv2; those a network has count."
+        ["*"],
+        min_length=1,
+        description="Names of layers, or patterns such as layer*.conv2; names that a network lacks are ignored.",
     )
 
 
@@ -40,7 +42,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
         raise GranularityError("of: filters has no meaning for the embedding; name networks, as [backbones]")
     layers = filters(view.network, options.layers)
     if not layers:
-        raise GranularityError(f"options.layers: {run} has no convolution or linear layer called {options.layers}")
+        raise GranularityError(f"options.layers: {run} has no convolution or linear layer named {options.layers}")
     for layer, found in layers.items():
         if not np.isfinite(found).all():
             raise GranularityError(f"{run}: weights of {layer} are not finite; did its training diverge?")
@@ -57,7 +59,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
 
 
 def filters(network, patterns: list[str]) -> dict[str, np.ndarray]:
-    """The filters of the convolutions and linear layers of these names, the head's not: float64 [filters, size]."""
+    """Return the filters of the convolutions and linear layers of these names except the head: float64 [filters, n]."""
     from torch import nn
 
     head, found = network.get_classifier(), {}
@@ -69,33 +71,33 @@ def filters(network, patterns: list[str]) -> dict[str, np.ndarray]:
 
 
 def direction(units: np.ndarray) -> np.ndarray:
-    """The first principal direction of unit filters [m, d], without centring; its largest weight is positive."""
+    """Return the first principal direction of unit filters [m, d], not centred; its largest weight is positive."""
     found = np.linalg.svd(units, full_matrices=False)[2][0]
     return found * np.sign(found[np.abs(found).argmax()])
 
 
 def nearest(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which filters are the tenth nearest to the first principal direction, and which are nearest to its opposite."""
+    """Return the indices of the tenth of the filters nearest to the first principal direction, and to its opposite."""
     order = np.argsort(units @ direction(units), kind="stable")
     count = max(1, round(SHARE * len(units)))
     return order[: -count - 1 : -1], order[:count]
 
 
 def centre(units: np.ndarray) -> np.ndarray:
-    """The normalised mean of unit filters; zero where it has no direction."""
+    """Return the normalised mean of unit filters, or zero if the mean is zero."""
     mean = units.mean(0)
     return mean / (np.linalg.norm(mean) or 1.0)
 
 
 def cosines(units: np.ndarray, sides: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
-    """How near the filters of two clusters lie to their centres, and these to each other."""
+    """Return the mean cosines of two clusters' filters with their centres, and the cosine between the centres."""
     plus, minus = (centre(units[side]) for side in sides)
     near = {"to_plus": (units[sides[0]] @ plus).mean(), "to_minus": (units[sides[1]] @ minus).mean()}
     return near | {"between": plus @ minus}
 
 
 def two_means(units: np.ndarray) -> dict[str, float]:
-    """Spherical k-means, k = 2, from the two sides of the first principal direction; of an empty side all are one."""
+    """Run spherical 2-means from the two sides of the first principal direction; an empty cluster has a zero centre."""
     side = (units @ direction(units) > 0).astype(int)
     for _ in range(ROUNDS):
         both = np.stack([centre(units[side == one]) if (side == one).any() else 0 * units[0] for one in (0, 1)])
@@ -106,7 +108,7 @@ def two_means(units: np.ndarray) -> dict[str, float]:
 
 
 def scaled(units: np.ndarray) -> np.ndarray:
-    """Coordinates [m, 2] of classical scaling of the chords sqrt(2 - 2 cos): the first two principal components."""
+    """Return coordinates [m, 2] by classical scaling of the chords sqrt(2 - 2 cos): two principal components."""
     left, sizes, right = np.linalg.svd(units - units.mean(0), full_matrices=False)
     signs = np.sign(np.take_along_axis(right, np.abs(right).argmax(1)[:, None], 1)[:, 0])
     found = (left * sizes * signs)[:, :2]

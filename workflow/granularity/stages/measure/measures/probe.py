@@ -1,10 +1,10 @@
-"""Probes of a frozen network's features: what they say about the human ranks.
+"""Probes of a frozen network's features: how well they predict the human ranks.
 
-A linear probe (multinomial logistic regression, its L2 penalty chosen among several) and a kNN probe (cosine
-similarity, votes weighted by exp(similarity / 0.07)), on the pooled features before the head.
+A linear probe (multinomial logistic regression, its L2 penalty chosen from several) and a kNN probe (cosine similarity,
+votes weighted by exp(similarity / 0.07)), on the pooled features before the head.
 
-Keys: `RANK/linear` and `RANK/knn`, the errors of a split in percent; `RANK/l2`, the penalty that the training split
-chose.
+Keys: `RANK/linear` and `RANK/knn`, the errors on a split in percent; `RANK/l2`, the penalty chosen on the training
+split.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from granularity.stages.measure.logistic import Problem
     from granularity.stages.measure.view import View
 
-# How far losses may lie above their minima, relative: penalties differ by whole images of a fifth of them, and
-# of what is reported, no image shall change sides.
+# Relative tolerances of losses: to choose between penalties, which differ by whole images of a fifth of them; and
+# for reported predictions, so that no image changes sides.
 CHOOSING, FINAL = 1e-5, 1e-9
-WEIGHTS = 2**23  # of linear probes that are fitted at once, unless a single one has more
-TESTS = 1024  # rows of a test whose neighbours are sought at once
-PAIRS = {"cpu": 2**22, "cuda": 2**27}  # of test and training rows that are compared at once
+WEIGHTS = 2**23  # weights of linear probes fitted at once, unless a single one has more
+TESTS = 1024  # rows of a test whose neighbours are searched at once
+PAIRS = {"cpu": 2**22, "cuda": 2**27}  # pairs of test and training rows compared at once
 TEMPERATURE = 0.07  # a neighbour's vote weighs exp(similarity / TEMPERATURE)
-VOTES = 2**22  # that are held at once: float64
+VOTES = 2**22  # votes held at once, in float64
 
 
 class Probe(Section):
@@ -77,11 +77,11 @@ def linear_probes(
     seed: int,
     device: torch.device,
 ) -> list[tuple[tuple[torch.Tensor, ...], float]]:
-    """Predictions of logistic regressions whose penalties were chosen on a fifth of the training images, the same for
-    all ranks: so one pass over the rest serves them all.
+    """Fit logistic regressions and predict the tests. Penalties are chosen on one fifth of the training images for all
+    ranks, so that one pass over the rest serves all.
 
-    Features are float32 [N, D] and, of each test, [M, D], standardised here by the training features' moments; labels
-    of each rank int64 [N]. Returns, of each rank, the predicted classes int64 [M] of each test, and the penalty chosen.
+    Features are float32 [N, D] and, for each test, [M, D], standardised here by the training features' moments; labels
+    int64 [N] per rank. Returns for each rank the predicted classes int64 [M] of each test, and the penalty chosen.
     """
     import numpy as np
     import torch
@@ -109,7 +109,7 @@ def linear_probes(
     best = [penalties[0]] * len(classes)
     if len(penalties) > 1 and held:
         wrong = of_all(mistakes, (Problem(i, count, l2) for i, count in enumerate(classes) for l2 in penalties))
-        best = [penalties[i] for i in wrong.reshape(-1, len(penalties)).argmin(1)]  # ties go to the stronger penalty
+        best = [penalties[i] for i in wrong.reshape(-1, len(penalties)).argmin(1)]  # ties: the stronger penalty
     found = of_all(predictions, (Problem(i, count, best[i]) for i, count in enumerate(classes)))
     sizes = [len(test) for test in tests]
     return [(one.split(sizes), l2) for one, l2 in zip(torch.from_numpy(found), best, strict=True)]
@@ -118,7 +118,7 @@ def linear_probes(
 def neighbours(
     train: torch.Tensor, test: torch.Tensor, count: int, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The nearest training images by cosine similarity: similarities float32 [M, count] and rows int64, on the CPU."""
+    """Return the nearest training images by cosine: similarities float32 [M, count] and rows int64, on the CPU."""
     import torch
     import torch.nn.functional as F
 
@@ -141,7 +141,7 @@ def neighbours(
 
 
 def vote(similarity: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
-    """The classes int64 [M] that neighbours vote for, given their similarities and labels, [M, count]."""
+    """Return the classes int64 [M] with the most votes, given neighbours' similarities and labels, [M, count]."""
     import torch
 
     found, size = [], max(1, VOTES // classes)

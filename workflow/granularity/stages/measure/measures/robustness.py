@@ -1,9 +1,9 @@
-"""Errors on shifted test images of a linear probe that was fitted to the training images as they are.
+"""Errors on shifted test images of a linear probe that was fitted to unshifted training images.
 
-`RANK/SHIFT`: the error in percent of the probe of a rank (as in :mod:`.probe`) on a split under a shift; `RANK/none` as
-the images are. Shifts: a border of an eighth of the side (`red`, brick red as in Zhang et al. 2024, Figs. 6 (c) and 13;
-`inverted`, its complement; `mean`, the training images' mean colour); `grey`, the mean of channels; `noise`, normal,
-of a tenth of the brightness' range, the same for every network; `blur`, the mean of 3 x 3 pixels.
+`RANK/SHIFT`: the error in percent of the probe of a rank (as in :mod:`.probe`) on a split under a shift; `RANK/none`:
+without one. Shifts: a border of an eighth of the side (`red`, brick red as in Zhang et al. 2024, Figs. 6 (c) and 13;
+`inverted`, its complement; `mean`, the training images' mean colour); `grey`, the mean of channels; `noise`, normal
+with a tenth of the brightness range, the same for every network; `blur`, the mean of 3 x 3 pixels.
 """
 
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from granularity.base.seeds import seed_of
 from granularity.stages.measure.measures.probe import Probe, linear_probes
 
 Shift = Literal["red", "inverted", "mean", "grey", "noise", "blur"]
-RED = (150, 50, 50)  # brick red, of 255
+RED = (150, 50, 50)  # brick red, out of 255
 BORDER, NOISE = 8, 0.1
 
 
 class Options(Section):
     shifts: Annotated[list[Shift], ONCE] = Field(
-        ["red", "inverted", "mean", "grey", "noise", "blur"], min_length=1, description="What test images undergo."
+        ["red", "inverted", "mean", "grey", "noise", "blur"], min_length=1, description="Shifts of the test images."
     )
-    l2: list[float] = Field(Probe().l2, min_length=1, description="Penalties of the linear probe, as of `probe`.")
+    l2: list[float] = Field(Probe().l2, min_length=1, description="L2 penalties of the linear probe, as in `probe`.")
 
 
 def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float]]:
@@ -34,7 +34,9 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
     from granularity.learning.training.evaluation import percent_wrong
 
     if view.network is None:
-        raise GranularityError("of: robustness shifts what a network sees, so not the embedding; name networks")
+        raise GranularityError(
+            "of: robustness shifts the images that a network sees, so it cannot measure the embedding; name networks"
+        )
     mean, std = (torch.tensor(one, dtype=torch.float32)[:, None, None] for one in view.data.moments)
 
     def features(images: torch.Tensor) -> torch.Tensor:
@@ -62,7 +64,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
 
 
 def shifted(images, shift: Shift, mean, noise):
-    """Images from 0 to 1, float32 [B, C, H, W] on the CPU, under a shift; `mean` is the mean colour, [C, 1, 1]."""
+    """Shift images with values from 0 to 1, float32 [B, C, H, W] on the CPU; `mean` is the mean colour, [C, 1, 1]."""
     import torch
     import torch.nn.functional as F
 

@@ -1,14 +1,14 @@
 """Class selectivity of units, per human rank: how far a unit prefers one class (Zhang et al. 2024, section 5, Fig. 5).
 
 Units are the features that the head sees, or the embedding's dimensions. With mu_c a unit's mean over the images of
-class c, the index is (max mu - mean mu) / (|max mu| + |mean mu| + 1e-6), the mean over all classes: from 0, where
-classes are alike, to 1 - 2 / (C + 1) for a unit that is active for one of C classes alone. So indices are compared at
+class c, the index is (max mu - mean mu) / (|max mu| + |mean mu| + 1e-6), with the mean over all classes. It ranges from
+0 (classes are alike) to 1 - 2 / (C + 1) (the unit is active for only one of C classes), so indices are comparable at
 one rank only. Morcos et al. 2018 take the mean over the other classes, which gives another scale. Activations need not
-be positive (the paper takes the output of CLIP's attention pool); but a unit with means of both signs has a large index
-whatever it prefers: look at `null` beside it.
+be positive (the paper uses the output of CLIP's attention pool), but a unit with means of both signs has a large index
+whatever it prefers: compare with `null`.
 
-Of a split: `RANK/mean`, the mean over units, `RANK/null`, the same with labels shuffled among its images (mean of 10
-shufflings), and `RANK/units`, an array [units]. A rank with fewer than two classes in the split has no row.
+For a split: `RANK/mean`, the mean over units, `RANK/null`, the same with labels shuffled among its images (mean of 10
+shuffles), and `RANK/units`, an array [units]. A rank with fewer than two classes in the split has no row.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from granularity.base.section import Section
 from granularity.base.seeds import seed_of
 
 SHUFFLES = 10
-SMALL = 1e-6  # as the paper has it
+SMALL = 1e-6  # from the paper
 
 Options = Section
 
@@ -39,14 +39,14 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
 
 
 def index(means: np.ndarray) -> np.ndarray:
-    """The selectivity of each unit, from its class means [C, units]; a class without images is NaN there."""
+    """Return the selectivity of each unit from its class means [C, units]; classes without images are NaN there."""
     top, mean = np.nanmax(means, 0), np.nanmean(means, 0)
     return (top - mean) / (np.abs(top) + np.abs(mean) + SMALL)
 
 
 def class_means(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Means of values [N, units] over the images of each class 0, 1, ...: float64 [C, units]; a label of -1 is no
-    class, and a class without images has NaN.
+    """Return means of values [N, units] over the images of each class 0, 1, ...: float64 [C, units]. Label -1 is no
+    class; a class without images gets NaN.
     """
     means = np.full((labels.max() + 1, values.shape[1]), np.nan)
     for one in np.unique(labels[labels >= 0]):
@@ -55,6 +55,6 @@ def class_means(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def shufflings(labels: np.ndarray, seed: int) -> Iterator[np.ndarray]:
-    """Labels [N] that images have exchanged, several times."""
+    """Yield `SHUFFLES` random permutations of labels [N]."""
     rng = np.random.default_rng(seed)
     yield from (rng.permutation(labels) for _ in range(SHUFFLES))

@@ -1,14 +1,14 @@
-"""Scores that tell before finetuning how well features serve a rank: each is higher where they serve better.
+"""Scores that predict, before finetuning, how well features serve a rank: higher is better.
 
-Of a split with N images, their features [N, D] and the classes of a rank:
+For a split with N images, their features [N, D] and the classes of a rank:
 
 - `RANK/logme`: the largest evidence, per image, of a Bayesian linear regression of a class's indicator on the features,
-  mean over classes (You, Liu, Wang and Long 2021, algorithm 1);
+  averaged over classes (You, Liu, Wang and Long 2021, algorithm 1);
 - `RANK/h_score`: Tr(pinv(cov(f)) cov(E[f | y])) (Bao et al. 2019, definition 2);
-- `RANK/leep`: the mean log-probability of an image's class where the head's softmax gives its pretraining label z and
-  p(y | z) is counted on the same images (Nguyen et al. 2020, equation 2); `RANK/nce`: with the head's most probable
-  label for z, which is minus the conditional entropy H(Y | Z) (Tran, Nguyen and Hassner 2019). Both in nats, and
-  neither where there is no head, as of the embedding.
+- `RANK/leep`: the mean log-probability of an image's class, where the head's softmax gives its pretraining label z and
+  p(y | z) is counted on the same images (Nguyen et al. 2020, equation 2); `RANK/nce`: the same with the head's most
+  probable label as z, which is minus the conditional entropy H(Y | Z) (Tran, Nguyen and Hassner 2019). Both are in
+  nats, and missing without a head, as for the embedding.
 
 Images whose class is not in the training split do not count. A rank with one class in the split has no row.
 """
@@ -42,10 +42,10 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
 
 
 def logme(features: np.ndarray, label: np.ndarray) -> float:
-    """Mean over classes of the evidence per image, of features [N, D] for labels [N], numbers from 0."""
+    """Return the evidence per image of features [N, D] for labels [N] (numbers from 0), averaged over classes."""
     from sklearn.linear_model import BayesianRidge
 
-    flat = dict.fromkeys(("alpha_1", "alpha_2", "lambda_1", "lambda_2"), 0.0)  # priors of the precisions: none
+    flat = dict.fromkeys(("alpha_1", "alpha_2", "lambda_1", "lambda_2"), 0.0)  # flat priors of the precisions
     fits = (
         BayesianRidge(compute_score=True, fit_intercept=False, **flat).fit(features, (label == one).astype(np.float64))
         for one in range(label.max() + 1)
@@ -54,7 +54,7 @@ def logme(features: np.ndarray, label: np.ndarray) -> float:
 
 
 def h_score(features: np.ndarray, label: np.ndarray) -> float:
-    """Of features [N, D] and labels [N], numbers from 0."""
+    """Return the H-score of features [N, D] for labels [N], numbers from 0."""
     centred = features - features.mean(0)
     count = np.bincount(label)
     means = np.stack([centred[label == one].mean(0) for one in range(len(count))])
@@ -63,7 +63,7 @@ def h_score(features: np.ndarray, label: np.ndarray) -> float:
 
 
 def leep(probabilities: np.ndarray, label: np.ndarray) -> float:
-    """Of a head's probabilities [N, Z] and labels [N], numbers from 0."""
+    """Return the LEEP score of a head's probabilities [N, Z] for labels [N], numbers from 0."""
     joint = np.eye(label.max() + 1)[label].T @ probabilities
     given = joint / np.maximum(joint.sum(0), np.finfo(np.float64).tiny)
     return float(np.log((given[label] * probabilities).sum(1)).mean())

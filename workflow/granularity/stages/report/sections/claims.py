@@ -1,4 +1,4 @@
-"""What papers claim, about images and about simulated worlds, and what became of it here."""
+"""What papers claim about images and about simulated worlds, and our verdicts."""
 
 import base64
 from collections import Counter
@@ -19,23 +19,23 @@ def build(loaded: Loaded) -> Part | None:
     if not studies and not worlds:
         return None
     table = pd.DataFrame([{"study": one["name"], **row} for one in studies for row in one["checks"]])
-    for name in NUMBERS if len(table) else ():  # what was not tested has empty cells
+    for name in NUMBERS if len(table) else ():  # untested claims have empty cells
         table[name] = pd.to_numeric(table[name], errors="coerce")
     return Part({"claims": table} if len(table) else {}, values={"studies": studies, "worlds": worlds})
 
 
 def study(verdicts: Artifact) -> dict[str, Any]:
-    """What the page shows of a verified artifact of stage `verdicts`.
+    """Return what the page shows of a verified artifact of stage `verdicts`.
 
-    `verdicts` and `identities`: how many have each; `claims`, a row for each, and `checks`, a row per quantity: the
-    columns of `checks.csv`, what was `found`, and the conditions `met`; `figures`: name -> data URI, so that they keep
-    their look.
+    `verdicts` and `identities`: the number of each verdict; `claims`: a row for each, and `checks`: a row per quantity,
+    with the columns of `checks.csv`, what was `found`, and the conditions `met`; `figures`: name -> data URI, which
+    preserves their look.
     """
     summary, claims = verdicts.summary, {}
     by = {"claim": summary["verdicts"], "identity": summary["identities"]}
     checks = [{**row, "found": _found(row), "met": ""} for row in checks_of(verdicts)]
     for row in checks:
-        if row["conditions"]:  # of the theorem behind it
+        if row["conditions"]:  # of the theorem behind the claim
             met = [condition.endswith(": met") for condition in row["conditions"].split("; ")]
             row["met"] = f"{sum(met)} of {len(met)} conditions met"
         claims.setdefault((row["kind"], row["id"]), {**row, "verdict": by[row["kind"]][row["id"]]})
@@ -50,14 +50,14 @@ def study(verdicts: Artifact) -> dict[str, Any]:
 
 
 def checks_of(verdicts: Artifact) -> list[dict[str, str]]:
-    """The rows of `checks.csv`, all cells as text."""
-    if not (verdicts.summary["verdicts"] or verdicts.summary["identities"]):  # then the file has no columns
+    """Return the rows of `checks.csv`, all cells as text."""
+    if not (verdicts.summary["verdicts"] or verdicts.summary["identities"]):  # without claims the file has no columns
         return []
     return pd.read_csv(verdicts.folder / "checks.csv", keep_default_na=False, dtype=str).to_dict("records")
 
 
 def _found(row: dict[str, str]) -> str:
-    """The measured mean, with its interval, or else its range over seeds where there are several."""
+    """Return the measured mean with its interval, or else with its range over seeds if there are several."""
     if row["measured"] == "":
         return "–"
     if row["interval_low"] != "":

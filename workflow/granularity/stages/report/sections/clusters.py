@@ -16,7 +16,7 @@ from granularity.stages.report.sections import Part
 
 HEADING = "Clusters and encoder"
 ACROSS = 12  # images per row
-TILE = 64  # px at most: enough for the eye, small enough for the page
+TILE = 64  # px at most: large enough to see, small enough for the page
 
 
 def build(loaded: Loaded) -> Part | None:
@@ -35,9 +35,9 @@ def build(loaded: Loaded) -> Part | None:
 
 
 def encoder_of(conditions: list[ConditionResults]) -> dict[str, Any] | None:
-    """What the images were embedded with: `pretrained`, or `captions` and their `rank`; None where nothing was."""
+    """Return what embedded the images: `pretrained`, or `captions` and their `rank`; None if nothing did."""
     for condition in (one for one in conditions if one.of("embed")):
-        options = condition.of("embed")[0].manifest["options"]  # without captions: those are the encoder's
+        options = condition.of("embed")[0].manifest["options"]  # captions are among the encoder's options
         captions = next((one.manifest["options"]["captions"] for one in condition.of("encoder")), None)
         fine = captions is not None and captions["granularity"] == "fine"
         rank = condition.ranks[-1] if fine else condition.target
@@ -49,7 +49,7 @@ def encoder_of(conditions: list[ConditionResults]) -> dict[str, Any] | None:
 
 @drawing.styled()
 def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
-    """Contrastive loss of the encoder against the epoch, training and validation, one panel per condition."""
+    """Plot the encoder's contrastive loss by epoch, training and validation, one panel per condition."""
     figure, axes = drawing.two_across(len(histories), 0.4, 2.2, sharey=True)
     for place, (axis, (label, history)) in enumerate(zip(axes, histories.items(), strict=True)):
         for split, one, line in (("train", "manual", "-"), ("val", "random", "--")):
@@ -65,9 +65,9 @@ def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
 
 
 class Row(NamedTuple):
-    """One cluster: some of its images, rows of `pixels`; `composition` is the share of each class of a rank."""
+    """One cluster: some of its images (rows of `pixels`); `composition` has the share of each class of a rank."""
 
-    condition: str  # empty where all rows are of one
+    condition: str  # empty if all rows share a condition
     clustering: str
     cluster: int
     size: int
@@ -78,8 +78,8 @@ class Row(NamedTuple):
 
 
 def rows(conditions: list[ConditionResults], count: int, seed: int) -> list[Row]:
-    """Up to `count` clusters, as many of each clustering as of another, the largest first; what is shown is drawn by
-    the seed: clusters in proportion to their sizes, images in proportion to the classes of the finest rank.
+    """Return up to `count` clusters, divided evenly over clusterings, the largest first. The seed draws clusters in
+    proportion to their sizes, and images in proportion to the classes of the finest rank.
     """
     every = [(one, made) for one in conditions if one.of("pixels") for made in one.of("cluster")]
     chosen = [i * len(every) // count for i in range(count)] if every else []
@@ -107,7 +107,7 @@ def rows(conditions: list[ConditionResults], count: int, seed: int) -> list[Row]
 
 
 def _drawn(classes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Which images to show of some: every so many of them from a random one on, in random order within classes."""
+    """Return which images to show: evenly spaced from a random one on, in random order within classes."""
     order = rng.permutation(len(classes))
     order = order[np.argsort(classes[order], kind="stable")]
     step = max(1.0, len(order) / ACROSS)
@@ -116,7 +116,7 @@ def _drawn(classes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 @drawing.styled()
 def montage(found: list[Row]) -> str:
-    """The rows as an SVG: what the cluster is, images of it, and what it holds."""
+    """Draw the rows as SVG: the cluster, its images, and its composition."""
     left, tile, right, height = 1.75, 0.32, 2.3, 0.40
     width, full = left + ACROSS * tile + right, height * len(found) + 0.3
     figure = Figure(figsize=(width, full))
@@ -138,7 +138,7 @@ def montage(found: list[Row]) -> str:
 
 
 def _strip(pixels: np.ndarray | Shards, members: np.ndarray) -> np.ndarray:
-    """The images side by side, uint8 [H, n*W] or [H, n*W, 3], with a thin gap between them."""
+    """Return the images side by side, uint8 [H, n*W] or [H, n*W, 3], with thin gaps."""
     tiles = []
     for member in members:
         picture = Image.fromarray(np.asarray(pixels[member]).squeeze())

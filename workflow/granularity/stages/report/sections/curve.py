@@ -1,4 +1,4 @@
-"""What the answer rests on, and the error against the number of classes in pretraining."""
+"""The comparisons behind the answer, and the error against the number of classes in pretraining."""
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ def build(loaded: Loaded) -> Part | None:
 
 
 def answer(shown: pd.DataFrame, results: pd.DataFrame) -> str:
-    """The comparisons that the answer rests on: what is compared with what, and the interval of their difference."""
+    """Draw the comparisons behind the answer: what is compared with what, and the interval of their difference."""
     keys = ["label", "network", "space"]
     rows = shown.merge(results[[*keys, "series", "baseline"]], on=keys, how="left")
     rows["space"] += " − " + rows["other"]
@@ -32,10 +32,10 @@ def answer(shown: pd.DataFrame, results: pd.DataFrame) -> str:
 
 @drawing.styled()
 def draw(results: pd.DataFrame) -> str:
-    """Validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are intervals, of
-    errors that can be.
+    """Plot validation error against the number of pretraining classes, as in the paper's Fig. 3; bars are intervals,
+    clipped to possible errors.
 
-    What was pretrained without labels is a dotted line, its point at the right edge.
+    Networks pretrained without labels are a dotted line, with a point at the right edge.
     """
     tables = dict(tuple(results.groupby("label", sort=False)))
     figure, axes = drawing.panels(len(tables), 1, 0.8 + 2.7 * len(tables))
@@ -80,7 +80,7 @@ def _points(axis, one: str, points: pd.DataFrame, x, **style):
 
 
 def _legend(one: str, points: pd.DataFrame) -> str:
-    """A series; with its network where that is another than the baseline's."""
+    """Return a series in words, with its network unless that is the baseline's."""
     network, baseline = points["network"].iloc[0], points["baseline"].iloc[0]
     own = baseline in (network, None)
     return describe(one).words + ("" if own else f" ({drawing.shorten(network, 20)})")

@@ -9,7 +9,7 @@ from granularity.stages.report.sections import Part
 from granularity.stages.report.series import describe
 
 HEADING = "Probes and other measures"
-MOST = 400  # rows of other measures on the page
+MOST = 400  # most rows of other measures on the page
 WORDS = {"error": "Error, top-1 (%)", "macro_f1": "Macro-F1 (%)", "images": "Images", "error_any": "Error, any (%)"}
 
 
@@ -23,7 +23,7 @@ def build(loaded: Loaded) -> Part | None:
         found = found[found["state"].isin(["pretrained", "embedding"])]
         found = found[found["split"] == ("val" if "val" in set(found["split"]) else found["split"].min())]
         name = f"probe_{measure}" if drawn else "probe"
-        if len(found):  # the target rank, or else the coarsest, and the finest of those probed
+        if len(found):  # the target rank (or else the coarsest), and the finest of the probed ranks
             ranks = [rank for rank in loaded.conditions[0].ranks if rank in set(found["rank"])]
             first = loaded.conditions[0].target if loaded.conditions[0].target in ranks else ranks[0]
             drawn[name] = draw(found, list(dict.fromkeys([first, ranks[-1]])), name)
@@ -41,7 +41,7 @@ def build(loaded: Loaded) -> Part | None:
 
 @drawing.styled()
 def draw(table: pd.DataFrame, ranks: list[str], name: str = "probe") -> str:
-    """Probe errors of one entry of `measures`, state and split: a column per rank, a row per network."""
+    """Plot probe errors of one entry of `measures`, state and split: a column per rank, a row per network."""
     tables = dict(tuple(table.groupby("label", sort=False)))
     sizes = [part["space"].nunique() + 1 for part in tables.values()]
     height = 1.0 + 0.4 * len(tables) + 0.24 * sum(sizes)

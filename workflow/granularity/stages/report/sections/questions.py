@@ -1,4 +1,4 @@
-"""Meaning or number, which number of classes, which training-set size, which transfer: each answered by itself."""
+"""Meaning or number, which number of classes, which training-set size, which transfer: each answered separately."""
 
 import operator
 
@@ -43,7 +43,7 @@ def build(loaded: Loaded) -> Part | None:
 
 
 def _meaning(results: pd.DataFrame, compared: pd.DataFrame) -> str:
-    """Label spaces with a control, by what both hold of the target; the average of a group is its last line."""
+    """Draw label spaces with a control, grouped by which of the two holds the target; a group ends with its average."""
     paired = results[results["control"].notna()].drop(columns=["difference", "low", "high", "standing"])
     paired = paired.rename(columns=lambda name: name.removeprefix("control_"))
     same = " = " + paired["repeats"].astype("str")

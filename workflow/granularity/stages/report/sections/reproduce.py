@@ -9,7 +9,7 @@ HEADING = "Cost, and how to reproduce"
 
 
 def build(loaded: Loaded) -> Part:
-    made: dict[str, dict[str, None]] = {}  # several values where stages ran on different ones
+    made: dict[str, dict[str, None]] = {}  # several values if stages ran with different ones
     for artifact in loaded.artifacts.values():
         for name, value in (artifact.manifest["packages"] | artifact.manifest["hardware"]).items():
             made.setdefault(name, {})[str(value)] = None

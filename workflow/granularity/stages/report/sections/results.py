@@ -1,4 +1,4 @@
-"""The table of results, and how far each arm is from its baseline."""
+"""The table of results, and the difference of each arm from its baseline."""
 
 from granularity.stages.report import drawing, words
 from granularity.stages.report.comparisons import AVERAGED, HOLDS, SAME
@@ -25,5 +25,7 @@ def build(loaded: Loaded) -> Part | None:
     }
     tables = {"results": table, "comparisons": loaded.comparisons, "backbones": loaded.backbones}
     compared = table[(table["role"] != "baseline") & table["difference"].notna()]
-    drawn = {"differences": drawing.differences(compared, "differences", "the baseline")} if len(compared) else {}
+    drawn = {}
+    if len(compared):
+        drawn["differences"] = drawing.differences(compared, "differences", "the baseline", sharex=False)
     return Part(tables, drawn, values)

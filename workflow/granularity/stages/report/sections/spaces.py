@@ -1,6 +1,4 @@
-"""The label spaces: sizes of their classes, and what they say about the human ranks."""
-
-import textwrap
+"""The label spaces: the sizes of their classes, and their agreement with the human ranks."""
 
 import numpy as np
 import pandas as pd
@@ -31,7 +29,7 @@ def build(loaded: Loaded) -> Part | None:
 
 @drawing.styled()
 def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
-    """Normalised mutual information with human ranks (a column of panels for each), one line per family."""
+    """Plot normalised mutual information with human ranks (a column of panels for each), one line per family."""
     tables = dict(tuple(properties.groupby("label", sort=False)))
     figure, axes = drawing.panels(len(tables), len(ranks), 1.0 + 2.1 * len(tables), sharey=True)
     legend = {}
@@ -54,29 +52,31 @@ def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
 
 @drawing.styled()
 def class_sizes(conditions: list[ConditionResults]) -> str:
-    """Images in each class, from large to small, for the clustered label spaces; as in the paper's Fig. 5."""
+    """Plot images per class, from large to small, a panel per family of clustered label spaces, as in the paper's
+    Fig. 5.
+    """
     found = {series_of(space) for one in conditions for space in one.spaces if space.params.get("clusterings")}
     first = [one for one in ("kmeans_superclass", "rebalanced", "kmeans") if one in found]
     families = [*first, *sorted(sorted(found - {*first}), key=lambda one: describe(one).place)]
-    height = 0.6 + 2.0 * len(conditions)
-    figure, axes = drawing.panels(len(conditions), len(families), height, sharex="col", sharey="row")
-    for condition, row in zip(conditions, axes, strict=True):
-        for family, axis in zip(families, row, strict=True):
-            for i, space in enumerate(one for one in condition.spaces if series_of(one) == family):
-                sizes = np.sort(condition.classes[space.name]["size"].to_numpy())[::-1]
-                look = {"linestyle": drawing.DASHES[i % len(drawing.DASHES)], "label": f"G = {len(sizes):,}"}
-                look |= {"marker": "." if len(sizes) < 30 else None, "markersize": 4}
-                axis.plot(np.arange(1, len(sizes) + 1), sizes, color=describe(family).colour, **look)
-            axis.grid()
-            if axis.lines:
-                axis.legend(handlelength=2.6)
-            else:
-                axis.text(0.5, 0.5, "none", ha="center", va="center", transform=axis.transAxes)
-        row[0].set_ylim(0, None)
-        row[0].yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        row[0].set_ylabel(f"Images in the class\n({condition.label})")
-    for family, axis in zip(families, axes[0], strict=True):
-        axis.set_title(textwrap.fill(describe(family).words, 48 // len(families)), fontsize=8.5)
+    spaces = [
+        (one, family, [space for space in one.spaces if series_of(space) == family])
+        for one in conditions
+        for family in families
+    ]
+    shown = [panel for panel in spaces if panel[-1]]
+    figure, axes = drawing.two_across(len(shown), 0.3, 2.0)
+    for axis, (condition, family, own) in zip(axes, shown, strict=True):
+        for i, space in enumerate(own):
+            sizes = np.sort(condition.classes[space.name]["size"].to_numpy())[::-1]
+            look = {"linestyle": drawing.DASHES[i % len(drawing.DASHES)], "label": f"G = {len(sizes):,}"}
+            look |= {"marker": "." if len(sizes) < 30 else None, "markersize": 4}
+            axis.plot(np.arange(1, len(sizes) + 1), sizes, color=describe(family).colour, **look)
+        axis.grid()
+        axis.legend(handlelength=2.6)
+        axis.set_ylim(0, None)
+        axis.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axis.set_title(f"{describe(family).words},\n{condition.label}", fontsize=8.5)
         drawing.log_counts(axis)
     figure.supxlabel("Class, from the largest to the smallest", fontsize=8.5)
+    figure.supylabel("Images in the class", fontsize=8.5)
     return drawing.svg(figure, "class_sizes", "Images in each class of the clustered label spaces, sorted by size")

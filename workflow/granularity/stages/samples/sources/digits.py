@@ -1,4 +1,4 @@
-"""scikit-learn's bundled handwritten digits: 1,797 real 8x8 scans, at hand without a download.
+"""scikit-learn's bundled handwritten digits: 1,797 real 8x8 scans, available without a download.
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998
 (its test part). Ranks: `loops` (number of closed loops in the usual shape of the digit) and `digit`.
@@ -18,7 +18,7 @@ LOOPS_OF_DIGIT = (1, 0, 0, 0, 1, 0, 1, 0, 2, 1)
 
 
 def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
-    """The ranks, and sizes of which there are not enough images."""
+    """Complain about other ranks than the digits', and about sizes that exceed the number of images."""
     if samples.ranks != RANKS:
         yield f"ranks: the digits have exactly the ranks [{', '.join(RANKS)}]"
     held_out = samples.validation
@@ -30,12 +30,12 @@ def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """All 1,797 images, without a split."""
+    """Return all 1,797 images, without a split."""
     import numpy as np
     import pandas as pd
     from sklearn.datasets import load_digits
 
-    digits = load_digits()  # its images are float64 in 0..16
+    digits = load_digits()  # images are float64 in 0..16
     frame = pd.DataFrame({"sample_id": [f"digits/{i:04d}" for i in range(len(digits.target))]})
     frame["loops"] = pd.Categorical.from_codes(np.take(LOOPS_OF_DIGIT, digits.target), LOOPS)
     frame["digit"] = pd.Categorical.from_codes(digits.target, DIGITS)

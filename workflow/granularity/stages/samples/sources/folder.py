@@ -1,4 +1,4 @@
-"""Your own images, one folder level per rank; `imagenet21k`, of whose archives images are read (docs/datasets.md)."""
+"""Your own images, one folder level per rank; and `imagenet21k`, read from its archives (docs/datasets.md)."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 
 EXPECTED_IMAGES = {"imagenet21k": 14_197_122}
 SPLITS = ("train", *VALIDATION)
-TYPES = mimetypes.MimeTypes()  # not the machine's own, which differ
+TYPES = mimetypes.MimeTypes()  # not the machine's own types, which differ
 LIKE_SPLITS = {*SPLITS, "training", "dev", "testing", "eval", "evaluation"}
 
 
 class Folder(NamedTuple):
-    """The images of one folder, or of one in an archive; perhaps none."""
+    """The images of one folder, or of a folder in an archive; possibly none."""
 
     parts: tuple[str, ...]  # the folders from the root down; an archive's name without `.tar`
-    names: pd.Series  # in alphabetical order; text of Arrow's, as those of 12.7 million images are 1 GB of Python
-    others: Counter[str]  # files that are no images, by their endings
+    names: pd.Series  # in alphabetical order; Arrow text, because 12.7 million Python strings take 1 GB
+    others: Counter[str]  # counts of other files, by suffix
     archive: str | None = None  # its path below the root ...
     places: np.ndarray | None = None  # ... and the offset and the size of each image, int64 [images, 2]
 
 
 def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
-    """The preset that has no splits."""
+    """Complain about a validation split of the preset without splits."""
     if samples.source == "imagenet21k" and samples.val is not None:
         yield "val: ImageNet-21k has no validation split; for a list of images write a table (source: table), else null"
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """All images of the splits that are asked for; `sample_id` is the path. GranularityError: no such layout."""
+    """Return all images of the requested splits; `sample_id` is the path. GranularityError: another layout."""
     import numpy as np
     import pandas as pd
 
@@ -57,7 +57,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     if not found:
         there = counted(sum((folder.others for folder in everything), Counter()))
         raise GranularityError(
-            f"{params.root}: holds no images ({', '.join(sorted(ENDINGS))}){there and f', but {there}'}"
+            f"{params.root}: contains no images ({', '.join(sorted(ENDINGS))}){there and f', but {there}'}"
         )
     splits = _splits(sorted({folder.parts[0] for folder in found if folder.parts}), params)
     unread = {*splits} - wanted(splits, params)
@@ -68,10 +68,10 @@ def read(params: Samples, threads: int = 1) -> Source:
     depth = len(ranks) + bool(splits)
     for folder in found:
         if len(folder.parts) != depth:
-            hint = "a rank that has no folder comes from samples.taxonomy"
+            hint = "take ranks without a folder from samples.taxonomy"
             if len(folder.parts) - 1 == depth and not splits:
                 hint = "if the first is a split, name it in samples.train, val or extra_splits"
-            what = f"lies {len(folder.parts)} folders below samples.root, but the ranks {ranks}"
+            what = f"is {len(folder.parts)} folders below samples.root, but the ranks {ranks}"
             what += f"{' and the split' * bool(splits)} ask for {depth}; {hint}"
             raise GranularityError(f"{params.root.joinpath(*folder.parts, folder.names[0])}: {what}")
     counts = [len(folder.names) for folder in found]
@@ -80,29 +80,29 @@ def read(params: Samples, threads: int = 1) -> Source:
     frame["file"] = frame["sample_id"]
     if packed := [folder.archive for folder in found if folder.archive]:
         if len(packed) < len(found):
-            raise GranularityError(f"{params.root}: holds both images in folders and archives; keep one of the two")
+            raise GranularityError(f"{params.root}: contains both images in folders and archives; keep one of the two")
         frame["file"] = repeated(packed, counts)
         frame["offset"], frame["bytes"] = np.concatenate([folder.places for folder in found]).T
     if splits:
         frame["split"] = repeated([folder.parts[0] for folder in found], counts)
     for level, rank in enumerate(ranks, 1):
         paths = [folder.parts[bool(splits) :][:level] for folder in found]
-        # "other" below two parents is two classes, and only then needs its parents in its name
+        # "other" below two parents is two classes; only then a name includes its parents
         parents = Counter(path[-1] for path in set(paths))
         frame[rank] = repeated([path[-1] if parents[path[-1]] == 1 else "/".join(path) for path in paths], counts)
     return Source(frame, notes=notes)
 
 
 def left_out(folders: list[Folder], root: Path) -> dict[str, Any]:
-    """What a sample table of these folders leaves out, for the manifest; logged. GranularityError: all of a folder."""
+    """Return and log what a sample table of these folders omits; GranularityError: all files of a folder."""
     others, notes = sum((folder.others for folder in folders), Counter()), {}
     if others:
         notes["other_files"] = dict(sorted(others.items()))
-        say(f"{root}: left out {counted(others)}: no images that can be read")
+        say(f"{root}: left out {counted(others)}: not readable as images")
     if empty := without_images(folders):
         for parts, there in empty.items():
             if there:
-                what = f"has no image that can be read, but {counted(there)}; convert them to JPEG or PNG, or move it"
+                what = f"has no readable image, but {counted(there)}; convert them to JPEG or PNG, or move it"
                 raise GranularityError(f"{root.joinpath(*parts)}: {what} out of samples.root")
         notes["empty_folders"] = ["/".join(parts) for parts in empty]
         say(f"{root}: {len(empty)} folders are empty: {_listed(notes['empty_folders'])}")
@@ -110,7 +110,7 @@ def left_out(folders: list[Folder], root: Path) -> dict[str, Any]:
 
 
 def without_images(folders: list[Folder]) -> dict[tuple[str, ...], Counter[str]]:
-    """The topmost folders that have no image at any depth, with the endings of the files below each."""
+    """Return the topmost folders without an image at any depth, with the suffixes of the files below each."""
     full = {folder.parts[:depth] for folder in folders if len(folder.names) for depth in range(len(folder.parts) + 1)}
     found: dict[tuple[str, ...], Counter[str]] = {}
     for folder in folders:
@@ -121,12 +121,12 @@ def without_images(folders: list[Folder]) -> dict[tuple[str, ...], Counter[str]]
 
 
 def counted(others: Counter[str]) -> str:
-    """Files by their endings, in words."""
+    """Describe counts of files by suffix."""
     return ", ".join(f"{count:,} {ending or 'without an ending'}" for ending, count in sorted(others.items()))
 
 
 def _levels(params: Samples) -> list[str]:
-    """The ranks that are folder levels: those that nothing else adds."""
+    """Return the ranks that are folder levels: those that nothing else adds."""
     from granularity.stages.samples.ranks import LIVING, SYNSET, read_taxonomy
 
     key, *added = [SYNSET] if params.taxonomy is None else read_taxonomy(params.taxonomy).columns
@@ -135,7 +135,7 @@ def _levels(params: Samples) -> list[str]:
 
 
 def _splits(top: list[str], params: Samples) -> list[str]:
-    """Those of the folders at the top that are splits: all of them, or none; an error where one cannot tell."""
+    """Return the top folders if they are splits, otherwise none; GranularityError if that is ambiguous."""
     told = named(params)
     for key, name in told.items():
         if name not in top:
@@ -143,13 +143,13 @@ def _splits(top: list[str], params: Samples) -> list[str]:
     known = [name for name in top if name in {*SPLITS, *told.values()}]
     if told or known == top or ("train" in known and len(known) > 1):
         if other := next((name for name in top if name not in known), None):
-            what = f"lies beside {_listed(known)}, but is none of the splits that samples.train, val, extra_splits name"
+            what = f"is beside {_listed(known)}, but is not a split of samples.train, val or extra_splits"
             raise GranularityError(f"{params.root / other}: {what}; name it there, or move it elsewhere")
         return known
     alike = [name for name in top if LIKE_SPLITS.intersection(re.split("[^a-z]+", name.lower()))]
     if alike == top or len([name for name in alike if name.lower() in LIKE_SPLITS]) > 1:
         what = f"its folders {_listed(alike)} look like splits; name them in samples.train, val or extra_splits"
-        raise GranularityError(f"{params.root}: {what}, or, if they are classes, call them otherwise")
+        raise GranularityError(f"{params.root}: {what}, or, if they are classes, rename them")
     return []
 
 
@@ -158,11 +158,11 @@ def _listed(names: list[str]) -> str:
 
 
 def below(root: Path, archives: bool = False, threads: int = 1) -> list[Folder]:
-    """All folders below a root, in alphabetical order; what is hidden is left out, links are followed.
+    """Return all folders below a root, in alphabetical order; hidden ones are left out, links are followed.
 
-    A file is an image if its name ends as one or, where its ending says nothing, if it begins as one. With `archives`,
-    a `.tar` stands for a folder. Raises GranularityError: a folder cannot be read, or is a link to one that it lies in;
-    or see :func:`tars.scan`.
+    A file is an image by its suffix or, if that says nothing, by its first bytes. With `archives`, a `.tar` counts as a
+    folder. Raises GranularityError: a folder cannot be read, or is a link to one that contains it; or see
+    :func:`tars.scan`.
     """
 
     import pandas as pd
@@ -173,12 +173,12 @@ def below(root: Path, archives: bool = False, threads: int = 1) -> list[Folder]:
         raise GranularityError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
     found, packed = [], []
-    above = {str(root): ()}  # the folders that each one lies in, by device and inode
+    above = {str(root): ()}  # the folders that contain each one, by device and inode
     for at, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
         there = os.stat(at)
         here = there.st_dev, there.st_ino
         if here in above[at]:
-            raise GranularityError(f"{at}: is a link to a folder that it lies in, which never ends; remove it")
+            raise GranularityError(f"{at}: is a link to a folder above itself; remove it")
         within = (*above.pop(at), here)
         folders[:] = [name for name in folders if not name.startswith(".")]  # thumbnails, checkpoints, trash
         above |= {os.path.join(at, name): within for name in folders}
@@ -209,9 +209,9 @@ def _in_archive(archive: Path, members: Members) -> Iterator[Folder]:
 
 
 def _sorted(files: list[str], folder: Path | None = None) -> tuple[list[str], Counter[str]]:
-    """Those of some files that are images, in alphabetical order, and the endings of the others that are not hidden.
+    """Return the images among some files, in alphabetical order, and the suffixes of the other visible files.
 
-    With their folder, files whose endings say nothing are looked into.
+    With `folder`, files whose suffix says nothing are opened.
     """
     images, others = [], Counter()
     for name in sorted(name for name in files if not name.startswith(".")):

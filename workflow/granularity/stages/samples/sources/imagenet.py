@@ -1,9 +1,9 @@
 """ImageNet-1k (ILSVRC 2012), Tiny ImageNet, and test sets of a shifted distribution; layouts: docs/datasets.md.
 
-ImageNetV2's folders, 0 to 999, are places of synsets in the alphabetical order of all. ObjectNet: images/OBJECT/*.png,
-and mappings/ with folder_to_objectnet_label.json (folder -> label), objectnet_to_imagenet_1k.json (label -> names of
+ImageNetV2's folders, 0 to 999, are positions of synsets in alphabetical order. ObjectNet: images/OBJECT/*.png, and
+mappings/ with folder_to_objectnet_label.json (folder -> label), objectnet_to_imagenet_1k.json (label -> names of
 ImageNet classes, joined by `; `), imagenet_to_label_2012_v2 (these names, one per line) and
-pytorch_to_imagenet_2012_id.json (place in alphabetical order -> line, from 0).
+pytorch_to_imagenet_2012_id.json (position in alphabetical order -> line, from 0).
 
 Source: readme.txt of ILSVRC2012_devkit_t12; torchvision/datasets/imagenet.py; tiny-imagenet-200.zip;
 github.com/modestyachts/ImageNetV2; src/datasets/objectnet.py of github.com/mlfoundations/wise-ft.
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 EXPECTED_IMAGES = 1_331_167
 SHIFTED = (
-    "For `imagenet`: test sets of a shifted distribution, by name (v2: /data/imagenetv2, ...). Each becomes a split of "
-    "that name; list it in extra_splits."
+    "For `imagenet`: test sets with a shifted distribution, by name (v2: /data/imagenetv2, ...). Each becomes a split "
+    "of that name; list it in extra_splits."
 )
 OPTIONS = {"labels": LABELS, "shifted": (dict[str, Path], Field({}, description=SHIFTED))}
 ANNOTATIONS = "val_annotations.txt"
 DEVKIT, META = Path("ILSVRC2012_devkit_t12", "data"), "meta.mat"
 HEADER = "ImageId,PredictionString"
-CLASSES = 1000  # ids above are inner nodes of the hierarchy
-FORMS = {  # what the first line is -> the form of all, with the image (if it is named) and its class
+CLASSES = 1000  # larger ids are inner nodes of the hierarchy
+FORMS = {  # kind of the first line -> form of all lines, with groups for the image (if named) and its class
     "number": re.compile(r"()([0-9]{1,9})"),
     "synset": re.compile(r"()(n[0-9]{8})"),
     "pair": re.compile(r"([^\s,]+)[\s,]+(n[0-9]{8})(?:\s.*)?"),
@@ -55,12 +55,12 @@ MAPPINGS = (
 
 
 def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
-    """Shifted test sets that nothing would be read of."""
+    """Complain about shifted test sets that would not be read."""
     for name in samples.shifted:
         if name not in (samples.val, *samples.extra_splits):
-            yield f"shifted: '{name}' is not in extra_splits, so nothing would be read of it"
+            yield f"shifted: '{name}' is not in extra_splits, so it would not be read; add it there"
         elif name in ("train", "val"):
-            yield f"shifted: '{name}' is the name of a split already; choose another"
+            yield f"shifted: '{name}' is already the name of a split; choose another"
 
 
 def files(samples: Samples) -> Iterator[Path]:
@@ -77,7 +77,7 @@ def folders(samples: Samples) -> Iterator[Path]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The training images, and the others that are asked for; with shifted sets, `distribution` is ID or OOD."""
+    """Return the training images and the other splits asked for; with shifted sets, `distribution` is ID or OOD."""
     import numpy as np
     import pandas as pd
 
@@ -87,7 +87,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     known = sorted(set(parts[0]["synset"]))
     for one in known:
         if not FORMS["synset"].fullmatch(one):
-            raise GranularityError(f"{root / 'train' / one}: is not called by a synset, such as n01440764")
+            raise GranularityError(f"{root / 'train' / one}: must be named by a synset, such as n01440764")
     if "val" in asked and (root / "val").is_dir():
         parts.append(_validation(params))
     for name in (name for name in params.shifted if name in asked):
@@ -114,7 +114,7 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 
 def _part(split: str, base: Path, root: Path, order: list[str] | None = None) -> pd.DataFrame:
-    """`sample_id` (split/file), `split`, `file` and `synset` (the folder) of images below base, by folder and file."""
+    """Return `sample_id` (split/file), `split`, `file` and `synset` (the folder) of images below base, sorted."""
     import pandas as pd
 
     from granularity.stages.samples.sources.folder import below, counted, without_images
@@ -124,12 +124,12 @@ def _part(split: str, base: Path, root: Path, order: list[str] | None = None) ->
         raise GranularityError(f"{base / packed[0]}: is still packed; unpack it, or move it elsewhere")
     everything = below(base)
     for parts, others in without_images(everything).items():
-        what = f"holds no images{others and f', but {counted(others)}'}; was it unpacked whole?"
+        what = f"contains no images{others and f', but {counted(others)}'}; was it unpacked completely?"
         raise GranularityError(f"{base.joinpath(*parts)}: {what}")
     found = [one for one in everything if len(one.names)]
     if order is not None:
         found = sorted((one for one in found if one.parts), key=lambda one: order.index(one.parts[0]))
-    # resolved, or `..` would be taken from where a symbolic link leads to
+    # resolved, because `..` would otherwise follow a symbolic link
     where = split if base == root / split else Path(os.path.relpath(base.resolve(), root.resolve())).as_posix()
     files = pd.concat(["".join(f"{part}/" for part in one.parts) + one.names for one in found], ignore_index=True)
     synsets = [one.parts[0] if one.parts else "" for one in found for _ in one.names]
@@ -144,15 +144,15 @@ def _validation(params: Samples) -> pd.DataFrame:
     if not tiny and part["synset"].iloc[-1]:
         return part
     if not tiny and params.labels is None:
-        raise GranularityError(f"samples.labels: {folder} has no folders of classes; name the file of its labels")
+        raise GranularityError(f"samples.labels: {folder} has no folders of classes; set it to the file of labels")
     labels = folder / ANNOTATIONS if tiny else root / params.labels
     return part.assign(synset=_synsets([Path(file).name for file in part["file"]], labels, root))
 
 
 def _synsets(images: list[str], file: Path, root: Path) -> list[str]:
-    """The synset of each image (a file name), in order; the first line tells which format of docs/datasets.md it is.
+    """Return the synset of each image (a file name), in order; the first line shows the format (docs/datasets.md).
 
-    `490` is an ILSVRC2012_ID, which meta.mat explains: beside the file, or in ILSVRC2012_devkit_t12/data.
+    `490` is an ILSVRC2012_ID, explained by meta.mat: beside the file, or in ILSVRC2012_devkit_t12/data.
     """
     lines = [(number, line.strip()) for number, line in enumerate(read_text(file).splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line and (number, line) != (1, HEADER)]
@@ -162,7 +162,9 @@ def _synsets(images: list[str], file: Path, root: Path) -> list[str]:
     wnids = _wnids(file, root) if form == "number" else None
     for (number, line), match in zip(lines, matches, strict=True):
         if match is None or (wnids and int(match[2]) not in wnids):
-            raise GranularityError(f"{file}: line {number}: '{line[:60]}' is no label, as the first line is a {form}")
+            raise GranularityError(
+                f"{file}: line {number}: '{line[:60]}' is not a label, because the first line is a {form}"
+            )
     names = [_stem(image) for image in images] if form == "pair" else range(len(images))
     found = {_stem(match[1]) if form == "pair" else i: match[2] for i, match in enumerate(matches)}
     if len(matches) != len(names) or found.keys() != {*names}:
@@ -177,25 +179,29 @@ def _stem(name: str) -> str:
 
 
 def _wnids(file: Path, root: Path) -> dict[int, str]:
-    """ILSVRC2012_ID -> WNID of the classes, of the development kit's meta.mat; see its readme.txt, "synsets"."""
+    """Return ILSVRC2012_ID -> WNID of the classes, from the development kit's meta.mat (readme.txt, "synsets")."""
     from scipy.io import loadmat
 
     places = [file.parent / META, root / DEVKIT / META]
     meta = next((place for place in places if place.is_file()), None)
     if meta is None:
-        raise GranularityError(f"{file}: holds numbers, which meta.mat explains; put it beside, or at {places[1]}")
+        raise GranularityError(
+            f"{file}: contains numbers, which meta.mat explains; put meta.mat beside it, or at {places[1]}"
+        )
     data = io.BytesIO(read_regular(meta, 4 << 20))
     try:
         table = loadmat(data, squeeze_me=True, variable_names=["synsets"])["synsets"]
         ids, wnids = table["ILSVRC2012_ID"].ravel().tolist(), table["WNID"].ravel().tolist()
         return {int(key): str(name) for key, name in zip(ids, wnids, strict=True) if 1 <= int(key) <= CLASSES}
-    except Exception as error:  # SciPy raises whatever comes (struct, zlib, index, key, memory, ... errors)
+    except Exception as error:  # SciPy may raise any error (struct, zlib, index, key, memory, ...)
         what = " ".join(str(error).split())[:200]
-        raise GranularityError(f"{meta}: is no intact meta.mat of ILSVRC 2012 ({what}); download it again") from None
+        raise GranularityError(
+            f"{meta}: is not an intact meta.mat of ILSVRC 2012 ({what}); download it again"
+        ) from None
 
 
 def _shifted(name: str, folder: Path, known: list[str]) -> tuple[Path, dict[str, str]]:
-    """The folder with a folder of images per class, and the synsets of each; `known` is in alphabetical order."""
+    """Return the folder that has a folder of images per class, and each class's synsets; `known` is sorted."""
     objectnet = (folder / "mappings").is_dir()
     images = folder / "images" if objectnet else folder
     if not images.is_dir():
@@ -203,7 +209,7 @@ def _shifted(name: str, folder: Path, known: list[str]) -> tuple[Path, dict[str,
     found = sorted(one.name for one in images.iterdir() if one.is_dir() and not one.name.startswith("."))
     numbered = bool(found) and all(one.isdecimal() for one in found)
     if (objectnet or numbered) and len(known) != CLASSES:
-        what = f"calls classes by their place among {CLASSES}, but there are training images of {len(known)}"
+        what = f"names classes by their place among {CLASSES}, but there are training images of {len(known)}"
         raise GranularityError(f"samples.shifted: {name}: {folder}: {what}")
     if objectnet:
         return images, _objectnet(folder / "mappings", found, known)
@@ -213,7 +219,7 @@ def _shifted(name: str, folder: Path, known: list[str]) -> tuple[Path, dict[str,
 
 
 def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str, str]:
-    """Folder -> its synsets, joined; "" for those that ImageNet does not have."""
+    """Return folder -> its synsets, joined; "" for folders without a class in ImageNet."""
     files = [mappings / name for name in MAPPINGS]
     label_of_folder, names_of_label, line_of_place = (read_json(file) for file in files[:3])
     name_of_line = [line.strip() for line in read_text(files[3]).splitlines()]
@@ -222,5 +228,7 @@ def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str
         names = {one: names_of_label.get(label_of_folder[one], "") for one in folders}
         synsets = {one: sorted({synset_of[name] for name in text.split("; ") if name}) for one, text in names.items()}
     except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise GranularityError(f"{mappings}: are not those of ObjectNet 1.0 ({error}); download them again") from None
+        raise GranularityError(
+            f"{mappings}: are not the mappings of ObjectNet 1.0 ({error}); download them again"
+        ) from None
     return {one: SEPARATOR.join(found) for one, found in synsets.items()}

@@ -1,7 +1,7 @@
-"""iNaturalist competition data sets of 2017, 2018, 2019 and 2021: one JSON file per split, in COCO's manner.
+"""iNaturalist competition data sets of 2017, 2018, 2019 and 2021: one JSON file per split, in the style of COCO.
 
 {"images": [{"id", "file_name", ...}], "annotations": [{"image_id", "category_id", ...}], "categories": [{"id", ...}]}:
-a split is called as its file is (`train_mini`, `val`, `train2018`), `file_name` is relative to root. Categories have
+a split is named after its file (`train_mini`, `val`, `train2018`), `file_name` is relative to root. Categories have
 `name` and `supercategory` (2017), also `kingdom` to `genus` (2018; 2019 without `supercategory`), also
 `specific_epithet` (2021).
 
@@ -25,11 +25,11 @@ from granularity.stages.samples.source import Source
 if TYPE_CHECKING:
     import pandas as pd
 
-EXPECTED_IMAGES = {"inaturalist": 2_786_843, "train_mini": 600_000}  # with the 100,000 of val
+EXPECTED_IMAGES = {"inaturalist": 2_786_843, "train_mini": 600_000}  # including the 100,000 of val
 OPTIONS = {"labels": LABELS}
-LARGEST = 4 << 30  # bytes of an annotation file; the largest that is published has 1.2 GB
+LARGEST = 4 << 30  # bytes of an annotation file; the largest published one has 1.2 GB
 TAXONOMY = ("kingdom", "phylum", "class", "order", "family", "genus", "specific_epithet")
-FIELDS = ("kingdom", "supercategory", *TAXONOMY[1:])  # these, and `name` as `species`, are ranks
+FIELDS = ("kingdom", "supercategory", *TAXONOMY[1:])  # these are ranks, and `name` as `species`
 MISSING = "NA"
 
 
@@ -49,7 +49,7 @@ def _splits(params: Samples) -> list[str]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The images of the splits asked for, by path; `ranks`, and how many classes each has, in the notes."""
+    """Return the images of the requested splits, by path; `ranks` and their numbers of classes are in the notes."""
     import pandas as pd
 
     categories, first, parts = None, None, []
@@ -62,7 +62,7 @@ def read(params: Samples, threads: int = 1) -> Source:
         part, found = _parse(file, params.root)
         categories, first = categories or found, first or file
         if params.labels is None and found != categories:
-            raise GranularityError(f"{file}: its categories differ from those of {first}: they are of two data sets")
+            raise GranularityError(f"{file}: its categories differ from {first}; use files of one data set")
         part["category"] = part["category"].map({category["id"]: row for row, category in enumerate(categories)})
         if part["category"].isna().any():
             raise GranularityError(f"{file}: annotations: a category_id is not among the categories")
@@ -78,13 +78,13 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 
 def _parse(file: Path, root: Path) -> tuple[pd.DataFrame, list[dict]]:
-    """The `file` and `category` of each image of an annotation file, in its order; and its categories."""
+    """Return the `file` and `category` of each image of an annotation file, in its order; and its categories."""
     import pandas as pd
 
     names, ids, image_ids, category_ids = [], array("q"), array("q"), array("q")
 
     def keep(item: dict) -> dict | None:
-        # called for each object as soon as it is read: as dicts, the 2.7 million images of 2021 would take 5 GB
+        # called for each object as soon as it is read: as dicts, 2.7 million images of 2021 would take 5 GB
         if "file_name" in item:
             names.append(item["file_name"])
             ids.append(item["id"])
@@ -97,7 +97,7 @@ def _parse(file: Path, root: Path) -> tuple[pd.DataFrame, list[dict]]:
 
     data = _load(file, root, keep)
     if not isinstance(data, dict) or not {"images", "categories"} <= data.keys() or not names:
-        raise GranularityError(f"{file}: has no lists of images and categories; it is no annotation file")
+        raise GranularityError(f"{file}: has no lists of images and categories; it is not an annotation file")
     if "annotations" not in data:
         raise GranularityError(f"{file}: has no annotations (those of the test set are not published)")
     images, annotated = pd.Index(ids), pd.Index(image_ids)
@@ -111,16 +111,16 @@ def _parse(file: Path, root: Path) -> tuple[pd.DataFrame, list[dict]]:
 
 def _checked(file: Path, categories: Any) -> list[dict]:
     if not isinstance(categories, list) or not categories or not all(isinstance(one, dict) for one in categories):
-        raise GranularityError(f"{file}: categories: is no list of categories")
+        raise GranularityError(f"{file}: categories: is not a list of categories")
     ids = [category.get("id") for category in categories]
     for category, key in zip(categories, ids, strict=True):
         texts = [category.get(field) for field in ("name", *FIELDS)]
         if not texts[0] or not all(text is None or isinstance(text, str) for text in texts):
-            raise GranularityError(f"{file}: categories: id {key} has no name, or a rank that is no text")
+            raise GranularityError(f"{file}: categories: id {key} has no name, or a rank that is not text")
         if not isinstance(key, int):
-            raise GranularityError(f"{file}: categories: the id {key!r} is no whole number")
+            raise GranularityError(f"{file}: categories: the id {key!r} is not a whole number")
     if len({*ids}) < len(ids):
-        raise GranularityError(f"{file}: categories: an id is given twice")
+        raise GranularityError(f"{file}: categories: an id appears twice")
     return categories
 
 
@@ -135,11 +135,11 @@ def _load(file: Path, root: Path, keep: Callable[[dict], dict | None] | None = N
 
 
 def ranks(categories: list[dict]) -> pd.DataFrame:
-    """One row per category, one categorical column per rank, in the list's order.
+    """Return one row per category, with one categorical column per rank, in the list's order.
 
-    These are FIELDS, as far as there are any, and `species`, the `name`; with the fields from `kingdom` down, also
-    `phylum_path` to `specific_epithet_path`, the names joined by `/`, which keep equal names apart. A field that is
-    empty or `NA` (orders of snails in 2018) is no class; in a path it is a step called NA.
+    Ranks are the FIELDS that exist, and `species`, the `name`; with the fields from `kingdom` down, also `phylum_path`
+    to `specific_epithet_path`, the names joined by `/`, which keep equal names apart. An empty or `NA` field (orders of
+    snails in 2018) is no class; in a path it is a step called NA.
     """
     import pandas as pd
 
@@ -159,7 +159,7 @@ def ranks(categories: list[dict]) -> pd.DataFrame:
 
 
 def distinct(table: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """For each rank, its number of different `names`, and of `paths`: of names with all those from kingdom above."""
+    """Return for each rank its numbers of distinct `names`, and of `paths`: names with all those above them."""
     counts = {}
     for rank in (rank for rank in table if not rank.endswith("_path")):
         above = "genus_path" if rank == "species" else f"{rank}_path"
@@ -169,7 +169,7 @@ def distinct(table: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def pairs(categories: list[dict]) -> dict[str, int]:
-    """Number of different values that each two text fields have together, for counts that are to be explained."""
+    """Return the number of distinct pairs of values of any two text fields, to explain published counts."""
     import pandas as pd
 
     texts = pd.DataFrame(categories).select_dtypes(exclude="number").drop(columns="image_dir_name", errors="ignore")

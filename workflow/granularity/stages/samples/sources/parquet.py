@@ -1,6 +1,6 @@
 """Image data sets in Parquet, as on the Hugging Face hub; which files they are: docs/datasets.md.
 
-Only the splits that the configuration asks for are read: the hub's test splits are often unlabelled.
+Only the splits that the configuration asks for are read, because the hub's test splits are often unlabelled.
 
 Layout: https://github.com/huggingface/datasets, src/datasets/data_files.py (names of files) and features/features.py
 (`Features.arrow_schema`, `ClassLabel`, and `_to_yaml_list`: the README.md, which numbers the names of classes).
@@ -33,14 +33,14 @@ HUB = (
     "For `parquet`, instead of root: a data set of the Hugging Face hub, ORG/NAME or ORG/NAME@REVISION. "
     "Downloaded once."
 )
-COLUMN = "For `parquet`: the column that holds the images (null: the only one that does)."
+COLUMN = "For `parquet`: the column of the images (null: the only such column)."
 OPTIONS = {
     "hub": (str | None, Field(None, description=HUB)),
     "image_column": (str | None, Field(None, description=COLUMN)),
 }
 SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{4,})-of-(?P<total>\d{4,})(-[0-9a-f]{16})?")
 README = "README.md"
-CONVERTED = "refs/convert/parquet"  # the revision with the hub's own conversions of other formats
+CONVERTED = "refs/convert/parquet"  # the hub's own conversions of other formats
 
 
 class Shard(NamedTuple):
@@ -48,25 +48,25 @@ class Shard(NamedTuple):
 
     split: str
     number: int
-    total: int | None  # files of the split, where the name says it
+    total: int | None  # number of files of the split, if the name states it
     folder: Path  # of the whole data set
     file: Path
 
 
 def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
-    """Complain unless the data set has one place: root or hub."""
+    """Complain unless exactly one of root and hub is set."""
     if (samples.root is None) == (samples.hub is None):
-        yield "root: source 'parquet' needs the folder that holds the data set, or hub; one of the two"
+        yield "root: source 'parquet' needs the folder of the data set, or hub; set one of the two"
 
 
 def files(samples: Samples) -> Iterator[Path]:
-    """The file with class names, if root has one; a revision of the hub does not change."""
+    """Yield the file with class names, if there is a root; a revision on the hub does not change."""
     if samples.root is not None:
         yield samples.root / README
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The images of the splits asked for, in the order of the files; `sample_id` numbers those of a split."""
+    """Return the images of the requested splits, in the order of the files; `sample_id` numbers them within a split."""
     import numpy as np
     import pandas as pd
     import pyarrow as pa
@@ -104,7 +104,7 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 
 def download(hub: str) -> Path:
-    """The folder in huggingface_hub's cache with the Parquet files of ORG/NAME[@REVISION], or the hub's conversion."""
+    """Download ORG/NAME[@REVISION], or the hub's conversion, and return its folder in huggingface_hub's cache."""
     from huggingface_hub import snapshot_download
 
     name, _, revision = hub.partition("@")
@@ -112,12 +112,12 @@ def download(hub: str) -> Path:
         try:
             files = ["*.parquet", README]
             root = Path(snapshot_download(name, repo_type="dataset", revision=tried, allow_patterns=files))
-        except Exception as error:  # of half a dozen libraries beneath it
+        except Exception as error:  # from any of half a dozen libraries
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise GranularityError(f"samples.hub: {hub}: cannot be had ({reason[:300]})") from None
+            raise GranularityError(f"samples.hub: {hub}: cannot be downloaded ({reason[:300]})") from None
         if any(root.rglob("*.parquet")):
             return root
-    raise GranularityError(f"samples.hub: {hub}: holds no Parquet files")
+    raise GranularityError(f"samples.hub: {hub}: contains no Parquet files")
 
 
 def _shards(root: Path) -> list[Shard]:
@@ -133,18 +133,20 @@ def _shards(root: Path) -> list[Shard]:
         else:
             found.append(Shard(file.stem, 0, 1, file.parent, file))
     if not found:
-        raise GranularityError(f"{root}: holds no Parquet files (train.parquet, data/train-00000-of-00002.parquet)")
+        raise GranularityError(f"{root}: contains no Parquet files (train.parquet, data/train-00000-of-00002.parquet)")
     folders = sorted({str(shard.folder) for shard in found})
     if len(folders) > 1:
-        raise GranularityError(f"{root}: holds several data sets; set samples.root to one of their folders, {folders}")
+        raise GranularityError(
+            f"{root}: contains several data sets; set samples.root to one of their folders, {folders}"
+        )
     return sorted(found, key=lambda shard: (shard.split, shard.number, shard.file))
 
 
 def _described(file: Path, config: str) -> dict[str, Any]:
-    """The class names of each label column according to the README.md; none, if it does not say.
+    """Return the class names of each label column from the README.md; empty if it has none.
 
-    They stand in its YAML header, for one data set or for several by their name:
-    dataset_info: {features: [{name: label, dtype: {class_label: {names: {'0': cat, '1': dog}}}}]}
+    They are in its YAML header, for one data set, or for several by name: dataset_info: {features: [{name: label,
+    dtype: {class_label: {names: {'0': cat, '1': dog}}}}]}
     """
     import yaml
 
@@ -157,13 +159,13 @@ def _described(file: Path, config: str) -> dict[str, Any]:
         return {name: kind["class_label"]["names"] for name, kind in kinds.items() if isinstance(kind, dict)}
     except (MissingError, LookupError, TypeError, AttributeError, StopIteration):
         return {}
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # of a value's own parser, such as that of dates
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # from the parser of a value, such as a date
         reason = " ".join(str(error).split())[:200]
-        raise GranularityError(f"{file}: its header is no YAML ({reason})") from None
+        raise GranularityError(f"{file}: its header is not YAML ({reason})") from None
 
 
 def _labels(described: dict[str, Any], params: Samples, file: Path) -> tuple[int, pa.Table, dict[str, list[str]]]:
-    """The rows of one file, its label columns (text or numbers), and the class names of those that are numbers."""
+    """Return one file's number of rows, its label columns (text or numbers), and the class names of numeric columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -186,21 +188,21 @@ def _labels(described: dict[str, Any], params: Samples, file: Path) -> tuple[int
         table.validate(full=True)  # text may not be UTF-8
         return meta.num_rows, table.select([*kinds]).cast(pa.schema(kinds)), names
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise GranularityError(f"{file}: is truncated or no Parquet file ({' '.join(str(error).split())})") from None
+        raise GranularityError(f"{file}: is truncated or not a Parquet file ({' '.join(str(error).split())})") from None
 
 
 def _features(schema: pa.Schema, file: Path) -> dict[str, Any]:
     metadata = (schema.metadata or {}).get(b"huggingface", b'{"info": {"features": {}}}')
     try:
         features = parse_json(metadata, f"{file}: the metadata 'huggingface' of its schema")["info"]["features"]
-        kinds = {name: one for name, one in features.items() if isinstance(one, dict)}  # a list is a sequence's
+        kinds = {name: one for name, one in features.items() if isinstance(one, dict)}  # a list belongs to a sequence
         return {name: one["names"] for name, one in kinds.items() if one.get("_type") == "ClassLabel"}
     except (LookupError, TypeError, AttributeError):
         raise GranularityError(f"{file}: the metadata 'huggingface' of its schema are malformed") from None
 
 
 def _names(names: Any, column: str, file: Path) -> list[str]:
-    """The names of a column's classes, in the order of their numbers; a README.md has them by these."""
+    """Return the names of a column's classes, by number; a README.md maps numbers to names."""
     if names is None:
         where = "in the schema's metadata 'huggingface' or the README.md (dataset_info)"
         raise GranularityError(f"{file}: column '{column}' has numbers without names {where}")
@@ -208,5 +210,5 @@ def _names(names: Any, column: str, file: Path) -> list[str]:
         names = [names[key] for key in sorted(names, key=int)]
     names = [str(one) for one in names] if isinstance(names, list) else []
     if not names or len({*names}) < len(names):
-        raise GranularityError(f"{file}: the class names of column '{column}' are malformed, or one is there twice")
+        raise GranularityError(f"{file}: the class names of column '{column}' are malformed, or one appears twice")
     return names

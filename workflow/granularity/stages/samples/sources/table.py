@@ -1,9 +1,9 @@
-"""A table of your own (docs/datasets.md): one row per image, a column of paths and one per rank; and some publishers'.
+"""Your own table (docs/datasets.md): one row per image, a column of paths and one per rank; and publishers' tables.
 
 * `wilds`, iWildCam: metadata.csv, categories.csv (animals that occur in no split have y = 99999), train/*.jpg.
 * `wilds`, Camelyon17: metadata.csv, patches/patient_004_node_4/patch_patient_004_node_4_x_3328_y_21792.png.
-* `domainnet`: a list per domain and split, "clipart/zebra/clipart_345_000001.jpg 344" on each line.
-* `pacs`: likewise, "art_painting/dog/pic_001.jpg 1", as Dassl lays it out, below images/ and splits/.
+* `domainnet`: a list per domain and split, with lines such as "clipart/zebra/clipart_345_000001.jpg 344".
+* `pacs`: the same, with lines such as "art_painting/dog/pic_001.jpg 1", in Dassl's layout, below images/ and splits/.
 
 Sources: https://github.com/p-lambda/wilds, wilds/datasets/iwildcam_dataset.py and camelyon17_dataset.py,
 dataset_preprocessing; http://ai.bu.edu/M3SDA/; https://github.com/KaiyangZhou/Dassl.pytorch, DATASETS.md.
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 OPTIONS = {"labels": LABELS}
 EXPECTED_IMAGES = {"wilds": 525_000, "domainnet": 586_575, "pacs": 9_991}
-PATHS = ("path", "file", "filename", "image")  # the first that the table has
+PATHS = ("path", "file", "filename", "image")  # the first that the table has is used
 WILDS = ("metadata.csv", "categories.csv")
-LISTS = {  # where the list of a split lies, the first that there is; and what comes before its paths
+LISTS = {  # places of the list of a split (the first that exists), and the prefix of its paths
     "domainnet": (("{}.txt", "splits/{}.txt"), ""),
     "pacs": (("splits/{}_kfold.txt",), "images/"),
 }
@@ -45,9 +45,9 @@ CENTERS = {  # Camelyon17's center and split -> WILDS' split
 
 
 def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
-    """The file that is the table."""
+    """Complain if `labels` is missing for `table`, or set for a source that knows its own files."""
     if samples.source != "table" and samples.labels is not None:
-        yield f"labels: '{samples.source}' knows its own files"
+        yield f"labels: '{samples.source}' finds its own files; remove this key"
     elif samples.source == "table" and samples.labels is None:
         yield "labels: source 'table' needs the name of the CSV or Parquet table, relative to samples.root"
 
@@ -66,7 +66,7 @@ def folders(samples: Samples) -> tuple[Path, ...]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """All images of the table, in its order. `sample_id` is the path."""
+    """Return all images of the table, in its order. `sample_id` is the path."""
     import pandas as pd
     import pyarrow as pa
 
@@ -85,15 +85,15 @@ def read(params: Samples, threads: int = 1) -> Source:
     for name in names:
         columns[name] = categorical(table[name])
         odd = [text for text in columns[name].categories if "\n" in text]
-        if odd and file.suffix != ".parquet":  # a quote that never ends swallows the rows up to the next one
-            raise GranularityError(f"{file}: the {name} {odd[0]!r} goes over several lines; is a quote missing?")
+        if odd and file.suffix != ".parquet":  # an unclosed quote swallows all rows up to the next quote
+            raise GranularityError(f"{file}: the {name} {odd[0]!r} spans several lines; is a quote missing?")
     if "distribution" in columns:
         columns["distribution"] = columns["distribution"].set_categories(["ID", "OOD"])
     return Source(pd.DataFrame(columns), table=file)
 
 
 def _own(file: Path, params: Samples) -> pa.Table:
-    """The columns of paths and ranks; of a CSV file as text, none of it missing (a class can be called NA)."""
+    """Return the columns of paths and ranks; of a CSV file as text, with nothing missing (a class can be called NA)."""
     import pyarrow as pa
     import pyarrow.csv as csv
     import pyarrow.parquet as pq
@@ -101,7 +101,7 @@ def _own(file: Path, params: Samples) -> pa.Table:
 
     from granularity.stages.samples.ranks import is_text, no_class
 
-    options = csv.ReadOptions(use_threads=False)  # or no message says which row it is
+    options = csv.ReadOptions(use_threads=False)  # otherwise messages do not name the row
     try:
         if file.suffix != ".parquet":
             with csv.open_csv(file, options) as stream:
@@ -119,12 +119,12 @@ def _own(file: Path, params: Samples) -> pa.Table:
         table.validate(full=True)  # text may not be UTF-8
         return table.set_column(table.column_names.index(kept[0]), kept[0], table[kept[0]].cast(pa.string()))
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        what = "is truncated or no Parquet file" if file.suffix == ".parquet" else "is no CSV table in UTF-8"
+        what = "is truncated or not a Parquet file" if file.suffix == ".parquet" else "is not a CSV table in UTF-8"
         raise GranularityError(f"{file}: {what} ({' '.join(str(error).split())})") from None
 
 
 def _columns(names: list[str], file: Path) -> list[str]:
-    """The columns that are read: the one of paths first."""
+    """Return the columns to read, with the column of paths first."""
     path = next((name for name in PATHS if name in names), None)
     if path is None:
         raise GranularityError(f"{file}: has no column of paths ({', '.join(PATHS)}); it has {names}")
@@ -162,11 +162,11 @@ def _csv(file: Path) -> pd.DataFrame:
     try:
         return pd.read_csv(io.StringIO(read_text(file, 256 << 20)), dtype="str", keep_default_na=False).fillna("")
     except ValueError as error:
-        raise GranularityError(f"{file}: is no CSV table ({str(error).strip()})") from None
+        raise GranularityError(f"{file}: is not a CSV table ({str(error).strip()})") from None
 
 
 def _lists(params: Samples) -> pd.DataFrame:
-    """DomainNet's and PACS' lists, one for each split that is named; the domain trained on is ID."""
+    """Return DomainNet's and PACS' lists, one for each named split; the domain trained on is ID."""
     import pandas as pd
 
     if params.train is None:
@@ -178,7 +178,7 @@ def _lists(params: Samples) -> pd.DataFrame:
         for number, line in enumerate(read_text(file).splitlines(), 1):
             match = LINE.fullmatch(line)
             if match is None:
-                raise GranularityError(f"{file}: line {number}: {line[:100]!r} is no DOMAIN/LABEL/IMAGE and a number")
+                raise GranularityError(f"{file}: line {number}: {line[:100]!r} is not DOMAIN/LABEL/IMAGE and a number")
             path, domain, label = match.groups()
             shifted = domain != params.train.rpartition("_")[0]
             rows.append((above + path, domain, label, split, "OOD" if shifted else "ID"))

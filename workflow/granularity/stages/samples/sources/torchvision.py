@@ -1,4 +1,4 @@
-"""MNIST's family (`mnist`), CIFAR-10 and -100 (`cifar`), SVHN (`svhn`): what torchvision.datasets knows of their files.
+"""MNIST's family (`mnist`), CIFAR-10 and -100 (`cifar`), SVHN (`svhn`), using torchvision's knowledge of their files.
 
 Sources: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; Y. Netzer et al., "Reading Digits
 in Natural Images with Unsupervised Feature Learning", 2011; G. Cohen et al., arXiv:1702.05373 (EMNIST; transposed:
@@ -28,23 +28,23 @@ EXPECTED_IMAGES = {
     "cifar": 60_000,
     "mnist": 814_255,
     "svhn": 630_420,
-}  # of the largest of MNIST's family, EMNIST's byclass
-LARGEST = 2 << 30  # bytes of a file, or of what it unpacks to; SVHN's extra images have 1.3e9
+}  # for the largest of MNIST's family, EMNIST byclass
+LARGEST = 2 << 30  # bytes of a file, packed or unpacked; SVHN's extra images have 1.3e9
 CIFAR = {  # torchvision's class -> rank -> the keys of class names in `meta` and of labels in the batches
     "CIFAR10": {"class": ("label_names", "labels")},
     "CIFAR100": {"superclass": ("coarse_label_names", "coarse_labels"), "class": ("fine_label_names", "fine_labels")},
 }
-IDX = {"": range(10), "emnist-letters-": range(1, 27)}  # what the names of files begin with -> the labels
+IDX = {"": range(10), "emnist-letters-": range(1, 27)}  # prefix of file names -> the labels
 EMNIST = {"balanced": 47, "byclass": 62, "bymerge": 47, "digits": 10, "mnist": 10}
 IDX |= {f"emnist-{name}-": range(count) for name, count in EMNIST.items()}
-# Rank -> the names of its classes; and parts of a data set: the split, uint8 [images, height, width] or [images,
-# height, width, 3], and rank -> the index of each one's class.
+# Rank -> class names; and parts of a data set: the split, uint8 [images, height, width] or [images, height, width,
+# 3], and rank -> the class index of each image.
 Part = tuple[str, "np.ndarray", dict[str, "np.ndarray"]]
 Found = Iterator[tuple[dict[str, list[str]], list[Part]]]
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The images in the publisher's order; `sample_id` is the split and the position in it, such as train/00017."""
+    """Return the images in the publisher's order; `sample_id` is the split and position, such as train/00017."""
     import numpy as np
     import pandas as pd
 
@@ -55,7 +55,9 @@ def read(params: Samples, threads: int = 1) -> Source:
     found = [one for name in chosen for one in readers[name](params)]
     if len(found) != 1:
         holds = "files of several data sets" if found else "no data set"
-        raise GranularityError(f"{params.root}: holds {holds}; point samples.root at the folder with the files of one")
+        raise GranularityError(
+            f"{params.root}: contains {holds}; point samples.root at the folder with the files of one"
+        )
     classes, parts = found[0]
     split = np.repeat([split for split, _, _ in parts], [len(images) for _, images, _ in parts])
     frame = pd.DataFrame({"split": pd.Categorical(split, dict.fromkeys(split))})
@@ -90,7 +92,9 @@ def _unpickled(file: Path, md5: str) -> dict:
 def _checked(file: Path, md5: str) -> bytes:
     data = read_regular(file, LARGEST)
     if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
-        raise GranularityError(f"{file}: is not the publisher's file (MD5 {md5}), and is not opened; get it again")
+        raise GranularityError(
+            f"{file}: is not the publisher's file (MD5 {md5}), so it is not opened; download it again"
+        )
     return data
 
 
@@ -125,19 +129,19 @@ def _idx(params: Samples) -> Found:
 
 
 def _array(place: Path, stem: str) -> np.ndarray:
-    """The array in an IDX file, uint8: big-endian 0, 0, type, number of dimensions; the dimensions; the data."""
+    """Return the array of an IDX file, uint8: big-endian 0, 0, type, number of dimensions; the dimensions; the data."""
     import numpy as np
 
     names = [f"{stem}-ubyte", f"{stem}-ubyte.gz", f"{stem.replace('-idx', '.idx')}-ubyte"]  # some mirrors write a dot
     file = next((place / name for name in names if (place / name).exists()), place / names[0])
     data = read_regular(file, LARGEST)
     try:
-        if data[:2] == b"\x1f\x8b":  # whatever it is called: browsers unpack and keep the name
+        if data[:2] == b"\x1f\x8b":  # whatever its name: browsers unpack files without renaming them
             with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
                 data = stream.read(LARGEST)
         if data[:4] != bytes((0, 0, 8, int(stem[-1]))):
-            raise ValueError("it begins otherwise")
+            raise ValueError("wrong first bytes")
         shape = np.frombuffer(data, ">u4", data[3], 4)
         return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape)
     except (OSError, EOFError, zlib.error, ValueError) as error:
-        raise GranularityError(f"{file}: is truncated or no IDX file ({error}); get it again") from None
+        raise GranularityError(f"{file}: is truncated or not an IDX file ({error}); download it again") from None

@@ -1,10 +1,10 @@
-"""WebDataset: tar archives in which the files of a sample lie next to one another and share a name (docs/datasets.md).
+"""WebDataset: tar archives in which the files of a sample are adjacent and share a name (docs/datasets.md).
 
-The images are read in place; of other members than LABELS (such as .pyd and .pth, which webdataset's own decoders
-unpickle) nothing is read.
+Images are read in place. Apart from them, only LABELS are read, not members such as .pyd and .pth, which webdataset's
+own decoders unpickle.
 
 Layout: https://github.com/webdataset/webdataset, src/webdataset/tariterators.py (`base_plus_ext`, `group_by_keys`,
-`tar_file_iterator`: the key is all before the first dot of the file name, extensions are in any case).
+`tar_file_iterator`: the key is all before the first dot of the file name; extensions ignore case).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ OPTIONS = {"labels": LABELS_OPTION}
 ARCHIVE = re.compile(r"\.(tar|tgz|tar\.(gz|bz2|xz|zst))$")
 SPLITS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
 IMAGE_ENDINGS = {ending[1:] for ending in ENDINGS}
-LABELS = ("cls", "json", "txt")  # the first that a sample has; of JSON, one with a label
+LABELS = ("cls", "json", "txt")  # a sample's labels; earlier ones win
 MEMBER = re.compile(r"((?:.*/)?[^./]+)\.([^/]*)", re.DOTALL)
 LABEL = "label"
-LONGEST = 1 << 20  # bytes of a label or of a JSON
+LONGEST = 1 << 20  # most bytes of a label or of a JSON
 
 
 def files(samples: Samples) -> Iterator[Path]:
@@ -47,7 +47,7 @@ def files(samples: Samples) -> Iterator[Path]:
 
 
 def read(params: Samples, threads: int = 1) -> Source:
-    """The samples, by the name of their archive and their place in it; `sample_id` is that name and their key."""
+    """Return the samples, by archive and position in it; `sample_id` is the archive's name and the sample's key."""
     import pandas as pd
     import pyarrow as pa
 
@@ -78,14 +78,16 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 
 def _shards(root: Path) -> dict[Path, str | None]:
-    """The archives, in order, with their split; None where the name says nothing of it."""
+    """Return the archives, in order, with their split (None: the name does not say)."""
     found: dict[Path, str | None] = {}
     numbered: dict[tuple[str, Path, str], list[tuple[Path, int, int | None]]] = {}
     for file in sorted(file for pattern in ("*", "*/*") for file in root.glob(pattern)):
         if not ARCHIVE.search(file.name) or any(part.startswith(".") for part in file.relative_to(root).parts):
             continue
         if file.suffix != ".tar":
-            raise GranularityError(f"{file}: is compressed; images are read in place, so make a plain .tar of it first")
+            raise GranularityError(
+                f"{file}: is compressed; unpack it to a plain .tar, because images are read in place"
+            )
         match = NUMBERED.fullmatch(file.stem)
         name = (match["name"] or "") if match else file.stem
         words = SPLITS.intersection(re.split(r"[-_. ]", name))
@@ -96,17 +98,17 @@ def _shards(root: Path) -> dict[Path, str | None]:
                 (file, int(match["number"]), total)
             )
     if not found:
-        raise GranularityError(f"{root}: holds no archives (train-000000.tar, train/000000.tar, ...)")
+        raise GranularityError(f"{root}: contains no archives (train-000000.tar, train/000000.tar, ...)")
     if None in found.values() and any(found.values()):
         file = next(file for file, split in found.items() if split is None)
-        raise GranularityError(f"{file}: its name says no split, but those of other archives do")
+        raise GranularityError(f"{file}: its name has no split, unlike other archives")
     for (split, _, _), shards in numbered.items():
         check_complete(shards, split)
     return found
 
 
 def _samples(file: Path, members: Members) -> pd.DataFrame:
-    """The samples of one archive: `sample_id` (their key), `offset` and `bytes` of the image, and ranks as text."""
+    """Return the samples of one archive: `sample_id` (their key), `offset` and `bytes` of the image, ranks as text."""
     import pandas as pd
 
     named = ((MEMBER.fullmatch(name), place) for name, *place in zip(*members, strict=True))
@@ -130,14 +132,14 @@ def _samples(file: Path, members: Members) -> pd.DataFrame:
             row |= labels
             rows.append({"sample_id": key.removeprefix("./"), **row})
     if not rows:
-        raise GranularityError(f"{file}: holds no samples")
+        raise GranularityError(f"{file}: contains no samples")
     return pd.DataFrame(rows)
 
 
 def _labels(stream: int, offset: int, size: int, extension: str) -> dict[str, str]:
-    """The ranks that one member of a sample names, as text."""
+    """Return the ranks in one member of a sample, as text."""
     if size > LONGEST:
-        raise ValueError(f"{size} bytes are more than any label has")
+        raise ValueError(f"{size} bytes are too many for a label")
     data = os.pread(stream, size, offset)
     if extension != "json":
         return {LABEL: data.decode().strip()}
@@ -153,11 +155,11 @@ def _labels(stream: int, offset: int, size: int, extension: str) -> dict[str, st
 
 
 def _with_names(labels: pd.Categorical, file: Path) -> pd.Categorical:
-    """Labels that are numbers, with the names that a file gives them; those of which it has none are missing."""
+    """Replace numeric labels by the names in a file; labels without a name become missing."""
     import pandas as pd
 
     names = read_text(file).splitlines()
     if not all(names) or len({*names}) < len(names):
-        raise GranularityError(f"{file}: needs one class name per line, each once; it has an empty line or one twice")
+        raise GranularityError(f"{file}: needs one class name per line, each once; a line is empty or appears twice")
     name_of = {str(number): name for number, name in enumerate(names)}
     return pd.Categorical(labels.map(name_of, na_action="ignore"), names)

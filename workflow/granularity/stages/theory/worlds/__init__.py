@@ -2,24 +2,27 @@
 
 How to add a world
 ------------------
-Write ``NAME.py`` here, or a file of your own that the configuration names under `extensions` and that says
-``EXTENDS = "world"``; where it would grow past some 350 lines, a package (``label_granularity`` is the example). Worlds
-import what they share from ``theory.engine``, ``nets``, ``runs``, ``statements`` and ``figures``, never each other (but
-a finding imports the world that it extends). They expose:
+Write ``NAME.py`` here, or a file of your own that contains ``EXTENDS = "world"``
+and is named under `extensions` in the configuration. If it would exceed some 350 lines, write a package
+(``label_granularity`` is the example). Worlds import what they share from ``theory.engine``, ``nets``, ``runs``,
+``statements`` and ``figures``, never from each other (except that a finding imports the world that it extends). They
+expose:
 
 ``Settings(engine.Settings)``
-    One setting, closed to unknown keys. ``WORLD: ClassVar[str]`` names the world, ``FREE`` the scalars that may differ
-    between runs of one tensor program; ``rules()`` are the model's constraints, with messages that begin with the key,
-    ``work()`` the multiply-adds of a training step, ``conditions()`` what the paper's theorem supposes of the sizes.
+    One setting; unknown keys are rejected. ``WORLD: ClassVar[str]`` names the world, ``FREE`` the scalars that may
+    differ between runs of one tensor program; ``rules()`` are the model's constraints, with messages that begin with
+    the key, ``work()`` the multiply-adds of a step, ``conditions()`` the assumptions of the paper's theorem.
 ``SIZES: dict[str, list[Settings]]``
-    What ``quick`` and ``paper`` train, each with a ``name`` of its own within a size, and its number of ``seeds``.
+    What ``quick`` and ``paper`` train, each setting with a unique ``name`` within a size, and its number of ``seeds``.
 ``simulate(runs: list[engine.Trial], device: torch.device) -> list[dict]``
     Train one group (equal ``shape()``, any seeds and scalars) and return its rows: build the state with a leading run
-    axis (``engine.stacked``, ``engine.collated``), then call ``engine.train(runs, state, step, measure, ...)`` as often
-    as there are phases; ``engine.row`` makes the other rows. Never seed a stream from anything but the trial.
+    axis (``engine.stacked``, ``engine.collated``), then call ``engine.train(runs, state, step, measure, ...)`` once per
+    phase; ``engine.row`` makes the other rows. Seed streams only from the trial.
 ``judge(table: DataFrame) -> list[Claim]``
-    Every claim from the run table alone (``statements.judge``, its table: `config/claims/NAME.txt`); one whose arms are
-    absent is not tested. Bands are not moved by what they judge. A claim names its `arms`.
+    Every claim, from only the run table (``statements.judge`` with `claims/words/NAME.txt`); a claim whose arms are
+    absent is not tested. Bands must not depend on what they judge. A claim names its `arms`.
+``COLUMNS: tuple[str, ...]``
+    Optional: measures that `judge` needs in an empty table, so that claims can be listed before any run.
 ``figures(table: DataFrame, folder: Path) -> None``
     Writes SVG files with ``figures.draw``.
 

@@ -1,8 +1,8 @@
 """Finding: the right arm of the U, on images that are drawn once. Extends the world `label_granularity`.
 
-There are n images of each subclass. Labels merge the k subclasses of a superclass to g or, where g > k, cut each into
-equal parts that nothing but memory tells apart ("split"); or they are random within a superclass. All networks have as
-many neurons, and one rule for biases. Predictions, bands and arms are in `config/preregistrations/fixed_images.yaml`.
+There are n images of each subclass. Labels merge the k subclasses of a superclass into g groups or, if g > k, cut each
+into equal parts that only memory can distinguish ("split"); or they are random within a superclass. All networks have
+equally many neurons, and the same rule for biases. Predictions, bands and arms: `claims/predictions/fixed_images.yaml`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,13 +26,14 @@ from granularity.stages.theory.worlds.label_granularity import model
 from granularity.stages.theory.worlds.label_granularity.measures import members
 
 NAME = "fixed_images"
+COLUMNS = ("error",)
 HELD_OUT = 64  # hard samples of each subclass
 STEPS = (10, 30, 100, 200)  # recorded
 _ARMS = preregistered.read(NAME)["arms"]
 
 
 class Settings(label_granularity.Settings):
-    """Which labels on how many images; the last `coarse_steps` are on their superclasses."""
+    """Labels, and how many images; the last `coarse_steps` train on superclasses."""
 
     WORLD: ClassVar[str] = NAME
 
@@ -45,10 +46,13 @@ class Settings(label_granularity.Settings):
         equal = k * n % g == 0 and (self.labels == "random" or k % g == 0 or g % k == 0)
         yield equal, f"g: must merge {k} subclasses of {n} images, or cut them into equal parts, but {g} does not"
         for key in ("fixed", "neurons", "features", "stop_loss", "finetune_steps"):
-            yield getattr(self, key) == type(self).model_fields[key].default, f"{key}: has no meaning here"
+            yield (
+                getattr(self, key) == type(self).model_fields[key].default,
+                f"{key}: has no effect in this world; remove it",
+            )
 
     def slots(self) -> list[tuple[int, int]]:
-        """(class, feature) of every neuron: the features of its superclass."""
+        """Return (class, feature) of every neuron: the features of its superclass."""
         own = [[s, *range(2 + s * self.k, 2 + (s + 1) * self.k)] for s in (0, 1)]
         return [(c, v) for c in range(self.classes) for v in own[c // self.g] for _ in range(self.n_act)]
 
@@ -60,7 +64,7 @@ def _arms(block: dict[str, Any], setting: dict[str, Any]) -> Iterator[Settings]:
     setting = setting | {key: block[key] for key in ("seeds", "k", "d") if key in block}
     further = "".join(f", {key} = {block[key]}" for key in ("k", "d") if key in block)
     for labels, n, g in product(block["labels"], block["n"], block["g"]):
-        if g <= setting["k"] * n:  # a superclass has as many neurons and as large steps, whatever g
+        if g <= setting["k"] * n:  # each superclass has equal numbers of neurons and step sizes for any g
             own = {"labels": labels, "per_subclass": n, "g": g, "n_act": 16 // g, "eta": 0.2 * g}
             yield Settings(name=f"{labels}, n = {n}, g = {g}{further}", **setting | own)
 
@@ -69,7 +73,7 @@ SIZES = {size: [a for one in blocks for a in _arms(one, _ARMS["setting"])] for s
 
 
 def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
-    """(N,) labels, as many images each; the images of a subclass are exchangeable, so parts need no draw."""
+    """Return labels (N,), equally many images each; images of a subclass are exchangeable, so parts need no draw."""
     s, c = model.subclasses(cfg, cfg.per_subclass, generator.device)
     if cfg.labels == "split":
         parts = max(1, cfg.g // cfg.k)
@@ -79,9 +83,9 @@ def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
 
 
 def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
-    """Train a group of runs; measured are hard samples with one distractor (`plain`: without) and the neurons' purity.
+    """Train a group of runs; measure hard samples with one distractor (`plain`: none) and the neurons' purity.
 
-    A margin is a share of both responses. Purity: cosine of weights with the neuron's subclass feature, weighted.
+    A margin is a share of both responses. Purity: weighted cosine of weights with the neuron's subclass feature.
     """
     cfg, settings = runs[0].settings, [run.settings for run in runs]
     beta, clip, start, level = (engine.column(runs, key, device, 2) for key in ("beta", "clip", "sigma_0", "level"))
@@ -126,27 +130,27 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
 
 
 def grid(table: pd.DataFrame, measure: str, labels: str = "split", **where: Any) -> pd.DataFrame:
-    """A measure of the arms with k = 4 and d = 64 (rows: n, g; columns: seeds), at the end or where columns say."""
+    """Return a measure of the arms with k = 4, d = 64 (rows: n, g; columns: seeds), at the end or as in `where`."""
     where = {"labels": labels, "k": 4, "d": 64} | (where or {"step": table["steps"].max()})
     rows = table[np.logical_and.reduce([table[key] == value for key, value in where.items()])]
     return rows.pivot(index=["per_subclass", "g"], columns="seed", values=measure)
 
 
 def formula(n: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """sqrt(1 - 1/min(g, k)), what labels tell of subclasses beyond superclasses, times the purity to be expected."""
+    """Return sqrt(1 - 1/min(g, k)), what labels tell of subclasses beyond superclasses, times the expected purity."""
     cfg = Settings(**_ARMS["setting"])
     patches, images = cfg.signal * (1 - cfg.signal / cfg.patches), n * cfg.k / np.maximum(g, cfg.k)
     return np.sqrt((1 - 1 / np.minimum(g, cfg.k)) / (1 + cfg.sigma_z**2 * cfg.d / (patches * images)))
 
 
 def ahead(table: pd.DataFrame) -> dict[int, pd.DataFrame]:
-    """By recorded step: error of two labels minus that of 2 x 4 random ones (rows: n; columns: seeds)."""
+    """Return by recorded step the error of two labels minus that of 2 x 4 random labels (rows: n; columns: seeds)."""
     pairs = {step: [grid(table, "error", labels, step=step) for labels in ("split", "random")] for step in STEPS}
     return {step: a.xs(1, level=1) - b.xs(4, level=1) for step, (a, b) in pairs.items() if len(a) and len(b)}
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """The predictions of the preregistration: differences of two arms, paired by seed, and what all arms tell."""
+    """Judge the preregistered predictions: differences of two arms, paired by seed, and statistics over all arms."""
     runs, values = Runs(table), dict.fromkeys(preregistered.read(NAME)["predictions"], ())
     for name, (measured, *pair) in _ARMS["differences"].items():
         measure, _, step = measured.partition(" @ ")
@@ -174,7 +178,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Error against g, split and random; margin against images per label; what random labels gain over two."""
+    """Draw error against g, split and random; margin against images per label; the gain of random labels over two."""
 
     def panel(series: dict[str, dict], xlabel: str, ylabel: str, title: str) -> Any:
         words = {"xlabel": xlabel, "ylabel": ylabel, "title": title, "log": "x", "dodge": 0.04, "legend": "best"}

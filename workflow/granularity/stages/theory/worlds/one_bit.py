@@ -21,7 +21,7 @@ BITS = {"none": "parity alone", "majority": "majority", "random": "random balanc
 
 
 class Settings(stairs.Online):
-    """A number of relevant inputs, and the bit that labels tell beside their parity."""
+    """A number of relevant inputs, and the bit that labels tell besides their parity."""
 
     WORLD: ClassVar[str] = NAME
     FREE: ClassVar = frozenset({"rate", "start"})
@@ -41,7 +41,7 @@ SIZES = {
 
 
 def chance(run: Trial) -> np.ndarray:
-    """(2^k, 2 or 4), one-hot: the label of each pattern, 2 bit + parity."""
+    """Return (2^k, 2 or 4), one-hot: the label of each pattern, 2 bit + parity."""
     k = run.settings.k
     patterns = np.arange(2**k)[:, None] >> np.arange(k) & 1
     ones = patterns.sum(1)
@@ -53,13 +53,13 @@ def chance(run: Trial) -> np.ndarray:
 
 
 def correlation(chance: np.ndarray) -> float:
-    """The least R(v | nothing) of a relevant coordinate."""
+    """Return the smallest R(v | nothing) of a relevant coordinate."""
     x = 2 * (np.arange(len(chance))[:, None] >> np.arange(int(np.log2(len(chance)))) & 1) - 1
     return float(np.sqrt(np.square(x.T @ chance / len(chance)).sum(1)).min())
 
 
 def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
-    """Train a group of runs; each row has the least R of a coordinate, given nothing."""
+    """Train a group of runs; each row has the smallest R of a coordinate, given nothing."""
     of_run = [chance(run) for run in runs]
     known = {(run.settings.name, run.seed): correlation(one) for run, one in zip(runs, of_run, strict=True)}
     rows = stairs.learn(runs, np.stack(of_run), device)
@@ -70,7 +70,7 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
 
 
 def steps(table: pd.DataFrame, bit: str, event: str = "end") -> pd.DataFrame:
-    """Steps until an event (rows: k; columns: seeds), censored at the last step."""
+    """Return steps until an event (rows: k; columns: seeds), censored at the last step."""
     rows = table[table["bit"] == bit]
     k = rows.drop_duplicates("setting").set_index("setting")["k"]
     found = stairs.times(rows, event).rename("steps").reset_index()
@@ -78,8 +78,8 @@ def steps(table: pd.DataFrame, bit: str, event: str = "end") -> pd.DataFrame:
 
 
 def slope(found: pd.DataFrame, drawn: np.ndarray, power: bool = False) -> np.ndarray:
-    """(resamples,) growth of log2 mean steps per relevant input, of seeds `drawn` (resamples, seeds); `power`: per log2
-    of k, the exponent of a power law."""
+    """Return (resamples,) growth of log2 mean steps per relevant input, for seeds `drawn` (resamples, seeds); `power`:
+    per log2 of k, the exponent of a power law."""
     k = found.index.to_numpy(dtype=float)
     k = np.log2(k) if power else k
     mean = np.log2(found.to_numpy()[:, drawn].mean(2))
@@ -87,7 +87,7 @@ def slope(found: pd.DataFrame, drawn: np.ndarray, power: bool = False) -> np.nda
 
 
 def growth(table: pd.DataFrame, event: str) -> dict[str, tuple[float, float, float]]:
-    """By bit, and of `random` minus `majority`: growth per relevant input, and its 95 % interval over seeds."""
+    """Return growth per relevant input and its 95 % interval over seeds, by bit and for `random` minus `majority`."""
     found = {bit: steps(table, bit, event) for bit in ("majority", "random")}
     seeds = found["majority"].shape[1]
     every, drawn = np.arange(seeds)[None], np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
@@ -97,7 +97,7 @@ def growth(table: pd.DataFrame, event: str) -> dict[str, tuple[float, float, flo
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """The predictions of the preregistration."""
+    """Judge the preregistered predictions."""
     measured: dict[str, Sequence[float]] = {name: [] for name in preregistered.read(NAME)["predictions"]}
     if set(table["bit"]) == set(BITS):
         for name, event in (("parity", "end"), ("coordinates", "seen")):
@@ -119,7 +119,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Steps until parity and until all coordinates are learnt, and R of coordinates, against k."""
+    """Draw steps until parity and until all coordinates are learnt, and R of coordinates, against k."""
 
     def panel(title: str, ylabel: str, of: Callable[[str], pd.DataFrame]) -> Callable:
         points = [draw.Points(dict(of(bit).T.items()), words) for bit, words in BITS.items()]

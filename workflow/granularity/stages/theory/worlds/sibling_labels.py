@@ -1,4 +1,4 @@
-"""Finding: sibling labels cure feature contamination (docs/findings/sibling_labels.md), whose world it extends."""
+"""Finding: sibling labels cure feature contamination (docs/findings/sibling_labels.md). Extends that world."""
 
 from pathlib import Path
 
@@ -15,28 +15,29 @@ from granularity.stages.theory.worlds.feature_contamination.measures import simu
 from granularity.stages.theory.worlds.feature_contamination.settings import Settings
 
 NAME = "sibling_labels"
+COLUMNS = ("id_risk",)
 COARSE, FINE = "2 labels", "8 labels"
 _ARMS = preregistered.read(NAME)["arms"]
 SIZES = {
     size: [Settings(name=name, **{**common, **arm}) for name, arm in _ARMS["settings"].items()]
     for size, common in _ARMS["sizes"].items()
 }
-__all__ = ["SIZES", "Settings", "figures", "judge", "simulate"]
-Found = tuple[np.ndarray, tuple[str, ...]]  # a measure, one value per seed, and the arms that it is of
+__all__ = ["COLUMNS", "SIZES", "Settings", "figures", "judge", "simulate"]
+Found = tuple[np.ndarray, tuple[str, ...]]  # a measure, one value per seed, and the arms that it concerns
 
 
 def predicted(table: pd.DataFrame, arm: str) -> np.ndarray:
-    """bg_sum as it follows from the pulls of own labels and rivals, and from the initial weights' decay; per seed."""
+    """Return bg_sum as predicted from the pulls of own labels and rivals, and the initial weights' decay; per seed."""
     runs = Runs(table)
     lr, decay, steps = runs.parameters(arm, "lr", "decay", "steps")
     return runs(arm, "bg_sum", step=0) * (1 - lr * decay) ** steps + runs(arm, "bg_own") - runs(arm, "bg_rival")
 
 
 def relief(table: pd.DataFrame, arm: str, words: str = "") -> np.ndarray:
-    """OOD risk of coarse labels minus that of `arm`, at equal ID risk of the class; one value per seed.
+    """Return the OOD risk of coarse labels minus that of `arm`, at equal ID risk of the class; one value per seed.
 
-    The run of coarse labels is read where its ID risk has fallen to that of `arm` at the end (linear between recorded
-    steps), or at its own end, if it never does. `words`: what the names of both arms end in, as ", trained head".
+    The run with coarse labels is read where its ID risk has fallen to that of `arm` at the end (linear between recorded
+    steps), or at its own end, if it never does. `words`: suffix of both arms' names, such as ", trained head".
     """
     found = []
     coarse = table[(table["setting"] == COARSE + words) & table["id_risk"].notna()]
@@ -49,7 +50,7 @@ def relief(table: pd.DataFrame, arm: str, words: str = "") -> np.ndarray:
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds of each arm: overlap of the rivals' gates, bg_sum, what is predicted of it, margin kept."""
+    """Return each arm's means over seeds: overlap of the rivals' gates, bg_sum, its prediction, and margin kept."""
     runs, rows = Runs(table), {}
     for arm in table["setting"].unique():
         values = {name: runs(arm, name) for name in ("overlap", "bg_sum", "bg_own")}
@@ -59,7 +60,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """The predictions of the preregistration; those about all arms have one value per arm, the others one per seed."""
+    """Judge the preregistered predictions; those about all arms have one value per arm, the others one per seed."""
     runs = Runs(table)
 
     def compared(*arms: str) -> Found:
@@ -95,7 +96,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         "sibling rivals": (runs(FINE, "sibling_rivals"), (FINE,)),
     }
     found = summary(table)
-    pulled = found[found["bg_own"].abs() > 0]  # a centred background pulls nowhere
+    pulled = found[found["bg_own"].abs() > 0]  # a centred background exerts no pull
     own = found[~found.index.astype(str).str.contains("shared|random|centred")]
     rank = [own["overlap"].corr(own["kept"], method="spearman")] if len(own) > 2 else []
     error = (pulled["predicted"] - pulled["bg_sum"]).abs() / pulled["bg_own"]
@@ -107,7 +108,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 
 @draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """The law beside the measurement; margin kept against overlap; the relief of every pair of arms, with intervals."""
+    """Draw the law against the measurement; margin kept against overlap; relief of pairs of arms, with intervals."""
     found = summary(table)
     figure, panels = draw.canvas(3, width=13, height=3.8)
     one = [found["predicted"].min(), found["predicted"].max()]

@@ -1,6 +1,6 @@
-"""Finding: which label spaces teach parity can be said before training (docs/findings/parity.md).
+"""Finding: which label spaces teach parity can be predicted before training (docs/findings/parity.md).
 
-Extends the world `feature_emergence`, whose `spaces.law` has the numbers that are known of a label space.
+Extends the world `feature_emergence`, whose `spaces.law` computes what is known of a label space before training.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,13 +20,14 @@ from granularity.stages.theory.worlds.feature_emergence import model, spaces
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 from granularity.stages.theory.worlds.feature_emergence.spaces import PATTERNS, count, subparity
 
-__all__ = ["SIZES", "Settings", "figures", "judge", "simulate"]
+__all__ = ["COLUMNS", "SIZES", "Settings", "figures", "judge", "simulate"]
 NAME = "staircase"
+COLUMNS = ("test_acc",)
 Draw = np.random.Generator
 
 
 def _some(draw: Draw, least: int, most: int) -> list[int]:
-    """A random subset of coordinates, of a random size."""
+    """Return a random subset of coordinates, of random size."""
     return list(draw.permutation(spaces.K)[: draw.integers(least, most + 1)])
 
 
@@ -41,12 +42,12 @@ def _boolean(draw: Draw) -> np.ndarray:
 
 
 def _tree(draw: Draw) -> np.ndarray:
-    """One coordinate decides which of two parities is shown."""
+    """Return a function in which one coordinate decides which of two parities is shown."""
     root = draw.integers(spaces.K)
     return np.where(PATTERNS[:, root], *(subparity(_some(draw, 1, 3)) for _ in range(2)))
 
 
-# Each a function of the pattern. What is common to all: labels are those of parity and of one to four of them.
+# Each kind draws a function of the pattern. A label space combines parity with one to four of them.
 KINDS: dict[str, Callable[[Draw], np.ndarray]] = {
     "bit": lambda draw: subparity(_some(draw, 1, 1)),
     "subparity": lambda draw: subparity(_some(draw, 2, 4)),
@@ -59,7 +60,7 @@ KINDS: dict[str, Callable[[Draw], np.ndarray]] = {
 
 
 def refinements(number: int, seed: int, shuffled: Sequence[float]) -> list[dict[str, Any]]:
-    """Random refinements of parity, all different, as `name`, `table` and `shuffled` (a share of each) of settings."""
+    """Return distinct random refinements of parity, as `name`, `table` and `shuffled` (a share) of settings."""
     draw, found = np.random.default_rng(seed), {}
     while len(found) < number:
         kinds = draw.choice(list(KINDS), draw.integers(1, 5))
@@ -80,7 +81,7 @@ SIZES = {
 
 
 def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]]:
-    """Train a group of runs as the world does; a row of phase `law` holds what was known of each space before."""
+    """Train a group of runs as the world does; add a row of phase `law` with what was known of each space before."""
     rows = []
     for run in runs:
         known = spaces.law(run.settings.table, run.settings.shuffled)
@@ -89,7 +90,7 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
     return rows + model.simulate(runs, device)
 
 
-EMERGED = 90.0  # per cent of test inputs whose parity is right: parity has emerged
+EMERGED = 90.0  # per cent of test inputs with the right parity, from which parity has emerged
 ZERO, NOTHING = 1e-9, 3e-3  # what counts as none, and where the figure draws it
 STAIRCASE = "staircase"
 PEERS = {"degree_1": "degree-1 mass", "weakest": "weakest degree-1", "information": "information", "labels": "G"}
@@ -97,7 +98,7 @@ RESAMPLES = 2000
 
 
 def seen(table: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
-    """What was known of each label space (rows: spaces), and test accuracy on parity (spaces, seeds); 0 if diverged."""
+    """Return what was known of each label space (rows), and test accuracy on parity (spaces, seeds; diverged: 0)."""
     known = table[table["phase"] == "law"].drop_duplicates("setting").set_index("setting")
     known = known[[name for name in known if name.startswith("law_")]].rename(columns=lambda name: name[4:]).round(9)
     ends = table[(table["phase"] == "network") & table["event"].str.contains("end|diverged")].fillna({"test_acc": 0})
@@ -105,10 +106,10 @@ def seen(table: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def auc(score: np.ndarray, emerged: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    """Area under the curve (resamples, seeds): how often a space that emerged has the larger score; ties count half.
+    """Return the area under the curve (resamples, seeds): how often spaces that emerged score higher; ties: half.
 
-    NaN where all or none emerged. Of score (spaces,), emerged (spaces, seeds) bool, and weight (resamples, spaces), how
-    often each space was drawn; left out: once.
+    NaN if all or none emerged. score (spaces,), emerged (spaces, seeds) bool, and weight (resamples, spaces): how often
+    each space was drawn (default: once).
     """
     weight = np.ones((1, len(score))) if weight is None else weight
     larger = (score[:, None] > score) + 0.5 * (score[:, None] == score)
@@ -118,18 +119,18 @@ def auc(score: np.ndarray, emerged: np.ndarray, weight: np.ndarray | None = None
 
 
 def resamples(spaces: int) -> np.ndarray:
-    """(RESAMPLES, spaces): how often each label space is drawn in a bootstrap."""
+    """Return (RESAMPLES, spaces): how often each label space is drawn in a bootstrap."""
     return np.random.default_rng(0).multinomial(spaces, np.full(spaces, 1 / spaces), RESAMPLES)
 
 
 def ahead(known: pd.DataFrame, emerged: np.ndarray, peer: str) -> float:
-    """AUC of the staircase minus another number's, mean over seeds: lower end of its corrected bootstrap interval."""
+    """Return the lower end of the corrected bootstrap interval of the mean AUC of the staircase minus a peer's AUC."""
     mine, other = (auc(known[name].to_numpy(), emerged, resamples(len(known))) for name in (STAIRCASE, peer))
     return float(np.quantile((mine - other).mean(1), 0.025 / len(PEERS)))
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """The predictions of the preregistration; each AUC per seed, each comparison by its interval's lower end."""
+    """Judge the preregistered predictions; each AUC per seed, each comparison by its interval's lower end."""
     known, accuracy = seen(table)
     names = ("auc", "auc, balanced", *(f"ahead of {peer}" for peer in PEERS), "threshold", "without", "stairs")
     names += ("share", *(f"auc, {peer}" for peer in PEERS))
@@ -151,7 +152,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 
 @draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Accuracy against the staircase and against degree-1 mass; the areas under the curve with intervals."""
+    """Draw accuracy against the staircase and against degree-1 mass; and areas under the curve with intervals."""
     known, accuracy = seen(table)
     figure, panels = draw.canvas(3, width=10, height=3)
     mean, low, high = accuracy.mean(1), accuracy.min(1), accuracy.max(1)

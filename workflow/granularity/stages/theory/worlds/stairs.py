@@ -1,7 +1,7 @@
-"""Finding: does learning parity take longer where coordinates show only one after another (docs/findings/parity.md)?
+"""Finding: does learning parity take longer if coordinates show only one after another (docs/findings/parity.md)?
 
-A label tells the parity of five fair coins and a noisy bit z of them, E[z | x] = c (a sum of products of coordinates),
-x in {-1, 1}^5; with two bits it says which of them it tells. Networks see fresh samples at every step.
+A label holds the parity of five fair coins and a noisy bit z of them, E[z | x] = c (a sum of products of coordinates),
+x in {-1, 1}^5; with two such bits, a label names one and holds its value. Networks see fresh samples at every step.
 """
 
 import re
@@ -34,30 +34,30 @@ class Online(engine.Settings):
     k: Count = 5  # relevant ones
     m: Count = 100  # hidden neurons
     batch: Count = 250  # fresh samples per step
-    steps: Count = 2000  # weight updates at most: a run is over where parity has emerged
+    steps: Count = 2000  # most weight updates: a run ends when parity has emerged
     rate: Positive = 0.3  # step size of SGD
     start: Positive = 0.1  # size of the initial weights: s.d. start / sqrt(fan-in)
     test: Count = 1000  # test samples
-    every: Count = 10  # steps from test to test
+    every: Count = 10  # steps between tests
 
     def rules(self) -> Iterator[tuple[bool, str]]:
-        yield self.k <= self.d, f"k: at most the d = {self.d} inputs, but is {self.k}"
+        yield self.k <= self.d, f"k: must be at most d = {self.d} inputs, but is {self.k}"
 
     def work(self) -> float:
         return 3.0 * self.batch * self.d * self.m
 
 
 def learn(runs: Sequence[Trial], chance: np.ndarray, device: torch.device) -> Rows:
-    """Train runs on labels of probabilities `chance` (B, 2^k, C), odd labels of odd parity, until parity has emerged.
+    """Train runs on labels with probabilities `chance` (B, 2^k, C) until parity emerges; odd labels have odd parity.
 
-    ReLU, cross-entropy, plain SGD. A run's last row is of the first test with `EMERGED` per cent right on parity, by
-    the summed probabilities of its labels; that of event `seen`, of the first at which every relevant input has larger
+    ReLU, cross-entropy, plain SGD. A run's last row is at the first test with `EMERGED` per cent right on parity, by
+    the summed probabilities of its labels; event `seen` is at the first test where every relevant input has larger
     weights (mean square) than any other.
     """
     cfg: Online = runs[0].settings
     bits = 2 ** torch.arange(cfg.k, device=device)
     edges = torch.tensor(chance, dtype=torch.float32, device=device).cumsum(2)[:, :, :-1]
-    of_run = [(run.settings.base, run.seed) for run in runs]  # arms of one seed share their samples
+    of_run = [(run.settings.base, run.seed) for run in runs]  # arms with equal seeds share their samples
     streams = {key: run.generator("samples", device) for key, run in zip(of_run, runs, strict=True)}
 
     def sample(count: int) -> tuple[Tensor, Tensor]:
@@ -103,7 +103,7 @@ def learn(runs: Sequence[Trial], chance: np.ndarray, device: torch.device) -> Ro
 
 
 def times(table: pd.DataFrame, event: str = "end") -> pd.Series:
-    """The step of an event, by setting and seed; of runs without it, and of those that diverged, all steps."""
+    """Return the step of an event, by setting and seed; all steps for runs without it, or that diverged."""
     rows = table[table["event"].str.contains(event)].groupby(["setting", "seed"])["step"].first()
     most = table.groupby(["setting", "seed"])["steps"].first()
     return rows.reindex(most.index).fillna(most).astype(float)
@@ -121,14 +121,18 @@ class Settings(Online):
     condition: str = ""  # how it is trained, in words
     triple: Natural = 0  # label spaces of one triple have equal R
     stairs: Natural = 0
-    products: tuple[tuple[Product, ...], ...] = (((0,), (1,), (2,), (3,), (4,)),)  # of each bit
+    products: tuple[tuple[Product, ...], ...] = (((0,), (1,), (2,), (3,), (4,)),)  # for each bit
     signal: Positive = 0.08  # R of every product
 
     def rules(self) -> Iterator[tuple[bool, str]]:
         yield from super().rules()
-        yield self.k == spaces.K, f"k: label spaces are of {spaces.K} coordinates, not {self.k}"
+        yield self.k == spaces.K, f"k: label spaces have {spaces.K} coordinates, not {self.k}"
         most = max(map(len, self.products)) * self.strength
-        yield most <= 1, f"signal: probabilities leave 0 to 1, as products of a bit weigh {most:g} together"
+        yield (
+            most <= 1,
+            "signal: probabilities leave the range 0 to 1, because the products of a bit "
+            f"have a total weight of {most:g}",
+        )
 
     @property
     def strength(self) -> float:
@@ -139,7 +143,7 @@ class Settings(Online):
 
 
 def chance(one: Settings) -> np.ndarray:
-    """(32, 4 bits): how likely each label is for each pattern; label 4 i + 2 z + parity tells z of bit i."""
+    """Return each label's probability for each pattern, (32, 4 bits); label 4 i + 2 z + parity tells z of bit i."""
     x, found = 2 * spaces.PATTERNS - 1, np.zeros((2**spaces.K, 4 * len(one.products)))
     for i, products in enumerate(one.products):
         mean = one.strength * sum(x[:, list(product)].prod(1) for product in products)
@@ -149,7 +153,7 @@ def chance(one: Settings) -> np.ndarray:
 
 
 def levels(chance: np.ndarray) -> list[int]:
-    """How many coordinates show at first, how many then given all of these, and so on; stairs are one fewer."""
+    """Return how many coordinates show at first, how many given all of these, and so on; stairs are one fewer."""
     known: list[int] = []
     found = []
     while new := [v for v in range(spaces.K) if v not in known and spaces.signal(chance, v, known) > ZERO]:
@@ -158,20 +162,20 @@ def levels(chance: np.ndarray) -> list[int]:
 
 
 def staircase(chance: np.ndarray) -> float:
-    """The least R on the way."""
+    """Return the smallest R on the way."""
     return min(spaces.climb(lambda known: [spaces.signal(chance, v, known) for v in range(spaces.K)])[1])
 
 
-# Coordinates at first, after these, and after those. Others are not possible: with the parity, labels show the product
-# of all other coordinates as well, which is a shorter way.
+# Coordinates shown first, after these, and after those. Other shapes are impossible: with the parity, labels also show
+# the product of all other coordinates, which is a shorter way.
 SHAPES = ((2, 2, 1), (1, 1, 3), (1, 2, 2), (1, 3, 1))
 
 
 def matched(number: int, seed: int, signals: Sequence[float]) -> list[list[Settings]]:
-    """Triples of label spaces with 0, 1 and 2 stairs, of equal R and number of labels.
+    """Return triples of label spaces with 0, 1 and 2 stairs, of equal R and number of labels.
 
-    A coordinate that does not show at first shows in its product with one of the level before. With 1 and 2 stairs
-    equally many show at first. No two triples are alike.
+    A coordinate that is not shown at first is shown in a product with one of the level before. With 1 and 2 stairs
+    equally many are shown at first. All triples are distinct.
     """
     draw, found = np.random.default_rng(seed), {}
     while len(found) < number:
@@ -207,7 +211,7 @@ SIZES = {size: _arms(**arms) for size, arms in _REGISTERED.items()}
 
 
 def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
-    """Train a group of runs; each row has the least R on the way of its label space."""
+    """Train a group of runs; each row has the smallest R on the way of its label space."""
     of_run = [chance(run.settings) for run in runs]
     known = {run.settings.name: staircase(one) for run, one in zip(runs, of_run, strict=True)}
     return [row | {"staircase": known[row["setting"]]} for row in learn(runs, np.stack(of_run), device)]
@@ -219,7 +223,7 @@ EVENTS = {"parity": "end", "all coordinates": "seen"}  # what is learnt, and its
 
 
 def restricted(table: pd.DataFrame, condition: str, what: str) -> pd.DataFrame:
-    """Restricted mean steps over seeds of each label space (rows: triples; columns: stairs); `rest`: after `seen`."""
+    """Return restricted mean steps of each label space (rows: triples; columns: stairs); `rest`: after `seen`."""
     rows = table[table["condition"] == condition]
     found = times(rows) - times(rows, "seen") if what == "rest" else times(rows, EVENTS[what])
     known = rows.drop_duplicates("setting").set_index("setting")[["triple", "stairs"]]
@@ -228,7 +232,7 @@ def restricted(table: pd.DataFrame, condition: str, what: str) -> pd.DataFrame:
 
 
 def ratio(found: pd.DataFrame, more: int, fewer: int) -> dict[str, float]:
-    """Of steps with `more` over `fewer` stairs: geometric mean over triples, and its 95 % bootstrap interval."""
+    """Return steps with `more` over `fewer` stairs: geometric mean over triples, 95 % bootstrap interval."""
     log = np.log(found[more] / found[fewer]).to_numpy()
     drawn = np.random.default_rng(0).choice(log, (RESAMPLES, len(log))).mean(1)
     ends = np.exp([log.mean(), *np.quantile(drawn, (0.025, 0.975))]).tolist()
@@ -236,7 +240,7 @@ def ratio(found: pd.DataFrame, more: int, fewer: int) -> dict[str, float]:
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """The predictions of the preregistration, whose ids say which: "parity, small start, 2 / 0: lower end"."""
+    """Judge the preregistered predictions; ids name the comparison: "parity, small start, 2 / 0: lower end"."""
     measured: dict[str, list[float]] = {name: [] for name in preregistered.read(NAME)["predictions"]}
     for name in measured if len(table) else ():
         if name == "censored":
@@ -249,7 +253,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Steps against stairs, in units of those without, of parity, of all coordinates, and from these to parity."""
+    """Draw steps against stairs, relative to none: until parity, until all coordinates, from these to parity."""
 
     def points(condition: str, what: str) -> draw.Points:
         found = restricted(table, condition, what)

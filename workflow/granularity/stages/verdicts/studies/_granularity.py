@@ -1,6 +1,6 @@
-"""The tables of Hong et al. 2023, a study each (docs/studies.md); claims in words: `config/claims/granularity.yaml`.
+"""The tables of Hong et al. 2023, one study each (docs/studies.md); claims in words: `claims/words/granularity.yaml`.
 
-Functions like `t5` yield the claims of a table about our arms, or about those that the paper printed.
+Functions such as `t5` yield the claims of a table, about our arms or the printed ones.
 """
 
 import itertools
@@ -16,33 +16,33 @@ from granularity.claims.claim import NO_INTERVAL, Claim, unmet
 from granularity.stages.verdicts import arms as of
 from granularity.stages.verdicts.arms import BASELINE, ONE_PASS, Arms, Contrast, Frame, Tables, minus
 
-TWICE = 2  # V1: a rank of hardly more classes than the target has (phylum, 13 beside 11) is hardly finer
-NEAR = 2  # V5: so much may the nearest number of clusters be off
-FINE = 200  # V5: the paper's human ranks of more classes
+TWICE = 2  # V1: a rank with hardly more classes than the target (phylum: 13 against 11) is hardly finer
+NEAR = 2  # V5: largest ratio to the nearest number of clusters
+FINE = 200  # V5: the paper's human ranks with more classes
 GAIN = 3.0  # V7: points to either side
-WHOLE = 1_000_000  # V8: training images, at least: of a part of ImageNet-1k there are fewer per class
-CLOSE = 0.08  # V12: of the length: half of what lies between 50 and 70 epochs, and less
+WHOLE = 1_000_000  # V8: least training images; a part of ImageNet-1k has fewer per class
+CLOSE = 0.08  # V12: share of the length, less than half of the distance between 50 and 70 epochs
 OTHER_DATA = "another data set than the paper's: 500,000 images of iNaturalist 2021, 11 classes"
 WORDS = preregistered.words("granularity")
 Contrasts = Callable[[Arms], list[Contrast]]
 
 
 def ask(key: str, contrasts: Contrasts, ours: Arms, theirs: Arms, *how: Any, **more: Any) -> Iterator[Claim]:
-    """The rows of a claim of the file, see :func:`granularity.stages.verdicts.arms.ask`; `more` is over its words."""
+    """Yield the rows of a claim of the file, see :func:`granularity.stages.verdicts.arms.ask`; `more` overrides it."""
     return of.ask({"id": key.split()[0], **WORDS[key], **more}, contrasts, ours, theirs, *how)
 
 
 def against(
     key: str, find: Callable[[Arms], Frame], what: str, chance: bool, ours: Arms, theirs: Arms, **more: Any
 ) -> Iterator[Claim]:
-    """Those of arms held against the baseline, corrected for as many as the report compares with it."""
+    """Yield the rows of a claim that compares arms with the baseline, corrected for as many as the report compares."""
     untested = "; ".join(filter(None, (more.pop("untested", ""), of.without(ours, find(ours), what))))
     how = untested, of.against_baseline(ours, chance)
     return ask(key, lambda arms: of.from_baseline(find(arms)), ours, theirs, *how, **more)
 
 
 def words_of(key: str, arms: Arms, more: str = "") -> dict[str, Any]:
-    """The words of a claim about some arms; `more` ends the claim."""
+    """Return the words of a claim about some arms; `more` is appended to the claim."""
     own = WORDS[key]
     return own | {"claim": f"{own['claim']}{more}", "quantity": f"{arms.where}: {own['quantity']}"}
 
@@ -59,7 +59,7 @@ def random(arms: Arms) -> Frame:
 
 
 def from_best(end: str, arms: Arms) -> list[Contrast]:
-    """The rank with the lowest mean, without the finest, minus an end."""
+    """Return the rank with the lowest mean, excluding the finest, minus one end."""
     ranks = arms.finer()
     return [minus(ranks["mean"].iloc[:-1].idxmin(), BASELINE if end == "baseline" else ranks.index[-1])]
 
@@ -86,7 +86,7 @@ def gain(arms: Arms) -> list[float]:
 
 
 def t5(ours: Arms) -> Iterator[Claim]:
-    """V1 to V7, held against Table 7 on ResNet-50 and else against Table 5."""
+    """V1 to V7, compared with Table 7 for ResNet-50 and otherwise with Table 5."""
     source = {"source": "Table 7" if ours.architecture == "resnet50" else "Table 5"}
     ranks, paper, other = ours.finer(), of.paper(source["source"].replace("able ", "")), (full(ours), OTHER_DATA)
     finer = "finer human labels"
@@ -113,7 +113,7 @@ def t5(ours: Arms) -> Iterator[Claim]:
 
 
 def t7(ours: Arms, architectures: int = 1) -> Iterator[Claim]:
-    """V13, the signs of V1 and V3 again; `architectures`: how many of them have a baseline."""
+    """V13, the signs of V1 and V3 again; `architectures`: how many architectures have a baseline."""
     papers = ours.is_from("inaturalist", 11) and ours.architecture == "resnet50"
     alone = unmet((papers or architectures >= 2, f"baselines of {architectures} architectures, needs 2"))
     at = f"error minus the baseline's{f', {ours.architecture}' if ours.architecture else ''}"
@@ -132,7 +132,7 @@ def judge_t7(tables: Tables) -> list[Claim]:
 
 
 def t9(ours: Arms) -> Iterator[Claim]:
-    """V8, the negative result: labels that cut the target's classes."""
+    """V8, the negative result: labels that divide the target's classes."""
 
     def cut(arms: Arms) -> Frame:
         return arms.of("kmeans_superclass", "kmeans_class", "random_superclass")
@@ -157,7 +157,7 @@ def t2(ours: Arms) -> Iterator[Claim]:
 
 
 def one_pass(ours: Arms) -> Iterator[Claim]:
-    """V11, held against the table that has the baseline of the data set."""
+    """V11, compared with the table that has the data set's baseline."""
     untested = of.without(ours, ours.table, "any kind") or unmet((ours.has(ONE_PASS), "no error after one pass"))
     paper = of.paper({"imagenet21k": "T2", "imagenet": "T9"}.get(ours.source, "T5"))
     how = untested, of.against_baseline(ours, True)
@@ -166,7 +166,7 @@ def one_pass(ours: Arms) -> Iterator[Claim]:
 
 # ---------------------------------------------------------------- Tables 3, 4, 10 and 11: to another data set
 
-WAYS = {"finetuned": ("Tables 3 and 10", False), "probed": ("Tables 4 and 11", True)}  # whether the head alone is
+WAYS = {"finetuned": ("Tables 3 and 10", False), "probed": ("Tables 4 and 11", True)}  # is only the head trained?
 
 
 def judge_t3(tables: Tables) -> list[Claim]:
@@ -180,7 +180,7 @@ def judge_t3(tables: Tables) -> list[Claim]:
 
 
 def t3_paper() -> dict[str, Arms]:
-    """The paper's levels: Table 10, each at the learning rate that is best for it, and Table 11."""
+    """Return the paper's levels: Table 10, each at its best learning rate, and Table 11."""
     tuned = of.paper("T10")
     best = tuned.table.loc[tuned.table.groupby("granularity")["mean"].idxmin()]
     return {"finetuned": replace(tuned, table=best), "probed": of.paper("T11")}
@@ -201,7 +201,7 @@ def t3(found: dict[str, Arms], where: str) -> Iterator[Claim]:
 
 
 def inverted(ours: Arms, paper: Arms, source: str, untested: str) -> Claim:
-    """How many steps to a coarser level raise the accuracy, by an interval that is corrected for their number."""
+    """Return a claim on how many steps to a coarser level raise accuracy, by intervals corrected for their number."""
 
     def steps(arms: Arms) -> list[statistics.Difference]:
         return [arms.contrast(minus(finer, one)) for one, finer in itertools.pairwise(levels(arms))]
@@ -215,14 +215,14 @@ def inverted(ours: Arms, paper: Arms, source: str, untested: str) -> Claim:
 
 
 def levels(arms: Arms) -> list[str]:
-    """WordNet levels, or human ranks where there are more of them; from coarse to fine."""
+    """Return WordNet levels, or human ranks if there are more of them, from coarse to fine."""
     return max((list(arms.of(family).index) for family in ("wordnet", "manual")), key=len)
 
 
 def gaps(arms: Arms) -> list[Contrast]:
-    """How much lower the error of the finest level is than the coarsest's: when probed, minus when finetuned."""
+    """Return the error reduction from the coarsest to the finest level: when probed, minus when finetuned."""
     found = []
-    for way, factor in {"probed": 2, "finetuned": -2}.items():  # the average of two is the sum then
+    for way, factor in {"probed": 2, "finetuned": -2}.items():  # doubled, because the average of two is then their sum
         own = levels(replace(arms, table=arms.table[arms.table.index.str.startswith(f"{way}/")]))
         found.append({own[0]: factor, own[-1]: -factor})
     return [of.average(found)]
@@ -232,7 +232,7 @@ def gaps(arms: Arms) -> list[Contrast]:
 
 
 def judge_t6(tables: Tables) -> list[Claim]:
-    """Each condition and network, on human ranks or WordNet levels, at the kept epochs nearest to the paper's."""
+    """Judge each condition and network, on human ranks or WordNet levels, at kept epochs nearest to the paper's."""
     runs = of.joined(tables)
     other = runs[runs["space"] != BASELINE]
     spaces = (set(other.loc[other["family"] == family, "space"]) for family in ("manual", "wordnet"))
@@ -249,12 +249,12 @@ def judge_t6(tables: Tables) -> list[Claim]:
 
 
 def t6_paper(epoch: int) -> Arms:
-    """The paper's arms finetuned from an epoch, 50, 70 or 90."""
+    """Return the paper's arms finetuned from epoch 50, 70 or 90."""
     return of.paper("T6", f"to epoch {epoch},")
 
 
 def t6(epoch: int, kept: Arms, last: Arms) -> Iterator[Claim]:
-    """V12 of epoch 50 or 70, from the arms finetuned from there and from the end: ours, or those of the paper."""
+    """V12 for epoch 50 or 70, from the arms finetuned from there and from the end: ours, or the paper's."""
 
     def ranks(arms: Arms) -> list[Contrast]:
         spaces = [name.partition("/")[2] for name in arms.table.index if name.startswith("kept/")]
@@ -272,12 +272,12 @@ def t6(epoch: int, kept: Arms, last: Arms) -> Iterator[Claim]:
 def study(table: str, judge: Callable[[Tables], Iterable[Claim]], *more: str) -> ModuleType:
     made = ModuleType(f"granularity_{table}")
     made.READS = ("pretrain/runs.parquet", "finetune/runs.parquet", *more)
-    made.PUBLISHED, made.judge = ("granularity",), judge
+    made.COLUMNS, made.PUBLISHED, made.judge = of.COLUMNS, ("granularity",), judge
     return made
 
 
 def same(table: str, claims: Callable[[Arms], Iterator[Claim]], **how: Any) -> ModuleType:
-    """A study whose claims are about arms on the same images."""
+    """Return a study whose claims are about arms on the same images."""
     every = of.same_images
     return study(table, lambda tables: of.corrected(one for ours in every(tables, **how) for one in claims(ours)))
 

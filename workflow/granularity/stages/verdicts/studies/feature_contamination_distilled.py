@@ -1,8 +1,8 @@
 """Tables 1 to 5 of Zhang et al. 2024: networks distilled from an encoder, and what they lose out of distribution.
 
-Of our results a teacher is the encoder's embedding, a student the networks that the objective `distil` has trained, one
-per pretraining seed; both are probed for the target, on `val` (in distribution) and on every other split but `train`.
-Errors are in percent, differences in percentage points; the claims are in `config/claims/`.
+In our results the teacher is the encoder's embedding, and a student a network trained with the objective `distil`, one
+per pretraining seed; both are probed for the target, on `val` (in distribution) and on every other split except
+`train`. Errors are in percent, differences in percentage points; the claims are in `claims/words/`.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,14 @@ from granularity.claims.claim import ABOVE_ZERO, Claim, unmet
 from granularity.stages.verdicts.arms import Frame, Tables
 
 READS = ("measure/values.parquet", "measure/runs.parquet")
+COLUMNS = ("condition", "target", "source", "run", "key", "split")
 PUBLISHED = ("feature_contamination",)
 WORDS = preregistered.words("feature_contamination_distilled")
 TABLES = ("T1", "T2", "T3", "T4")
-ID = ("ImageNet", "ID")  # what the tables call the test images in distribution
+ID = ("ImageNet", "ID")  # the tables' names of in-distribution test images
 OOD = ("mean of the five shifts", "OOD")
 TEACHER, STUDENT, DOMAIN = "embedding", "distil", "domain"
-SINGLE = 1.0  # points, for the spread of a table that has one run of each
+SINGLE = 1.0  # points, in place of the spread in a table with one run each
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,14 @@ class Pair:
     """A teacher and its students."""
 
     teacher: np.ndarray  # errors in and out of distribution, float64 [2]
-    students: np.ndarray  # the same of each student, float64 [N, 2]
+    students: np.ndarray  # the same for each student, float64 [N, 2]
     where: str  # which images and network
-    printed: bool = False  # whether a paper printed it: one run of each
-    resnet: bool = False  # whether they are ResNets on ImageNet, as D2 says
+    printed: bool = False  # whether printed in a paper, with one run each
+    resnet: bool = False  # whether they are ResNets on ImageNet, as D2 requires
 
 
 def judge(tables: Tables) -> Iterator[Claim]:
-    """Judge D1 to D3 of each condition and network."""
+    """Judge D1 to D3 for each condition and network."""
     about = tables["samples"].set_index("condition")
     targets, sources = about["target"].to_dict(), about["source"].to_dict()
     values, runs = (tables[read] for read in READS)
@@ -61,7 +62,7 @@ def judge(tables: Tables) -> Iterator[Claim]:
 
 
 def printed() -> Iterator[Pair]:
-    """The pairs of the paper's tables that have both, accuracies and macro F1 turned into errors."""
+    """Yield the pairs in the paper's tables, with accuracies and macro F1 converted to errors."""
     rows = published.rows(PUBLISHED[0])
     rows = rows[rows["table"].isin(TABLES)]
     parts = rows["setting"].str.partition("; tested on ")
@@ -76,7 +77,7 @@ def printed() -> Iterator[Pair]:
 
 
 def claims(pair: Pair) -> Iterator[Claim]:
-    """D1 and D2, of our networks or of a printed table."""
+    """D1 and D2, for our networks or for a printed table."""
     lost = pair.students - pair.teacher
     none = unmet((len(lost) > 0, "no network distilled from an encoder was probed on val and on another split"))
     other = unmet((pair.resnet, "no ResNet on ImageNet: of others the paper's own students are worse"))
@@ -85,13 +86,13 @@ def claims(pair: Pair) -> Iterator[Claim]:
 
 
 def domain(teacher: float, networks: np.ndarray, where: str, single: bool = False) -> Claim:
-    """D3: the error of a linear probe for the domain, of an encoder and of networks trained on the target alone."""
+    """D3: the error of a linear probe for the domain, on an encoder and on networks trained only on the target."""
     none = unmet((len(networks) > 0, "no rank `domain` was probed of an encoder and of networks on the target"))
     return _claim("D3", where, networks - teacher, none, 0.1 if single else 0)
 
 
 def _claim(id: str, where: str, values: np.ndarray, untested: str, margin: float) -> Claim:
-    """A claim of the file, judged by its interval; or of one run of each, where a margin stands for the spread."""
+    """Return a claim of the file, judged by its interval; with one run each, a margin replaces the spread."""
     sign = {"judged": "interval", "low": ABOVE_ZERO, "reason": "the paper's statement is a sign"}
     if margin:
         sign = {"judged": "mean", "low": margin, "reason": "one run of each: a margin stands for the spread"}
@@ -101,7 +102,7 @@ def _claim(id: str, where: str, values: np.ndarray, untested: str, margin: float
 
 
 def _errors(rows: Frame) -> np.ndarray:
-    """Errors in and out of distribution of each run: float64 [N, 2]; runs without both are left out."""
+    """Return errors in and out of distribution of each run: float64 [N, 2]; runs without both are left out."""
     of = rows.assign(where=np.where(rows["split"] == "val", "ID", "OOD"))
     table = of.pivot_table(index="run", columns="where", values="value", aggfunc="mean", observed=True)
     return table.reindex(columns=["ID", "OOD"]).dropna().to_numpy(float)

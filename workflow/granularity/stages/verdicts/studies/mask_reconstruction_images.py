@@ -1,7 +1,7 @@
 """Table 1 of Pan, Zhou and Yan 2022 on images (docs/studies.md): finetuned from mask reconstruction, or from scratch.
 
-Networks of the objective `mask` are held against those of their architecture that were pretrained on the target's
-labels and nothing else; of several, against that with the lowest mean error, by pretraining seed.
+Networks of the objective `mask` are compared, by pretraining seed, with networks of their architecture that were
+pretrained only on the target's labels; if there are several, with the one with the lowest mean error.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,11 @@ from granularity.claims.claim import Claim, unmet
 from granularity.stages.verdicts.arms import BASELINE, Frame, Tables
 
 READS = ("pretrain/runs.parquet", "pretrain/history.parquet", "finetune/runs.parquet", "finetune/history.parquet")
+COLUMNS = ("condition", "run_id", "parent", "network", "architecture", "family", "transfer", "head_alone")
+COLUMNS += ("from_epoch", "epoch", "val_error")
 PUBLISHED = ("mask_reconstruction",)
 WORDS = preregistered.words("mask_reconstruction_images")
-SINGLE = -1.0  # points, for the spread of a table that gives no number of runs
+SINGLE = -1.0  # points, in place of the spread in a table that gives no number of runs
 
 
 def judge(tables: Tables) -> Iterator[Claim]:
@@ -38,7 +40,7 @@ def judge(tables: Tables) -> Iterator[Claim]:
 
 
 def printed() -> Claim:
-    """M1 of the paper's table."""
+    """Return M1 for the paper's table."""
     one, other = (published.number(*PUBLISHED, table="T1", arm=arm) for arm in ("mask reconstruction", "supervised"))
     single = {"judged": "mean", "high": SINGLE, "reason": "no number of runs given: a margin stands for the spread"}
     return _claim("M1", "T1", [other - one], "", **single)
@@ -50,7 +52,7 @@ def _claim(id: str, where: str, values: list[float], untested: str, **more: obje
 
 
 def _with_epochs(tables: Tables, stage: str) -> Frame:
-    """The runs of a stage, with the number of epochs of each."""
+    """Return the runs of a stage, with their numbers of epochs."""
     epochs = tables[f"{stage}/history.parquet"].groupby("run_id")["epoch"].max()
     runs = tables[f"{stage}/runs.parquet"]
     return runs.assign(epochs=runs["run_id"].map(epochs), val_error=runs["val_error"].astype("Float64"))

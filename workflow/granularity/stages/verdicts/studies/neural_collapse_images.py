@@ -1,7 +1,7 @@
-"""Section 4 of Yang, Steinhardt and Hu 2023 on images: collapse on coarse labels, and what is left within.
+"""Section 4 of Yang, Steinhardt and Hu 2023 on images: collapse on coarse labels, and the structure left within.
 
-Of networks pretrained on the target's labels, by the measures `collapse`, `cluster_probe` and `accuracy` with the
-target as the coarse rank and the finest rank below it; claims and bands are in `config/claims/`. No claim is tested of
+For networks pretrained on the target's labels, by the measures `collapse`, `cluster_probe` and `accuracy` with the
+target as the coarse rank and the finest rank below it; claims and bands are in `claims/words/`. No claim is tested for
 networks that have not fitted their training labels.
 """
 
@@ -14,10 +14,12 @@ from granularity.claims.claim import Claim, unmet
 from granularity.stages.verdicts.arms import BASELINE, Frame, Tables
 
 READS = ("measure/values.parquet", "measure/runs.parquet")
+COLUMNS = ("condition", "target", "run", "network", "space", "family", "pretrain_seed")
+COLUMNS += ("epoch", "split", "measure", "key", "value")
 PUBLISHED = ("neural_collapse",)
 WORDS = preregistered.words("neural_collapse_images")
-FITTED = 1.0  # percent, of training error: above it nothing is tested
-EARLY = {"A1-nc1": ("nc1", 10), "A1-nc2": ("nc2", 1)}  # the epochs that the end is held against
+FITTED = 1.0  # percent of training error; above it nothing is tested
+EARLY = {"A1-nc1": ("nc1", 10), "A1-nc2": ("nc2", 1)}  # the epochs that the end is compared with
 
 
 def judge(tables: Tables) -> Iterator[Claim]:
@@ -33,7 +35,7 @@ def judge(tables: Tables) -> Iterator[Claim]:
 
 
 def claims(where: str, target: str, own: Frame, others: Frame) -> Iterator[Claim]:
-    """Every claim of networks on the target's labels; `others` are those of finer labels, for an ordinary network."""
+    """Yield every claim on networks with the target's labels; `others` have finer labels, as ordinary networks."""
     last = own["epoch"] == own["epoch"].max()
     train, end = own[own["split"] == "train"], own[last]
     ratios = sorted(key.removesuffix("/r1") for key in set(train["key"]) if key.endswith("/r1"))

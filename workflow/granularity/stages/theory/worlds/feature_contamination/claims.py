@@ -4,6 +4,7 @@ Bands come from an earlier implementation, X's from pilots. X crosses the world 
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,22 +16,25 @@ from granularity.stages.theory.runs import RUN_COLUMNS
 from granularity.stages.theory.statements import Runs, minus, swept
 from granularity.stages.theory.worlds.feature_contamination import settings as a
 
-PILOT = "from pilot runs of three to five seeds"
-BEFORE = "set before these arms were run"
 NO_MARGIN = "no margin between classes is learnt (ID risk above 0.5), so nothing can be said of contamination"
 LEARNT = 0.1  # ID risk of the paper's network at most, where C16 is judged
-YZ_RELU, YZ_LINEAR = (a.REGRESSION["yz", phi] for phi in ("relu", "identity"))
-Z_RELU, Z_GIVEN_LINEAR = a.REGRESSION["z", "relu"], a.REGRESSION["z_given_yz", "identity"]
-OTHER_TARGETS = [arm for (target, _), arm in a.REGRESSION.items() if target != "yz"]
-FULL_AND_RELU, SLOW_AND_RELU, TWICE = (a.FULL, a.RELU), (a.SLOW, a.RELU), (a.RELU, a.AGAIN)
-GELU_FIXED, LONGER_FINE = a.SHELLS_FIXED["gelu"], a.LONGER[4]
-LONGER_BOTH, FINE_COARSE = (a.LONGER[1], a.LONGER[4]), (a.LABELS[4], a.LABELS[1])
-FINE_COARSE_SOFTMAX = (a.SOFTMAX[4], a.SOFTMAX[1])
-ONE_VARIED = [arm for *_, arm in swept(a.VARIED, a.SWEPT, a.MORE)]
-PAIRS_VARIED = {
+NAMES: dict[str, Any] = dict(YZ_RELU=a.REGRESSION["yz", "relu"], YZ_LINEAR=a.REGRESSION["yz", "identity"])
+NAMES |= dict(Z_RELU=a.REGRESSION["z", "relu"], Z_GIVEN_LINEAR=a.REGRESSION["z_given_yz", "identity"])
+NAMES |= dict(OTHER_TARGETS=[arm for (target, _), arm in a.REGRESSION.items() if target != "yz"])
+NAMES |= dict(FULL_AND_RELU=(a.FULL, a.RELU), SLOW_AND_RELU=(a.SLOW, a.RELU), TWICE=(a.RELU, a.AGAIN))
+NAMES |= dict(GELU_FIXED=a.SHELLS_FIXED["gelu"], LONGER_FINE=a.LONGER[4], LONGER_BOTH=(a.LONGER[1], a.LONGER[4]))
+NAMES |= dict(FINE_COARSE=(a.LABELS[4], a.LABELS[1]), FINE_COARSE_SOFTMAX=(a.SOFTMAX[4], a.SOFTMAX[1]))
+NAMES |= dict(ONE_VARIED=[arm for *_, arm in swept(a.VARIED, a.SWEPT, a.MORE)])
+NAMES["PAIRS_VARIED"] = {
     f"{key} = {value:g}": tuple(a.VARIED_LABELS[g].format(key, value) for g in (4, 1))
     for key, value, _ in swept("", a.SWEPT_LABELS, a.MORE_LABELS)
 }
+NAMES |= dict(PILOT="from pilot runs of three to five seeds", BEFORE="set before these arms were run")
+NAMES |= dict(CENTRED=a.CENTRED, FULL=a.FULL, LABELS=a.LABELS, LABELS_LINEAR=a.LABELS_LINEAR, LEAKY=a.LEAKY)
+NAMES |= dict(LETTER=a.LETTER, LINEAR=a.LINEAR, LONG=a.LONG, LONGER=a.LONGER, OF_BACKGROUND=a.OF_BACKGROUND)
+NAMES |= dict(PROJECTED=a.PROJECTED, QUARTER=a.QUARTER, RANDOM=a.RANDOM, RANDOM_SOFTMAX=a.RANDOM_SOFTMAX, RELU=a.RELU)
+NAMES |= dict(SHELLS=a.SHELLS, SHELLS_CENTRED=a.SHELLS_CENTRED, SHELLS_FIXED=a.SHELLS_FIXED, SMALL=a.SMALL)
+NAMES |= dict(SOFTMAX=a.SOFTMAX, WIDE=a.WIDE, WIDE_LINEAR=a.WIDE_LINEAR)
 RECORDED = {a.LETTER: (20_000, 100_000), a.MOMENTUM: (5000, 10_000, 20_000), a.SCRIPT: (1000, 2000, 3000)}  # of P1
 
 
@@ -42,7 +46,8 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         text += said["clock"].replace("ARM", arm)
         for step in (step for step in steps if runs.parameters(arm, "steps")[0] >= step):
             text += said["at_step"].replace("SHOWN", f"{step:,}").replace("STEP", str(step))
-    return statements.judge(table, text + said["rest"], vars(a) | globals())
+    functions = start_and_end, decayed, smallest_rise, gain, kept, unequal, unlearnt, void
+    return statements.judge(table, text + said["rest"], NAMES, *functions)
 
 
 def start_and_end(runs: Runs, arm: str, column: str) -> np.ndarray:

@@ -61,24 +61,24 @@ class Settings(engine.Settings):
         how = f"init '{self.init}' with optimiser '{self.optimiser}'"
         yield exact, f"coordinates: 'reduced' is exact for Gaussian weights and SGD only; set 'full' for {how}"
         heavy = self.optimiser != "adamw" or not self.momentum
-        yield heavy, f"momentum: AdamW has betas of its own, so it must be 0, not {self.momentum:g}"
+        yield heavy, f"momentum: AdamW has its own betas, so momentum must be 0, not {self.momentum:g}"
         yield self.lr * self.decay < 1, f"decay: lr decay < 1 must hold, but it is {self.lr * self.decay:g}"
         even = self.data == "fresh" or self.batch % 2 == 0
         yield even, f"batch: a fixed set has equal classes, so it must be even, not {self.batch}"
         yield self.neurons <= m, f"neurons: there are m = {m}, so {self.neurons} cannot be recorded"
         if self.task != "granularity":
-            yield self.objective == "hinge", "objective: can be chosen for task 'granularity' only"
-            yield self.head == "own" and not self.train_head, "head: can be chosen for task 'granularity' only"
+            yield self.objective == "hinge", "objective: can be set only for task 'granularity'"
+            yield self.head == "own" and not self.train_head, "head: can be set only for task 'granularity'"
             coarse = g == 1 and self.labels == "class"
-            yield coarse, "g: labels finer than the two classes are for task 'granularity' only"
+            yield coarse, "g: only task 'granularity' has labels finer than the two classes"
             return
-        split = f"half of d_core = {self.d_core} is split between them, which {self.subclasses} does not divide"
+        split = f"must divide half of d_core = {self.d_core}, but {self.subclasses} does not"
         yield self.d_core % (2 * self.subclasses) == 0, f"subclasses: {split}"
         yield self.subclasses % g == 0, f"g: must divide subclasses = {self.subclasses}, but {g} does not"
-        yield m % (2 * g) == 0, f"g: each of the 2g = {2 * g} labels needs as many of the m = {m} neurons"
-        yield self.temperature == 1 or self.objective == "softmax", "temperature: is that of objective 'softmax'"
+        yield m % (2 * g) == 0, f"g: the 2g = {2 * g} labels need equally many of the m = {m} neurons each"
+        yield self.temperature == 1 or self.objective == "softmax", "temperature: needs objective 'softmax'"
         blocks = self.labels != "background" or self.d_bg % g == 0
-        yield blocks, f"g: must divide d_bg = {self.d_bg} for labels of the background, {g} does not"
+        yield blocks, f"g: must divide d_bg = {self.d_bg} for labels of the background, but {g} does not"
         yield self.init == "gaussian", "init: task 'granularity' has Gaussian weights and no biases"
 
     @property

@@ -1,7 +1,7 @@
-"""World 3: features emerge where inputs have structure. `model` is the file to read first."""
+"""World 3: features emerge if inputs have structure. Read `model` first."""
 
-from granularity.stages.theory.worlds.feature_emergence.claims import figures, judge
+from granularity.stages.theory.worlds.feature_emergence.claims import COLUMNS, figures, judge
 from granularity.stages.theory.worlds.feature_emergence.model import simulate
 from granularity.stages.theory.worlds.feature_emergence.settings import SIZES, Settings
 
-__all__ = ["SIZES", "Settings", "figures", "judge", "simulate"]
+__all__ = ["COLUMNS", "SIZES", "Settings", "figures", "judge", "simulate"]

@@ -1,8 +1,8 @@
-"""World 3's claims (how to read them: `theory.statements`) and figures, which say what of the paper they re-plot.
+"""World 3's claims (how to read them: `theory.statements`), and figures with the paper's figures that they re-plot.
 
-Bands come from pilot runs, and from exact ceilings where there are; those of A19, A20 and A22 were set before. A:
-confirmed by an independent re-implementation. P: published results that it did not find. X: the crossing with label
-granularity.
+Bands come from pilot runs, and from exact upper bounds where these exist; those of A19, A20 and A22 were set before. A:
+confirmed by an independent re-implementation. P: published results that it did not reproduce. X: the crossing with
+label granularity.
 """
 
 import math
@@ -23,21 +23,26 @@ from granularity.stages.theory.worlds.feature_emergence import settings as a
 from granularity.stages.theory.worlds.feature_emergence.data import CEILING
 
 PAPER = "feature_emergence"
-PILOT, BEFORE = "from pilot runs of one to three seeds", "set before these arms were run"
-PRINTED = "2 points: four of the s.d. that the paper bounds; 0.05: what the largest random cosine varies by; set before"
-CEILED = "2.5 points above the best threshold on s, as of A6; from a pilot run of one seed"
-FORESEEN = "set before these arms were run: of two classes as A4, A6 and A7; 93.1: 2.5 points above the best threshold \
+COLUMNS = ("test_acc",)
+NAMES: dict[str, Any] = dict(PILOT="from pilot runs of one to three seeds", BEFORE="set before these arms were run")
+NAMES["PRINTED"] = (
+    "2 points: four of the s.d. that the paper bounds; 0.05: what the largest random cosine varies by; set before"
+)
+NAMES["CEILED"] = "2.5 points above the best threshold on s, as of A6; from a pilot run of one seed"
+NAMES["FORESEEN"] = (
+    "set before these arms were run: of two classes as A4, A6 and A7; 93.1: 2.5 points above the best threshold \
 on s with 80 % negative; 79.9: 2.5 above the best function of <u, x> with random columns"
+)
 IMAGES = "not run: needs images, which no world of the theory has"
 MAIN = "parity; main setting (d = 500, m = 300, n = 50000)"
 BASELINES = ("random features", "tangent kernel", "plain SGD")
-SCALE = {scale: (scale, f"{scale}, {a.PLAIN}") for scale in a.SCALES}
-SOME, FULL = a.RESIDUAL[0.65], a.RESIDUAL[1.0]
+NAMES |= dict(IMAGES=IMAGES, SCALE={scale: (scale, f"{scale}, {a.PLAIN}") for scale in a.SCALES})
+NAMES |= dict(SOME=a.RESIDUAL[0.65], FULL=a.RESIDUAL[1.0])
 VARIED = {key: (f"{key}, structured", f"{key}, {a.PLAIN}") for key in a.VARIED}
-GENERAL = {key: (f"{key}, structured", f"{key}, {a.PLAIN}") for key in a.GENERAL}
-SHARED = {f"{share:.0%}": (a.unbalanced(share, False), a.unbalanced(share, True)) for share in a.SHARES}
-UNBALANCED_80, UNBALANCED_90 = (a.unbalanced(share, True) for share in a.SHARES)
-# Tables 1 to 5: the arms of their settings, with and without structure, and what the paper calls these.
+NAMES |= dict(VARIED=VARIED, GENERAL={key: (f"{key}, structured", f"{key}, {a.PLAIN}") for key in a.GENERAL})
+NAMES |= dict(SHARED={f"{share:.0%}": (a.unbalanced(share, False), a.unbalanced(share, True)) for share in a.SHARES})
+NAMES |= {f"UNBALANCED_{100 * share:.0f}": a.unbalanced(share, True) for share in a.SHARES}
+# Tables 1 to 5: the arms of their settings, with and without structure, and their names in the paper.
 TABLES = {("main", f"main, {a.PLAIN}"): ("T1", MAIN)}
 TABLES |= {("interval, structured", f"interval, {a.PLAIN}"): ("T2", "interval; d = 500, m = 100")}
 TABLES |= {VARIED[key]: ("T3" if key in ("d = 100", "d = 2000") else "T5", f"parity; {key}") for key in a.VARIED}
@@ -49,17 +54,17 @@ SETTINGS = {arm: setting for arms, (_, setting) in TABLES.items() for arm in arm
 NEAR = {"train": 2.0, "test": 2.0, "cos": 0.05}
 METRICS = {"train": "train_accuracy_percent", "test": "test_accuracy_percent", "cos": "cosine_max"}
 PAIRS = ("v1, v", "v2, v", "v3, v", "v1, v2", "v1, v3", "v2, v3")  # of gradients over steps 1-10, 11-20, 21-30, and all
-AGAIN = ("small", "small, again")
-NETWORKS = [arm for key, _, arm in swept(a.SWEEP, a.SWEPT, a.MORE, a.RATES) if key != "baseline_rms"]
-FINER = {a.WORDS[labels]: (a.grain(labels, False), a.grain("rule", False)) for labels in ("halves", "count", "pattern")}
-RANDOM = a.grain("random", False)
-WHOLES, BROKENS = ([a.space(name) for name in spaces] for spaces in (a.WHOLE, a.BROKEN))
+NAMES |= dict(AGAIN=("small", "small, again"), KERNELS=a.KERNELS, RANDOM=a.grain("random", False))
+NAMES |= dict(NETWORKS=[arm for key, _, arm in swept(a.SWEEP, a.SWEPT, a.MORE, a.RATES) if key != "baseline_rms"])
+REFINED = ("halves", "count", "pattern")
+NAMES |= dict(FINER={a.WORDS[labels]: (a.grain(labels, False), a.grain("rule", False)) for labels in REFINED})
+NAMES |= dict(WHOLES=[a.space(name) for name in a.WHOLE], BROKENS=[a.space(name) for name in a.BROKEN])
 GRAINS = [a.grain(labels, structured) for labels in a.GRAINS for structured in a.BOTH]
-SCALES, CENTRES, DIGIT_ARMS = list(a.SCALES), list(a.CLUSTERS), list(a.DIGITS)
+NAMES |= dict(GRAINS=GRAINS, SCALES=list(a.SCALES), CENTRES=list(a.CLUSTERS), DIGIT_ARMS=list(a.DIGITS))
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """A1 to A22, P1 to P6, X1 to X4 of the run table (see `Claim`)."""
+    """Judge A1 to A22, P1 to P6, X1 to X4 from the run table (see `Claim`)."""
     runs, said = Runs(table), statements.tables("feature_emergence")
     were_varied = any(arm in runs.settings for arm, _ in VARIED.values())
     text = said["statements"] + said["varied_run" if were_varied else "none_varied"]
@@ -86,23 +91,25 @@ def judge(table: pd.DataFrame) -> list[Claim]:
             text += said["of_best"].replace("METHOD", method)
             for phase in _of(runs, arm, method)["phase"].unique():
                 text += said["of_rate"].replace("PHASE", phase)
-    return statements.judge(table, text + said["crossing"], vars(a) | globals())
+    functions = (best, bias_ratio, scaled_cosine, near, needs_weights, passage, gradients, printed, clusters)
+    functions += (at_best, ahead_of_fixed, from_constant, of_main, or_nothing)
+    return statements.judge(table, text + said["crossing"], NAMES, *functions)
 
 
 def _of(runs: Runs, arm: str, method: str) -> pd.DataFrame:
-    """Rows of a method such as "random features", whose phases are one per rate."""
+    """Return rows of a method such as "random features", which has one phase per rate."""
     return runs.table[(runs.table["setting"] == arm) & runs.table["phase"].str.startswith(method + " ")]
 
 
 def best(runs: Runs, arm: str, method: str, column: str = "test_acc") -> np.ndarray:
-    """A measure at the end of a method's rate that is best on validation data, one value per seed."""
+    """Return a measure at the end of a method's rate that is best on validation data, one value per seed."""
     rows = _of(runs, arm, method)
     ends = rows[rows["event"].str.contains("end|diverged")].groupby("seed")
     return np.array([part[column].iloc[part["val_acc"].fillna(-1).argmax()] for _, part in ends], dtype=float)
 
 
 def passage(runs: Runs, arm: str, level: float = 99.0) -> list[float]:
-    """First recorded step at which the network's test accuracy reaches `level`, one value per seed; NaN if never."""
+    """Return the first recorded step with a network's test accuracy of `level`, one value per seed; NaN if never."""
     rows = runs.rows(arm, "network")
     return list(rows["step"].where(rows["test_acc"] >= level).groupby(rows["seed"]).min())
 
@@ -138,16 +145,16 @@ def at_best(runs: Runs, arm: str, method: str) -> Any:
 
 
 def or_nothing(runs: Runs, arm: str, phase: str) -> np.ndarray:
-    return np.nan_to_num(runs(arm, "test_acc", phase=phase))  # diverged: nothing
+    return np.nan_to_num(runs(arm, "test_acc", phase=phase))  # diverged: 0
 
 
 def of_main(runs: Runs, *args: str) -> list[float]:
-    """The paper's number of its main setting: the last two arguments are arm and metric."""
+    """Return the paper's number for its main setting; the last two arguments are arm and metric."""
     return printed(runs, "main", *args[-2:])
 
 
 def printed(runs: Runs, arm: str, method: str, metric: str) -> list[float]:
-    """What a table prints of a method in the setting of an arm."""
+    """Return a table's number for a method in the setting of an arm."""
     return [published.number(PAPER, setting=SETTINGS[arm], arm=method, metric=METRICS[metric])]
 
 
@@ -177,7 +184,7 @@ STEP, ACCURACY, MDS = {"xlabel": "training step"}, "test accuracy (%)", {"xlabel
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Accuracies (Figure 1 and at other sizes), neurons (Figure 2), alignment, clusters, digits, granularity."""
+    """Draw accuracies (Figure 1 and at other sizes), neurons (Figure 2), alignment, clusters, digits, granularity."""
     runs = Runs(table)
     scale = "main" if {"main", f"main, {a.PLAIN}"} <= runs.settings else "small"
     accuracies = {"accuracy": dict(zip(INPUTS.values(), (scale, f"{scale}, {a.PLAIN}"), strict=True))}
@@ -217,7 +224,7 @@ class Cloud:
 
 
 def _method(runs: Runs, arm: str, method: str) -> pd.DataFrame:
-    """Rows of one method; of several step sizes, each seed's best on validation data."""
+    """Return rows of one method; if it has several step sizes, each seed's best on validation data."""
     rows = runs.rows(arm, method)
     if len(rows):
         return rows
@@ -240,7 +247,7 @@ def _accuracies(runs: Runs, folder: Path, name: str, arms: dict[str, str]) -> No
 
 
 def _neurons(runs: Runs, folder: Path, arm: str) -> None:
-    """Neurons at the start and after steps 1 and 2; colours by the last."""
+    """Draw neurons at the start and after steps 1 and 2, coloured by their state at the last of these."""
     rows = runs.rows(arm, "neurons")
     steps = sorted(rows["step"].unique())[:3]
     last = rows[(rows["step"] == steps[-1]) & (rows["neuron"] >= 0)].set_index("neuron")["nearest"]
@@ -276,7 +283,7 @@ def _clusters(runs: Runs, folder: Path, arms: list[str]) -> None:
     rows = runs.rows(arms[0], "neurons")
     rows = rows[rows["step"] == rows["step"].max()]
     marks, k = rows[rows["neuron"] < 0], int(runs.parameters(arms[0], "k")[0])
-    odd = marks["neuron"].map(lambda i: (k - bin(int(-i) - 1).count("1")) % 2)  # signs -1 a centre has
+    odd = marks["neuron"].map(lambda i: (k - bin(int(-i) - 1).count("1")) % 2)  # number of signs -1 of a centre, mod 2
     clouds = [Cloud(rows[rows["neuron"] >= 0], "neurons", "#999999", size=4)]
     clouds.append(Cloud(marks[odd == 0], "centres, y = +1", COLOURS[1], "^", 22))
     clouds.append(Cloud(marks[odd == 1], "centres, y = -1", COLOURS[0], "v", 22))

@@ -1,4 +1,4 @@
-"""World 3's inputs: hidden patterns of a dictionary, their labels at several granularities, normalised."""
+"""World 3's inputs: hidden patterns of a dictionary, normalised, and their labels at several granularities."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -11,7 +11,7 @@ from granularity.stages.theory.engine import State, Trial
 from granularity.stages.theory.worlds.feature_emergence import spaces
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 
-P_O = 0.5  # share of structureless inputs in the parity mixture; else background patterns would depend on it
+P_O = 0.5  # share of structureless inputs in the parity mixture; at other shares background patterns would differ
 CODES = 50  # vectors per class of the hidden rule
 SPLITS = {"train": "train data", "val": "validation data", "test": "test data"}
 CEILING = 84.375  # per cent: the best threshold on s errs on 10 of the 32 patterns, in half the inputs
@@ -20,10 +20,10 @@ CEILING = 84.375  # per cent: the best threshold on s errs on 10 of the 32 patte
 def draw_patterns(
     cfg: Settings, count: int, relevant: Tensor, codes: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Hidden patterns phi~ (count, D) in {0, 1}, float, and the rule's labels y (count,) in +-1.
+    """Draw hidden patterns phi~ (count, D) in {0, 1}, float, and the rule's labels y (count,) in +-1.
 
-    Parity, structured: half the inputs are fair coins (D0), in the others (D1) the `relevant` patterns (k,) are all
-    zero or all one; background patterns are fair coins in both, the rate p_o / (2 - 2 p_o) at p_o = 1/2. The hidden
+    Parity, structured: half the inputs are fair coins (D0); in the others (D1) the `relevant` patterns (k,) are all
+    zero or all one. Background patterns are fair coins in both, the rate p_o / (2 - 2 p_o) at p_o = 1/2. The hidden
     rule has `codes` (2 * CODES, k), the first half of class +1.
     """
     device = generator.device
@@ -49,7 +49,7 @@ def draw_patterns(
 def draw(
     cfg: Settings, count: int, relevant: Tensor, codes: Tensor, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """As :func:`draw_patterns`, by rejection with the exact share of class -1 where one is set."""
+    """As :func:`draw_patterns`, but with the exact share of class -1, by rejection, if one is set."""
     phi, y = draw_patterns(cfg, count, relevant, codes, generator)
     if cfg.negative_share is None:
         return phi, y
@@ -63,7 +63,7 @@ def draw(
 
 
 def draw_labels(cfg: Settings, mine: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Signs (n, C) of one output each, and the rule's class (C,) of each label, of patterns (n, k) and y (n,)."""
+    """Return signs (n, C), one per output, and the rule's class (C,) of each label, for patterns (n, k) and y (n,)."""
     s, device = mine.sum(1).long(), mine.device
     if cfg.labels == "rule":
         return y.unsqueeze(1), torch.ones(1, device=device)
@@ -84,9 +84,9 @@ def draw_labels(cfg: Settings, mine: Tensor, y: Tensor, generator: torch.Generat
 
 
 def dictionary(cfg: Settings, span: Tensor, generator: torch.Generator) -> Tensor:
-    """M (d, D), unit columns with |<M_i, M_j>| <= mu / sqrt(d), in the span of orthonormal columns (d, D).
+    """Return M (d, D), unit columns with |<M_i, M_j>| <= mu / sqrt(d), in the span of orthonormal columns (d, D).
 
-    Inner products are those of random unit columns, all of them shrunk alike where the largest is above the bound.
+    Inner products are those of random unit columns, all shrunk by the same factor if the largest exceeds the bound.
     """
     if not cfg.coherence:
         return span
@@ -98,7 +98,7 @@ def dictionary(cfg: Settings, span: Tensor, generator: torch.Generator) -> Tenso
 
 
 def _facts(cfg: Settings, phi: Tensor, y: Tensor, mine: Tensor, x: Tensor) -> dict[str, float]:
-    """What the data model promises, of the training inputs of one run; z: in standard errors."""
+    """Return checks of the data model on one run's training inputs; z: in standard errors."""
     n = len(y)
     gamma = (mine * y.unsqueeze(1)).mean(0) - y.mean() * mine.mean(0)
     error = (y.unsqueeze(1) * (mine - mine.mean(0))).std(0) / n**0.5
@@ -115,11 +115,11 @@ def _facts(cfg: Settings, phi: Tensor, y: Tensor, mine: Tensor, x: Tensor) -> di
 
 
 def prepare(runs: Sequence[Trial], device: torch.device) -> tuple[State, State]:
-    """Every run's data, and measures (B,) of its training inputs.
+    """Return every run's data, and measures (B,) of its training inputs.
 
     For each of `SPLITS`, fresh draws: normalised inputs "train x" (B, n, p), the rule's "train y" (B, n) and "train
     signs" (B, n, C) of each output, all +-1; "u" (B, p), the unit direction of the truth; "parity" (B, C) +-1, the
-    rule's class of each label; in input coordinates "basis" (B, d, d), orthonormal, the dictionary's span first.
+    rule's class of each label; in input coordinates "basis" (B, d, d), orthonormal, with the dictionary's span first.
     """
     known, facts = zip(*(_prepare(run, device) for run in runs), strict=True)
     return engine.collated(known), engine.collated(facts)

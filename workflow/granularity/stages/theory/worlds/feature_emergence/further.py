@@ -1,11 +1,11 @@
 """World 3's two further data models: clusters on a hypercube, and a teacher and student on real digits.
 
 `clusters`: x = sum over i <= k of eps_i M_i + g, with fair signs eps_i, y = prod eps_i, g ~ N(0, sigma_r^2 (k/d) I_d),
-M_i the first k axes; ReLU, hinge loss, SGD on everything, epochs of random order.
+M_i the first k axes; ReLU, hinge loss, SGD on all parameters, epochs in random order.
 
 `digits` (for section 6): a teacher is trained on labelled digits L with a regulariser R = sum_j pbar_j ln pbar_j + the
-mean entropy over U, pbar the mean softmax over unlabelled Gaussian inputs U. Its arg max then labels L and U alike, and
-a student learns a mixture of both. Networks have one hidden layer, f(x) = A (W x + b)^2 + c, and Adam.
+mean entropy over U, with pbar the mean softmax over unlabelled Gaussian inputs U. Its arg max then labels both L and U,
+and a student learns a mixture of both. Networks have one hidden layer, f(x) = A (W x + b)^2 + c, and use Adam.
 """
 
 import itertools
@@ -26,14 +26,14 @@ CLUSTER_MARKS = 12  # recorded steps
 
 
 def centres(k: int, d: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    """The 2^k corners (2^k, d), and their labels (2^k,) +-1."""
+    """Return the 2^k corners (2^k, d), and their labels (2^k,) +-1."""
     bits = torch.arange(2**k, device=device).unsqueeze(1) // 2 ** torch.arange(k, device=device) % 2
     signs = bits.float() * 2 - 1
     return torch.cat([signs, signs.new_zeros(2**k, d - k)], 1), signs.prod(1)
 
 
 def draw_clusters(cfg: Settings, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Inputs (count, d) and labels (count,) +-1."""
+    """Return inputs (count, d) and labels (count,) +-1."""
     device = generator.device
     corners, labels = centres(cfg.k, cfg.d, device)
     which = torch.randint(2**cfg.k, (count,), generator=generator, device=device)
@@ -42,7 +42,7 @@ def draw_clusters(cfg: Settings, count: int, generator: torch.Generator) -> tupl
 
 
 def coverage(w: Tensor, corners: Tensor) -> State:
-    """Coverage of the centres (2^k, d) by neurons (B, m, d)."""
+    """Return how well neurons (B, m, d) cover the centres (2^k, d)."""
     unit = torch.nn.functional.normalize(w, dim=2)
     cos = unit @ torch.nn.functional.normalize(corners, dim=1).T
     found = {"covered": (cos.amax(1) > NEAR).to(w.dtype).mean(1), "lowest_best": cos.amax(1).amin(1)}
@@ -50,7 +50,7 @@ def coverage(w: Tensor, corners: Tensor) -> State:
 
 
 def clusters(runs: Sequence[Trial], device: torch.device) -> Rows:
-    """w ~ N(0, 0.01 / d), b = 0, a ~ N(0, 1/m); `rate`, `batch` and `steps` are the settings'."""
+    """Train on clusters from w ~ N(0, 0.01 / d), b = 0, a ~ N(0, 1/m), with the settings' `rate`, `batch`, `steps`."""
     cfg = runs[0].settings
 
     def normal(run: Trial) -> State:
@@ -97,7 +97,7 @@ MARKS = (0, 50, 100, 200, 400, 600, 800, 1000, 1250, 1500, 1750, 2000)
 
 @cache
 def bundled() -> tuple[Tensor, Tensor]:
-    """All 1797 digits, (1797, 64) float64, and their labels, int64."""
+    """Return all 1797 digits, (1797, 64) float64, and their labels, int64."""
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -105,7 +105,7 @@ def bundled() -> tuple[Tensor, Tensor]:
 
 
 def draw_digits(run: Trial, device: torch.device) -> State:
-    """L, U (1297, 64), L_test, U_test (500, 64), standardised by all training pixels, labels, labels_test int64."""
+    """Return L, U (1297, 64), L_test, U_test (500, 64), standardised by training pixels; labels, labels_test int64."""
     x, y = (part.to(device) for part in bundled())
     source = run.generator("digits", device)
     order = torch.randperm(len(x), generator=source, device=device)
@@ -119,7 +119,7 @@ def draw_digits(run: Trial, device: torch.device) -> State:
 
 
 def initial(sources: Sequence[torch.Generator], sizes: Sequence[int], device: torch.device) -> State:
-    """W ~ N(0, 1/64), A ~ N(0, 1/m), no biases, padded to the widest with zeros, which stay; Adam's moments."""
+    """Return W ~ N(0, 1/64), A ~ N(0, 1/m), zero biases, zero-padded to the widest network; and Adam's moments."""
     width = max(sizes)
 
     def make(source: torch.Generator, size: int) -> State:
@@ -137,7 +137,7 @@ def forward(net: State, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def regulariser(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """R (B,), and minus its gradient in the logits (B, n, C), times n."""
+    """Return R (B,), and minus its gradient in the logits (B, n, C), times n."""
     p = torch.softmax(logits, 2)
     log_p = torch.log_softmax(logits, 2)
     mean = p.mean(1, keepdim=True)
@@ -148,14 +148,14 @@ def regulariser(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _gradient(net: State, x: Tensor, of: Callable[..., tuple[Tensor, Tensor]], *labels: Tensor) -> tuple[Tensor, State]:
-    """A loss of the logits (B,), and minus its gradient in the weights."""
+    """Return a loss of the logits (B,), and minus its gradient in the weights."""
     logits, h, z = forward(net, x)
     loss, residual = of(logits, *labels)
     return loss, nets.two_layer_gradient(x, SQUARE.slope(z), h, net["a"], residual)
 
 
 def adam(state: State, down: State, t: int) -> State:
-    """One update of Adam; `down` is minus the gradient. Moments are kept beside the weights."""
+    """Do one update of Adam; `down` is minus the gradient. Moments are stored with the weights."""
     new = {}
     for key in PARTS:
         first = BETAS[0] * state["first " + key] + (1 - BETAS[0]) * down[key]
@@ -169,7 +169,7 @@ def adam(state: State, down: State, t: int) -> State:
 def fit(
     runs: Sequence[Trial], purpose: str, sizes: Sequence[int], data: Pair, steps: int, measure: Measure, u: Any = None
 ) -> tuple[Rows, State]:
-    """Train one network per run on data x (B, n, 64), y (B, n), with R on u if given; `purpose` is the phase."""
+    """Train one network per run on data x (B, n, 64), y (B, n), with R on u if given; `purpose` names the phase."""
     x, y = data
     device = x.device
     sources = [run.generator(purpose, device) for run in runs]
@@ -190,19 +190,19 @@ def fit(
 
 
 def hits(net: State, x: Tensor, y: Tensor) -> Tensor:
-    """Accuracy in per cent (B,)."""
+    """Return the accuracy in per cent (B,)."""
     return 100 * (forward(net, x)[0].argmax(2) == y).float().mean(1)
 
 
 def select(losses: Sequence[float]) -> int:
-    """The first local minimum of test loss over `SIZES`: the classical, U-shaped part ends there."""
+    """Return the size at the first local minimum of test loss over `SIZES`, where the classical U-curve ends."""
     rises = [one <= other for one, other in itertools.pairwise(losses)]
     return SIZES[[*rises, True].index(True)]
 
 
 def digits(runs: Sequence[Trial], device: torch.device) -> Rows:
-    """Phases: "U-curve, SIZE" (if the size is not set), "teacher", "student, mixture" and "student, digits alone" (both
-    labelled by the teacher), "student, true labels" (digits alone)."""
+    """Train on digits. Phases: "U-curve, SIZE" (if the size is not set), "teacher", "student, mixture" and "student,
+    digits alone" (both labelled by the teacher), "student, true labels" (digits only)."""
     cfg = runs[0].settings
     s = engine.collated(draw_digits(run, device) for run in runs)
     rows, digits = [], (s["L"], s["labels"])

@@ -1,4 +1,4 @@
-"""Fixed features of world 3's Corollary 3, from scikit-learn: kernel ridge regression, ridge on random features."""
+"""Fixed features for world 3's Corollary 3, by scikit-learn: kernel ridge regression, and ridge on random features."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,11 +19,11 @@ from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 DEGREES = (2, 3, 5)  # of (<x, x'> + 1)^degree; parity of k = 5 patterns is a polynomial of degree 5
 WIDTHS = (0.1, 1.0)  # gamma of exp(-gamma |x - x'|^2), where |x|^2 is 1 on average
 PENALTIES = (0.1, 1.0, 10.0)
-FOLDS = (1, 5)  # random features, in neurons of the network
+FOLDS = (1, 5)  # number of random features, as a multiple of the network's neurons
 
 
 def _candidates(run: Trial) -> Iterator[tuple[str, float, Any]]:
-    """Phase, penalty and model; of those of a phase the best on validation data counts."""
+    """Yield phase, penalty and model; in each phase the model that is best on validation data counts."""
     cfg: Settings = run.settings
     seed = seed_of(cfg.base, "theory", cfg.WORLD, "random features", run.seed) % 2**32
     for penalty in PENALTIES:
@@ -39,7 +39,7 @@ def _candidates(run: Trial) -> Iterator[tuple[str, float, Any]]:
 
 
 def kernels(runs: Sequence[Trial], data: State) -> Rows:
-    """A row per run and phase, with accuracies and the penalty; all of them are fitted to the training signs +-1."""
+    """Return a row per run and phase, with accuracies and the penalty; all models fit the training signs +-1."""
     rows = []
     for i, run in enumerate(runs):
         known = {name: (data[f"{name} x"][i].double().cpu().numpy(), data[f"{name} y"][i : i + 1]) for name in SPLITS}

@@ -11,14 +11,14 @@ from granularity.stages.theory.engine import Rows, State, Trial
 from granularity.stages.theory.worlds.feature_emergence.data import SPLITS
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 
-Rate = Tensor | float  # the former (B, 1, 1)
-CHUNK = 10_000  # rows of a full batch at once
+Rate = Tensor | float  # a tensor is (B, 1, 1)
+CHUNK = 10_000  # rows of a full batch processed at once
 MARKS = (0, 2, 5, 10, 20, 30, 50, 75, 100, 150, 200, 250, 300, 350, 400, 500, 600, 800, 1000, 1500)  # recorded
 PENALTIES = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)  # ridge, in units of the features' mean square; best on validation
 
 
 def spread(runs: Sequence[Trial], phase: str, measures: dict[str, Tensor], step: int = 0) -> Rows:
-    """Rows of measures (B,), one per run."""
+    """Return rows of measures (B,), one per run."""
     return [
         engine.row(run, {key: value[i].item() for key, value in measures.items()}, step, phase)
         for i, run in enumerate(runs)
@@ -26,7 +26,7 @@ def spread(runs: Sequence[Trial], phase: str, measures: dict[str, Tensor], step:
 
 
 def correct(g: Tensor, y: Tensor, parity: Tensor) -> Tensor:
-    """Accuracy in per cent (B,) on y (B, n) +-1 of outputs (B, n, C), by sign or by the class (B, C) of the largest."""
+    """Return accuracy in per cent (B,) of outputs (B, n, C) on y (B, n) +-1, by sign or the largest's class (B, C)."""
     if g.shape[2] == 1:
         g = g.squeeze(2)
         return 100 * ((g * y > 0).to(g.dtype) + 0.5 * (g == 0)).mean(1)
@@ -34,7 +34,7 @@ def correct(g: Tensor, y: Tensor, parity: Tensor) -> Tensor:
 
 
 def alignment(net: State, u: Tensor) -> State:
-    """Cosines of neurons, w (B, R, p) and out (B, R, q), with u (B, p), without dead ones (zero weights)."""
+    """Return cosines of neurons, w (B, R, p) and out (B, R, q), with u (B, p), without dead neurons (zero weights)."""
     norm = (net["w"].square().sum(2) + net["out"].square().sum(2)).sqrt()
     alive = norm > 0
     cos = torch.bmm(net["w"], u.unsqueeze(2)).squeeze(2) / norm.clamp_min(1e-30)
@@ -53,14 +53,14 @@ def alignment(net: State, u: Tensor) -> State:
 
 
 def embed(run: Trial, w: Tensor, landmarks: Tensor, step: int) -> Rows:
-    """Classical MDS of vectors under D_ij = sqrt(2 - 2 cos_ij): the first two principal components of unit
-    vectors, landmarks embedded with them. One row a neuron (R, p), then one a landmark (L, p)."""
+    """Classical MDS of vectors under D_ij = sqrt(2 - 2 cos_ij), i.e. the first two principal components of unit
+    vectors, with landmarks embedded alongside. Returns a row per neuron (R, p), then a row per landmark (L, p)."""
     w = w[w.norm(dim=1) > 0]
     unit = torch.cat([w, landmarks]).double()
     unit = unit / unit.norm(dim=1, keepdim=True)  # however small: step 1 leaves norms of 1e-12
     _, _, v = torch.linalg.svd(unit - unit.mean(0), full_matrices=False)
     plane = (unit - unit.mean(0)) @ v[:2].T
-    plane *= torch.where(plane[len(w)] < 0, -1.0, 1.0)  # the first landmark lies to the right, above
+    plane *= torch.where(plane[len(w)] < 0, -1.0, 1.0)  # the first landmark lies to the upper right
     cos = unit @ unit[len(w) :].T
     found = {"neuron": [*range(len(w)), *range(-1, -len(landmarks) - 1, -1)]}  # landmarks: -1, -2, ...
     found |= {"mds_x": plane[:, 0].tolist(), "mds_y": plane[:, 1].tolist()}
@@ -80,7 +80,7 @@ def _hidden(net: State, x: Tensor) -> Tensor:
 def gradient(
     net: State, x: Tensor, signs: Tensor, phi: nets.Activation, weight: Tensor | None = None, steep: bool = True
 ) -> tuple[Tensor, State | None]:
-    """Hinge loss (B,), summed over outputs, and minus its gradient (None if not steep); signs, weights (B, n, C)."""
+    """Return the hinge loss (B,), summed over outputs, and minus its gradient if `steep`; signs, weights (B, n, C)."""
     total, direction = 0.0, None
     for start in range(0, x.shape[1], CHUNK):
         part = slice(start, start + CHUNK)
@@ -101,7 +101,7 @@ def gradient(
 
 
 def batches(runs: Sequence[Trial], device: torch.device, purpose: str = "batches") -> Tensor:
-    """(B, steps + 1, batch) int64: epochs of random order, the same for every method."""
+    """Return (B, steps + 1, batch) int64: epochs in random order, the same for every method."""
     cfg: Settings = runs[0].settings
     whole = cfg.n - cfg.n % cfg.batch
     epochs = math.ceil((cfg.steps + 1) * cfg.batch / whole)
@@ -115,7 +115,7 @@ def batches(runs: Sequence[Trial], device: torch.device, purpose: str = "batches
 
 
 class Learner:
-    """Models of a group of runs on its data, trained in the same batches; rows carry the step of the whole schedule."""
+    """Models of a group of runs on its data, trained on the same batches; rows carry the step of the whole schedule."""
 
     def __init__(self, runs: Sequence[Trial], data: State, device: torch.device):
         self.runs, self.data, self.cfg = runs, data, runs[0].settings
@@ -133,10 +133,10 @@ class Learner:
         start: int = 0,
         fold: int = 1,
     ) -> tuple[Rows, State]:
-        """Plain SGD from step `start` of the schedule to the last, at `fold` (the neurons of a feature) times `rate`.
+        """Run plain SGD from step `start` of the schedule to the last, at `fold` (neurons per feature) times `rate`.
 
-        `sets`: "train", "val" and "test" samples: labels (B, n), and what ``outputs(state, ...) -> (B, n, C)`` and
-        ``direction(state, y, ...) -> loss (B,), minus its gradient`` take besides.
+        `sets`: "train", "val" and "test" samples: labels (B, n), then the other arguments of ``outputs(state, ...) ->
+        (B, n, C)`` and ``direction(state, y, ...) -> loss (B,), minus its gradient``.
         """
         cfg, order = self.cfg, self.order
         rate = rate if isinstance(rate, Tensor) else torch.full((len(self.runs), 1, 1), rate, device=order.device)
@@ -156,7 +156,7 @@ class Learner:
         return engine.train(self.runs, state, engine.sgd(step, fold * rate), measured, **how)
 
     def descend(self, net: State, rate: Rate, phase: str, start: int = 2, **more: Tensor) -> tuple[Rows, State]:
-        """Plain SGD on w, b, a; measures `more` (B,) go to every row."""
+        """Run plain SGD on w, b, a; add the measures `more` (B,) to every row."""
 
         def outputs(state: State, x: Tensor, signs: Tensor) -> Tensor:
             return nets.two_layer(x, state["w"], state["a"], nets.TRUNCATED_RELU, state["b"])[0]
@@ -171,7 +171,7 @@ class Learner:
         return self._learn(net, sets, rate, phase, outputs, direction, measure, start)
 
     def head(self, net: State, rate: Rate, phase: str, **how: int) -> Rows:
-        """SGD on the second layer alone, from zero."""
+        """Run SGD on only the second layer, from zero."""
 
         def outputs(state: State, h: Tensor) -> Tensor:
             return torch.bmm(h, state["c"].unsqueeze(2))
@@ -184,7 +184,7 @@ class Learner:
         return self._learn({"c": torch.zeros_like(net["b"])}, sets, rate, phase, outputs, direction, **how)[0]
 
     def tangent(self, net: State, rate: Rate, phase: str, fold: int = 1) -> Rows:
-        """SGD on sum_i c_i h_i(x) + a_i sigma'_i(x) (<v_i, x> + e_i), from zero; h and sigma' are those of `net`."""
+        """Run SGD on sum_i c_i h_i(x) + a_i sigma'_i(x) (<v_i, x> + e_i), from zero, with h and sigma' of `net`."""
         sets, phi = {}, nets.TRUNCATED_RELU
         for name in SPLITS:
             x = self.data[f"{name} x"]
@@ -206,8 +206,8 @@ class Learner:
         return self._learn(zero, sets, rate, phase, outputs, direction, fold=fold)[0]
 
     def ridge(self, net: State | None, phase: str) -> Rows:
-        """Ridge regression, in float64, on the hidden units of `net`, or on x and 1; the penalty is the best on
-        validation data.
+        """Do ridge regression, in float64, on the hidden units of `net`, or on x and 1, with the penalty that is best
+        on validation data.
         """
 
         def features(x: Tensor) -> Tensor:

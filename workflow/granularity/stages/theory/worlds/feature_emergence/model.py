@@ -3,9 +3,9 @@
 Shi, Wei, Liang (ICLR 2022), section 3. The network is mirrored at the start (w_{m+i} = w_i, b_{m+i} = b_i, a_{m+i} =
 -a_i, so g = 0). Finer labels have one output each, against the rest.
 
-Coordinates. Inputs lie in the span of M, so weights do as well once the first step has wiped the rest: `w` are their
-coordinates there, `out` is what lies outside, which feeds no output but counts in cosines. (With coordinates = inputs,
-all is in R^d and `out` is empty.) Shapes: B runs, n samples, p coordinates, C outputs.
+Coordinates. Inputs lie in the span of M, and so do weights once the first step has wiped the rest: `w` are their
+coordinates there. `out` is the part outside, which feeds no output but counts in cosines. (With coordinates = inputs,
+everything is in R^d and `out` is empty.) Shapes: B runs, n samples, p coordinates, C outputs.
 """
 
 import math
@@ -22,9 +22,9 @@ from granularity.stages.theory.worlds.feature_emergence.data import prepare
 from granularity.stages.theory.worlds.feature_emergence.learners import gradient
 from granularity.stages.theory.worlds.feature_emergence.settings import Settings
 
-LEAST = -87.0  # exponents below, whose power is no normal float32, take a hundred times as long
-SCALE_INPUTS = 5000  # inputs over which kappa is measured
-SMALL_A = 0.01  # residual variant: second layer before step 2, so that margins stay below 1
+LEAST = -87.0  # exponents below it, whose exponential is not a normal float32, take a hundred times as long
+SCALE_INPUTS = 5000  # inputs on which kappa is measured
+SMALL_A = 0.01  # residual variant: factor on the second layer before step 2, so that margins stay below 1
 
 
 def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
@@ -34,7 +34,7 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
 
 
 def smoothed(s: float) -> nets.Activation:
-    """sigma averaged over neuron noise xi ~ N(0, s^2): E sigma(z + xi), and its derivative in z (1.2).
+    """Return sigma averaged over neuron noise xi ~ N(0, s^2): E sigma(z + xi), and its derivative in z (1.2).
 
     With F, f the normal cdf and density: E sigma' = F((1 - z)/s) - F(-z/s), and E sigma =
     z E sigma' + s (f(-z/s) - f((1 - z)/s)) + 1 - F((1 - z)/s).
@@ -54,13 +54,13 @@ def smoothed(s: float) -> nets.Activation:
 
 
 def class_weights(signs: Tensor) -> Tensor:
-    """1 / (2 Pr[y = v]) of each sample and output, from the sample's own shares; signs (B, n, C)."""
+    """Return 1 / (2 Pr[y = v]) for each sample and output, from the shares in the sample; signs (B, n, C)."""
     positive = (signs > 0).to(signs.dtype).mean(1, keepdim=True)
     return torch.where(signs > 0, 0.5 / positive, 0.5 / (1 - positive))
 
 
 def initial(runs: Sequence[Trial], data: State, device: torch.device) -> State:
-    """Mirrored Gaussian network: s.d. 1/k for w, 1/k^2 for b, sigma~^2 / (gamma k^2) for a, in either coordinates."""
+    """Return a mirrored Gaussian network, with s.d. 1/k for w, 1/k^2 for b, sigma~^2 / (gamma k^2) for a."""
     cfg = runs[0].settings
 
     def draw(run: Trial) -> State:
@@ -77,12 +77,12 @@ def initial(runs: Sequence[Trial], data: State, device: torch.device) -> State:
 
 
 def two_steps(runs: Sequence[Trial], net: State, data: State) -> tuple[Rows, State]:
-    """Steps 1 and 2 of the schedule, whole training set as one batch, neuron noise k^-1.5 averaged out.
+    """Do steps 1 and 2 of the schedule, with the whole training set as one batch and neuron noise k^-1.5 averaged out.
 
-    Penalties wipe the old w in step 1, w and a in step 2, exactly (so they are left out here: in float32 the difference
-    would drown the gradient). Residual variant: step 1 leaves w = G / max |G_i| + r w_0 / E|w_0| with G minus the
-    gradient, and a is scaled down before step 2. Returns rows at steps 0, 1, 2, and the state after step 2, with w,
-    out, b after step 1 as w1, out1, b1.
+    Penalties wipe the old w in step 1, and w and a in step 2, exactly, so they are left out here (in float32 the
+    difference would drown the gradient). Residual variant: step 1 leaves w = G / max |G_i| + r w_0 / E|w_0| with G
+    minus the gradient, and a is scaled down before step 2. Returns rows at steps 0, 1, 2, and the state after step 2;
+    w1, out1, b1 are w, out, b after step 1.
     """
     cfg: Settings = runs[0].settings
     phi = smoothed(cfg.k**-1.5 if cfg.noise else 0.0)
@@ -113,7 +113,7 @@ def two_steps(runs: Sequence[Trial], net: State, data: State) -> tuple[Rows, Sta
             scale = state["a"].abs().sum((1, 2))
             g = nets.two_layer(data["test x"][:, :100], state["w"], state["a"], phi, state["b"])[0]
             found |= {"initial_output": g.abs().amax((1, 2)) / scale}
-        if t == 1 and "basis" in data:  # what of w lies outside the span of the dictionary, in norm
+        if t == 1 and "basis" in data:  # norm of the part of w outside the span of the dictionary
             outside = (state["w"] @ data["basis"][:, :, cfg.D :]).norm() / state["w"].norm()
             found |= {"outside": outside.expand(len(runs))}
         return found
@@ -123,18 +123,18 @@ def two_steps(runs: Sequence[Trial], net: State, data: State) -> tuple[Rows, Sta
 
 
 def kappa(w: Tensor, x: Tensor) -> Tensor:
-    """(B, 1) factor that brings the r.m.s. of <w_i, x> over neurons and inputs to 1."""
+    """Return the factor (B, 1) that scales the r.m.s. of <w_i, x> over neurons and inputs to 1."""
     return 1 / torch.bmm(x[:, :SCALE_INPUTS], w.transpose(1, 2)).square().mean((1, 2)).sqrt().unsqueeze(1)
 
 
 def patterns(runs: Sequence[Trial], device: torch.device) -> Rows:
-    """Data, the two steps, then every method asked for; a method is a `phase` of the run table.
+    """Draw data, do the two steps, then train every requested method; a method is a `phase` of the run table.
 
-    network: SGD on everything after the two steps, rescaled. two_step, one_step: the second layer only, after step 2
-    (rescaled) and step 1 (as it is, and rescaled, with the biases that step 2 leaves). ridge: the same, converged. rf,
-    ntk: fixed features at the initial weights; half of the mirror neurons and twice the step size are the same model.
-    linear: ridge on x. kernels: see there. sgd: no two steps. literal: the schedule's own rate. reference: gradient
-    against Monte Carlo.
+    network: SGD on all parameters after the two steps, rescaled. two_step, one_step: only the second layer, after step
+    2 (rescaled) and step 1 (as is, and rescaled, with the biases after step 2). ridge: the same, converged. rf, ntk:
+    fixed features at the initial weights; half of the mirrored neurons with twice the step size are the same model.
+    linear: ridge on x. kernels: see there. sgd: without the two steps. literal: the schedule's own rate. reference:
+    gradient compared with Monte Carlo.
     """
     cfg: Settings = runs[0].settings
     data, facts = prepare(runs, device)
@@ -144,7 +144,7 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> Rows:
     found, state = two_steps(runs, start, data)
     rows += found
 
-    # In the residual variant w of step 2 is linear in the a that was scaled down: undo that.
+    # In the residual variant w after step 2 is linear in the scaled-down a: undo the scaling.
     w2 = state["w"] / (SMALL_A if cfg.residual is not None else 1.0)
     scale, first = kappa(w2, data["train x"]), kappa(state["w1"], data["train x"])
     two = {"w": scale.unsqueeze(2) * w2, "b": scale * state["b"], "a": state["a"]}
@@ -194,7 +194,7 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> Rows:
 
 
 def _reference(runs: Sequence[Trial], start: State, data: State) -> Rows:
-    """Relative error of the noise-smoothed gradient of w against 40,000 draws of the noise (16 neurons)."""
+    """Return the relative error of the noise-smoothed gradient of w against 40,000 draws of the noise (16 neurons)."""
     cfg: Settings = runs[0].settings
     s, draws = cfg.k**-1.5, 40_000
     errors = []

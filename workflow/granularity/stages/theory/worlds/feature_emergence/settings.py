@@ -20,19 +20,19 @@ OUTPUTS = {"rule": 1, "random": 6} | {name: max(table) + 1 for name, table in sp
 
 
 class Settings(engine.Settings):
-    """One arm: which inputs, label rule, label granularity, methods. The first block is for all experiments, then those
-    of `patterns` (section 3 of the paper), `clusters` (mixture of Gaussians) and `digits` (teacher and student)."""
+    """One arm: inputs, label rule, label granularity, methods. The first block is for all experiments; then come keys
+    for `patterns` (section 3 of the paper), `clusters` (mixture of Gaussians) and `digits` (teacher and student)."""
 
     WORLD: ClassVar[str] = "feature_emergence"
     FREE: ClassVar = frozenset({"rate", "sigma_r", "structured", "negative_share", "table", "shuffled"})
 
     experiment: Literal["patterns", "clusters", "digits"] = "patterns"  # which data model
     d: Count = 100  # input dimensions
-    k: Count = 5  # relevant patterns; coordinates of the hypercube of clusters
-    m: Count = 100  # half the hidden neurons of patterns (mirrored); all those of clusters
+    k: Count = 5  # relevant patterns; for clusters: coordinates of the hypercube
+    m: Count = 100  # half the hidden neurons of patterns (mirrored); all neurons of clusters
     n: Count = 10_000  # training samples
     test: Count = 5000  # test samples, fresh
-    batch: Count = 500  # samples per step, after the first two of patterns
+    batch: Count = 500  # samples per step, for patterns after the first two steps
     steps: Count = 600  # weight updates in all, the first two included
     rate: Positive = 0.3  # step size of plain SGD on the rescaled network
 
@@ -41,31 +41,31 @@ class Settings(engine.Settings):
     rule: Literal["parity", "interval", "hidden"] = "parity"
     structured: bool = True  # whether the input distribution has the paper's structure
     # Granularity: 2 classes; parity and s >= 3 (4); s (6); phi_A (32); parity and one of three random IDs (6); any
-    # others (table). More than two are learnt one against the rest.
+    # others (table). More than two classes are learnt one against the rest.
     labels: Literal["rule", "halves", "count", "pattern", "random", "table"] = "rule"
-    table: tuple[Natural, ...] = ()  # the label of each of the 32 patterns of A, pattern i with the bits of i
-    shuffled: float = Field(0.0, ge=0, le=1)  # of a table: share of labels that are another input's of the same parity
+    table: tuple[Natural, ...] = ()  # the label of each of the 32 patterns of A; pattern i has the bits of i
+    shuffled: float = Field(0.0, ge=0, le=1)  # for a table: share of labels taken from another input of the same parity
     D: Count = 50  # patterns of the dictionary
-    negative_share: Share | None = None  # exact share of class -1; none: as it comes
+    negative_share: Share | None = None  # exact share of class -1; none: as drawn
     weighted: bool = True  # weigh the loss by 1 / (2 Pr[y = v]) in steps 1 and 2
     noise: bool = True  # neuron noise of s.d. k^-1.5 in steps 1 and 2, averaged out
-    residual: NonNegative | None = None  # step 1 leaves so much of the initial weights; none: wipes them exactly
+    residual: NonNegative | None = None  # step 1 leaves this share of the initial weights; none: wipes them exactly
     coordinates: Literal["dictionary", "inputs"] = "dictionary"  # of weights: in the span of the dictionary, or in R^d
-    # Of the general setting (appendix F), of parity and in R^d alone.
+    # For the general setting (appendix F), only with parity and in R^d.
     coherence: NonNegative = 0.0  # mu: |<M_i, M_j>| <= mu / sqrt(d) of the dictionary's unit columns; 0: orthonormal
     input_noise: NonNegative = 0.0  # sigma_zeta: x~ = M phi~ + zeta, zeta ~ N(0, sigma_zeta^2 I_d)
     methods: tuple[Method, ...] = ("network",)  # what is trained on the data, see `model.patterns`
     rf_rates: tuple[Positive, ...] = (0.01, 0.1, 1.0)  # step sizes of random features,
     ntk_rates: tuple[Positive, ...] = (1e-4, 3e-4, 1e-3)  # of the tangent kernel,
     sgd_rates: tuple[Positive, ...] = (1e-4, 3e-4, 1e-3)  # and of SGD from the initial weights, without the two steps
-    baseline_rms: Positive | None = None  # r.m.s. of <w, x> at the start of these three; none: as drawn
+    baseline_rms: Positive | None = None  # r.m.s. of <w, x> at the start for these three; none: as drawn
     picture: bool = False  # record the neurons of seed 0, embedded in the plane
 
     sigma_r: Positive = 1.0  # noise of clusters: g ~ N(0, sigma_r^2 k / d I)
 
-    teacher: Count | None = 9  # hidden units of the teacher; none: minimum of the U-curve
+    teacher: Count | None = 9  # hidden units of the teacher; none: at the minimum of the U-curve
     student: Count = 9  # hidden units of the students
-    student_steps: Count = 2000  # updates of a student; the teacher has `steps`
+    student_steps: Count = 2000  # updates of a student; the teacher makes `steps`
     gaussian: Literal["matched", "iid"] = "matched"  # unlabelled inputs: mean and s.d. of each pixel, or N(0, 1)
     alpha: Share = 0.5  # share of unlabelled inputs in the mixture
     mixture: Literal["kept", "added"] = "kept"  # as many samples as digits, or Gaussians added to all digits
@@ -75,7 +75,7 @@ class Settings(engine.Settings):
             yield from self._patterns()
         elif self.experiment == "clusters":
             yield self.k <= self.d, f"k: k <= d must hold, but k = {self.k} and d = {self.d}"
-        yield self.batch <= self.n, f"batch: at most the n = {self.n} training samples, but is {self.batch}"
+        yield self.batch <= self.n, f"batch: must be at most n = {self.n} training samples, but is {self.batch}"
 
     def _patterns(self) -> Iterator[tuple[bool, str]]:
         k, D, table, rule = self.k, self.D, self.table, self.rule
@@ -83,15 +83,15 @@ class Settings(engine.Settings):
         yield k <= D, f"k: k <= D must hold, but k = {k} and D = {D}"
         yield rule != "parity" or k % 2 == 1, f"k: the parity rule needs an odd k, but k = {k}"
         yield rule != "interval" or k % 3 == 0, f"k: the interval rule needs a multiple of 3, but k = {k}"
-        yield rule != "hidden" or self.structured, "structured: the hidden rule is a structure, it cannot be false"
-        yield self.steps > 2, f"steps: must exceed 2, the first two being full-batch, but is {self.steps}"
+        yield rule != "hidden" or self.structured, "structured: cannot be false, because the hidden rule is a structure"
+        yield self.steps > 2, f"steps: must exceed 2, because the first two are full-batch, but is {self.steps}"
         if self.labels != "rule":
             parity = rule == "parity" and k == 5 and self.negative_share is None
-            yield parity, f"labels: '{self.labels}' is for the balanced parity rule with k = 5"
+            yield parity, f"labels: '{self.labels}' needs the balanced parity rule with k = 5"
             odd = set(self.methods) - {"network"}
-            yield not odd, f"methods: finer labels are for 'network' only, not {', '.join(sorted(odd))}"
-        yield (self.labels == "table") == bool(table), "table: goes with labels 'table', and with these alone"
-        yield not self.shuffled or bool(table), "shuffled: is for labels 'table'"
+            yield not odd, f"methods: only 'network' can have finer labels, not {', '.join(sorted(odd))}"
+        yield (self.labels == "table") == bool(table), "table: must be set with labels 'table', and only with them"
+        yield not self.shuffled or bool(table), "shuffled: needs labels 'table'"
         if table:
             patterns = len(spaces.PARITY)
             yield len(table) == patterns, f"table: must have {patterns} labels, one per pattern, not {len(table)}"
@@ -99,10 +99,10 @@ class Settings(engine.Settings):
             fine = len(set(zip(table, spaces.PARITY, strict=True))) == len(set(table))
             yield fine, "table: must refine parity, but a label has patterns of both"
         in_all = "reference" not in self.methods or self.coordinates == "inputs"
-        yield in_all, "methods: 'reference' compares weights in R^d, it needs coordinates = inputs"
+        yield in_all, "methods: 'reference' compares weights in R^d, so it needs coordinates = inputs"
         in_general = self.coordinates == "inputs" and rule == "parity"
-        yield not self.general or in_general, "coherence, input_noise: are for parity and coordinates = inputs"
-        yield self.residual is None or self.coordinates == "dictionary", "residual: is for coordinates = dictionary"
+        yield not self.general or in_general, "coherence, input_noise: need parity and coordinates = inputs"
+        yield self.residual is None or self.coordinates == "dictionary", "residual: needs coordinates = dictionary"
 
     @property
     def outputs(self) -> int:
@@ -110,17 +110,17 @@ class Settings(engine.Settings):
 
     @property
     def general(self) -> bool:
-        """Whether dictionary or noise are those of appendix F."""
+        """Whether the dictionary or the noise is that of appendix F."""
         return self.coherence > 0 or self.input_noise > 0
 
     @property
     def sigma(self) -> float:
-        """sigma~, the root of the summed variances of fair patterns, and of the noise."""
+        """sigma~, the root of the summed variances of fair patterns and of the noise."""
         return math.sqrt(self.D + 4 * self.d * self.input_noise**2) / 2
 
     @property
     def gamma(self) -> float:
-        """E[y phi_i] - E[y] E[phi_i] of a relevant pattern, structured; of the hidden rule its expected size."""
+        """E[y phi_i] - E[y] E[phi_i] of a relevant pattern, structured; for the hidden rule its expected size."""
         if self.rule == "parity":
             return 0.25
         if self.rule == "hidden":
@@ -141,8 +141,8 @@ class Settings(engine.Settings):
         return self.gamma**2 * rarer * self.sigma / (self.k * self.m**3)
 
     def conditions(self) -> dict[str, bool]:
-        """What the theorems suppose (section 3, appendix F), constants taken as 1, without bounds on k, m, p_o, mu
-        and sigma_zeta, and (A2), a background of independent fair coins, which holds in every setting."""
+        """Return the theorems' conditions (section 3, appendix F) with all constants 1, but without bounds on k, m,
+        p_o, mu and sigma_zeta, and without (A2), a background of independent fair coins, which every setting has."""
         if self.experiment != "patterns":
             return {}
         met = {"one output, for the rule's two classes": self.labels == "rule"}
@@ -180,14 +180,14 @@ INTERVAL |= {"baseline_rms": 0.5, "ntk_rates": (0.01, 0.03, 0.1), "rf_rates": (0
 ALL = ("network", "two_step", "one_step", "ridge", "rf", "ntk", "linear", "sgd", "literal")
 SCALES = {"small": SMALL, "main": MAIN}
 KERNELS = "small, n = 2000"
-ONE_RATE = {"ntk_rates": (3e-4,)}  # at the size `quick` of the tangent kernel, which takes most of the time
-# What Tables 1 to 5 have a column of, without structure Figures 1 to 14 a curve of.
+ONE_RATE = {"ntk_rates": (3e-4,)}  # for the tangent kernel at the size `quick`, because it takes most of the time
+# Methods with a column in Tables 1 to 5; without structure, methods with a curve in Figures 1 to 14.
 TABLED, PLAINLY = ("network", "two_step", "one_step", "rf", "ntk"), ("network", "two_step", "rf", "ntk")
 PLAIN = "without structure"
 GRAINS = {"rule": 2, "halves": 4, "count": 6, "pattern": 32, "random": 6}
 WORDS = {"rule": "2 labels: parity", "halves": "4 labels: parity and s >= 3", "count": "6 labels: count s"}
 WORDS |= {"pattern": "32 labels: pattern", "random": "6 labels: parity and random IDs"}
-# What labels tell beside parity, as tables (see `spaces`). Those of `WHOLE` have a whole staircase.
+# What labels tell besides parity, as tables (see `spaces`). Those of `WHOLE` have a complete staircase.
 WHOLE = {"count of 4 of A": refined(count((0, 1, 2, 3)))}
 WHOLE |= {"majority of 3, count of the other 2": refined(count((0, 1, 2)) >= 2, count((3, 4)))}
 BROKEN = {f"parity of {n} of A": refined(subparity(range(n))) for n in (2, 3)}
@@ -207,18 +207,18 @@ VARIED |= {"n = 10000, m = 50": {"n": 10_000, "m": 50}}
 SHARES = (0.8, 0.9)
 GENERAL = {"incoherent": {"coherence": 0.5}, "noisy": {"input_noise": 0.05}}  # appendix F
 GENERAL["both, 80% negative"] = {"coherence": 0.5, "input_noise": 0.05, "negative_share": 0.8}
-GENERAL["random columns"] = {"coherence": 4.0}  # in most dictionaries all inner products are below it as drawn
-# What network and baselines rest on, one key varied at a time at the small size. Each rate is a phase of its own.
+GENERAL["random columns"] = {"coherence": 4.0}  # as drawn, the inner products of most dictionaries are all below it
+# Parameters of network and baselines, varied one at a time at the small size. Each rate is a phase.
 SWEEP = "small, {} = {:g}"
 SWEPT = {"baseline_rms": (0.05, 1.0), "m": (25,), "steps": (150,)}  # as drawn, r.m.s. is 0.2
-MORE = {"m": (400,), "steps": (2400,)}  # of the size `paper` alone, as is `WIDE`
-RATES = {"rate": (0.03, 1.0, 3.0)}  # of the network; the baselines' own follow, wider than in the other arms
+MORE = {"m": (400,), "steps": (2400,)}  # only at the size `paper`, like `WIDE`
+RATES = {"rate": (0.03, 1.0, 3.0)}  # of the network; the baselines' own follow, wider than in other arms
 WIDE = "small, wide rates"
 WIDER = {"rf_rates": (1e-3, 10.0), "ntk_rates": (1e-5, 1e-2), "sgd_rates": (1e-5, 1e-2, 0.1)}
 
 
 def space(name: str) -> str:
-    """The arm of a label space of `SPACES`."""
+    """Return the arm of a label space of `SPACES`."""
     return f"parity and {name}, {PLAIN}"
 
 
@@ -232,7 +232,7 @@ def unbalanced(share: float, weighted: bool, structured: bool = True) -> str:
 
 
 def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, Any]]:
-    """The arms of a size: how many seeds some of them have, and (not 0) those of the arms of the size `paper` alone."""
+    """Return the arms of a size; arguments: numbers of seeds (`wide`: for arms of the size `paper` only; 0: none)."""
     arms: list[dict[str, Any]] = []
     for name, scale, seeds in (("small", SMALL, 5), ("main", MAIN, main)):
         every = name == "small" or wide

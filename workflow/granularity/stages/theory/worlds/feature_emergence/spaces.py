@@ -1,7 +1,7 @@
-"""Label spaces that refine parity, and the staircase: which of them teach it, said before any training.
+"""Label spaces that refine parity, and the staircase: a prediction, before any training, of which of them teach parity.
 
-A label space is a table: the label of each of the 32 patterns of A. The staircase (docs/findings/parity.md) is of
-the family of its indicator functions, for x in {-1, 1}^5:
+A label space is a table: the label of each of the 32 patterns of A. The staircase (docs/findings/parity.md) uses the
+indicator functions of the labels, for x in {-1, 1}^5:
 
     R(v | S)^2 = E over x_S of | E[(onehot - p_S(x)) x_v | x_S] |^2,    p_S = E[onehot | x_S]
 """
@@ -16,28 +16,28 @@ K = 5
 PATTERNS = np.arange(2**K)[:, None] >> np.arange(K) & 1  # (32, 5), pattern i has the bits of i
 ONES = PATTERNS.sum(1)
 PARITY = ONES % 2
-# Label spaces that the world has names for.
+# Label spaces that have a name in this world.
 TABLES = {"halves": (ONES % 2 + 2 * (ONES >= 3)).tolist(), "count": ONES.tolist(), "pattern": list(range(2**K))}
 
 
 def refined(*functions: np.ndarray) -> tuple[int, ...]:
-    """The label space of parity and some functions (32,) of the pattern, as a table (32,) of labels 0, 1, ..."""
+    """Return the label space of parity and some functions (32,) of the pattern, as a table (32,) of labels 0, 1, ..."""
     rows = np.stack([PARITY, *functions], 1)
     return tuple(np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).tolist())
 
 
 def count(bits: Sequence[int]) -> np.ndarray:
-    """How many of some coordinates are 1."""
+    """Return how many of some coordinates are 1."""
     return PATTERNS[:, list(bits)].sum(1)
 
 
 def subparity(bits: Sequence[int]) -> np.ndarray:
-    """Parity of some coordinates."""
+    """Return the parity of some coordinates."""
     return count(bits) % 2
 
 
 def probabilities(table: Sequence[int], shuffled: float = 0.0) -> np.ndarray:
-    """(32, C): how likely each label is for each pattern, where a share is redrawn among patterns of equal parity."""
+    """Return each label's probability for each pattern, (32, C); a share is redrawn among patterns of equal parity."""
     onehot = np.eye(max(table) + 1)[list(table)]
     same = (PARITY[:, None] == PARITY[None]) / (len(PARITY) / 2)
     return (1 - shuffled) * onehot + shuffled * same @ onehot
@@ -47,18 +47,18 @@ def probabilities(table: Sequence[int], shuffled: float = 0.0) -> np.ndarray:
 class Law:
     """What is known of a label space before training."""
 
-    order: tuple[int, ...]  # the coordinates as the staircase takes them
-    steps: tuple[float, ...]  # R of each at its turn
-    staircase: float  # the least of them: the strength with which parity is taught
-    balanced: float  # the same of the residual that the first steps see, over its noise (see `balance`)
-    weakest: float  # the least R(v | nothing): the staircase without its stairs
+    order: tuple[int, ...]  # the coordinates in the order of the staircase
+    steps: tuple[float, ...]  # R of each coordinate at its turn
+    staircase: float  # the smallest of them: how strongly parity is taught
+    balanced: float  # the same for the residual that the first steps see, over its noise (see `balance`)
+    weakest: float  # the smallest R(v | nothing): the staircase without its stairs
     degree_1: float  # root of the sum of squares of R(v | nothing)
     information: float  # mutual information of label and pattern, bits
-    labels: int  # their number, G
+    labels: int  # number of labels, G
 
 
 def signal(chance: np.ndarray, v: int, known: Sequence[int]) -> float:
-    """R(v | known) of label probabilities (32, C), over fair coins."""
+    """Return R(v | known) for label probabilities (32, C), over fair coins."""
     cell = PATTERNS[:, list(known)] @ (2 ** np.arange(len(known))) if known else np.zeros(len(PATTERNS), int)
     total = 0.0
     for value in np.unique(cell):
@@ -69,10 +69,10 @@ def signal(chance: np.ndarray, v: int, known: Sequence[int]) -> float:
 
 
 def balance(chance: np.ndarray) -> np.ndarray:
-    """Indicators in the units of one output against the rest with balanced weights, 1 / (2 Pr[y = v]) of each sample.
+    """Scale indicators to one-against-rest outputs with balanced weights, 1 / (2 Pr[y = v]) for each sample.
 
-    The correlation of label c with a coordinate is then its covariance over 2 P_c (1 - P_c), of variance
-    1 / (4 P_c (1 - P_c) n) with n samples; the sum of the latter over labels is made 1 / n.
+    Label c's correlation with a coordinate is then its covariance over 2 P_c (1 - P_c), of variance
+    1 / (4 P_c (1 - P_c) n) for n samples; the scale makes the sum of these variances over labels 1 / n.
     """
     mean = chance.mean(0)
     spread = 2 * mean * (1 - mean)
@@ -80,7 +80,7 @@ def balance(chance: np.ndarray) -> np.ndarray:
 
 
 def climb(signals: Callable[[list[int]], Sequence[float]], count: int = K) -> tuple[list[int], list[float]]:
-    """The coordinates as the staircase takes them, and R of each at its turn; `signals(known)` is R of all."""
+    """Return the coordinates in the order of the staircase, and R of each at its turn; `signals(known)` is R of all."""
     order, steps = [], []
     for _ in range(count):
         found = np.array(signals(order))
@@ -91,7 +91,7 @@ def climb(signals: Callable[[list[int]], Sequence[float]], count: int = K) -> tu
 
 
 def law(table: Sequence[int], shuffled: float = 0.0) -> Law:
-    """The staircase of a label space, and what else is known of it (see :class:`Law`)."""
+    """Return the staircase of a label space, and what else is known of it (see :class:`Law`)."""
     chance = probabilities(table, shuffled)
 
     def signals(chance: np.ndarray, known: Sequence[int]) -> list[float]:

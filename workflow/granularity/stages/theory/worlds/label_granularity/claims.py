@@ -16,46 +16,50 @@ from granularity.stages.theory.worlds.label_granularity import settings as a
 
 COARSES, FINES = ({scale: arm.format(scale) for scale in a.SCALES} for arm in (a.COARSE, a.FINE))
 BOTH = {scale: (COARSES[scale], FINES[scale]) for scale in a.SCALES}
-REVERSED = {scale: (fine, coarse) for scale, (coarse, fine) in BOTH.items()}
 MADE = {scale: both for scale, both in BOTH.items() if scale != "P"}
-ALL_COARSE = tuple(coarse for coarse, _ in MADE.values())
-EARLY_ARMS = {"coarse": a.EARLY, "fine": a.EARLY_FINE}
-WITHIN_FIXED = {what: a.FINITE_ARMS[what] for what in ("random IDs within superclasses", a.MORE_DATA)}
-ALIVE = [a.SWEEP[1], a.SWEEP[8], a.RANDOM, a.SLOW_RANDOM, a.WITHIN, a.SLOW_WITHIN]
-BASELINES = ["A coarse", *(arm for *_, arm in swept(a.VARIED, a.BASELINE))]
-LAZY_RISE, NETWORK_RISE = {"lazy": (a.LAZY[1], a.LAZY[8])}, {"network": (a.SWEEP[1], a.SWEEP[8])}
-ONE = "from a pilot run of one seed"
+COLUMNS = ("hard_own", "normal_own", "hard_label", "normal_label")
 # S12: the response to hard samples against g, by step, head and stopping rule.
 CURVES = {"step 0.2 g": a.SWEEP, "equal step 0.2": {1: a.SWEEP[1], **a.EQUAL_STEP}}
 CURVES |= {"equal loss 0.1, step 0.2 g": a.EQUAL_LOSS}
+NAMES: dict[str, Any] = dict(COARSES=COARSES, FINES=FINES, BOTH=BOTH, MADE=MADE, ONE="from a pilot run of one seed")
+NAMES |= dict(REVERSED={scale: (fine, coarse) for scale, (coarse, fine) in BOTH.items()})
+NAMES |= dict(ALL_COARSE=tuple(coarse for coarse, _ in MADE.values()))
+NAMES |= dict(EARLY_ARMS={"coarse": a.EARLY, "fine": a.EARLY_FINE})
+NAMES |= dict(WITHIN_FIXED={what: a.FINITE_ARMS[what] for what in ("random IDs within superclasses", a.MORE_DATA)})
+NAMES |= dict(ALIVE=[a.SWEEP[1], a.SWEEP[8], a.RANDOM, a.SLOW_RANDOM, a.WITHIN, a.SLOW_WITHIN])
+NAMES |= dict(BASELINES=["A coarse", *(arm for *_, arm in swept(a.VARIED, a.BASELINE))])
+NAMES |= dict(LAZY_RISE={"lazy": (a.LAZY[1], a.LAZY[8])}, NETWORK_RISE={"network": (a.SWEEP[1], a.SWEEP[8])})
+NAMES |= dict(FINITE_ARMS=a.FINITE_ARMS, GAUSS=a.GAUSS, LINEAR=a.LINEAR, LONG=a.LONG, LONG_FINE=a.LONG_FINE)
+NAMES |= dict(NETWORK_NOISY=a.NETWORK_NOISY, RANDOM=a.RANDOM, SLOW=a.SLOW, SLOW_RANDOM=a.SLOW_RANDOM)
+NAMES |= dict(SLOW_WITHIN=a.SLOW_WITHIN, WITHIN=a.WITHIN)
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """S1 to S19 of the run table (see `Claim`)."""
-    names, said = vars(a) | globals(), statements.tables("label_granularity")
-    text = said["statements"]
+    """Judge S1 to S19 from the run table (see `Claim`)."""
+    said, functions = statements.tables("label_granularity"), (between, slope, apart, early, rate)
+    functions += coarse_share, fine_law, at_least_n
+    found = statements.judge(table, said["statements"], NAMES, *functions)
     for statement in said["rising"].strip().split("\n\n"):
-        for place, (how, arms) in enumerate(CURVES.items()):
-            names |= {f"CURVE_{place}": arms, f"RISES_{place}": _neighbours(arms)}
-            text += statement.replace("HOW", how).replace("CURVE", f"CURVE_{place}").replace("RISES", f"RISES_{place}")
-            text += "\n"
-    return statements.judge(table, text + said["labels_mean"], names)
+        for how, arms in CURVES.items():
+            own = {"CURVE": arms, "RISES": _neighbours(arms)}
+            found += statements.judge(table, statement.replace("HOW", how) + "\n", own)
+    return found + statements.judge(table, said["labels_mean"], NAMES, *functions)
 
 
 def _neighbours(arms: dict[int, str]) -> dict[str, tuple[str, str]]:
-    """Arms of g and of the next g, by what the quantity calls their difference."""
+    """Return arms of g and of the next g, by the name of their difference."""
     return {f"{two} minus g = {one}": (arms[one], arms[two]) for one, two in ((1, 2), (2, 4), (4, 8))}
 
 
 def between(runs: Runs, arm: str) -> tuple[float, float]:
-    """Between q/(k + q) and 1/(k + 1), a tenth wider: the hard/normal ratio of coarse networks."""
+    """Return the band of coarse networks' hard/normal ratio: q/(k + q) to 1/(k + 1), a tenth wider."""
     k, signal, patches = runs.parameters(arm, "k", "signal", "patches")
     q = (1 - signal / patches) ** 2
     return 0.9 * q / (k + q), 1.1 / (k + 1)
 
 
 def slope(runs: Runs, *arms: str) -> dict[str, Any]:
-    """Of the logarithms, over the scales that were run."""
+    """Return the slope of the log response to hard samples on log k, over the scales that were run."""
     arms = [arm for arm in arms if arm in runs.settings] or list(arms[:1])
     if len(arms) < 2:
         return {"values": [], "seeds": 0, "arms": arms}
@@ -97,7 +101,7 @@ def fine_law(runs: Runs, arm: str) -> list[float]:
 
 
 def _worst(rows: pd.DataFrame, ratio: pd.Series) -> list[float]:
-    """For each seed the ratio farthest from 1 (NaN wins)."""
+    """Return for each seed the ratio farthest from 1 (NaN wins)."""
     grouped = ratio.groupby(rows["seed"])
     return [float(part.iloc[(part - 1).abs().fillna(math.inf).argmax()]) for _, part in grouped]
 
@@ -113,7 +117,7 @@ HEADS |= {"fine, pruned": (FINES, "pruned"), "fine, max": (FINES, "max")}
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Responses, separation with k, decisions under disturbance, granularity, the log law."""
+    """Draw responses, separation with k, decisions under disturbance, granularity, the log law."""
     runs = Runs(table)
     ks = {scale: runs.parameters(arm, "k")[0] for scale, arm in COARSES.items() if arm in runs.settings}
     made = {scale: k for scale, k in ks.items() if scale != "P"}
@@ -160,13 +164,13 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
 
 
 def _share(runs: Runs, arm: str, _: str) -> np.ndarray:
-    """Hard over normal response, NaN where a network that died answers neither."""
+    """Return hard over normal response, NaN for a dead network."""
     hard, normal = runs(arm, "hard_own"), runs(arm, "normal_own")
     return np.divide(hard, normal, out=np.full_like(hard, np.nan), where=normal > 0.1)
 
 
 def _growth(runs: Runs, arm: str) -> float:
-    """Of exp F a step, by the theory."""
+    """Return the growth of exp F per step, by the theory."""
     k, eta, s, P, n, beta = runs.parameters(arm, "k", "eta", "signal", "patches", "n_act", "beta")
     return eta * s**2 * n / (2 * P) * (1 + 1 / k) * (1 - beta)
 

@@ -1,8 +1,8 @@
-"""World 1 where no feature is learnt: only the last layer is trained, on fixed features that all labels share.
+"""World 1 without feature learning: only the last layer is trained, on fixed features that all labels share.
 
-`patches`: the sum of a sample's patches, so the model is linear. `random`: relu(<w_r, x_p> - threshold) of random w_r,
-summed over patches, as of a lazy network whose neurons do not move. Only the sum and the maximum over a superclass's
-labels are heads here: no neuron belongs to one label.
+`patches`: the sum of a sample's patches, so the model is linear. `random`: relu(<w_r, x_p> - threshold) for random w_r,
+summed over patches, as in a lazy network whose neurons do not move. Heads are only the sum and the maximum over a
+superclass's labels, because no neuron belongs to one label.
 """
 
 import math
@@ -18,7 +18,7 @@ from granularity.stages.theory.worlds.label_granularity.measures import Evaluati
 
 
 class FixedEvaluation(Evaluation):
-    """Responses and accuracies of a last layer a (B, C, R) on features of patches; there are no weights to look at."""
+    """Responses and accuracies of a last layer a (B, C, R) on features of patches; there are no weights to measure."""
 
     def __init__(self, *args: Any, features: Callable[[Tensor], Tensor]):
         super().__init__(*args)
@@ -36,7 +36,7 @@ class FixedEvaluation(Evaluation):
 
 
 def simulate(runs: list[Trial], device: torch.device, draw_samples: Callable, draw_labels: Callable) -> Rows:
-    """Train the last layers of a group of runs from zero, on the batches that networks see."""
+    """Train the last layers of a group of runs from zero, on the same batches as networks."""
     cfg, settings = runs[0].settings, [run.settings for run in runs]
     eta = engine.column(runs, "eta", device, 3)
     data, names = ([run.generator(f"train {what}", device) for run in runs] for what in ("data", "labels"))
@@ -63,7 +63,7 @@ def simulate(runs: list[Trial], device: torch.device, draw_samples: Callable, dr
 
 
 def _features(runs: list[Trial], device: torch.device) -> Callable[[Tensor], Tensor]:
-    """Of patches (B, N, P, d), features (B, R, N)."""
+    """Return a function from patches (B, N, P, d) to features (B, R, N)."""
     cfg = runs[0].settings
     if cfg.features == "patches":
         return lambda x: x.sum(2).transpose(1, 2)

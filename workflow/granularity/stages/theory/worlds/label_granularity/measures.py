@@ -1,4 +1,4 @@
-"""What is measured of world 1's networks: responses and accuracies of heads, learnt weights, firing sets."""
+"""Measures of world 1's networks: responses and accuracies of heads, learnt weights, firing sets."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,27 +10,27 @@ from torch import Tensor
 from granularity.stages.theory.engine import State, Trial
 
 HELD_OUT, DISTURBED = 4, 8  # samples of each subclass in the test sets
-# How hard test sets are disturbed: noise patches that show half the opposite common feature, or more noise.
+# Disturbances of hard test sets: noise patches that show half the opposite common feature, or more noise.
 DISTURBANCES: dict[str, dict[str, Any]] = {"1_distractor": {"distractors": 1}, "2_distractors": {"distractors": 2}}
 DISTURBANCES |= {"4_distractors": {"distractors": 4}, "noise": {"sigma_z": 0.2}}
-CHUNK = 2**26  # numbers a pre-activation tensor holds at most
+CHUNK = 2**26  # most numbers in a pre-activation tensor
 
 
 def members(cls: Tensor, classes: int) -> Tensor:
-    """(C, R) float: 1 where neuron r belongs to class c; `cls` (R,) int64."""
+    """Return (C, R) float: 1 if neuron r belongs to class c; `cls` (R,) int64."""
     return (torch.arange(classes, device=cls.device).unsqueeze(1) == cls).float()
 
 
 def pruned_away(cls: Tensor, feature: Tensor, g: int) -> Tensor:
-    """(R,) bool: neurons of v_y in all groups of superclass y but the first (the optional pruning)."""
+    """Return (R,) bool: neurons of v_y in all groups of superclass y except the first (the optional pruning)."""
     return (feature == cls // g) & (cls % g != 0)
 
 
 class Evaluation:
-    """Test sets of a group of runs, each run's own (the disturbed ones: one draw for all seeds), and measures on them.
+    """Test sets of a group of runs (one draw per run; disturbed sets: one for all seeds), and measures on them.
 
-    Superclass heads on fine responses F_{y,c} (B, 2g, N): their sum (the paper's), their sum after pruning, their
-    maximum, whose decision is also that of the largest of all 2g outputs. An accuracy counts a tie as half.
+    Superclass heads on fine responses F_{y,c} (B, 2g, N): their sum (as in the paper), their sum after pruning, and
+    their maximum, which decides like the largest of all 2g outputs. A tie counts as half in accuracies.
     """
 
     def __init__(self, runs: Sequence[Trial], g: int, draw: Callable, forward: Callable, device: torch.device):
@@ -44,7 +44,7 @@ class Evaluation:
         return torch.stack([self.draw(*stream, **kind)[0] for stream in streams])
 
     def measure(self, state: State, t: int, end: bool) -> dict[str, Tensor]:
-        """All measures (B,) of one step; names as in the run table."""
+        """Return all measures (B,) of one step, named as in the run table."""
         responses = {kind: self._responses(state, x) for kind, x in self.sets.items()}
         found = {f"{kind}_{name}": value for kind, of in responses.items() for name, value in of.items()}
         found |= self._weights(state) | self._sets(state)
@@ -57,7 +57,7 @@ class Evaluation:
         return found
 
     def _heads(self, state: State, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Responses of the labels (B, C, N) and of each superclass head (B, 2, N)."""
+        """Return responses of the labels (B, C, N) and of each superclass head (B, 2, N)."""
         cls, feature, g = state["cls"], state["feature"], self.g
         onehot, sums = members(cls, 2 * g), members(cls // g, 2)
         pruned = sums * ~pruned_away(cls, feature, g)
@@ -74,7 +74,7 @@ class Evaluation:
         return each // self.cfg.k, each % self.cfg.k
 
     def _own_other(self, F: Tensor) -> tuple[Tensor, Tensor]:
-        """F_y and F_y' (B, N) of a superclass head (B, 2, N)."""
+        """Return F_y and F_y' (B, N) of a superclass head (B, 2, N)."""
         s = self._truth(F.shape[2])[0].expand(F.shape[0], 1, -1)
         return F.gather(1, s).squeeze(1), F.gather(1, 1 - s).squeeze(1)
 
@@ -102,14 +102,14 @@ class Evaluation:
         return found
 
     def _own(self, state: State) -> tuple[Tensor, Tensor]:
-        """Which features (R, 2 + 2k) are the common one, and the own subclasses', of a neuron's class."""
+        """Return which features (R, 2 + 2k) are the common one, and the own subclasses', for a neuron's class."""
         cls, g, k = state["cls"].unsqueeze(1), self.g, self.cfg.k
         v = torch.arange(2 + 2 * k, device=self.device)
         s, c = (v - 2) // k, (v - 2) % k
         return v == cls // g, (v >= 2) & (s == cls // g) & (c % g == cls % g)
 
     def _weights(self, state: State) -> dict[str, Tensor]:
-        """A(t): mean <w, v> over the neurons drawn above threshold for v = v_y, and v = v_{y,c}."""
+        """Return A(t): mean <w, v> over the neurons drawn above threshold for v = v_y, and for v = v_{y,c}."""
         found, w = {}, state["w"][:, :, : 2 + 2 * self.cfg.k]
         drawn = torch.arange(w.shape[2], device=self.device) == state["feature"].unsqueeze(1)
         for name, own in zip(("common_weight", "subclass_weight"), self._own(state), strict=True):
@@ -118,7 +118,7 @@ class Evaluation:
         return found
 
     def firing(self, state: State) -> Tensor:
-        """S^(t)(v): (B, R, 2 + 2k) bool, neurons that fire on some patch of the batch showing v."""
+        """Return S^(t)(v): (B, R, 2 + 2k) bool, neurons that fire on some patch of the batch showing v."""
         B, R, _ = state["w"].shape
         v = torch.arange(2 + 2 * self.cfg.k, device=self.device)
         shows = (state["shows"].flatten(1).unsqueeze(2) == v).float()
@@ -126,7 +126,7 @@ class Evaluation:
         return torch.bmm(fires.view(B, R, -1).float(), shows) > 0
 
     def _sets(self, state: State) -> dict[str, Tensor]:
-        """Neurons of a class that fire on its common feature, on a subclass of its own, on others."""
+        """Count neurons of a class that fire on its common feature, on its own subclasses, and on others."""
         fires, (common, sub) = self.firing(state), self._own(state)
         classes, drawn = 2 * self.g, len(self.cfg.slots()) if self.g == self.cfg.g else state["w"].shape[1]
         found = {"alive": fires.any(2).sum(1) / drawn, "common_firing": (fires & common).sum((1, 2)) / classes}
@@ -135,7 +135,7 @@ class Evaluation:
         return found | {"new_firing": (fires & ~state["could"]).sum((1, 2)).float()}
 
     def _initial_sets(self, state: State) -> dict[str, Tensor]:
-        """|S(v)|, |S*(v)| a class and feature; most features one neuron is above threshold for (t = 0)."""
+        """Return |S(v)|, |S*(v)| per class and feature; the most features above threshold for one neuron (t = 0)."""
         cfg = self.cfg
         factor = (4 if self.g == 1 else 2) + 2 * cfg.c0
         ends = (math.sqrt(factor * (math.log(cfg.d) + sign / math.log(cfg.d) ** 5)) for sign in (-1, 1))

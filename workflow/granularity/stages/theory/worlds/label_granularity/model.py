@@ -1,8 +1,8 @@
 """World 1: a two-layer ReLU network on patches, coarse or fine labels (docs/theory/label_granularity.md).
 
-Indices: n sample, p patch, r neuron, j coordinate; s = 0 (+) or 1 (-) superclass, c subclass, g labels a superclass.
+Indices: n sample, p patch, r neuron, j coordinate; s = 0 (+) or 1 (-) superclass, c subclass, g labels per superclass.
 The dictionary is the standard basis (without loss of generality: the initialisation is rotation invariant): v_s is
-coordinate s, v_{s,c} is coordinate 2 + s k + c. A *hard* image has no common patch. Each class has neurons of its own:
+coordinate s, v_{s,c} is coordinate 2 + s k + c. A *hard* image has no common patch. Each class has its own neurons:
 
     dw_r   = eta / (N P) sum_n (1{y_n = c} - softmax_c(X_n)) sum_p 1{<w_r, x_np> + b_r > 0} x_np
     b_r   -= beta ||dw_r||                                                      (coarse labels, g = 1)
@@ -22,7 +22,7 @@ from granularity.stages.theory.worlds.label_granularity.settings import Settings
 
 RECORDED = (0, 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500, 2000)
 COARSE = {"g": 1, "labels": "class"}
-SILENT = 8.0  # standard deviations of patch noise: a neuron so far below threshold never fires (p < 1e-15)
+SILENT = 8.0  # standard deviations of patch noise: a neuron this far below threshold never fires (p < 1e-15)
 NEVER = -1e30  # the bias of such a neuron from then on
 
 
@@ -37,10 +37,10 @@ def draw_samples(
 ) -> tuple[Tensor, Tensor]:
     """Draw `per_subclass` samples of each subclass, in the order of subclasses, on the generator's device.
 
-    Each patch is common with probability s*/P, each other one a subclass patch with that probability, the rest feature
-    noise. Samples without a common or without a subclass patch are drawn again. `hard`: common patches become noise.
-    `sigma_z`: noise instead of the setting's. `distractors`: noise patches that show half of the opposite common
-    feature instead. Returns patches (N, P, d) float32, and which feature each shows (N, P) int64, -1 for noise.
+    Each patch is common with probability s*/P; each other patch shows a subclass with that probability; the rest is
+    noise. Samples without a common or a subclass patch are redrawn. `hard`: common patches become noise. `sigma_z`:
+    replaces the setting's noise. `distractors`: noise patches that show half of the opposite common feature instead.
+    Returns patches (N, P, d) float32, and the feature that each shows (N, P) int64, -1 for noise.
     """
     k, P, device = cfg.k, cfg.patches, generator.device
     s, c = subclasses(cfg, per_subclass, device)
@@ -49,7 +49,7 @@ def draw_samples(
     def uniform(*shape: int) -> Tensor:
         return torch.rand(*shape, generator=generator, device=device)
 
-    if cfg.equal_counts:  # which patch is which does not matter: the network sums over patches
+    if cfg.equal_counts:  # the order of patches does not matter, because the network sums over them
         place = torch.arange(P, device=device).expand(n, P)
         common, sub = place < cfg.signal, (place >= cfg.signal) & (place < 2 * cfg.signal)
     else:
@@ -67,7 +67,7 @@ def draw_samples(
     pulled = ~shows & ((~shows).cumsum(1) <= distractors)
     x = torch.randn(n, P, cfg.d, generator=generator, device=device)
     x *= cfg.sigma_z if sigma_z is None else sigma_z
-    for slot in range(cfg.noise_features):  # one scatter a slot: no two adds meet, so a GPU is deterministic too
+    for slot in range(cfg.noise_features):  # one scatter per slot: no additions collide, so a GPU is deterministic too
         which = torch.randint(k + 1, (n, P), generator=generator, device=device)
         opposite = torch.where(which == 0, other, 1 + other * k + which)
         strength = cfg.gamma * uniform(n, P)
@@ -79,13 +79,13 @@ def draw_samples(
 
 
 def subclasses(cfg: Settings, per_subclass: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    """Superclass s and subclass c, (N,) int64 each, of a balanced set in the order of subclasses."""
+    """Return superclass s and subclass c, (N,) int64 each, of a balanced set in the order of subclasses."""
     each = torch.arange(2 * cfg.k, device=device).repeat_interleave(per_subclass)
     return each // cfg.k, each % cfg.k
 
 
 def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
-    """Training labels (N,) int64 in 0..2g-1; random ones are drawn anew for every batch."""
+    """Return training labels (N,) int64 in 0..2g-1; random labels are redrawn for every batch."""
     s, c = subclasses(cfg, cfg.per_subclass, generator.device)
     if cfg.labels == "class":
         return s * cfg.g + c % cfg.g
@@ -95,10 +95,10 @@ def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
 
 
 def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
-    """Initial weights (R, d) float32, in the order of `Settings.slots`.
+    """Return initial weights (R, d) float32, in the order of `Settings.slots`.
 
-    Of the Gaussian draw N(0, sigma_0^2 I), only neurons above the threshold ever fire or move, for practical d less
-    than one a feature. So each slot draws one *given* that exactly its own feature is above threshold.
+    In the Gaussian draw N(0, sigma_0^2 I), only neurons above the threshold ever fire or move: for practical d less
+    than one per feature. So each slot draws one *given* that exactly its own feature is above threshold.
     """
     slots, level, device = cfg.slots(), cfg.level, generator.device
     u = torch.rand(len(slots), cfg.d, generator=generator, device=device, dtype=torch.float64).clamp_min(1e-16)
@@ -112,7 +112,7 @@ def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
 
 
 def forward(w: Tensor, b: Tensor, x: Tensor, classes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Responses of classes (B, C, N), neurons (B, R, N), which fire (B, R, N, P), of w (B, R, d), x (B, N, P, d)."""
+    """Return responses of classes (B, C, N) and neurons (B, R, N), and which fire, for w (B, R, d), x (B, N, P, d)."""
     B, N, P, _ = x.shape
     z = torch.baddbmm(b.unsqueeze(2), w, x.flatten(1, 2).transpose(1, 2))
     fires = (z > 0).view(B, -1, N, P)
@@ -121,14 +121,14 @@ def forward(w: Tensor, b: Tensor, x: Tensor, classes: Tensor) -> tuple[Tensor, T
 
 
 def weight_step(fires: Tensor, residual: Tensor, x: Tensor, cls: Tensor, eta: Tensor) -> Tensor:
-    """The update dw (B, R, d), of fires (B, R, N, P), residual 1{y_n = c} - softmax_c (B, C, N), eta (B, 1, 1)."""
+    """Return dw (B, R, d), from fires (B, R, N, P), residual 1{y_n = c} - softmax_c (B, C, N), and eta (B, 1, 1)."""
     B, R, N, P = fires.shape
     pull = (fires * residual[:, cls].unsqueeze(3)).view(B, R, N * P)
     return eta / (N * P) * torch.bmm(pull, x.flatten(1, 2))
 
 
 def bias_step(dw: Tensor, beta: Tensor, x_next: Tensor | None = None, clip: Tensor | None = None) -> Tensor:
-    """The step that is taken off each bias (B, R): beta ||dw||, for fine labels bounded by the next batch."""
+    """Return the decrease of each bias (B, R): beta ||dw||, for fine labels bounded by the next batch."""
     off = beta * dw.norm(dim=2)
     if x_next is not None:
         reach = torch.bmm(dw, x_next.flatten(1, 2).transpose(1, 2)).amax(2)
@@ -137,7 +137,7 @@ def bias_step(dw: Tensor, beta: Tensor, x_next: Tensor | None = None, clip: Tens
 
 
 def silent(w: Tensor, b: Tensor, most: float, sigma_z: Tensor, features: int) -> Tensor:
-    """(B, R) neurons that no training patch can make fire, so that they never move, and may be dropped.
+    """Return (B, R) neurons that no training patch can make fire; they never move, and may be dropped.
 
     The largest <w, x> is `most`, a patch's largest total strength of features, times the largest <w, v>, plus `SILENT`
     standard deviations of noise. (On test patches with raised noise one might fire, at the scale of sigma_0.)
@@ -146,7 +146,7 @@ def silent(w: Tensor, b: Tensor, most: float, sigma_z: Tensor, features: int) ->
 
 
 def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
-    """Pretrain a group of runs, and finetune the merged networks where the setting says so (see `engine`)."""
+    """Pretrain a group of runs, and finetune the merged networks if the setting asks for it (see `engine`)."""
     cfg = runs[0].settings
     if cfg.features != "learnt":
         return fixed.simulate(runs, device, draw_samples, draw_labels)
@@ -165,7 +165,7 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
 
 
 def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: str) -> tuple[list[dict], State]:
-    """Train networks (w, b, cls, feature) on g labels per superclass; any phase but "train" is coarse."""
+    """Train networks (w, b, cls, feature) on g labels per superclass; any phase except "train" is coarse."""
     cfg, pretraining = runs[0].settings, phase == "train"
     data, names = ([run.generator(f"{phase} {what}", device) for run in runs] for what in ("data", "labels"))
     settings = [run.settings if pretraining else run.settings.model_copy(update=COARSE) for run in runs]
@@ -201,7 +201,7 @@ def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: s
         dw = weight_step(fires[:, live], residual.transpose(1, 2), state["x"], cls[live], eta)
         following = first if cfg.fixed else draw()
         off = bias_step(dw, beta) if g == 1 else bias_step(dw, beta, following["x"], clip)
-        # T0: coarse, some response reaches 1/d; fine, some softmax of the own class reaches 1/(1.5 g)
+        # T0: coarse: some response reaches 1/d; fine: some softmax of the own class reaches 1/(1.5 g)
         own = 1 - residual.gather(2, state["y"].unsqueeze(2)).squeeze(2)
         event = (1 / cfg.d <= F).flatten(1).any(1) if g == 1 else (own >= 1 / (1.5 * g)).any(1)
         moved = {"w": state["w"].index_add(1, live, dw), "b": state["b"].index_add(1, live, -off)}

@@ -12,17 +12,17 @@ from granularity.stages.theory.statements import named, varied
 
 
 class Settings(engine.Settings):
-    """One arm: which labels, which data, which network, how long."""
+    """One arm: labels, data, network, length of training."""
 
     WORLD: ClassVar[str] = "label_granularity"
 
-    # Class: superclass and c mod g. Random within: superclass and a random ID. Random: random IDs alone.
+    # Class: superclass and c mod g. Random within: superclass and a random ID. Random: only random IDs.
     labels: Literal["class", "random_within", "random"] = "class"
     g: Count = 1  # labels per superclass: 1 is coarse, k is fine; divides k
     d: Count = 64  # dimensions of a patch
     k: Count = 8  # subclasses per superclass
-    per_subclass: Count = 4  # samples of each of the 2k subclasses in a batch: N = 2k times this
-    fixed: bool = False  # the first batch is all the data there is, with its labels, at every step
+    per_subclass: Count = 4  # samples of each of the 2k subclasses in a batch, so N = 2k times this
+    fixed: bool = False  # the first batch, with its labels, is used at every step
     patches: Count = 32  # P, patches per sample
     signal: Positive = 8  # s*, the expected number of common patches
     equal_counts: bool = False  # exactly s* common and s* subclass patches, instead of Bernoulli
@@ -32,18 +32,18 @@ class Settings(engine.Settings):
     sigma_z: NonNegative = 0.005  # standard deviation of the noise on every coordinate
     sigma_0: Positive = 1e-3  # standard deviation of the initial weights
     c0: NonNegative = 0.1  # b(0) = -sigma_0 sqrt((4 + 2 c0) ln d) for g = 1, (2 + 2 c0) for g > 1
-    threshold: Positive | None = None  # -b(0) / sigma_0, instead of the above
+    threshold: Positive | None = None  # -b(0) / sigma_0, replaces the above
     # Above threshold for every feature; for v_+, v_-, own, sibling and opposite; or as drawn.
     neurons: Literal["full", "five", "gaussian"] = "full"
-    # Of neurons that are trained; or the last layer alone is, on the sum of patches or on random neurons (see `fixed`).
+    # What is trained: neurons; or only the last layer, on sums of patches or on random neurons (see `fixed`).
     features: Literal["learnt", "patches", "random"] = "learnt"
     n_act: Count = 3  # neurons above threshold, for each class and such feature
-    width: Count = 4000  # neurons per class, for `gaussian`; in all, for random features
-    eta: Positive = 0.2  # step size; per-class batches are 1/g as large, so g times it for g > 1
+    width: Count = 4000  # neurons per class, for `gaussian`; in total, for random features
+    eta: Positive = 0.2  # step size; arms with g > 1 take g times it, because per-class batches are 1/g as large
     beta: NonNegative = 0.1  # bias rate; 1/ln^5 d in the paper
     clip: NonNegative = 0.1  # second bias bound, for g > 1
-    steps: Count = 600  # updates at most
-    stop_loss: float | None = None  # stop at the first batch whose loss is not above this
+    steps: Count = 600  # most updates
+    stop_loss: float | None = None  # stop at the first batch whose loss is at most this
     finetune_steps: Natural = 0  # coarse updates of the merged fine networks, afterwards
     finetune_eta: Positive = 0.2  # step size of these updates
 
@@ -56,9 +56,9 @@ class Settings(engine.Settings):
         whole = not self.equal_counts or signal == int(signal)
         yield whole, f"signal: with equal_counts s* must be a whole number, but is {signal:g}"
         five = self.neurons != "five" or (self.labels == "class" and g == k > 1)
-        yield five, f"neurons: 'five' is for the fine labels, g = k = {k} > 1, but g is {g}"
+        yield five, f"neurons: 'five' needs the fine labels, g = k = {k} > 1, but g is {g}"
         merged = not self.finetune_steps or g > 1
-        yield self.features == "learnt" or not self.finetune_steps, "finetune_steps: is for features that are learnt"
+        yield self.features == "learnt" or not self.finetune_steps, "finetune_steps: needs features that are learnt"
         yield merged, "finetune_steps: only fine networks (g > 1) are merged and finetuned"
 
     @property
@@ -77,7 +77,7 @@ class Settings(engine.Settings):
         return self.threshold or math.sqrt((factor + 2 * self.c0) * math.log(self.d))
 
     def slots(self) -> list[tuple[int, int]]:
-        """(class, feature) of every neuron; feature -1 for Gaussian ones."""
+        """Return (class, feature) of every neuron; feature -1 for Gaussian ones."""
         if self.neurons == "gaussian":
             return [(c, -1) for c in range(self.classes) for _ in range(self.width)]
         k, slots = self.k, []
@@ -90,7 +90,7 @@ class Settings(engine.Settings):
         return slots
 
     def conditions(self) -> dict[str, bool]:
-        """What Theorems 5.1 and 5.2 suppose (section 5 and appendix E), every polylog factor a power of ln d."""
+        """Return the conditions of Theorems 5.1 and 5.2 (section 5, appendix E); polylog factors are powers of ln d."""
         d, ln, coarse = self.d, math.log(self.d), self.g == 1
         drawn = d ** (2 + 2 * self.c0) if coarse else d ** (1 + 2 * self.c0)
         return {
@@ -134,7 +134,7 @@ LONG, LONG_FINE = "equal counts, coarse", "equal counts, fine"
 EARLY, EARLY_FINE = "phase I, coarse", "phase I, fine"
 SWEEP = {g: f"granularity {g}" for g in (1, 2, 4, 8)}
 WITHIN, RANDOM = "random IDs within superclasses", "random IDs"
-EQUAL_STEP = {g: f"granularity {g}, equal step" for g in (2, 4, 8)}  # of g = 1 it is SWEEP's
+EQUAL_STEP = {g: f"granularity {g}, equal step" for g in (2, 4, 8)}  # for g = 1 it is SWEEP's
 EQUAL_LOSS = {g: f"granularity {g}, equal loss" for g in (1, 2, 4, 8)}
 SLOW_WITHIN, SLOW_RANDOM = f"{WITHIN}, equal step", f"{RANDOM}, equal step"
 MORE_DATA = "random IDs within superclasses, 16 samples a subclass"
@@ -147,11 +147,11 @@ FINITE = {
     MORE_DATA: {"g": 8, "eta": 1.6, "labels": "random_within", "per_subclass": 16, "steps": 150},
 }
 FINITE_ARMS = {what: f"finite data, {what}" for what in FINITE}
-# The coarse baseline's own sizes, one key varied at a time from "A coarse".
+# The parameters of the coarse baseline, varied one at a time from "A coarse".
 BASELINE = {"sigma_0": (1e-4, 1e-2, 0.1), "n_act": (1, 6), "eta": (0.05, 0.8), "per_subclass": (16,)}
 BASELINE["stop_loss"] = (0.1, 0.001)
 VARIED = "coarse, {} = {:g}"
-# Section 5.4. In 128 patches faint features add up; no threshold keeps them from a linear model.
+# Section 5.4. In 128 patches faint features add up; a linear model has no threshold to exclude them.
 NOISY = {"patches": 128, "eta": 0.8, "steps": 300}
 NETWORK_NOISY, LINEAR = "128 patches, network", {1: "128 patches, linear", 8: "128 patches, linear, fine"}
 LAZY = {1: "lazy, coarse", 8: "lazy, fine"}

@@ -1,4 +1,4 @@
-"""Mask-reconstruction pretraining on multi-view data: `model` is the file to read first."""
+"""Mask-reconstruction pretraining on multi-view data. Read `model` first."""
 
 from granularity.stages.theory.worlds.mask_reconstruction.claims import figures, judge
 from granularity.stages.theory.worlds.mask_reconstruction.identities import simulate

@@ -1,7 +1,7 @@
-"""Claims of mask reconstruction (how to read them: `theory.statements`) and figures, each where its arms were run.
+"""Claims of mask reconstruction (how to read them: `theory.statements`), and figures, drawn if their arms were run.
 
 A: exact identities. B: the simulations' claims. P: the paper's own statements. C: the crossing with label granularity.
-R: other settings. G: the baselines' own sizes, and the ingredients of masking one at a time.
+R: other settings. G: the parameters of the baselines, and the ingredients of masking one at a time.
 """
 
 import math
@@ -20,22 +20,25 @@ from granularity.stages.theory.worlds.mask_reconstruction import settings as a
 from granularity.stages.theory.worlds.mask_reconstruction.settings import Settings
 
 FROM_SCRATCH = [arm for *_, arm in swept(a.FREE, a.SCRATCHES, a.MORE_SCRATCHES)]
-BASELINES = [a.JOINT, a.BLOCK, *FROM_SCRATCH, *(arm for *_, arm in swept(a.FIXED, a.BLOCKED))]
-TEACHERS = {"stable teacher": (a.STABLE, a.JOINT), "the paper's teacher": (a.PAPER, a.JOINT)}
-AGAINST_SCRATCH = [(a.STABLE, arm) for arm in (a.JOINT, *FROM_SCRATCH)]
-INGREDIENTS = [(arm, base) for arm in (a.GAIN, a.MASKS, a.AVERAGE) for base in (a.STABLE, a.JOINT)]
-ALL_MUS = tuple(a.MUS.values())
-IN_2, IN_5, _, IN_RANDOM, IN_VIEWS = ({label: (arm, a.CROSSED[a.CLASSES])} for label, arm in a.CROSSED.items())
-STABLE_VIEWS = (a.STABLE, a.CROSSED[a.VIEWS])
-LONGER_COMPARED = {label: (a.LONGER[label], a.LONGER[a.CLASSES]) for label in (a.VIEWS, a.RANDOM)}
-WIDER = list(a.WIDE)
 TAILS = (a.STABLE, a.PAPER, a.JOINT, "fixed blocks")
-OTHER_1, OTHER_2, OTHER_3 = ({tail: f"{name}, {tail}" for tail in TAILS} for name in a.MORE)
+NAMES: dict[str, Any] = {f"OTHER_{i}": {tail: f"{name}, {tail}" for tail in TAILS} for i, name in enumerate(a.MORE, 1)}
+NAMES |= dict(BASELINES=[a.JOINT, a.BLOCK, *FROM_SCRATCH, *(arm for *_, arm in swept(a.FIXED, a.BLOCKED))])
+NAMES |= dict(TEACHERS={"stable teacher": (a.STABLE, a.JOINT), "the paper's teacher": (a.PAPER, a.JOINT)})
+NAMES |= dict(AGAINST_SCRATCH=[(a.STABLE, arm) for arm in (a.JOINT, *FROM_SCRATCH)], ALL_MUS=tuple(a.MUS.values()))
+NAMES |= dict(INGREDIENTS=[(arm, base) for arm in (a.GAIN, a.MASKS, a.AVERAGE) for base in (a.STABLE, a.JOINT)])
+IN = zip(("IN_2", "IN_5", "IN_CLASSES", "IN_RANDOM", "IN_VIEWS"), a.CROSSED.items(), strict=True)
+NAMES |= {name: {label: (arm, a.CROSSED[a.CLASSES])} for name, (label, arm) in IN}
+NAMES |= dict(STABLE_VIEWS=(a.STABLE, a.CROSSED[a.VIEWS]), WIDER=list(a.WIDE))
+NAMES |= dict(LONGER_COMPARED={label: (a.LONGER[label], a.LONGER[a.CLASSES]) for label in (a.VIEWS, a.RANDOM)})
+NAMES |= dict(AVERAGE=a.AVERAGE, BLOCK=a.BLOCK, CROSSED=a.CROSSED, ENDLESS=a.ENDLESS, EXACT=a.EXACT, GAIN=a.GAIN)
+NAMES |= dict(JOINT=a.JOINT, LITERAL=a.LITERAL, LONGER=a.LONGER, MASKS=a.MASKS, MUS=a.MUS, PAPER=a.PAPER)
+NAMES |= dict(PAPER_ROOT=a.PAPER_ROOT, STABLE=a.STABLE, STABLE_ROOT=a.STABLE_ROOT)
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """A1 to A8, B1 to B13, G1 to G3, P1 to P8, C1 to C6 and R1 to R4 (see the module)."""
-    return statements.judge(table, statements.tables("mask_reconstruction")["statements"], vars(a) | globals())
+    """Judge A1 to A8, B1 to B13, G1 to G3, P1 to P8, C1 to C6 and R1 to R4 (see the module)."""
+    functions = exponent, share_captured, kernel_steps, rises, best_met, largest, on_images
+    return statements.judge(table, statements.tables("mask_reconstruction")["statements"], NAMES, *functions)
 
 
 def exponent(runs: Runs, arm: str) -> dict[str, Any]:
@@ -51,12 +54,12 @@ def share_captured(runs: Runs, arm: str) -> dict[str, Any]:
 
 
 def kernel_steps(runs: Runs, arm: str) -> np.ndarray:
-    """Updates of mask reconstruction, one value per seed."""
+    """Return the updates of mask reconstruction, one value per seed."""
     return runs.rows(arm, "pretrain").groupby("seed")["step"].max().to_numpy(dtype=float)
 
 
 def rises(runs: Runs, *arms: str) -> Any:
-    """The least rise of single-view accuracy from one arm to the next, or (last argument) the whole of it."""
+    """Return the smallest rise of single-view accuracy from one arm to the next, or (last argument) the total rise."""
     *arms, which = arms
     curve = [runs(arm, "single_accuracy", phase="finetune") for arm in arms]
     if not all(map(len, curve)):
@@ -95,7 +98,7 @@ SINGLE = "accuracy on single-view samples"
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Growth, accuracies, views, purity, teacher, granularity, baselines; the paper shows none of its theory."""
+    """Draw growth, accuracies, views, purity, teacher, granularity, baselines; the paper plots none of its theory."""
     runs = Runs(table)
     for needed, one in (
         ({a.STABLE, a.ENDLESS}, _growth),

@@ -1,7 +1,7 @@
-"""The model's exact identities, measured with the code that trains: data, loss, gradients, growth law.
+"""The model's exact identities, measured with the training code: data, loss, gradients, growth law.
 
-A row per seed of phase "identities", one error per measure; rows of phases "one sample, ..." hold the trajectory
-of a kernel on a single noiseless sample. All of it in float64 except the data, seconds in all.
+Phase "identities" has a row per seed, with one error per measure; phases "one sample, ..." hold the trajectory of a
+kernel on a single noiseless sample. Everything except the data is in float64; it takes seconds.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from granularity.stages.theory.worlds.mask_reconstruction.settings import Settin
 DRAWN = 20_000
 TINY = {"k": 4, "d": 16, "m": 3, "samples": 60, "test_samples": 40, "batch": 20, "distractors": 1.0}
 TINY |= {"pretrain_steps": 5, "finetune_steps": 5, "probe_steps": 5, "early_stop": False}
-# (kappa, semantics the kernel holds, step size, steps)
+# (kappa, semantics that the kernel holds, step size, steps)
 ONE_SAMPLE = ((0.3, 1, 0.1, 1000), (0.3, 2, 0.1, 1000), (1.0, 1, 0.02, 400), (1.0, 2, 0.02, 400))
 
 
@@ -51,11 +51,11 @@ def identities(run: Trial) -> Rows:
 
 
 def data(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
-    """A1: rates in standard errors, violations counted, noise relative to what it should be."""
+    """A1: return rates in standard errors, counts of violations, and noise relative to its nominal value."""
     k, C = cfg.k, cfg.copies
     drawn = model.draw_samples(cfg, DRAWN, generator)
     y, weak, shows, z = (drawn[name] for name in ("y", "weak", "shows", "z"))
-    count = torch.stack([(shows == j).sum(1) for j in range(2 * k)], 1)  # patches a semantic
+    count = torch.stack([(shows == j).sum(1) for j in range(2 * k)], 1)  # patches per semantic
     total = torch.stack([(z * (shows == j)).sum(1) for j in range(2 * k)], 1)  # S
     own = torch.arange(2 * k) // 2 == y.unsqueeze(1)
     faint = own & (torch.arange(2 * k) % 2 == weak.unsqueeze(1))
@@ -87,7 +87,7 @@ def data(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
 
 
 def activation(cfg: Settings) -> dict[str, float]:
-    """A2: jumps of the activation, and its error far above the threshold."""
+    """A2: return jumps of the activation, and its error far above the threshold."""
     a, step = cfg.width, 1e-9
     points = torch.tensor([-step, step, a - step, a + step, 2 * a], dtype=torch.float64)
     value, slope = model.smoothed(points, cfg.q, a)
@@ -97,13 +97,13 @@ def activation(cfg: Settings) -> dict[str, float]:
 
 
 def activated(z: Tensor, q: int, width: float) -> Tensor:
-    """s(z) as it is defined, for autograd."""
+    """Return s(z) by its definition, for autograd."""
     power = z.clamp(0, width) * (z.clamp(0, width) / width) ** (q - 1) / q
     return torch.where(z < width, power, z - (1 - 1 / q) * width)
 
 
 def averaged_loss(x: Tensor, w: Tensor, teacher: Tensor, theta: float, q: int, width: float) -> Tensor:
-    """Mean over samples of the exact average over all 2^P masks; x (N, P, d), w and teacher (R, d)."""
+    """Return the mean over samples of the exact average over all 2^P masks; x (N, P, d), w and teacher (R, d)."""
     P = x.shape[1]
     target, h = activated(x @ teacher.T, q, width).sum(1), activated(x @ w.T, q, width)
     loss = torch.zeros((), dtype=x.dtype)
@@ -115,7 +115,7 @@ def averaged_loss(x: Tensor, w: Tensor, teacher: Tensor, theta: float, q: int, w
 
 
 def losses(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
-    """A3 to A5: the closed form against the average over masks, gradients against autograd, first steps."""
+    """A3 to A5: compare the closed form with the average over masks, gradients with autograd; check first steps."""
     q, a, theta, tau = cfg.q, cfg.width, 0.3, 1.7
     x = torch.randn(4, 6, 8, generator=generator, dtype=torch.float64)
     w = 0.15 * torch.randn(5, 8, generator=generator, dtype=torch.float64)
@@ -150,7 +150,7 @@ def losses(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
 
 
 def growth(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
-    """A6: one kernel on one semantic, no noise: a step of it against the formula of Claim D.5."""
+    """A6: compare a step of one kernel on one semantic, without noise, with the formula of Claim D.5."""
     quiet = cfg.model_copy(update={"noise": 0.0, "gamma": 0.0})
     drawn = model.draw_samples(quiet, 2000, generator)
     x = drawn["x"].double()[None]
@@ -174,7 +174,7 @@ def growth(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
 
 
 def one_sample(cfg: Settings, kappa: float, held: int, eta: float, steps: int) -> np.ndarray:
-    """A7: w/width (steps + 1,) of a kernel that starts at 1.05 on each of `held` semantics; z = 1."""
+    """A7: return w/width (steps + 1,) of a kernel that starts at 1.05 on each of `held` semantics; z = 1."""
     x = torch.eye(held, dtype=torch.float64).view(1, 1, held, held)
     w = torch.full((1, 1, held), 1.05 * cfg.width, dtype=torch.float64)
     theta, none = torch.full((1,), 0.5, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)

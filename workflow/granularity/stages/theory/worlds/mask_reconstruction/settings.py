@@ -19,7 +19,7 @@ class Settings(engine.Settings):
     WORLD: ClassVar[str] = "mask_reconstruction"
     FREE: ClassVar = frozenset(SCALARS | {"sigma_0", "mu", "rho", "gamma", "noise", "distractors"})
 
-    # Identities: the model's exact identities in float64, without any training.
+    # Identities: only the model's exact identities in float64, without training.
     task: Literal["train", "identities"] = "train"
     k: Annotated[int, Field(ge=2)] = 10  # classes; each has two semantics
     d: Count = 64  # dimensions of a patch
@@ -30,12 +30,12 @@ class Settings(engine.Settings):
     mu: NonNegative = Field(0.01, le=1)  # share of single-view samples in training
     gamma: NonNegative = 0.01  # largest feature noise alpha in a patch
     noise: NonNegative = 1.0  # factor on the Gaussian noise of all patches; 0: none
-    samples: Count = 1000  # N, unlabelled samples; fine-tuning uses them with labels
+    samples: Count = 1000  # N, unlabelled samples; fine-tuning uses their labels too
     test_samples: Count = 1000  # samples in each of the two test sets
-    few: Natural = 0  # number of labels to fine-tune with as well; 0: none
+    few: Natural = 0  # number of labels for an additional fine-tuning; 0: none
 
     q: Annotated[int, Field(ge=3)] = 8  # power of the smoothed ReLU
-    width: Positive = 0.28  # threshold of the smoothed ReLU (the paper's varrho), where it becomes linear
+    width: Positive = 0.28  # threshold of the smoothed ReLU (the paper's varrho), above which it is linear
     m: Count = 20  # kernels per class: k m in all
     sigma_0: Positive = 0.08  # standard deviation of the initial kernels
 
@@ -43,19 +43,19 @@ class Settings(engine.Settings):
     pretrain: Literal["masked", "average", "labels", "none"] = "masked"
     theta: Positive = Field(0.5, le=1)  # probability that a patch is kept; 1 - mask ratio
     kappa: NonNegative = 0.3  # tau = 1 + kappa (1 - theta)/(C_p theta) + ...; paper: 1
-    gain: NonNegative | None = None  # tau = 1 + gain + ..., instead: the teacher's lead without masks to go with it
+    gain: NonNegative | None = None  # tau = 1 + gain + ..., instead: the teacher's lead, independent of masks
     tau_extra: NonNegative = 0.5  # ... + tau_extra / (t^(1/tau_root) + 1)
     tau_root: Count = 1  # 1: Section 3.2; q: Assumption B.2, on which Theorem B.4 rests
-    ema: NonNegative = Field(0.99, lt=1)  # moving-average teacher: share of it that is kept
+    ema: NonNegative = Field(0.99, lt=1)  # moving-average teacher: share that is kept per step
     eta: Positive = 0.1  # step size of mask reconstruction
-    pretrain_steps: Count = 1500  # updates at most
+    pretrain_steps: Count = 1500  # most updates
     early_stop: bool = True  # stop mask reconstruction when every semantic is captured (needs to know them)
     # Classes merged into `granularity` groups; class and stronger view; class and a random bit.
     labels: Literal["class", "view", "random"] = "class"
-    granularity: Count = 10  # how many labels: divides k for `class`, 2k for the others
+    granularity: Count = 10  # number of labels: divides k for `class`, 2k for the others
 
-    batch: Count = 150  # samples per step, at most all
-    head: Literal["joint", "block"] = "joint"  # u is trained from 0, or u = beta in a class's kernels, fixed
+    batch: Count = 150  # samples per step (all, if there are fewer)
+    head: Literal["joint", "block"] = "joint"  # u is trained from 0, or fixed at u = beta for a class's kernels
     finetune_steps: Natural = 800  # updates of kernels and head with class labels
     eta_1: NonNegative = 0.02  # step size of the kernels in fine-tuning
     eta_2: Positive = 1.0  # step size of the head in fine-tuning; the paper: Theta(k)
@@ -77,7 +77,7 @@ class Settings(engine.Settings):
             twice = f"granularity: labels '{self.labels}' are 2k = {2 * k}, not {self.granularity}"
             yield self.granularity == 2 * k, twice
         scratch = self.head == "joint" or self.pretrain == "none"
-        yield scratch, "head: 'block' is trained from scratch, with pretrain = none"
+        yield scratch, "head: 'block' needs pretrain = none, because it is trained from scratch"
 
     @property
     def kernels(self) -> int:
@@ -90,16 +90,16 @@ class Settings(engine.Settings):
 
     @property
     def background_noise(self) -> float:
-        """... of a background patch, gamma k / sqrt(d)."""
+        """Standard deviation of a coordinate of a background patch, gamma k / sqrt(d)."""
         return self.noise * self.gamma * self.k / math.sqrt(self.d)
 
     @property
     def lead(self) -> float:
-        """What tau exceeds 1 by, but for the part that fades."""
+        """The part of tau - 1 that does not fade."""
         return self.kappa * (1 - self.theta) / (self.copies * self.theta) if self.gain is None else self.gain
 
     def conditions(self) -> dict[str, bool]:
-        """Assumption B.2, literally, every constant and polylog factor 1; eta: step size of mask reconstruction."""
+        """Return Assumption B.2, literally, with every constant and polylog factor 1; eta: for mask reconstruction."""
         k, q, sigma = self.k, self.q, self.sigma_0
         need = k / sigma ** (2 * q - 1)
         return {
@@ -124,7 +124,7 @@ class Settings(engine.Settings):
 
 
 def literal_rho(k: int) -> float:
-    """The paper's rho = k^-0.01, which is 0.977 for k = 10."""
+    """Return the paper's rho = k^-0.01, which is 0.977 for k = 10."""
     return math.exp(-0.01 * math.log(k))
 
 
@@ -147,7 +147,7 @@ MORE = {
     "k = 20": {"k": 20, "samples": 2000, "test_samples": 2000},
 }
 GAIN, MASKS = "no masks, the teacher's gain", "masks, no gain"
-# The baselines' own sizes, one key varied at a time; what is not varied is SCRATCH or BLOCKS.
+# The baselines' parameters, varied one at a time; the others are those of SCRATCH or BLOCKS.
 SCRATCHES = {"sigma_0": (0.1, 0.12, 0.14), "m": (5, 10), "eta_1": (0.005, 0.08)}
 BLOCKED = {"sigma_0": (0.08, 0.12, 0.14), "block_eta": (0.03, 0.3)}
 MORE_SCRATCHES = {"m": (40,), "eta_2": (0.2, 5.0), "finetune_steps": (4000,)}

@@ -1,4 +1,4 @@
-"""Training of mask reconstruction, and what is measured: captured semantics, lotteries, accuracies a set and a view."""
+"""Training of mask reconstruction, and its measures: captured semantics, lotteries, accuracies per set and view."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from granularity.stages.theory.worlds.mask_reconstruction import model
 
 RECORDED = (0, 25, 50, 100, 150, 200, 300, 400, 500, 600, 700, 800, 1000, 1250)
 RECORDED_SUPERVISED = (50, 100, 200, 400, 800)
-WORKING, LOST = 0.9, 0.5  # accuracies on its single-view samples: a view works above, is lost below
+WORKING, LOST = 0.9, 0.5  # a view works above, is lost below this accuracy on its single-view samples
 SIGNS = ("u_positive_in_own", "u_negative_in_other", "u_outside_over_own")
 
 
 def simulate(runs: list[Trial], device: torch.device) -> Rows:
-    """Pretrain a group of runs, then train heads and fine-tune as the setting says (see `engine`)."""
-    torch.set_flush_denormal(True)  # s(z)^2 of tiny z is below 1e-38: as zero it is three times as fast
+    """Pretrain a group of runs, then train heads and fine-tune as the setting asks (see `engine`)."""
+    torch.set_flush_denormal(True)  # s(z)^2 of tiny z is below 1e-38; flushed to zero it is three times as fast
     try:
         return Training(runs, device).rows()
     finally:
@@ -27,7 +27,7 @@ def simulate(runs: list[Trial], device: torch.device) -> Rows:
 
 
 class Training:
-    """One group of runs on its data; a method a phase; and what is measured.
+    """One group of runs on its data, with a phase per method, and its measures.
 
     The initial kernels decide the lotteries M_j = {r: <w_r(0), v_j> >= Lambda_j(0) (1 - 1/(2 log k))}.
     """
@@ -53,7 +53,7 @@ class Training:
         self.lottery = first >= first.amax(1, keepdim=True) * (1 - 0.5 / math.log(cfg.k))
 
     def batches(self, phase: str, count: int | None = None) -> Callable[[], Tensor]:
-        """Draws minibatches (B, batch) of sample numbers, each without replacement; or all, in order."""
+        """Return a function that draws minibatches (B, batch) of sample numbers without replacement, or all of them."""
         cfg, count = self.cfg, count or self.cfg.samples
         streams = [run.generator(f"{phase} batches", self.device) for run in self.runs]
         if cfg.batch >= count:
@@ -81,7 +81,7 @@ class Training:
         return rows
 
     def reconstruct(self, w: Tensor) -> tuple[Rows, Tensor]:
-        """Mask reconstruction: rows of phase "pretrain", and the kernels."""
+        """Do mask reconstruction; return rows of phase "pretrain", and the kernels."""
         cfg, next_batch = self.cfg, self.batches("pretrain")
         theta, lead, extra = (self.column(key) for key in ("theta", "lead", "tau_extra"))
         eta, keep = self.column("eta", dims=3), self.column("ema", dims=3)
@@ -108,7 +108,7 @@ class Training:
         return rows, state["w"]
 
     def finetune(self, w: Tensor, phase: str, steps: int, y: Tensor, labels: int) -> tuple[Rows, Tensor]:
-        """Train kernels and a head from 0 on the first samples, those that y (B, n) has labels for.
+        """Train kernels and a head from 0 on the first samples, those with labels in y (B, n).
 
         With the fixed head of `block`, class i owns kernels i m .. (i + 1) m - 1.
         """
@@ -130,7 +130,7 @@ class Training:
         return rows, state["w"]
 
     def probe(self, w: Tensor) -> Rows:
-        """A linear head on the frozen encoder."""
+        """Train a linear head on the frozen encoder."""
         cfg, next_batch, y = self.cfg, self.batches("probe"), self.data["y"]
         eta, features = self.column("probe_eta", dims=3), model.encode(self.data["x"], w, cfg.q, cfg.width)
 
@@ -152,7 +152,7 @@ class Training:
         return engine.train(self.runs, state, step, measure, steps=steps, record=record, phase=phase)
 
     def kernels(self, w: Tensor) -> State:
-        """Measures (B,) of the kernels w (B, R, d): strengths in units of the width, counts, shares."""
+        """Return measures (B,) of the kernels w (B, R, d): strengths in units of the width, counts, shares."""
         cfg, M = self.cfg, self.lottery
         corr = w[:, :, : 2 * cfg.k]  # (B, R, 2k)
         most, winner = corr.max(1)
@@ -179,14 +179,14 @@ class Training:
         }
 
     def decide(self, w: Tensor, u: Tensor, x: Tensor) -> Tensor:
-        """Decisions (B, N): classes (probabilities of their labels summed), or groups where u has fewer rows."""
+        """Return decisions (B, N): classes (summing their labels' probabilities), or groups if u has fewer rows."""
         F = model.encode(x, w, self.cfg.q, self.cfg.width) @ u.transpose(1, 2)
         if u.shape[1] > self.cfg.k:
             F = F.unflatten(2, (self.cfg.k, -1)).logsumexp(3)
         return F.argmax(2)
 
     def classifier(self, w: Tensor, u: Tensor, y: Tensor, end: bool) -> State:
-        """Accuracies (B,) on the training samples with labels (their classes) and both test sets; views that work.
+        """Return accuracies (B,) on labelled training samples (their classes) and both test sets, and views that work.
 
         At the end also: accuracy on single-view samples whose strong view is l of class i; signs of u in the lotteries.
         """
@@ -210,7 +210,7 @@ class Training:
         return found | signs
 
     def signs(self, u: Tensor) -> State:
-        """Signs of u (B, k, R) for kernels in lotteries of the class, of another class, and of none."""
+        """Summarise signs of u (B, k, R) for kernels in lotteries of the class, of another class, and of none."""
         own = self.lottery.unflatten(2, (self.cfg.k, 2)).any(3).transpose(1, 2)  # (B, k, R)
         anywhere = own.any(1, keepdim=True)
         other, none = anywhere & ~own, (~anywhere).expand_as(own)

@@ -1,7 +1,7 @@
 """World 2's claims (how to read their tables: `theory.statements`).
 
-Claims about the theorem are judged on medians over seeds, and trends in d and in the width on means (as the paper's
-curves); all others seed by seed. A curve that lacks full training accuracy is reported and not judged.
+Claims about the theorem are judged on medians over seeds, trends in d and in the width on means (as the paper's
+curves), and all others seed by seed. A curve without full training accuracy is reported and not judged.
 """
 
 import math
@@ -17,55 +17,56 @@ from granularity.stages.theory import statements
 from granularity.stages.theory.statements import Runs, over
 from granularity.stages.theory.worlds.neural_collapse.settings import INSIDE, JUDGED, LITERAL, SMALL_STEPS, Settings
 
-ABOVE_ONE = math.nextafter(1, 2)  # the smallest low end that excludes 1 itself
-Curves = dict[float, dict[float, np.ndarray]]  # by the value of a key and by sigma^2, one number per seed
+ABOVE_ONE = math.nextafter(1, 2)  # the smallest low end that excludes 1
+Curves = dict[float, dict[float, np.ndarray]]  # by value of a key and by sigma^2, one number per seed
 
 DIMENSIONS = {f"d {d:g}": f"theorem, d {d:g}" for d in (4096, 1e4, 1e6, 1e8, 1e10)}  # judged up to 1e6
 ARMS = {**DIMENSIONS, "d 4096, full": "theorem, d 4096, full"}
-TIMES = {**ARMS, "d 4096, small steps": SMALL_STEPS, INSIDE: INSIDE}
-LARGE = tuple(DIMENSIONS.values())[1:]
 SEPARATIONS = {f"{s}": f"separation {s}" for s in (1, 2, 4, 8)}
-SEPARATED = tuple(SEPARATIONS.values())
 SIMILAR = {f"{t:g}": f"similar {t:g}, 4 labels" for t in (0.05, 0.25, 1, 2, 4, 8)}
-NEAR, FARTHEST = ({t: SIMILAR[t] for t in some} for some in (("0.05", "0.25"), ("0.05", "8")))
-ALL_SIMILAR = tuple(SIMILAR.values())
-NATURAL_SIMILAR = {t: (arm, arm.replace("4 labels", "8 labels")) for t, arm in SIMILAR.items()}
 TAU2 = [float(t) for t in SIMILAR]
 BOUND = Settings(model="theorem", **LITERAL).bound
-PROOF = "that time is positive only where 4 tau omega sqrt(log 4m) < 1: at d = 1e30, before step 2 (see T7.1)"
 # By sigma^2: labels 2, 4 (coarse, the default), 8 (natural) and 16 (random halves).
 SIGMAS = {
     f"{s:g}": tuple(f"{labels}, sigma2 {s:g}" for labels in ("labels 2", "default", "labels 8", "labels 16"))
     for s in (0.02, 0.05, 0.1, 0.25, 0.5, 1, 1.5, 2, 4, 6, 8, 12, 16)
 }
 DEFAULTS = {s: arms[1] for s, arms in SIGMAS.items()}
-FOUR_EIGHT, EIGHT_SIXTEEN = ({s: arms[i : i + 2] for s, arms in SIGMAS.items()} for i in (1, 2))
-FOUR_TWO = {s: arms[1::-1] for s, arms in SIGMAS.items()}
+FOUR_EIGHT = {s: arms[1:3] for s, arms in SIGMAS.items()}
+NAMES: dict[str, Any] = dict(ARMS=ARMS, SEPARATIONS=SEPARATIONS, DEFAULTS=DEFAULTS, FOUR_EIGHT=FOUR_EIGHT)
+NAMES |= dict(TIMES={**ARMS, "d 4096, small steps": SMALL_STEPS, INSIDE: INSIDE}, LARGE=tuple(DIMENSIONS.values())[1:])
+NAMES |= dict(SEPARATED=tuple(SEPARATIONS.values()), ALL_SIMILAR=tuple(SIMILAR.values()))
+NAMES |= dict(NEAR={t: SIMILAR[t] for t in ("0.05", "0.25")}, FARTHEST={t: SIMILAR[t] for t in ("0.05", "8")})
+NAMES |= dict(NATURAL_SIMILAR={t: (arm, arm.replace("4 labels", "8 labels")) for t, arm in SIMILAR.items()})
+NAMES |= dict(EIGHT_SIXTEEN={s: arms[2:] for s, arms in SIGMAS.items()})
+NAMES |= dict(FOUR_TWO={s: arms[1::-1] for s, arms in SIGMAS.items()})
+PROOF = "that time is positive only where 4 tau omega sqrt(log 4m) < 1: at d = 1e30, before step 2 (see T7.1)"
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """A14 to A21, U3 and the crossing X1 to X5 of the run table (see `Claim`)."""
+    """Judge A14 to A21, U3 and the crossing X1 to X5 from the run table (see `Claim`)."""
     settings, said, rows = Runs(table).settings, statements.tables("neural_collapse"), ends(table)
     least = next((s for s, arm in DEFAULTS.items() if arm in settings), "0.1")
     every = dict(zip(("2 labels", "4 labels", "8 labels", "16 labels"), SIGMAS[least], strict=True))
-    names = globals() | {"PAIR": FOUR_EIGHT[least], "EVERY": every}
-    grown = statements.judge(table, said["grown"], names)
+    names = NAMES | {"PROOF": PROOF, "PAIR": FOUR_EIGHT[least], "EVERY": every}
+    functions = clock, clock_ratio, cubic, fold, later_over, meeting, order, relative_range, rising, slope
+    grown = statements.judge(table, said["grown"], names, *functions)
     rest = said["rest"].replace("BOUND", str(BOUND)) + said["crossing"].replace("LEAST", least)
-    return [*_variance(rows), *grown, *_growth(rows), *_decay(rows), *statements.judge(table, rest, names)]
+    return [*_variance(rows), *grown, *_growth(rows), *_decay(rows), *statements.judge(table, rest, names, *functions)]
 
 
 def ends(table: pd.DataFrame) -> pd.DataFrame:
-    """The last row of every run."""
+    """Return the last row of every run."""
     return table[table["event"].str.contains("end|diverged")]
 
 
 def among(rows: pd.DataFrame, *names: str) -> pd.DataFrame:
-    """Rows of the arms whose names begin so; "default" and a key: of those that differ in this key and sigma^2 only."""
+    """Return rows of the arms with these prefixes; "default" and a key: arms that vary only this key and sigma^2."""
     return rows[rows["setting"].str.startswith(names)]
 
 
 def curves(rows: pd.DataFrame, key: str, measure: str = "msdr") -> Curves:
-    """A measure by the value of `key` and by sigma^2, seeds in order."""
+    """Return a measure by the value of `key` and by sigma^2, seeds in order."""
     found: Curves = {}
     if measure in rows:
         for (value, s), part in rows.sort_values("seed").groupby([key, "sigma2"]):
@@ -78,13 +79,13 @@ def names(rows: pd.DataFrame) -> tuple[str, ...]:
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
-    """Spearman's rho; NaN where a value is not a number."""
+    """Return Spearman's rho; NaN if any value is NaN."""
     return math.nan if np.isnan(y).any() else float(pd.Series(x).rank().corr(pd.Series(y).rank()))
 
 
 def _variance(rows: pd.DataFrame) -> list[Claim]:
     claim = partial(Claim, "A14", "MSDR grows with the variance of the cluster means", "Appendix B")
-    claims: dict[tuple[str, ...], Claim] = {}  # by their arms: those of the default curve are in every family
+    claims: dict[tuple[str, ...], Claim] = {}  # by their arms, because the default curve is in every family
     for key in ("d_in", "hidden", "decay", "lr", "init", "steps"):
         part = among(rows, "default", f"{key} ")
         found, accuracy = (curves(part, key, name) for name in ("msdr", "accuracy"))
@@ -103,7 +104,7 @@ def _variance(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _growth(rows: pd.DataFrame) -> Iterable[Claim]:
-    """Mean MSDR at given sigma^2 rises from each value of a key to the next, by 1.3 from first to last."""
+    """Claim that mean MSDR at given sigma^2 rises between neighbouring values of a key, by 1.3 times in total."""
     wide, narrow = among(rows, "default", "d_in "), among(rows, "default", "hidden ")
     words, paper = "MSDR grows with the input dimension", "Paper: MSDR grows with the hidden width"
     for id, claim, part, key, word, least in (
@@ -169,7 +170,7 @@ def later_over(runs: Runs, one: str, other: str, of: str, less: str) -> np.ndarr
 
 
 def _curves(runs: Runs, arms: Sequence[str], group: str) -> np.ndarray:
-    """(tau^2, seeds) MSDR of the similar or the dissimilar pairs; no seeds where not all arms were run."""
+    """Return (tau^2, seeds) MSDR of the similar or the dissimilar pairs; without seeds unless all arms were run."""
     found = [runs(arm, f"msdr_{group}") for arm in arms]
     return np.array([one[: min(map(len, found))] for one in found])
 
@@ -189,7 +190,7 @@ def meeting(runs: Runs, *arms: str) -> list[float]:
 
 
 def crossing(x: Sequence[float], difference: Sequence[float]) -> float:
-    """The point where a difference first turns positive, linear between points; NaN if there is none."""
+    """Return where a difference first turns positive, linear between points; NaN if nowhere."""
     for a, b, left, right in zip(x[:-1], x[1:], difference[:-1], difference[1:], strict=True):
         if left < 0 <= right:
             return float(a + (b - a) * left / (left - right))
@@ -197,7 +198,7 @@ def crossing(x: Sequence[float], difference: Sequence[float]) -> float:
 
 
 def clock(runs: Runs, arm: str, measure: str, s: str | float) -> np.ndarray | None:
-    """A measure at clock s; None, so no row, where a run did not go beyond s = 2."""
+    """Return a measure at clock s; None (so no row) if the run did not reach an s above 2."""
     rows, (step,) = runs.rows(arm), runs.parameters(arm, "clock_step")
     found = rows[(rows["step"] == np.rint(float(s) / step)) | (rows["event"] == "diverged")].sort_values("seed")
     return found[measure].to_numpy(float) if len(found) else None if float(s) > 2 else np.empty(0)
@@ -208,7 +209,7 @@ def clock_ratio(runs: Runs, arm: str, s: str) -> np.ndarray:
 
 
 def fold(runs: Runs, arm: str, *of: str) -> dict[str, Any] | None:
-    """The median of a measure ("ratio", or "ratio at s = 20"), or the ratio of the medians of two."""
+    """Return the median of a measure ("ratio", or "ratio at s = 20"), or the ratio of the medians of two."""
     parts = [one.partition(" at s = ") for one in of]
     found = [clock(runs, arm, name, s) if s else runs.value(name, arm) for name, _, s in parts]
     if any(one is None for one in found):
@@ -218,7 +219,7 @@ def fold(runs: Runs, arm: str, *of: str) -> dict[str, Any] | None:
 
 
 def cubic(runs: Runs, arm: str) -> str:
-    """Why the theorem's time is not reached; the proof's time exists in no arm that could fail."""
+    """Return why the theorem's time is not reached; the proof's time exists in no arm that could fail."""
     seen = runs(arm, "settled_at")
     still = np.isfinite(runs(arm, "ratio")) & np.isnan(seen) if len(seen) else np.empty(0)
     return unmet((not still.any(), f"{still.sum()} of {len(still)} seeds: units still in the cubic part"))
@@ -232,7 +233,7 @@ def rising(runs: Runs, *arms: str) -> dict[str, Any]:
 
 
 def slope(runs: Runs, *arms: str) -> dict[str, Any]:
-    """Slope of ln(median over seeds) on ln d, or (last argument) an end of its 95 % bootstrap interval over seeds."""
+    """Return the slope of ln(median over seeds) on ln d, or (last argument) an end of its 95 % bootstrap interval."""
     *arms, which = arms
     arms = [arm for arm in arms if arm in runs.settings]
     word = ("slope of ln ratio on ln d at s = 5", "its 2.5 % end", "its 97.5 % end")[int(which)]
@@ -246,7 +247,7 @@ def slope(runs: Runs, *arms: str) -> dict[str, Any]:
 
 
 def slope_with_interval(by_dimension: dict[float, np.ndarray], draws: int = 2000) -> tuple[float, float, float]:
-    """Slope of ln(median over seeds) on ln d, and the ends of its 95 % bootstrap interval over seeds."""
+    """Return the slope of ln(median over seeds) on ln d, and the ends of its 95 % bootstrap interval over seeds."""
     x, rng = np.log(list(by_dimension)), np.random.default_rng(0)
     parts = list(by_dimension.values())
 

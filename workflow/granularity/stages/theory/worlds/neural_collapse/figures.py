@@ -22,7 +22,7 @@ BETWEEN_OVER_WITHIN = "distance, mean between clusters /\nmean within a cluster"
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """Draw all seven."""
+    """Draw all seven figures."""
     runs, ends = Runs(table), c.ends(table)
     panels = []
     for key, title in SWEEPS.items():
@@ -71,7 +71,7 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
 
 
 def _common(found: c.Curves) -> c.Curves:
-    """The seeds that all have, so that their means compare."""
+    """Keep the seeds that all curves have, so that their means are comparable."""
     seeds = min((len(one) for curve in found.values() for one in curve.values()), default=0)
     return {value: {s: one[:seeds] for s, one in curve.items()} for value, curve in found.items()}
 
@@ -81,7 +81,7 @@ def _at(found: c.Curves, s: float) -> dict[float, np.ndarray]:
 
 
 def _similar(runs: Runs, measure: str, labels: int, **where: int) -> dict[float, np.ndarray]:
-    """A measure by tau^2."""
+    """Return a measure by tau^2."""
     arms = {t: f"similar {t:g}, {labels} labels" for t in c.TAU2}
     return {t: runs(arm, measure, **where) for t, arm in arms.items() if arm in runs.settings}
 

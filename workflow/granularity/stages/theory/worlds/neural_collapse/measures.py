@@ -5,19 +5,19 @@ from torch import Tensor
 
 
 def one_hot(y: Tensor, classes: int) -> Tensor:
-    """(..., N) int64 -> (..., N, K) float64."""
+    """Convert (..., N) int64 to (..., N, K) float64."""
     return torch.nn.functional.one_hot(y, classes).double()
 
 
 def class_means(features: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
-    """Means (B, K, h), and each sample's deviation from its class's mean (B, N, h), both float64."""
+    """Return class means (B, K, h), and each sample's deviation from its class mean (B, N, h), both float64."""
     features = features.double()
     mean = member.transpose(1, 2) @ features / member.sum(1).unsqueeze(2)
     return mean, features - member @ mean
 
 
 def class_distances(features: Tensor, member: Tensor) -> Tensor:
-    """D_ij (B, K, K): mean ||h_u - h_v||^2 over u in i, v in j, exactly ``tr S_i + tr S_j + ||mu_i - mu_j||^2``."""
+    """Return D_ij (B, K, K): mean ||h_u - h_v||^2 for u in i, v in j, as ``tr S_i + tr S_j + ||mu_i - mu_j||^2``."""
     mean, off = class_means(features, member)
     trace = (member.transpose(1, 2) @ (off**2).sum(2, keepdim=True)).squeeze(2) / member.sum(1)
     gap = mean.unsqueeze(2) - mean.unsqueeze(1)
@@ -25,21 +25,21 @@ def class_distances(features: Tensor, member: Tensor) -> Tensor:
 
 
 def nc1(features: Tensor, member: Tensor) -> Tensor:
-    """NC1 = Tr(Sigma_W pinv(Sigma_B)) / K (B,), by the top K - 1 singular pairs of the centred means."""
+    """Return NC1 = Tr(Sigma_W pinv(Sigma_B)) / K (B,), by the top K - 1 singular pairs of the centred means."""
     mean, off = class_means(features, member)
     classes, centred = member.shape[2], mean - mean.mean(1, keepdim=True)
     known = torch.isfinite(centred).flatten(1).all(1)
     _, s, v = torch.linalg.svd(torch.where(known.view(-1, 1, 1), centred, 0.0), full_matrices=False)
     kept = min(classes - 1, s.shape[1])
     s, v = s[:, :kept], v[:, :kept]
-    weight = (member / member.sum(1, keepdim=True)).sum(2, keepdim=True) / classes  # 1 / (K n_c) of a sample
+    weight = (member / member.sum(1, keepdim=True)).sum(2, keepdim=True) / classes  # 1 / (K n_c) for each sample
     spread = (weight * (off @ v.transpose(1, 2)) ** 2).sum(1)  # v^T Sigma_W v
-    found = (spread / s**2).sum(1)  # Sigma_B = M^T M / K: its eigenvalues are s^2 / K, which the 1/K cancels
+    found = (spread / s**2).sum(1)  # Sigma_B = M^T M / K has eigenvalues s^2 / K; the K cancels with 1/K
     return torch.where(known, found, torch.nan)
 
 
 def nc2(features: Tensor, member: Tensor) -> Tensor:
-    """NC2 (B,): distance of the normalised Gram matrix of centred means from that of a simplex ETF."""
+    """Return NC2 (B,): distance of the normalised Gram matrix of centred means from that of a simplex ETF."""
     mean, _ = class_means(features, member)
     classes, centred = member.shape[2], mean - mean.mean(1, keepdim=True)
     gram = centred @ centred.transpose(1, 2)
@@ -49,7 +49,7 @@ def nc2(features: Tensor, member: Tensor) -> Tensor:
 
 
 def _alike(label: Tensor) -> Tensor:
-    """(K, K) bool: which have one label; `label` (K,)."""
+    """Return (K, K) bool: which pairs have equal labels; `label` (K,)."""
     return label.unsqueeze(0) == label.unsqueeze(1)
 
 
@@ -58,13 +58,13 @@ def _eye(distance: Tensor) -> Tensor:
 
 
 def _merged(distance: Tensor) -> Tensor:
-    """(K, K) bool: i != j that coarse labels c mod K/2 merge."""
+    """Return (K, K) bool: i != j that coarse labels c mod K/2 merge."""
     c = torch.arange(distance.shape[1], device=distance.device)
     return _alike(c % (len(c) // 2)) & ~_eye(distance)
 
 
 def structure(distance: Tensor) -> dict[str, Tensor]:
-    """Of the natural classes' D (B, K, K), in pairs (c, c + K/2): d_within, d_sup, d_far and MSDR = R1, R2, R3."""
+    """Return d_within, d_sup, d_far, MSDR = R1, R2, R3 from the natural classes' D (B, K, K), paired (c, c + K/2)."""
     merged = _merged(distance)
     d_within = distance.diagonal(dim1=1, dim2=2).mean(1)
     d_sup, d_far = distance[:, merged].mean(1), distance[:, ~merged & ~_eye(distance)].mean(1)
@@ -73,15 +73,15 @@ def structure(distance: Tensor) -> dict[str, Tensor]:
 
 
 def group_msdr(distance: Tensor, classes: Tensor) -> Tensor:
-    """MSDR (B,) among the natural classes of a group alone; `classes` (K',) int64, closed under pairing."""
+    """Return MSDR (B,) within a group of natural classes; `classes` (K',) int64, closed under pairing."""
     part = distance[:, classes][:, :, classes]
     return part[:, _merged(distance)[classes][:, classes]].mean(1) / part.diagonal(dim1=1, dim2=2).mean(1)
 
 
 def split_ratios(distance: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
-    """F1 = D_{c, c'} / D_cc and F2 = D_{c, c'} / other off-diagonals (B,), c' a random part of the same cluster.
+    """Return F1 = D_{c, c'} / D_cc and F2 = D_{c, c'} / other off-diagonals (B,); c' is another part of c's cluster.
 
-    Of distances (B, G, G) of the given labels, a multiple of `clusters`; label c has cluster c mod clusters.
+    Distances (B, G, G) are those of the given labels, G a multiple of `clusters`; label c has cluster c mod clusters.
     """
     same = _alike(torch.arange(distance.shape[1], device=distance.device) % clusters)
     parts = distance[:, same & ~_eye(distance)].mean(1)
@@ -89,7 +89,7 @@ def split_ratios(distance: Tensor, clusters: int) -> tuple[Tensor, Tensor]:
 
 
 def nearest_mean_accuracy(train: Tensor, test: Tensor, member: Tensor) -> Tensor:
-    """Share (B,) of test samples (B, N, h) whose nearest training mean is their own class's in `member` (B, N, K)."""
+    """Return the share (B,) of test samples (B, N, h) whose nearest training mean is their class's in `member`."""
     mean, _ = class_means(train, member)
     score = test.double() @ mean.transpose(1, 2) - (mean**2).sum(2).unsqueeze(1) / 2
     return (score.argmax(2) == member.argmax(2)).double().mean(1)
@@ -98,9 +98,9 @@ def nearest_mean_accuracy(train: Tensor, test: Tensor, member: Tensor) -> Tensor
 def distance_ratios(h: Tensor, cluster: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Theorem 7.1: mean inter / mean intra distance, min inter / max intra, and the share of triples, each (B,).
 
-    Inter: samples of the two clusters of one label, (0, 1) or (2, 3). Intra: two samples of one cluster. Counted are
-    triples (1, 2 in a cluster, 3 in the other of its label) with 1 nearer to 2 than to 3: all of them, by the theorem.
-    Of h (B, n, k) float64 and cluster (n,) int64 in 0..3.
+    Inter: samples of the two clusters of one label, (0, 1) or (2, 3). Intra: two samples of one cluster. The share
+    counts triples (1, 2 in a cluster, 3 in the other cluster of its label) with 1 nearer to 2 than to 3; by the theorem
+    it is 1. h is (B, n, k) float64, cluster (n,) int64 in 0..3.
     """
     distance = torch.cdist(h, h, compute_mode="donot_use_mm_for_euclid_dist")
     same, label = _alike(cluster), _alike(cluster // 2)
@@ -108,6 +108,6 @@ def distance_ratios(h: Tensor, cluster: Tensor) -> tuple[Tensor, Tensor, Tensor]
     each = []
     for c in range(4):
         own, other = (distance[:, cluster == c][:, :, cluster == one] for one in (c, c ^ 1))
-        nearer = (own.unsqueeze(3) < other.unsqueeze(2)).double().mean(3)  # (B, n/4, n/4) of sample 1 and 2
+        nearer = (own.unsqueeze(3) < other.unsqueeze(2)).double().mean(3)  # (B, n/4, n/4) for samples 1 and 2
         each.append(nearer[:, ~_eye(own)].mean(1))
     return inter.mean(1) / intra.mean(1), inter.amin(1) / intra.amax(1), torch.stack(each).mean(0)

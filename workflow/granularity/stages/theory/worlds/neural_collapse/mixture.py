@@ -1,6 +1,6 @@
 """World 2, first model: a mixture of Gaussians under coarse labels (Appendix B; docs/theory/neural_collapse.md).
 
-Label c mod G, so G = clusters/2 merges pairs (c, c + G). Raw inputs have MSDR 1 + sigma^2 for every d, as
+The label is c mod G, so G = clusters/2 merges pairs (c, c + G). Raw inputs have MSDR 1 + sigma^2 for every d, because
 E||mu_i - mu_j||^2 = 2 sigma^2 d and tr S = d; what training adds is MSDR at the end over MSDR at step 0.
 """
 
@@ -19,7 +19,7 @@ OF_INPUTS = ("input_msdr", "input_msdr_similar", "input_msdr_dissimilar", "input
 
 
 def draw_means(cfg: Settings, generator: torch.Generator) -> Tensor:
-    """Cluster means (K, d), one draw for all sigma^2; with tau^2, half of the pairs are similar (Section B.1)."""
+    """Draw cluster means (K, d), one draw for all sigma^2; with tau^2, half of the pairs are similar (Section B.1)."""
     device, pairs = generator.device, cfg.clusters // 2
     z = torch.randn(cfg.clusters, cfg.d_in, generator=generator, device=device)
     mean = math.sqrt(cfg.sigma2) * z
@@ -31,24 +31,24 @@ def draw_means(cfg: Settings, generator: torch.Generator) -> Tensor:
 
 
 def similar(cfg: Settings, device: torch.device | str = "cpu") -> Tensor:
-    """The clusters (K/2,) of the pairs that tau^2 makes similar."""
+    """Return the clusters (K/2,) of the pairs that tau^2 makes similar."""
     c = torch.arange(cfg.clusters, device=device)
     return c[c % (cfg.clusters // 2) < cfg.clusters // 4]
 
 
 def draw_samples(cfg: Settings, mean: Tensor, generator: torch.Generator) -> Tensor:
-    """(N, d): `per_cluster` samples N(mu_c, I) of each cluster, in the order of clusters."""
+    """Draw (N, d): `per_cluster` samples N(mu_c, I) of each cluster, in the order of clusters."""
     noise = torch.randn(cfg.clusters * cfg.per_cluster, cfg.d_in, generator=generator, device=generator.device)
     return noise + mean.repeat_interleave(cfg.per_cluster, 0)
 
 
 def clusters_of(cfg: Settings, device: torch.device | str = "cpu") -> Tensor:
-    """(N,) int64: the cluster of each sample."""
+    """Return (N,) int64: the cluster of each sample."""
     return torch.arange(cfg.clusters, device=device).repeat_interleave(cfg.per_cluster)
 
 
 def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
-    """Given labels (N,) int64: c mod G, or c + clusters * (a random part), drawn once before training."""
+    """Draw the given labels (N,) int64 before training: c mod G, or c + clusters * (a random part)."""
     c = clusters_of(cfg, generator.device)
     if cfg.labels <= cfg.clusters:
         return c % cfg.labels
@@ -57,7 +57,7 @@ def draw_labels(cfg: Settings, generator: torch.Generator) -> Tensor:
 
 
 def draw_weights(cfg: Settings, generator: torch.Generator) -> State:
-    """Initial w (h, d), a (G, h), and with standard scaling b (h,), c (G,)."""
+    """Draw initial w (h, d), a (G, h), and with standard scaling b (h,), c (G,)."""
     device, h, d, G = generator.device, cfg.hidden, cfg.d_in, cfg.labels
 
     def uniform(fan_in: int, *shape: int) -> Tensor:
@@ -70,21 +70,21 @@ def draw_weights(cfg: Settings, generator: torch.Generator) -> State:
 
 
 def rates(cfg: Settings) -> dict[str, float]:
-    """Step size of each parameter."""
+    """Return the step size of each parameter."""
     if cfg.scaling == "mean-field":
         return {"w": cfg.lr * cfg.hidden, "a": cfg.lr / cfg.hidden}
     return dict.fromkeys(("w", "b", "a", "c"), cfg.lr)
 
 
 def forward(net: State, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs (B, N, G), features (B, N, h) and pre-activations (B, N, h) of x (B, N, d)."""
+    """Return outputs (B, N, G), features (B, N, h) and pre-activations (B, N, h) for x (B, N, d)."""
     return nets.two_layer(x, net["w"], net["a"], nets.RELU, net.get("b"), net.get("c"))
 
 
 def update(net: State, x: Tensor, y: Tensor, rate: dict[str, Tensor], decay: Tensor) -> tuple[State, dict[str, Tensor]]:
-    """One step of gradient descent: new parameters; loss and training accuracy (B,) of the old ones.
+    """Do one step of gradient descent; return new parameters, and loss and training accuracy (B,) of the old ones.
 
-    Of w (B, h, d), a (B, G, h), and b (B, h), c (B, G) or neither; x (B, N, d), y (B, N) int64; rate and decay (B,).
+    Takes w (B, h, d), a (B, G, h), and b (B, h), c (B, G) or neither; x (B, N, d), y (B, N) int64; rate, decay (B,).
     """
     f, h, u = forward(net, x)
     loss, residual = nets.softmax_residual(f, y)

@@ -1,4 +1,4 @@
-"""World 2's settings: the two models' parameters with their constraints."""
+"""World 2's settings: the parameters of the two models with their constraints."""
 
 import math
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ class Settings(engine.Settings):
     per_cluster: Annotated[int, Field(ge=2)] = 64  # samples of each cluster
     d_in: Count = 64  # input dimensions
     hidden: Count = 64  # hidden units; features are their outputs
-    sigma2: NonNegative = 2.0  # variance of the cluster means, by coordinate (noise: 1)
-    tau2: NonNegative | None = None  # half of the pairs have means of this variance about a centre
-    labels: Count = 4  # a divisor G of `clusters` merges, c mod G; a multiple splits at random
+    sigma2: NonNegative = 2.0  # variance of each coordinate of the cluster means (noise: 1)
+    tau2: NonNegative | None = None  # half of the pairs have means with this variance about a common centre
+    labels: Count = 4  # G; a divisor of `clusters` merges, c mod G; a multiple splits at random
     lr: Positive = 0.1  # step size of full-batch gradient descent
     init: Positive = 1.0  # factor on the initial weights and biases
     decay: NonNegative = 0.0  # weight decay, coupled: gradient + decay * parameter
@@ -36,14 +36,14 @@ class Settings(engine.Settings):
     scaling: Literal["standard", "mean-field"] = "standard"
     # the theorem
     dimension: Positive = Field(4096, ge=8)  # d of Theorem 7.1
-    samples: Count | None = None  # n; by default d^0.32, to a multiple of 4
+    samples: Count | None = None  # n; by default d^0.32, rounded to a multiple of 4
     units: Count | None = None  # m; by default ln d, rounded
-    separation: Positive | None = None  # norm of the means over noise, tau / sqrt d; or d^0.02
+    separation: Positive | None = None  # norm of the means over that of the noise, tau / sqrt d; by default d^0.02
     start: Positive | None = None  # tau * omega; by default d^-0.01
     horizon: Positive = 5.0  # length of a run on the clock s = eta tau^3 omega t / 8
-    clock_step: Positive = 0.02  # s of one step; eta = 8 clock_step / (tau^3 omega)
-    settle: NonNegative = 0.0  # longest time on the clock, after it, until all units are linear
-    coordinates: Literal["reduced", "full"] = "reduced"  # those n + 4 that matter, or all d of them
+    clock_step: Positive = 0.02  # s per step; eta = 8 clock_step / (tau^3 omega)
+    settle: NonNegative = 0.0  # longest further time on the clock until all units are linear
+    coordinates: Literal["reduced", "full"] = "reduced"  # the n + 4 that matter, or all d
 
     def rules(self) -> Iterator[tuple[bool, str]]:
         for key in sorted(self.model_fields_set - SHARED):
@@ -54,9 +54,9 @@ class Settings(engine.Settings):
         yield K % 4 == 0, f"clusters: must be a multiple of 4 ({pairs}), but is {K}"
         divided = K % labels == 0 or labels % K == 0
         yield divided, f"labels: must divide clusters = {K} or be a multiple of it, but is {labels}"
-        yield labels >= 2, "labels: at least 2 are needed for a loss, but is 1"
-        yield n % 4 == 0, f"samples: must be a multiple of 4, one share a cluster, but is {n}"
-        yield n >= 8, f"samples: at least 8, two a cluster, must exist, but is {n}"
+        yield labels >= 2, "labels: must be at least 2 for a loss, but is 1"
+        yield n % 4 == 0, f"samples: must be a multiple of 4, an equal share per cluster, but is {n}"
+        yield n >= 8, f"samples: must be at least 8, two per cluster, but is {n}"
         yield n + 4 <= d, f"samples: n + 4 <= dimension must hold, but n = {n} and dimension = {d:g}"
         all_of_them = self.coordinates == "reduced" or (d <= 1e5 and d % 1 == 0)
         yield all_of_them, f"coordinates: 'full' needs a whole dimension of at most 1e5, not {d:g}"
@@ -85,7 +85,7 @@ class Settings(engine.Settings):
 
     @property
     def theorem_steps(self) -> float:
-        """T = 1 / (eta omega^3) of Theorem 7.1, its Theta taken as 1: s = tau^3 / (8 omega^2) on the clock."""
+        """T = 1 / (eta omega^3) of Theorem 7.1, taking its Theta as 1: s = tau^3 / (8 omega^2) on the clock."""
         return 1 / (self.eta * self.omega**3)
 
     @property
@@ -94,7 +94,7 @@ class Settings(engine.Settings):
         return 8 * math.sqrt(self.dimension) / self.tau
 
     def conditions(self) -> dict[str, bool]:
-        """What Theorem 7.1 supposes, and last what its proof does: a run of positive length (not the theorem's T)."""
+        """Return the conditions of Theorem 7.1, and last its proof's: a run of positive length (unlike T)."""
         if self.model != "theorem":
             return {}
         d, n, c, start = self.dimension, self.n, self.c, self.tau * self.omega
@@ -111,7 +111,7 @@ class Settings(engine.Settings):
 
     @property
     def bound(self) -> float:
-        """Least ratio of distances by (A.15), with its constants L = L' = 1."""
+        """Smallest ratio of distances by (A.15), with its constants L = L' = 1."""
         c = self.c
         small = c / 2 + 10 / math.sqrt(8) * c**3 * math.sqrt(self.dimension) * self.n**-1.5
         return small**-3 / math.sqrt(24)
@@ -122,7 +122,7 @@ class Settings(engine.Settings):
 
     @property
     def width(self) -> int:
-        """Coordinates of a sample of the theorem's model."""
+        """Coordinates of a sample in the theorem's model."""
         return self.n + 4 if self.coordinates == "reduced" else round(self.dimension)
 
     def shape(self) -> tuple:
@@ -140,7 +140,7 @@ class Settings(engine.Settings):
 JUDGED = (2, 4, 8)  # sigma^2 at which trends in d_in and in the width are judged
 LITERALLY, INSIDE = "literal (A.15) regime", "inside the conditions, d 1e12"
 SMALL_STEPS = "theorem, d 4096, small steps"
-# Meets every condition of Theorem 7.1 but that on the step, which LITERAL misses too; LITERAL has the proof's time.
+# Meets all conditions of Theorem 7.1 except on the step, which LITERAL misses too; LITERAL has the proof's time.
 WITHIN = {"dimension": 1e12, "samples": 64, "units": 28, "separation": 267.0, "start": 0.4, "horizon": 2.0}
 WITHIN["settle"] = 3000.0
 LITERAL = {"dimension": 1e30, "samples": 8, "units": 8, "separation": 8e5, "start": 0.12, "horizon": 1.0}
@@ -156,7 +156,7 @@ def _mixtures(
     similar: tuple[int, ...] = (4, 8),
     **size: int,
 ) -> list[Settings]:
-    """Appendix B: one key varied at a time; values of `judged` at JUDGED sigma^2 only."""
+    """Return the arms of Appendix B: one key varied at a time; values of `judged` only at JUDGED sigma^2."""
     arms = varied("default, sigma2 {1:g}", {"sigma2": sigma2}, seeds=seeds["default"])
     for swept, at in ((sweeps, sigma2), (judged, JUDGED)):
         for key, values in swept.items():

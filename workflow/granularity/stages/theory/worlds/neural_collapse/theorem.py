@@ -1,11 +1,11 @@
-"""World 2, second model: the setting of Theorem 7.1, under a fixed head (docs/theory/neural_collapse.md).
+"""World 2, second model: the setting of Theorem 7.1, with a fixed head (docs/theory/neural_collapse.md).
 
 n/4 samples of each of four clusters, y = +1 for clusters 0 and 1, -1 for 2 and 3, w ~ N(0, omega^2 I), gradient descent
 W += eta / (2n) sum_i y_i act'(w . x_i) x_i.
 
 Time is the clock s = eta tau^3 omega t / 8: a unit with w . mu = tau omega leaves the cubic part of `act` near s = 1.
-The theorem's time, T = Theta(1 / (eta omega^3)) steps, is s = tau^3 / (8 omega^2), 1e8 and more: no run gets there, but
-once every unit is linear on every sample all weights move at one constant velocity, and `later` is exact. The
+The theorem's time, T = Theta(1 / (eta omega^3)) steps, is s = tau^3 / (8 omega^2), at least 1e8, which no run reaches.
+But once every unit is linear on every sample, all weights move at constant velocity, and `later` is exact. The
 appendix's time, about 1 / (2 eta tau^3 omega sqrt(log 4m)), is s < 0.04, where it exists.
 """
 
@@ -23,20 +23,20 @@ from granularity.stages.theory.worlds.neural_collapse.settings import Settings
 
 # z^3/3 up to |z| = 1, z -+ 2/3 beyond (Section 7): once differentiable
 ACT = Activation(lambda z: torch.where(z.abs() <= 1, z**3 / 3, z - z.sign() * (2 / 3)), lambda z: (z**2).clamp_max(1))
-MARK = 0.2  # of the clock, between recorded steps
+MARK = 0.2  # clock time between recorded steps
 
 
 def clusters_of(cfg: Settings, device: torch.device | str = "cpu") -> Tensor:
-    """(n,) int64 in 0..3."""
+    """Return (n,) int64 in 0..3."""
     return torch.arange(4, device=device).repeat_interleave(cfg.n // 4)
 
 
 def draw_samples(cfg: Settings, generator: torch.Generator) -> Tensor:
-    """(n, D) float64, cluster p's mean on axis p.
+    """Draw (n, D) float64, with cluster p's mean on axis p.
 
-    `full`: D = d. `reduced`: D = n + 4, exact at any d, as only inner products matter: noise off the mean axes is, in a
-    rotated basis, the rows of a lower triangular (Bartlett) matrix, N(0, 1) below the diagonal and chi with d - 4 - i
-    degrees of freedom on it.
+    `full`: D = d. `reduced`: D = n + 4, exact at any d because only inner products matter. In a rotated basis, noise
+    off the mean axes has the rows of a lower triangular (Bartlett) matrix: N(0, 1) below its diagonal, and on it chi
+    with d - 4 - i degrees of freedom.
     """
     device, n = generator.device, cfg.n
     if cfg.coordinates == "full":
@@ -50,7 +50,7 @@ def draw_samples(cfg: Settings, generator: torch.Generator) -> Tensor:
 
 
 def draw_weights(cfg: Settings, generator: torch.Generator) -> Tensor:
-    """(m, D) float64, N(0, omega^2)."""
+    """Draw (m, D) float64, N(0, omega^2)."""
     return cfg.omega * _normal(generator, cfg.m, cfg.width)
 
 
@@ -59,7 +59,7 @@ def _normal(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def update(w: Tensor, x: Tensor, y: Tensor, eta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """One step: new weights (B, m, D), loss (B,), pre-activations (B, n, m) of the old; x (B, n, D), eta (B, 1, 1)."""
+    """Do one step: new weights (B, m, D), loss (B,), old pre-activations (B, n, m); x (B, n, D), eta (B, 1, 1)."""
     z = x @ w.transpose(1, 2)
     loss = -(y * ACT.value(z).sum(2)).mean(1) / 2
     pull = y.unsqueeze(1) * ACT.slope(z)
@@ -67,25 +67,25 @@ def update(w: Tensor, x: Tensor, y: Tensor, eta: Tensor) -> tuple[Tensor, Tensor
 
 
 def kernel(x: Tensor, y: Tensor, eta: Tensor) -> Tensor:
-    """K (B, n, n) such that one `update` adds K act'(z) to the pre-activations z (B, n, m); arguments as there."""
+    """Return K (B, n, n) such that one `update` adds K act'(z) to pre-activations z (B, n, m); arguments as there."""
     return eta / (2 * len(y)) * (x @ x.transpose(1, 2)) * y
 
 
 def settled(z: Tensor, kernel: Tensor) -> Tensor:
-    """Whether (B,) all of z (B, n, m) lie in the linear part of `act`, moving away from the cubic one: for good."""
+    """Return whether (B,) all z (B, n, m) are in the linear part of `act`, moving away from the cubic: for good."""
     return ((z.abs() > 1) & (z * kernel.sum(2, keepdim=True) > 0)).flatten(1).all(1)
 
 
 def later(z: Tensor, kernel: Tensor, steps: Tensor) -> Tensor:
-    """Pre-activations (B, n, m) after further steps (B, 1, 1), exact where `settled`: there act' = 1."""
+    """Return pre-activations (B, n, m) after further steps (B, 1, 1); exact if `settled`, because act' = 1 there."""
     return z + steps * kernel.sum(2, keepdim=True)
 
 
 def at_the_theorems_time(w: Tensor, x: Tensor, y: Tensor, eta: Tensor, runs: list[Trial], t: int) -> dict[str, Tensor]:
-    """The ratio and the triples (see `measures.distance_ratios`) at T = 1 / (eta omega^3), each (B,) float64.
+    """Return the ratio and the triples (see `measures.distance_ratios`) at T = 1 / (eta omega^3), each (B,) float64.
 
-    Training goes on from weights w at step t until all runs are `settled`, for `settle` on the clock at most; NaN where
-    one is not by then. ``settled_at`` is the clock at which it was first seen to be, once a unit of the clock.
+    Training continues from weights w at step t until all runs are `settled`, at most for `settle` on the clock; NaN if
+    a run is not settled by then. ``settled_at`` is the clock when this was first seen; it is checked once per unit.
     """
     cfg = runs[0].settings
     every, last = round(1 / cfg.clock_step), t + cfg.settle / cfg.clock_step

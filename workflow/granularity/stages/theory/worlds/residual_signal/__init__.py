@@ -26,10 +26,11 @@ from granularity.stages.theory.worlds.residual_signal.spaces import WORLDS, stai
 from granularity.stages.theory.worlds.staircase import resamples
 
 NAME = "residual_signal"
+COLUMNS = ("signal", "labels")
 _ALL = (feature_emergence, label_granularity, feature_contamination, mask_reconstruction)
 MODULES = dict(zip(WORLDS, _ALL, strict=True))
 REGISTERED = preregistered.read(NAME)["arms"]
-APART = 0.05  # two scores count as different where they differ by more than this share of the larger
+APART = 0.05  # relative difference (of the larger score) above which two scores differ
 ZERO = 1e-9
 
 
@@ -38,8 +39,8 @@ class Settings(engine.Settings):
 
     WORLD: ClassVar[str] = NAME
 
-    world: Literal[tuple(WORLDS)] = "feature_emergence"  # the world whose arm it is
-    setting: dict[str, Any] = Field({})  # its settings there, where they are not that world's defaults
+    world: Literal[tuple(WORLDS)] = "feature_emergence"  # the world that the arm belongs to
+    setting: dict[str, Any] = Field({})  # its settings there that differ from that world's defaults
 
     def rules(self) -> Iterator[tuple[bool, str]]:
         try:
@@ -51,7 +52,7 @@ class Settings(engine.Settings):
 
     @cached_property
     def arm(self) -> engine.Settings:
-        """The settings of its world; streams of random numbers are that world's."""
+        """Its settings in its world, with that world's random streams."""
         return MODULES[self.world].Settings(**self.setting, name=self.name, seeds=self.seeds, base=self.base)
 
     def shape(self) -> tuple:
@@ -72,7 +73,7 @@ SIZES = {
 
 
 def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]]:
-    """Train a group of runs of one world; one row each: its signal, its number of labels, what it learnt."""
+    """Train a group of runs of one world; return a row each: its signal, its number of labels, what it learnt."""
     world = runs[0].settings.world
     space, phase, learnt, _ = WORLDS[world]
     inner = [Trial(run.settings.arm, run.seed) for run in runs]
@@ -93,7 +94,7 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
 
 
 def seen(table: pd.DataFrame, world: str) -> tuple[pd.DataFrame, np.ndarray]:
-    """Of a world's arms: `signal` and `labels`, means over seeds; what was learnt (arms, seeds), NaN if diverged."""
+    """Return a world's arms with `signal`, `labels` (seed means), and what they learnt (arms, seeds; NaN: diverged)."""
     rows = table[table["world"] == world]
     names = rows["setting"].unique()
     known = rows.groupby("setting")[["signal", "labels"]].mean().loc[names]
@@ -101,7 +102,7 @@ def seen(table: pd.DataFrame, world: str) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def pairs(score: np.ndarray, learnt: np.ndarray) -> np.ndarray:
-    """(arms, arms): 1, -1 where the row's arm has the larger score and learnt more, less by all seeds; else 0."""
+    """Return (arms, arms): 1, -1 if the row's arm has the larger score and learnt more, less for all seeds; else 0."""
     gap = score[:, None] - score
     larger = gap > np.maximum(ZERO, APART * np.maximum(score[:, None], score))
     difference = learnt[:, None] - learnt
@@ -109,7 +110,7 @@ def pairs(score: np.ndarray, learnt: np.ndarray) -> np.ndarray:
 
 
 def order(ranked: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
-    """Share of differing pairs that the score ranks right, for arms drawn `weight` (resamples, arms) times."""
+    """Return the share of differing pairs that the score ranks right, for arm weights (resamples, arms)."""
     weight = np.ones((1, len(ranked))) if weight is None else weight
     right, all_ = (np.einsum("ri,ij,rj->r", weight, part, weight) for part in (ranked > 0, ranked != 0))
     with np.errstate(invalid="ignore"):
@@ -117,7 +118,7 @@ def order(ranked: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
 
 
 def interval(values: np.ndarray, comparisons: int = 1) -> tuple[float, float]:
-    """Of the bootstrap, at 95 % together with as many others; NaN where no resample told a pair apart."""
+    """Return the bootstrap interval, jointly at 95 % with `comparisons` in all; NaN if no pair ever differs."""
     values = values[np.isfinite(values)]
     if not len(values):
         return float("nan"), float("nan")
@@ -125,7 +126,7 @@ def interval(values: np.ndarray, comparisons: int = 1) -> tuple[float, float]:
 
 
 def scaled(table: pd.DataFrame, world: str) -> pd.DataFrame:
-    """`signal` in units of the finest true labels, `learnt` from coarse labels (0) to these (1); a row per arm."""
+    """Return `signal` relative to the finest true labels, `learnt` from coarse labels (0) to these (1), by arm."""
     known, learnt = seen(table, world)
     mean = pd.Series(learnt.mean(1), index=known.index)
     coarse, finest = (f"{world}: {REGISTERED['worlds'][world][name]}" for name in ("coarse", "finest"))
@@ -134,7 +135,7 @@ def scaled(table: pd.DataFrame, world: str) -> pd.DataFrame:
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
-    """The predictions of the preregistration: per world, how well a score orders its arms; over all, one axis."""
+    """Judge the preregistered predictions: per world, how well a score orders its arms; over all, one axis."""
     measured: dict[str, list[float]] = {"one axis": []}
     arms: dict[str, list[str]] = {}
     for world in WORLDS:
@@ -155,7 +156,7 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 
 @draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
-    """What each arm learnt against its signal, a panel a world; how well signal and number of labels order the arms."""
+    """Draw what each arm learnt against its signal, a panel per world; how well signal and label count order arms."""
     figure, panels = draw.canvas(3, 2, width=10.5, height=2.9)
     of_pairs, of_all = panels[4:]
     for place, (world, (*_, words)) in enumerate(WORLDS.items()):

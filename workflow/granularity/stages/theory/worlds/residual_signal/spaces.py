@@ -1,9 +1,9 @@
-"""Residual first-order signal (docs/findings/residual_signal.md) of a label space, and those of four worlds.
+"""Residual first-order signal (docs/findings/residual_signal.md) of a label space, and the label spaces of four worlds.
 
-R(v | S) is that of `feature_emergence.spaces`, but that a feature is absent says nothing: else the last of several
-exclusive features would be known from the others' absence. A label space is a table of what inputs show and how they
-are labelled: the true distribution, or, where samples and labels are fixed, the training set of that run. Features that
-no label depends on are left out (but those `background` of feature_contamination).
+R(v | S) is that of `feature_emergence.spaces`, except that absent features carry no information; otherwise the absence
+of all other exclusive features would reveal the last one. A label space is a table of what inputs show and how they are
+labelled: the true distribution or, if samples and labels are fixed, the training set of that run. Features that no
+label depends on are left out (except `background` in feature_contamination).
 """
 
 import math
@@ -27,15 +27,15 @@ BINS = 4  # of a view's strength, in equal parts of its range
 class Space(NamedTuple):
     """A label space as a table of n atoms: kinds of inputs, or the training samples themselves."""
 
-    weight: np.ndarray  # (n,) how likely each is
-    chance: np.ndarray  # (n, C) how likely each label is on it
-    shown: np.ndarray  # (n, F) int, which value of a feature it shows; 0: the feature is absent
-    value: np.ndarray  # (n, F) the features' values; 0 where absent
+    weight: np.ndarray  # (n,) probability of each atom
+    chance: np.ndarray  # (n, C) probability of each label given the atom
+    shown: np.ndarray  # (n, F) int, the value of a feature that the atom shows; 0: the feature is absent
+    value: np.ndarray  # (n, F) the features' values; 0 if absent
     tested: tuple[int, ...]  # the features that the arm is tested on
 
 
 def signals(space: Space, known: list[int]) -> np.ndarray:
-    """(F,) R(v | known) of every feature."""
+    """Return (F,) R(v | known) of every feature."""
     rows = space.shown[:, known]
     cells, cell = np.unique(rows, axis=0, return_inverse=True)
     cell = cell.reshape(-1)
@@ -48,7 +48,7 @@ def signals(space: Space, known: list[int]) -> np.ndarray:
 
 
 def staircase(space: Space) -> float:
-    """The least R, at its turn, of the features that the arm is tested on."""
+    """Return the smallest R, at its turn, of the features that the arm is tested on."""
     taken = parity.climb(partial(signals, space), space.shown.shape[1])
     return min(step for v, step in zip(*taken, strict=True) if v in space.tested)
 
@@ -68,7 +68,7 @@ def feature_emergence(run: Trial) -> Space:
 
 
 def label_granularity(run: Trial) -> Space:
-    """The 2k subclasses; features: both common ones, then those of the subclasses, on which it is tested."""
+    """The 2k subclasses; features: both common ones, and those of the subclasses, on which it is tested."""
     cfg = run.settings
     s, c = (part.numpy() for part in patches.subclasses(cfg, 1))
     if cfg.fixed:
@@ -94,7 +94,7 @@ def feature_contamination(run: Trial) -> Space:
         kind, label = ((drawn["y"] < 0).long() * K + drawn["subclass"]).numpy(), drawn["label"].numpy()
     elif cfg.labels == "class":
         kind, label = np.arange(2 * K), (y < 0) * cfg.g + c % cfg.g
-    else:  # no subclass has one label more than another
+    else:  # all subclasses have the same label probabilities
         kind = np.repeat(np.arange(2 * K), cfg.g)
         label = (y < 0)[kind] * cfg.g + np.tile(np.arange(cfg.g), 2 * K)
     chance = np.zeros((2 * K, 2 * cfg.g))
@@ -124,7 +124,7 @@ def _kept(row: dict[str, Any]) -> float:
     return row["ood_margin"] / row["id_margin"] if row["id_margin"] else math.nan
 
 
-# Of each world: its label spaces, the phase whose end tells what was learnt, the measure, and its words.
+# For each world: its label spaces, the phase whose end shows what was learnt, the measure, and its words.
 SINGLE = itemgetter("single_accuracy")
 WORLDS: dict[str, tuple[Callable[[Trial], Space], str, Callable[[dict[str, Any]], float], str]] = {
     "feature_emergence": (feature_emergence, "network", itemgetter("test_acc"), "test accuracy on parity (%)"),
