@@ -2,11 +2,13 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from granularity.base.errors import GranularityError
 from granularity.config import files
 from granularity.config.cells import cells
+from granularity.stages.gather import predictions
 
 AXES = {"pretrain.lr": [0.1, 0.3], "conditions.0.train_size": [300, 600]}
 SMALL = {"name": "s", "conditions": [{"train_size": 300}], "label_spaces": {"random": [10]}}
@@ -72,7 +74,19 @@ def test_predictions_of_what_is_not_planned_are_refused(tmp_path):
     assert "p: there is no arm 'random-7'; there are resnet18/target" in refused(arm="random-7")
     assert "p: no axis pretrain.lr has the value 0.2" in refused(arm="random-10", where={"pretrain.lr": 0.2})
     assert "predictions.p.lo = 1: unknown key; did you mean 'low'?" in refused(arm="random-10", lo=1)
+    assert "p: transfer: must be one of target, not 'head'" in refused(arm="random-10", transfer="head")
     assert "predictions.p.low: 2.0 is not below high = 1.0" in refused(arm="random-10", low=2)
+
+
+def test_a_prediction_is_judged_on_its_transfer():
+    rows = [("finetune", "own", "target", 9.0), ("finetune", "own", "a", 7.0), ("finetune", "other", "target", 50.0)]
+    rows += [("finetune", "other", "a", 45.0), ("pretrain", None, "a", 7.5)]
+    runs = pd.DataFrame(rows, columns=["stage", "transfer", "space", "value"]).assign(measure="val_error", network="net")
+    runs = pd.concat([runs.assign(draw=draw) for draw in (0, 1)], ignore_index=True)
+    asked = {"arm": "a", "low": -10, "high": 0}
+    said = {"question": "?", "predictions": {name: asked | {"transfer": name} for name in ("own", "other")}}
+    found = predictions.judged(predictions.Predictions.model_validate(said), runs, ["net"])
+    assert found["difference"].tolist() == [-2, -5]
 
 
 @pytest.mark.parametrize(("axes", "seeds", "words"), MISTAKES, ids=[str(axes) for axes, _, _ in MISTAKES])

@@ -328,7 +328,7 @@ def _of_predictions(config: Any, made: list[str]) -> Iterator[str]:
     if config.predictions is None or not config.predictions.is_file():
         return  # missing paths are reported elsewhere
     arms = {network.name: network.spaces or made for network in networks(config)}
-    yield from predictions.complaints(config, arms)
+    yield from predictions.complaints(config, arms, [transfer.name for transfer in transfers(config)])
 
 
 def _of_recipes(config: Any) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +27,7 @@ class Prediction(Section):
 
     arm: str
     against: str = "target"
+    transfer: str = Field("", description="Which transfer's error is meant (empty: the only one).")
     low: Points
     high: Points
     where: dict[str, JsonValue] = Field({}, description="Values of axes (none: the mean over all cells of a draw).")
@@ -63,10 +64,10 @@ def read(file: Path) -> Predictions:
         raise GranularityError(*lines) from None
 
 
-def complaints(config: Any, arms: Mapping[str, Iterable[str]]) -> Iterator[str]:
+def complaints(config: Any, arms: Mapping[str, Iterable[str]], transfers: Sequence[str]) -> Iterator[str]:
     """Yield what predictions mention but the configuration does not plan, each as "predictions: what".
 
-    `arms`: the label spaces of each network.
+    `arms`: the label spaces of each network. `transfers`: the names of all ways to finetune.
     """
     if config.predictions is None:
         return
@@ -78,6 +79,9 @@ def complaints(config: Any, arms: Mapping[str, Iterable[str]]) -> Iterator[str]:
             if space not in arms.get(network, ()):
                 known = ", ".join(f"{name}/{of}" for name, spaces in arms.items() for of in spaces)
                 yield f"predictions: {config.predictions}: {id}: there is no arm '{arm}'; there are {known}"
+        if one.transfer not in transfers and (one.transfer or len(transfers) > 1):
+            known = ", ".join(transfers)
+            yield f"predictions: {config.predictions}: {id}: transfer: must be one of {known}, not '{one.transfer}'"
         for key, value in one.where.items():
             if value not in config.axes.get(key, ()):
                 yield f"predictions: {config.predictions}: {id}: no axis {key} has the value {value}"
@@ -106,6 +110,8 @@ def judged(said: Predictions, runs: pd.DataFrame, networks: list[str]) -> pd.Dat
     rows = []
     for id, one in said.predictions.items():
         chosen = errors
+        if one.transfer:
+            chosen = errors[(errors["stage"] == "pretrain") | (errors["transfer"] == one.transfer)]
         for key, value in one.where.items():
             chosen = chosen[chosen[key].astype(str) == str(value)]
         means = []
