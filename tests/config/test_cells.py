@@ -81,7 +81,9 @@ def test_predictions_of_what_is_not_planned_are_refused(tmp_path):
 def test_a_prediction_is_judged_on_its_transfer():
     rows = [("finetune", "own", "target", 9.0), ("finetune", "own", "a", 7.0), ("finetune", "other", "target", 50.0)]
     rows += [("finetune", "other", "a", 45.0), ("pretrain", None, "a", 7.5)]
-    runs = pd.DataFrame(rows, columns=["stage", "transfer", "space", "value"]).assign(measure="val_error", network="net")
+    runs = pd.DataFrame(rows, columns=["stage", "transfer", "space", "value"]).assign(
+        measure="val_error", network="net"
+    )
     runs = pd.concat([runs.assign(draw=draw) for draw in (0, 1)], ignore_index=True)
     asked = {"arm": "a", "low": -10, "high": 0}
     said = {"question": "?", "predictions": {name: asked | {"transfer": name} for name in ("own", "other")}}
