@@ -48,8 +48,13 @@ def _or_torchs(name: str, function: Callable) -> Callable:
     return product
 
 
+def matmul(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+    """Return the product of two matrices of one dtype, [M, K] by [K, N]; on a CPU by OpenBLAS, however small."""
+    return _mm(one, two) if one.device.type == "cpu" else one @ two
+
+
 def _mm(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
-    """Return the product of two matrices, or of two stacks of matrices: float32 [..., M, K] by [..., K, N]."""
+    """Return the product of two matrices, or of two stacks of matrices: [..., M, K] by [..., K, N]."""
     found = one.new_empty(*one.shape[:-1], two.shape[-1])
     np.matmul(_factor(one), _factor(two), out=found.numpy())
     return found

@@ -15,6 +15,7 @@ from itertools import groupby
 import numpy as np
 import torch
 
+from granularity.machine.products import matmul
 from granularity.stages.measure.lbfgs import Evaluate, Layout, minimise
 
 TOLERANCE = 1e-7  # largest distance of a loss from its minimum, relative
@@ -154,7 +155,7 @@ def cross_entropy(
     size = max(LEAST_ROWS, SCORES[weights.device.type] // max(weights.shape))
     for start in range(0, len(rows), size):
         part = rows[start : start + size].to(weights.device, weights.dtype)
-        scores, index = weights @ part.T, torch.arange(len(part), device=weights.device)
+        scores, index = matmul(weights, part.T), torch.arange(len(part), device=weights.device)
         problem = row = 0
         for (number, classes), same in groupby(problems, lambda one: (one.labels, one.classes)):
             count, truth = len(list(same)), labels[number][start : start + size]
@@ -166,7 +167,7 @@ def cross_entropy(
             own /= total
             own[:, truth, index] -= 1
             problem, row = problem + count, row + count * classes
-        gradient.addmm_(scores, part)
+        gradient += matmul(scores, part)
     return loss / len(rows), gradient / len(rows)
 
 
