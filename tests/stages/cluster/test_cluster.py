@@ -77,6 +77,18 @@ def test_every_point_counts(iterations):
     np.testing.assert_allclose(centroids, expected[order], atol=2e-5)
 
 
+def test_resampling_spreads_clusters_over_rare_images():
+    """Nine of ten points lie in one of two heaps. It gets most centroids, and about half with resampling."""
+    vectors = np.random.default_rng(0).normal(size=(2000, 2)).astype(np.float32)
+    vectors[1800:, 0] += 12
+    in_heap = []
+    for resamplings in (0, 10):
+        _, centroids = fit(vectors, 40, Cluster(restarts=1, resamplings=resamplings), 0)
+        assert len(centroids) == 40
+        in_heap.append((centroids[:, 0] < 6).sum())
+    assert in_heap[0] >= 29 and in_heap[1] <= 25
+
+
 @pytest.mark.parametrize("clusters", [5, 6, 12, 20])
 def test_duplicates_leave_no_empty_cluster_behind(clusters):
     distinct = blobs(5, 5)
@@ -145,18 +157,20 @@ def test_what_a_clustering_says_is_so(inputs, tmp_path, clustering):
 
 @pytest.mark.parametrize("clustering", ["whole-5-3", "superclass-4"])
 def test_bytes_do_not_depend_on_threads(inputs, tmp_path, clustering):
-    made = {run(inputs, tmp_path / str(n), clustering, threads=n).digest for n in (1, 2, 4, 8)}
+    made = {run(inputs, tmp_path / str(n), clustering, threads=n, resamplings=1).digest for n in (1, 2, 4, 8)}
     assert len(made) == 1
     assert run(inputs, tmp_path / "seed", clustering, seed=1).digest not in made
 
 
-@pytest.mark.parametrize("clustering", ["whole-90", "superclass-30-2", "whole-5-3-2"])
-def test_a_signal_is_obeyed_after_the_iteration(inputs, tmp_path, kill_at, monkeypatch, clustering):
+@pytest.mark.parametrize(
+    ("clustering", "resamplings"), [("whole-90", 0), ("superclass-30-2", 0), ("whole-5-3-2", 0), ("whole-5", 2)]
+)
+def test_a_signal_is_obeyed_after_the_iteration(inputs, tmp_path, kill_at, monkeypatch, clustering, resamplings):
     """Also where nothing moves, as with a cluster an image."""
     monkeypatch.setattr(kmeans, "CALL", 0)  # one iteration per call of FAISS
     original = kmeans._iterate
     calls = kill_at(kmeans, "_iterate", None)
-    undisturbed = run(inputs, tmp_path / "undisturbed", clustering)
+    undisturbed = run(inputs, tmp_path / "undisturbed", clustering, resamplings=resamplings, nearest=4)
     total = len(calls)
     for moment in {*range(1, total, max(1, total // 8)), total}:
         calls = []
@@ -169,10 +183,13 @@ def test_a_signal_is_obeyed_after_the_iteration(inputs, tmp_path, kill_at, monke
 
         monkeypatch.setattr(kmeans, "_iterate", signalled)
         with pytest.raises(interrupt.Stopped):
-            run(inputs, tmp_path / "resumed", clustering)
+            run(inputs, tmp_path / "resumed", clustering, resamplings=resamplings, nearest=4)
         assert len(calls) == moment
         monkeypatch.setattr(kmeans, "_iterate", original)
-        assert run(inputs, tmp_path / "resumed", clustering).digest == undisturbed.digest
+        assert (
+            run(inputs, tmp_path / "resumed", clustering, resamplings=resamplings, nearest=4).digest
+            == undisturbed.digest
+        )
 
 
 def test_more_clusters_than_training_images_are_refused(inputs, tmp_path):

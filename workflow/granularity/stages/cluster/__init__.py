@@ -20,7 +20,7 @@ def _plan(plan: Planned) -> Iterator[Job]:
                 {**where, "clustering": name},
                 {"clustering": name, **options.model_dump()},
                 {"samples": tuple(plan.jobs("samples", **where)), "embed": tuple(plan.jobs("embed", **where))},
-                passes=options.restarts * options.iterations * centroids,
+                passes=options.restarts * (options.iterations + 2 * options.resamplings) * centroids,
                 parts=options.restarts if name == f"whole-{centroids}" else math.inf,
                 slower=1 / GPU_FASTER if plan.config.device == "cuda" else 1.0,
             )

@@ -63,7 +63,7 @@ def cluster(
             restarts begun since, and notes on them.
     """
     finished, arrays, notes = begun
-    # By "GROUP RESTART": iterations done (None: all), the objective, and centroids (at the end: labels).
+    # By "GROUP RESTART": iterations and resamplings done (None: all), the objective, centroids (at the end: labels).
     state = {key: (*values, arrays[key]) for key, values in notes.get("begun", {}).items()}
     several = options.restarts > 1
 
@@ -79,7 +79,13 @@ def cluster(
             state[key] = done
             if interrupt.requested():
                 return
-        _, _, centroids = state.get(key) or (0, 0.0, centroids)
+        iteration, _, centroids = state.get(key) or (0, 0.0, centroids)
+        for turn in range(max(0, iteration - options.iterations), options.resamplings):
+            drawn = seed_of(group.seed, restart, "resampling", turn)
+            centroids = _resampled(vectors, centroids, options, drawn, gpus)
+            if centroids is None:
+                return
+            state[key] = (options.iterations + turn + 1, 0.0, centroids)
         labels = _assign(lloyd, vectors, centroids)
         state[key] = (None, _objective(vectors, labels, group.clusters) if several else 0.0, labels)
 
@@ -124,6 +130,33 @@ def _iterations(
         # iteration confirms. (An unchanged longer call would not confirm it, because refills may alternate.)
         steps = longest if done == steps else 1
         yield iteration, 0.0, centroids
+
+
+def _resampled(vectors: np.ndarray, centroids: np.ndarray, options: Cluster, seed: int, gpus: int) -> np.ndarray | None:
+    """Return the centroids of only the images nearest to the given ones, some of each cluster; None after a signal.
+
+    Source: Vo et al. (2024), section 3.3. Starts are those of k-means++, because random ones would leave as many
+    clusters in each dense region as before. If fewer than K such images differ, the centroids stay.
+    """
+    labels = _assign(_kmeans(vectors, len(centroids), gpus), vectors, centroids)
+    distances = np.concatenate([part.sum(1) for part in squares(vectors, centroids, labels)])
+    order = np.lexsort((distances, labels))
+    place = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])  # within its cluster
+    near = vectors[np.sort(order[place < options.nearest])]
+    draw, start = np.random.default_rng(seed), np.empty_like(centroids)
+    nearest = np.ones(len(near))  # squared distance to the starts drawn so far; all alike for the first
+    for number in range(len(start)):
+        if not nearest.any():
+            return centroids
+        start[number] = near[draw.choice(len(near), p=nearest / nearest.sum())]
+        if number == 0:
+            nearest[:] = np.inf
+        nearest = np.minimum(nearest, np.square(near - start[number]).sum(1, dtype=np.float64))
+    lloyd = _kmeans(near, len(start), gpus)
+    for _ in _iterations(lloyd, near, start, 0, options.iterations, gpus):
+        if interrupt.requested():
+            return None
+    return lloyd.centroids
 
 
 def _objective(vectors: np.ndarray, labels: np.ndarray, clusters: int) -> float:
