@@ -1,6 +1,7 @@
 """Options of stage `cluster`: the section of a configuration, and the options of one job."""
 
 import re
+from typing import ClassVar
 
 from pydantic import Field, field_validator
 
@@ -8,6 +9,8 @@ from granularity.base.section import Count, Natural, Section
 
 
 class Cluster(Section):
+    later: ClassVar[frozenset[str]] = frozenset({"resamplings", "nearest"})
+
     iterations: Count = Field(25, description="Maximum number of Lloyd iterations; stops early once nothing moves.")
     restarts: Count = Field(4, description="Random starts; the one with the lowest objective is kept.")
     resamplings: Natural = Field(
