@@ -31,8 +31,8 @@ _own: dict[str, dict[str, ModuleType]] = {room: {} for room in ROOMS}  # room ->
 
 def load(files: Iterable[str | Path]) -> None:
     """Load the user's files as extensions, and forget those of an earlier call."""
-    for known in _own.values():
-        known.clear()
+    for modules in _own.values():
+        modules.clear()
     for file in (Path(located(str(file))) for file in files):
         module = _import(file)
         room = getattr(module, "EXTENDS", None)

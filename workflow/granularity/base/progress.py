@@ -59,11 +59,11 @@ def teller(total: int, what: str, unit: str, begun: int = 0) -> Callable[[int], 
         nonlocal spoke
         now = time.monotonic()
         if now - spoke >= SECONDS_BETWEEN_LINES and done < total:
-            each, more = (now - started) / (done - begun), ""
-            left = each * (total - done)
+            pace, more = (now - started) / (done - begun), ""
+            left = pace * (total - done)
             if around is not None:
                 after = max(0, around.total - around.done - around.together)
-                left += each * total * after / around.together
+                left += pace * total * after / around.together
                 more = f"; {around.words.format(around.done)}"
             say(f"{what}: {done} of {total} {unit}, {100 * done / total:.0f} %{more}, about {left:.0f} s left")
             spoke = now

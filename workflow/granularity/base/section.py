@@ -48,9 +48,9 @@ def name_in(room: str) -> Any:
     def check(name: str) -> str:
         if name in extensions.names(room):
             return name
-        known = ", ".join(map(repr, extensions.names(room)))
-        what = "there is no such {room}; choose one of {known}, or a file of your own (extensions)"
-        raise PydanticCustomError("unknown_name", what, {"room": room, "known": known})
+        choices = ", ".join(map(repr, extensions.names(room)))
+        message = "there is no such {room}; choose one of {known}, or a file of your own (extensions)"
+        raise PydanticCustomError("unknown_name", message, {"room": room, "known": choices})
 
     def offer(schema: dict[str, Any]) -> None:
         schema["anyOf"] = [{"enum": extensions.names(room)}, {"type": schema.pop("type")}]
@@ -99,26 +99,26 @@ class Section(BaseModel):
 
 def explained(error: ValidationError, model: type[BaseModel], values: Any) -> list[tuple[list[str | int], str, str]]:
     """Return the mistakes that a model refused (all branches of a union as one): place, ` = value`, and explanation."""
-    found: dict[str, tuple[list[str | int], str, list[str]]] = {}
+    mistakes: dict[str, tuple[list[str | int], str, list[str]]] = {}
     for item in error.errors():
-        path, what = _path(item["loc"], values), item["msg"][0].lower() + item["msg"][1:]
-        own = item.get("ctx", {}).get("error")  # from our own checks, whose messages begin with the key
-        if own is not None:
-            key, what = split_key(str(own))
+        path, message = _path(item["loc"], values), item["msg"][0].lower() + item["msg"][1:]
+        cause = item.get("ctx", {}).get("error")  # from our own checks, whose messages begin with the key
+        if cause is not None:
+            key, message = split_key(str(cause))
             path += place(key)
         elif item["type"] == "extra_forbidden":
             allowed = _keys_at(model, path[:-1])
             close = difflib.get_close_matches(str(path[-1]), allowed, n=1)
             hint = f"did you mean '{close[0]}'? " if close else ""
-            what = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
+            message = f"unknown key; {hint}allowed here: {', '.join(allowed)}"
         elif item["type"] == "string_pattern_mismatch":
-            what = "may contain only letters, digits, '_', '.' and '-', and must begin with a letter or a digit"
+            message = "may contain only letters, digits, '_', '.' and '-', and must begin with a letter or a digit"
         elif item["type"] == "missing":
             path.append(item["loc"][-1])
         value = json.dumps(item["input"], default=str, ensure_ascii=False)
-        shown = "" if own is not None else f" = {value if len(value) <= 80 else value[:77] + '...'}"
-        found.setdefault(dotted(path) + shown, (path, shown, []))[2].append(what)
-    return [(path, shown, ", or ".join(dict.fromkeys(whats))) for path, shown, whats in found.values()]
+        suffix = "" if cause is not None else f" = {value if len(value) <= 80 else value[:77] + '...'}"
+        mistakes.setdefault(dotted(path) + suffix, (path, suffix, []))[2].append(message)
+    return [(path, suffix, ", or ".join(dict.fromkeys(messages))) for path, suffix, messages in mistakes.values()]
 
 
 def place(where: str) -> list[str | int]:

@@ -74,9 +74,9 @@ def parse(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        what = " ".join((error.problem or error.context or "").split())
-        hint = " (indent with spaces, not tabs)" if "'\\t'" in what else ""
-        raise GranularityError(f"{where}: not readable as YAML: {at}{what}{hint}") from None
+        problem = " ".join((error.problem or error.context or "").split())
+        hint = " (indent with spaces, not tabs)" if "'\\t'" in problem else ""
+        raise GranularityError(f"{where}: not readable as YAML: {at}{problem}{hint}") from None
     except (yaml.YAMLError, RecursionError) as error:  # YAMLError: invalid characters
         raise GranularityError(f"{where}: not readable as YAML: {_words(error)}") from None
 

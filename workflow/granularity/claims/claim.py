@@ -125,7 +125,7 @@ class Claim:
             "comparisons": self.comparisons if self.judged == "interval" else "",
             "p": self.p,
             "arms": "; ".join(self.arms),
-            "conditions": "; ".join(f"{one}: {'met' if met else 'NOT met'}" for one, met in self.conditions.items()),
+            "conditions": "; ".join(f"{name}: {'met' if met else 'NOT met'}" for name, met in self.conditions.items()),
             "command": command,
         }
 

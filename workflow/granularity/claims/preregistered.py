@@ -79,11 +79,11 @@ def claims(
     if set(predictions) != set(measured):
         odd = ", ".join(sorted(set(predictions) ^ set(measured)))
         raise GranularityError(f"{file_of(name)}: must be predicted or measured, not both: {odd}")
-    found = []
-    for id, said in predictions.items():
-        fields = {key: value for key, value in said.items() if key != "killed"}
-        fields |= {"reason": f"{said['reason']}; else: {said['killed']}"} if "killed" in said else {}
-        own = {"seeds": (seeds or {}).get(id), "arms": (arms or {}).get(id, ())}
+    predicted = []
+    for id, prediction in predictions.items():
+        fields = {key: value for key, value in prediction.items() if key != "killed"}
+        fields |= {"reason": f"{prediction['reason']}; else: {prediction['killed']}"} if "killed" in prediction else {}
+        measurement = {"seeds": (seeds or {}).get(id), "arms": (arms or {}).get(id, ())}
         source = f"preregistered: {name}.yaml"
-        found.append(Claim(id, source=source, values=measured[id], **own, **fields))
-    return found
+        predicted.append(Claim(id, source=source, values=measured[id], **measurement, **fields))
+    return predicted

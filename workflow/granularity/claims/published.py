@@ -39,19 +39,19 @@ def read(paper: str, table: str = "") -> list[dict[str, str]]:
     Raises GranularityError: there is no such file or table; or rows are malformed (one line for each).
     """
     file = file_of(paper)
-    header, *found = [*csv.reader(read_text(file).splitlines())] or [[]]
+    header, *records = [*csv.reader(read_text(file).splitlines())] or [[]]
     if header != list(COLUMNS):
         raise GranularityError(f"{file}: the columns are {','.join(header)}, but must be {','.join(COLUMNS)}")
-    rows = [dict(zip(COLUMNS, cells, strict=False)) for cells in found]
-    known: dict[tuple, int] = {}
+    rows = [dict(zip(COLUMNS, cells, strict=False)) for cells in records]
+    first_lines: dict[tuple, int] = {}
     wrong = []
-    for line, (row, cells) in enumerate(zip(rows, found, strict=True), start=2):
+    for line, (row, cells) in enumerate(zip(rows, records, strict=True), start=2):
         key = tuple(map(row.get, KEY))
         if len(cells) != len(COLUMNS):
             wrong.append(f"{line}: has {len(cells)} cells, but must have {len(COLUMNS)}")
         elif odd := [name for name in NUMBERS if not _number(row[name])]:
             wrong.append(f"{line}, column {odd[0]}: '{row[odd[0]]}' is not a number")
-        elif (at := known.setdefault(key, line)) != line:
+        elif (at := first_lines.setdefault(key, line)) != line:
             wrong.append(f"{line}: equals row {at} in {', '.join(KEY)}")
     if wrong:
         raise GranularityError(*(f"{file}: row {mistake}" for mistake in wrong))
