@@ -107,8 +107,8 @@ def cluster(
                     wait(running)
                     kept(number)
                 work.result()
-            found = [state[f"{number} {restart}"] for restart in range(options.restarts)]
-            best = min(found, key=lambda values: values[1])[2]  # ties: the first
+            solutions = [state[f"{number} {restart}"] for restart in range(options.restarts)]
+            best = min(solutions, key=lambda values: values[1])[2]  # ties: the first
             yield number, pd.factorize(best)[0].astype(np.int32)  # by first member: one numbering per partition
             for restart in range(options.restarts):
                 del state[f"{number} {restart}"]

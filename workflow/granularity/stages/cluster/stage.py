@@ -51,7 +51,9 @@ def run(task: Task) -> None:
         # One state for all levels and groups: most groups finish before a checkpoint is due.
         store, clock = out.work / "kmeans.safetensors", Clock()
         arrays, notes = read_state(store) or ({}, {"level": 0, "finished": 0})
-        every = arrays.pop("labels", np.zeros((len(counts), len(frame)), dtype=np.int32))  # within groups of a level
+        assignments = arrays.pop(
+            "labels", np.zeros((len(counts), len(frame)), dtype=np.int32)
+        )  # within groups of a level
         begun = (notes["finished"], arrays, notes)
         ancestors: list[list[int]] = [[] for _ in groups]
         for level, count in enumerate(counts):
@@ -59,20 +61,22 @@ def run(task: Task) -> None:
 
             def save(finished: int, arrays: Callable[[], Arrays], notes: Notes, level: int = level) -> None:
                 if clock.due():
-                    write_state(store, {"labels": every, **arrays()}, {**notes, "level": level, "finished": finished})
+                    write_state(
+                        store, {"labels": assignments, **arrays()}, {**notes, "level": level, "finished": finished}
+                    )
 
             if level >= notes["level"]:
-                wanted = []
+                splits = []
                 for index, (superclass, members) in enumerate(groups):
                     drawn = seed_of(seed, "kmeans", name, superclass, *([index] if level else []))
-                    wanted.append(Group(members, min(int(count), len(members)), drawn))
-                found = cluster(vectors, wanted, options, gpus, task.threads, begun, save)
-                for index, labels in track(found, len(groups) - begun[0], name, "groups"):
-                    every[level, groups[index][1]] = labels
+                    splits.append(Group(members, min(int(count), len(members)), drawn))
+                results = cluster(vectors, splits, options, gpus, task.threads, begun, save)
+                for index, labels in track(results, len(groups) - begun[0], name, "groups"):
+                    assignments[level, groups[index][1]] = labels
                 begun = (0, {}, {})
             parts, path = [], []
             for index, (superclass, members) in enumerate(groups):
-                local = every[level, members]
+                local = assignments[level, members]
                 grouped = members[np.argsort(local, kind="stable")]
                 for part in np.split(grouped, np.cumsum(np.bincount(local))[:-1]):
                     path.append([*ancestors[index], len(parts)])

@@ -44,8 +44,8 @@ def run(task: Task) -> None:
         hashes, twins = difference_hashes(images), Twins(frame["split"], frame[rank], vectors is not None)
         try:
             faiss.omp_set_num_threads(1)  # several threads would round sums differently
-            found = by_cosine(vectors, options.cosine) if options.by == "embedding" else by_hash(hashes, options.bits)
-            for i, j in found:
+            pairs = by_cosine(vectors, options.cosine) if options.by == "embedding" else by_hash(hashes, options.bits)
+            for i, j in pairs:
                 cosine = None if vectors is None else cosines(vectors, i, j)
                 if options.by == "both":
                     i, j, cosine = (values[cosine >= options.cosine] for values in (i, j, cosine))
@@ -100,8 +100,8 @@ def by_cosine(vectors: np.ndarray, cosine: float) -> Iterator[Pairs]:
         index.add(np.ascontiguousarray(vectors[start : start + ROWS]))
         for first in range(0, min(start + ROWS, len(vectors)), QUERIES):
             queries = np.ascontiguousarray(vectors[first : first + QUERIES])
-            limits, _, found = index.range_search(queries, cosine)
-            i, j = first + np.repeat(np.arange(len(queries)), np.diff(limits.astype(np.int64))), start + found
+            limits, _, neighbours = index.range_search(queries, cosine)
+            i, j = first + np.repeat(np.arange(len(queries)), np.diff(limits.astype(np.int64))), start + neighbours
             yield i[i < j], j[i < j]
 
 

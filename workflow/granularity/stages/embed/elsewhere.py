@@ -31,29 +31,31 @@ def places(file: str, wanted: Iterable[str] | None) -> np.ndarray:
         row = int(twice.argmax())
         raise GranularityError(f"{file}: row {row + 1}: '{ids[row]}' appears twice; keep one of its rows")
     wanted = pd.Index([] if wanted is None else list(wanted))
-    found = ids.get_indexer(wanted)
-    if len(missing := wanted[found < 0]):
-        some = ", ".join(map(repr, missing[:3]))
-        what = f"{len(missing):,} of {len(wanted):,} images are missing, such as {some}"
+    positions = ids.get_indexer(wanted)
+    if len(missing := wanted[positions < 0]):
+        examples = ", ".join(map(repr, missing[:3]))
+        problem = f"{len(missing):,} of {len(wanted):,} images are missing, such as {examples}"
         has = f"its ids look like {ids[0]!r}" if len(ids) else "it is empty"
-        raise GranularityError(f"{file}: {what}; {has}, but must be the sample_id of the sample table")
-    return found
+        raise GranularityError(f"{file}: {problem}; {has}, but must be the sample_id of the sample table")
+    return positions
 
 
 def rows(file: str, wanted: Iterable[str]) -> np.ndarray:
     """Return the vectors of some images, normalised: float32 [N, D]. Raises GranularityError as :func:`places` does,
     and for vectors of different widths, zero vectors and vectors that are not finite.
     """
-    found, ids = places(file, wanted), _ids(file)
+    positions, ids = places(file, wanted), _ids(file)
     values = _array(file) if file.endswith(".npy") else _values(file, ids)
     if len(values) != len(ids):
         raise GranularityError(f"{file}: {len(values):,} vectors, but {len(ids):,} ids; write one vector per id")
-    vectors = values[found].astype(np.float64)
+    vectors = values[positions].astype(np.float64)
     lengths = np.sqrt(np.square(vectors).sum(1))
     if len(bad := np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))):
-        row = int(found[bad[0]])
-        what = "all zeros" if lengths[bad[0]] == 0 else "not finite"
-        raise GranularityError(f"{file}: row {row + 1}: the vector of '{ids[row]}' is {what}; embed that image again")
+        row = int(positions[bad[0]])
+        problem = "all zeros" if lengths[bad[0]] == 0 else "not finite"
+        raise GranularityError(
+            f"{file}: row {row + 1}: the vector of '{ids[row]}' is {problem}; embed that image again"
+        )
     return (vectors / lengths[:, None]).astype(np.float32)
 
 
@@ -84,14 +86,16 @@ def _vector_columns(file: str) -> list[str]:
         _array(file)
         return []
     fields = list(_schema(file))
-    lists = [one.name for one in fields if _is_number(getattr(one.type, "value_type", None))]
+    lists = [field.name for field in fields if _is_number(getattr(field.type, "value_type", None))]
     chosen = [name for name in VECTORS if name in lists][:1] or lists
     if len(chosen) == 1:
         return chosen
-    numbers = [one.name for one in fields if pa.types.is_floating(one.type)]
+    numbers = [field.name for field in fields if pa.types.is_floating(field.type)]
     if lists or len(numbers) < 2:
-        what = f"{len(lists)} columns of vectors" if lists else "no column of vectors, nor several columns of numbers"
-        raise GranularityError(f"{file}: has {what}; name the column of vectors 'embedding'")
+        problem = (
+            f"{len(lists)} columns of vectors" if lists else "no column of vectors, nor several columns of numbers"
+        )
+        raise GranularityError(f"{file}: has {problem}; name the column of vectors 'embedding'")
     return numbers
 
 
@@ -106,10 +110,10 @@ def _values(file: str, ids: list[str]) -> np.ndarray:
         return np.stack([table[name].to_numpy() for name in names], 1)
     column = table[names[0]].combine_chunks()
     widths = np.asarray(pa.compute.list_value_length(column).fill_null(0))
-    if (other := widths != widths[0]).any():
-        row = int(other.argmax())
-        what = f"the vector of '{ids[row]}' has {widths[row]} numbers, but row 1 has {widths[0]}"
-        raise GranularityError(f"{file}: row {row + 1}: {what}; embed all images with one encoder")
+    if (mismatch := widths != widths[0]).any():
+        row = int(mismatch.argmax())
+        problem = f"the vector of '{ids[row]}' has {widths[row]} numbers, but row 1 has {widths[0]}"
+        raise GranularityError(f"{file}: row {row + 1}: {problem}; embed all images with one encoder")
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(widths), -1)
 
 

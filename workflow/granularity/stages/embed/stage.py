@@ -74,11 +74,11 @@ def run(task: Task) -> None:
         def rows_from(first: int) -> Iterator[np.ndarray]:
             batches = [np.arange(start, min(start + size, total)) for start in range(first, total, size)]
             if place.type == "cpu":  # each process reads and embeds its own batches
-                made = in_order(embedded, batches, workers(task.threads, len(batches)))
+                embeddings = in_order(embedded, batches, workers(task.threads, len(batches)))
             else:  # other processes decode the next batches while the network works
                 feed = Feed(view, batches.__getitem__, len(batches), (*prepared.shape, 3), place)
-                made = (rows_of(feed(step)) for step in range(len(batches)))
-            for batch, rows in zip(batches, map(torch.Tensor.numpy, made), strict=True):
+                embeddings = (rows_of(feed(step)) for step in range(len(batches)))
+            for batch, rows in zip(batches, map(torch.Tensor.numpy, embeddings), strict=True):
                 if not np.isfinite(rows).all():
                     number = batch[np.flatnonzero(~np.isfinite(rows).all(1))[0]]
                     bad = inputs["samples"].table("samples.parquet", {"sample_id": "text"})["sample_id"][number]

@@ -54,8 +54,8 @@ def run(task: Task) -> None:
 
         trainings = [training(Run.parse(name)) for name in options.runs]
         weights = ("weights", "networks") if options.keep else ()
-        found = train_runs(trainings, recipe, out, "finetuning", *weights)
+        results = train_runs(trainings, recipe, out, "finetuning", *weights)
         sample_id = data.table["sample_id"].to_numpy()[data.val]
-        predictions = {run_id: arrays["predictions"] for run_id, arrays in found.items()}
+        predictions = {run_id: arrays["predictions"] for run_id, arrays in results.items()}
         out.table("predictions.parquet", pd.DataFrame({"sample_id": sample_id, **predictions}))
         out.table("classes.parquet", pd.DataFrame({"label": np.arange(len(names), dtype=np.int32), "name": names}))

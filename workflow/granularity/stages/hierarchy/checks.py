@@ -36,8 +36,8 @@ def published(data: str) -> Frame:
 
 def in_one_target_class(space: Artifact, empty_allowed: bool = False) -> Check:
     """L5: every label lies in one target class, and no label is empty (unless allowed)."""
-    found = space.json("properties.json")
-    empty = 0 if empty_allowed else found["empty_classes"]
-    text = f"{found['straddling_classes']:.1%} straddle, {empty} empty"
-    what = f"{space.params['space']}: every label in one target class"
-    return compare("L5", what, "0.0% straddle, 0 empty", text, found["straddling_share"] == 0 and not empty)
+    properties = space.json("properties.json")
+    empty = 0 if empty_allowed else properties["empty_classes"]
+    text = f"{properties['straddling_classes']:.1%} straddle, {empty} empty"
+    subject = f"{space.params['space']}: every label in one target class"
+    return compare("L5", subject, "0.0% straddle, 0 empty", text, properties["straddling_share"] == 0 and not empty)

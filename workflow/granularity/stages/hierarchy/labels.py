@@ -71,15 +71,15 @@ class Clustering:
 
         For clusters within superclasses or classes, only those of the image's own class count; -1 if there are none.
         """
-        found = np.full(len(vectors), -1, dtype=np.int32)
+        nearest = np.full(len(vectors), -1, dtype=np.int32)
         for name, clusters in self.groups().items():
             rows = np.arange(len(vectors)) if name is None else np.flatnonzero(others[self.within] == name)
             centroids = self.centroids[clusters].astype(np.float64)
             lengths = (centroids**2).sum(axis=1)
             for start in range(0, len(rows), CHUNK):
                 part = rows[start : start + CHUNK]
-                found[part] = clusters[np.argmin(lengths - 2 * (vectors[part] @ centroids.T), axis=1)]
-        return found
+                nearest[part] = clusters[np.argmin(lengths - 2 * (vectors[part] @ centroids.T), axis=1)]
+        return nearest
 
 
 def of_clusters(clusters: np.ndarray | None, label_of_cluster: np.ndarray, names: Sequence[str]) -> Labels | None:

@@ -36,33 +36,33 @@ def spaces(wanted: Any, samples: Any) -> list[Space]:
 
     Raises GranularityError: two share a name; a family yields another family's space, or an unknown series.
     """
-    found = {TARGET: Space(TARGET, "manual", {"rank": samples.target})}
+    by_name = {TARGET: Space(TARGET, "manual", {"rank": samples.target})}
     for family in extensions.names("family"):
         module = extensions.find("family", family)
         for space in module.spaces(getattr(wanted, family), samples):
             if space.family != family:
                 raise GranularityError(f"label_spaces.{family}: gives {space.name} the wrong family '{space.family}'")
-            if space.name in found:
-                other = found[space.name].family
+            if space.name in by_name:
+                owner = by_name[space.name].family
                 raise GranularityError(
-                    f"label_spaces.{family}: '{space.name}' is already the name of a label space of {other}"
+                    f"label_spaces.{family}: '{space.name}' is already the name of a label space of {owner}"
                 )
             if hasattr(module, "series") and (series := module.series(space.params)) not in module.WORDS:
                 raise GranularityError(
                     f"label_spaces.{family}: {space.name} has a series '{series}' that WORDS does not name"
                 )
-            found[space.name] = space
-    return [_resolved(space, found) for space in found.values()]
+            by_name[space.name] = space
+    return [_resolved(space, by_name) for space in by_name.values()]
 
 
 def _resolved(space: Space, found: Mapping[str, Space]) -> Space:
     """Return a label space with the definition, instead of the name, of the space that it is made from."""
     if not isinstance(name := space.params.get("of"), str):
         return space
-    known = [one.name for one in found.values() if "of" not in one.params]
-    if name not in known:
-        what = f"of '{name}': must be a label space that this one can be made from; there are {', '.join(known)}"
-        raise GranularityError(f"label_spaces.{space.family}: {space.name}: {what}")
+    bases = [base.name for base in found.values() if "of" not in base.params]
+    if name not in bases:
+        problem = f"of '{name}': must be a label space that this one can be made from; there are {', '.join(bases)}"
+        raise GranularityError(f"label_spaces.{space.family}: {space.name}: {problem}")
     params = found[name].params
     more = {key: params[key] for key in ("clusterings",) if key in params}
     return replace(space, params={**space.params, "of": {"family": found[name].family, "params": params}, **more})
@@ -70,8 +70,8 @@ def _resolved(space: Space, found: Mapping[str, Space]) -> Space:
 
 def makers(space: Any) -> list[str]:
     """Return the families whose code makes a label space: its own, and the family of the space that it is made from."""
-    of = space.params.get("of")
-    return [space.family, *([of["family"]] if isinstance(of, dict) else [])]
+    base = space.params.get("of")
+    return [space.family, *([base["family"]] if isinstance(base, dict) else [])]
 
 
 def needs(space: Any) -> list[str]:
@@ -126,8 +126,8 @@ class _Families(Section):
 
 def label_spaces_section() -> type[Section]:
     """Return the section `label_spaces` with a key per family; GranularityError: a family is incomplete."""
-    found = {name: extensions.find("family", name) for name in extensions.names("family")}
-    for name, family in found.items():
+    families = {name: extensions.find("family", name) for name in extensions.names("family")}
+    for name, family in families.items():
         file = extensions.code("family", name)
         if not _is_name(name):
             raise GranularityError(f"{file}: {name!r} cannot name a family: {ALLOWED}; rename the file")
@@ -136,4 +136,4 @@ def label_spaces_section() -> type[Section]:
             raise GranularityError(f"{file}: a family of label spaces needs {', '.join(lacking)}")
         if getattr(family, "NEEDS", NEEDS) != NEEDS:
             raise GranularityError(f"{file}: NEEDS = {family.NEEDS}: a family may need only {NEEDS}")
-    return create_model("LabelSpaces", __base__=_Families, **{name: one.OPTION for name, one in found.items()})
+    return create_model("LabelSpaces", __base__=_Families, **{name: module.OPTION for name, module in families.items()})

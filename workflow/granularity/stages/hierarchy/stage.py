@@ -26,10 +26,13 @@ def run(task: Task) -> None:
     """
     name, params = task.options.space, task.options.params
     family = extensions.find("family", task.options.family)
-    samples, clusters = task.open("samples"), {one.facts["clustering"]: one for one in task.open_all("cluster")}
-    if lacking := [one for one in params.get("clusterings", ()) if one not in clusters]:
-        given = ", ".join(map(str, task.paths("cluster")))
-        raise GranularityError(f"{name}: needs the clusterings {lacking}, but was given only {given}")
+    samples, clusters = (
+        task.open("samples"),
+        {clustering.facts["clustering"]: clustering for clustering in task.open_all("cluster")},
+    )
+    if lacking := [clustering for clustering in params.get("clusterings", ()) if clustering not in clusters]:
+        paths = ", ".join(map(str, task.paths("cluster")))
+        raise GranularityError(f"{name}: needs the clusterings {lacking}, but was given only {paths}")
     embedding = None if task.path("embed") is None else task.open("embed")
     inputs = {"samples": samples, **clusters, **({} if embedding is None else {"embed": embedding})}
     training, others = _images(samples, task.seed)
@@ -37,7 +40,7 @@ def run(task: Task) -> None:
         if task.path("pixels") is None:
             raise GranularityError(f"{name}: its family reads images; give --pixels")
         inputs["pixels"], training.open_pixels = Artifact.peek(task.path("pixels")), lambda: task.open("pixels")
-    training.clusterings = {key: _clustering(one, training.frame) for key, one in clusters.items()}
+    training.clusterings = {key: _clustering(clustering, training.frame) for key, clustering in clusters.items()}
     if embedding is not None:
         training.embedding = embedding.array("embedding.npy", (len(training) + len(others), None), np.float32)
     resolved = {"space": name, "family": task.options.family, "seed": task.seed, "target": training.target, **params}
@@ -56,11 +59,11 @@ def run(task: Task) -> None:
         if hasattr(family, "elsewhere") and len(others):
             if embedding is not None:
                 vectors = np.asarray(training.embedding[others.index])
-                for one in training.clusterings.values():
-                    one.elsewhere = one.nearest(others, vectors)
-            found = family.elsewhere(training, others, **params)
-            if found is not None:
-                table = _elsewhere(found, others, several=labels.offsets is not None)
+                for clustering in training.clusterings.values():
+                    clustering.elsewhere = clustering.nearest(others, vectors)
+            labels_elsewhere = family.elsewhere(training, others, **params)
+            if labels_elsewhere is not None:
+                table = _elsewhere(labels_elsewhere, others, several=labels.offsets is not None)
                 out.table("labels_elsewhere.parquet", table)
                 out.summary["elsewhere"] = len(table)
         say(f"{name}: G = {measured['granularity']}, {100 * measured['straddling_share']:.1f} % of images straddle")

@@ -42,9 +42,9 @@ WORDS, STYLE = "labels from a file", ("#37474f", "h")
 
 
 def spaces(option: list[LabelFile], samples: Any) -> Iterator[Space]:
-    for one in option:
-        params = {"path": str(one.path), "sha256": hashlib.sha256(_read(one.path)).hexdigest()}
-        yield Space(one.name or f"file-{one.path.stem}", "file", params | ({"of": one.of} if one.of else {}))
+    for file in option:
+        params = {"path": str(file.path), "sha256": hashlib.sha256(_read(file.path)).hexdigest()}
+        yield Space(file.name or f"file-{file.path.stem}", "file", params | ({"of": file.of} if file.of else {}))
 
 
 def labels(
@@ -53,24 +53,24 @@ def labels(
     """Return the labels of the file; if it corrects another label space, images not in it keep their labels there."""
     import pandas as pd
 
-    own = pd.Index(training.frame["sample_id"])
-    table = checked(path, sha256, own, of is not None)
-    row = own.get_indexer(table["sample_id"])
+    ids = pd.Index(training.frame["sample_id"])
+    table = checked(path, sha256, ids, of is not None)
+    row = ids.get_indexer(table["sample_id"])
     names, codes = np.unique(table["label"].to_numpy(dtype=str), return_inverse=True)
     if of is None:
-        base, known = np.empty(len(own), dtype=np.int64), []
+        base, base_names = np.empty(len(ids), dtype=np.int64), []
     else:
-        made = labels_of(extensions.find("family", of["family"]), training, of["params"])
-        if made.offsets is not None:
+        corrected = labels_of(extensions.find("family", of["family"]), training, of["params"])
+        if corrected.offsets is not None:
             raise GranularityError(
                 f"{path}: corrects a label space with several labels per image, but a file has only one"
             )
-        base, known = made.values.astype(np.int64), list(map(str, made.names))
-    every = [*known, *(name for name in names.tolist() if name not in set(known))]
-    number = {name: i for i, name in reversed(list(enumerate(every)))}
+        base, base_names = corrected.values.astype(np.int64), list(map(str, corrected.names))
+    all_names = [*base_names, *(name for name in names.tolist() if name not in set(base_names))]
+    number = {name: i for i, name in reversed(list(enumerate(all_names)))}
     base[row] = np.array([number[name] for name in names.tolist()], dtype=np.int64)[codes]
     kept, values = np.unique(base, return_inverse=True)
-    return Labels(values.astype(np.int32), [every[i] for i in kept], notes={"from_file": len(table)})
+    return Labels(values.astype(np.int32), [all_names[i] for i in kept], notes={"from_file": len(table)})
 
 
 def checked(path: str, sha256: str, training: Any | None, corrects: bool) -> Frame:
@@ -84,8 +84,8 @@ def checked(path: str, sha256: str, training: Any | None, corrects: bool) -> Fra
     _refuse(path, "images without a label", ids[table["label"] == ""])
     if training is not None:
         _refuse(path, "images not of the training split (delete their rows)", ids[~ids.isin(training)])
-        what = "training images are missing (set `of` if the file corrects another label space)"
-        _refuse(path, what, () if corrects else training[~training.isin(ids)])
+        problem = "training images are missing (set `of` if the file corrects another label space)"
+        _refuse(path, problem, () if corrects else training[~training.isin(ids)])
     return table
 
 
@@ -103,13 +103,13 @@ def _table(file: Path, data: bytes) -> Frame:
 
     with readable(file, "a CSV or Parquet table with the columns sample_id and label"):
         if file.suffix == ".parquet":
-            found = pq.ParquetFile(io.BytesIO(data)).read(columns=COLUMNS).to_pandas()[COLUMNS]
-            missing = found.isna()
-            return found.astype("str").mask(missing, "")
-        found = pd.read_csv(io.BytesIO(data), usecols=COLUMNS, dtype="str", keep_default_na=False, encoding="utf-8-sig")
-        return found.fillna("")
+            table = pq.ParquetFile(io.BytesIO(data)).read(columns=COLUMNS).to_pandas()[COLUMNS]
+            missing = table.isna()
+            return table.astype("str").mask(missing, "")
+        table = pd.read_csv(io.BytesIO(data), usecols=COLUMNS, dtype="str", keep_default_na=False, encoding="utf-8-sig")
+        return table.fillna("")
 
 
 def _refuse(path: str, what: str, ids: Iterable[str]) -> None:
-    if found := list(dict.fromkeys(ids)):
-        raise GranularityError(f"{path}: {what}: {len(found)}, such as {', '.join(map(repr, found[:3]))}")
+    if images := list(dict.fromkeys(ids)):
+        raise GranularityError(f"{path}: {what}: {len(images)}, such as {', '.join(map(repr, images[:3]))}")

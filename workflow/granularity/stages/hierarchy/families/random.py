@@ -56,8 +56,8 @@ class RandomSuperclass:
     MEANINGLESS = True
 
     def spaces(option: list[int], samples: Any) -> Iterator[Space]:
-        for each in option:
-            yield Space(f"random-superclass-{each}", "random_superclass", {"per_superclass": each})
+        for per_superclass in option:
+            yield Space(f"random-superclass-{per_superclass}", "random_superclass", {"per_superclass": per_superclass})
 
     def labels(training: Training, per_superclass: int) -> Labels:
         """Draw an ID per image within its superclass: meaningless, but each ID lies in exactly one target class."""

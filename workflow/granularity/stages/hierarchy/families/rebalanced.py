@@ -52,10 +52,10 @@ def elsewhere(
 ) -> Labels | None:
     """For each superclass, take the finest clustering whose smallest cluster has over `threshold` images, or none."""
     clusters = {name: training.clusters(name, images) for name in clusterings}
-    if any(one is None for one in clusters.values()):
+    if any(assignment is None for assignment in clusters.values()):
         return None
     threshold = threshold_for(training, clusterings, classes) if threshold is None else threshold
-    own, target_names = training.coded(training.target)
+    codes, target_names = training.coded(training.target)
     superclass, chosen = images[training.target].to_numpy(dtype=str), _chosen(grid(training, clusterings), threshold)
     values, names, counts = np.full(len(images), -1, dtype=np.int32), [], {}
     for number, name in enumerate(target_names):
@@ -64,7 +64,7 @@ def elsewhere(
             values[members] = len(names)
         else:
             clustering = chosen.at[name, "clustering"]
-            kept = np.unique(training.clusterings[clustering].assignment[own == number])
+            kept = np.unique(training.clusterings[clustering].assignment[codes == number])
             values[members] = len(names) + np.searchsorted(kept, clusters[clustering][members])
             of_part = [f"{name}, cluster {i}" for i in range(len(kept))]
         names += of_part
@@ -77,13 +77,13 @@ def grid(training: Training, clusterings: list[str]) -> Frame:
     import pandas as pd
 
     superclass, target_names = training.coded(training.target)
-    found = []
+    tables = []
     for name in sorted(clusterings, key=lambda name: -int(name.rsplit("-", 1)[1])):
         sizes = pd.Series(training.clusterings[name].assignment).groupby(superclass).value_counts(sort=False)
         of_superclass = sizes.groupby(level=0).agg(["size", "min"]).to_numpy()
         columns = {"superclass": target_names, "clustering": name}
-        found.append(pd.DataFrame({**columns, "clusters": of_superclass[:, 0], "smallest": of_superclass[:, 1]}))
-    return pd.concat(found, ignore_index=True)
+        tables.append(pd.DataFrame({**columns, "clusters": of_superclass[:, 0], "smallest": of_superclass[:, 1]}))
+    return pd.concat(tables, ignore_index=True)
 
 
 def _chosen(table: Frame, threshold: int) -> Frame:
@@ -98,7 +98,7 @@ def threshold_sweep(training: Training, clusterings: list[str]) -> Frame:
     table = grid(training, clusterings)
     superclasses, steps = table["superclass"].nunique(), np.unique([0, *table["smallest"]])
     chosen = [_chosen(table, threshold)["clusters"] for threshold in steps]
-    granularity = np.array([one.sum() + superclasses - len(one) for one in chosen], dtype=np.int64)
+    granularity = np.array([clusters.sum() + superclasses - len(clusters) for clusters in chosen], dtype=np.int64)
     table = pd.DataFrame({"threshold_from": steps, "granularity": granularity})
     table = table[table["granularity"].ne(table["granularity"].shift())].reset_index(drop=True)
     table.insert(1, "threshold_to", (table["threshold_from"].shift(-1) - 1).astype("Int64"))
@@ -124,16 +124,20 @@ def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
     superclass = samples.table("samples.parquet", ["split", target]).query("split == 'train'")[target].astype("str")
     superclass = superclass.reset_index(drop=True)
     ours = space.table("labels.parquet", ["label"])["label"]
-    own = ours.groupby(superclass).agg(lambda part: (part.nunique(), part.value_counts().min()))
-    wrong = [f"{one}: a class of {least}" for one, (many, least) in own.items() if many > 1 and least <= threshold]
+    sizes = ours.groupby(superclass).agg(lambda part: (part.nunique(), part.value_counts().min()))
+    wrong = [
+        f"{target_class}: a class of {least}"
+        for target_class, (many, least) in sizes.items()
+        if many > 1 and least <= threshold
+    ]
     sources = space.lineage()
     for clustering in space.params["clusterings"]:
         assignment = sources[clustering].table("assignment.parquet", ["cluster"])["cluster"]
-        for one, part in assignment.groupby(superclass):
-            if part.nunique() > own[one][0] and part.value_counts().min() > threshold:
-                wrong.append(f"{one}: {clustering} would do")
-    what = f"{name}: the finest grid with more than {threshold} images per class"
-    yield compare("L7", what, "in every superclass", "; ".join(wrong) or "in every superclass")
+        for target_class, part in assignment.groupby(superclass):
+            if part.nunique() > sizes[target_class][0] and part.value_counts().min() > threshold:
+                wrong.append(f"{target_class}: {clustering} would do")
+    subject = f"{name}: the finest grid with more than {threshold} images per class"
+    yield compare("L7", subject, "in every superclass", "; ".join(wrong) or "in every superclass")
     if "classes" in space.params:
-        found = f"{space.summary['granularity']}, at the threshold {threshold}"
-        yield Check("L7", f"{name}: G", str(space.params["classes"]), found, NOTE)
+        granularity = f"{space.summary['granularity']}, at the threshold {threshold}"
+        yield Check("L7", f"{name}: G", str(space.params["classes"]), granularity, NOTE)

@@ -31,8 +31,8 @@ def labels(training: Training, percent: int) -> Labels:
     rng = np.random.default_rng(seed_of(training.seed, "redrawn"))
     order = rng.permutation(len(training))
     chosen = order[: round(len(training) * percent / 100)]
-    for one in np.unique(superclass):
-        images = chosen[superclass[chosen] == one]
+    for target_class in np.unique(superclass):
+        images = chosen[superclass[chosen] == target_class]
         label[images] = label[rng.permutation(images)]
     return Labels(label, list(names))
 

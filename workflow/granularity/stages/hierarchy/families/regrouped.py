@@ -29,8 +29,8 @@ WORDS, STYLE, MEANINGLESS = "regrouped clusters", ("#c2569b", "P"), True
 
 
 def spaces(option: list[int], samples: Any) -> Iterator[Space]:
-    for each in option:
-        yield Space(f"regrouped-{each}", "regrouped", {"clusterings": [f"class-{each}"]})
+    for count in option:
+        yield Space(f"regrouped-{count}", "regrouped", {"clusterings": [f"class-{count}"]})
 
 
 def check(option: list[int], config: Any) -> Iterator[str]:
@@ -40,15 +40,15 @@ def check(option: list[int], config: Any) -> Iterator[str]:
 def elsewhere(training: Training, images: Frame, clusterings: list[str]) -> Labels | None:
     """Give each cluster a random label of its superclass; a class of fewer than C clusters has only some labels."""
     (name,) = clusterings
-    each, one = int(name.removeprefix("class-")), training.clusterings[name]
+    count, clustering = int(name.removeprefix("class-")), training.clusterings[name]
     targets, names = training.coded(training.target)
-    classes, known = training.coded(training.finest)
-    superclass = dict(zip(known[classes], targets, strict=True))
-    label = np.empty(len(one.clusters), dtype=np.int32)
-    for of, clusters in one.groups().items():
-        drawn = np.random.default_rng(seed_of(training.seed, "regrouped", each, of)).permutation(each)
-        label[clusters] = superclass[of] * each + drawn[: len(clusters)]
-    called = [f"{target}, regrouped {i}" for target in names for i in range(each)]
+    classes, class_names = training.coded(training.finest)
+    superclass = dict(zip(class_names[classes], targets, strict=True))
+    label = np.empty(len(clustering.clusters), dtype=np.int32)
+    for class_name, clusters in clustering.groups().items():
+        drawn = np.random.default_rng(seed_of(training.seed, "regrouped", count, class_name)).permutation(count)
+        label[clusters] = superclass[class_name] * count + drawn[: len(clusters)]
+    called = [f"{target}, regrouped {i}" for target in names for i in range(count)]
     return of_clusters(training.clusters(name, images), label, called)
 
 

@@ -17,8 +17,8 @@ from granularity.stages.hierarchy.space import Space, fewer_than_images
 
 
 def _name(name: str) -> str:
-    found = re.fullmatch("levels-[1-9][0-9]{0,8}|nearest-([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", name)
-    if not found or (found[1] and int(found[2]) >= int(found[1])):
+    match = re.fullmatch("levels-[1-9][0-9]{0,8}|nearest-([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", name)
+    if not match or (match[1] and int(match[2]) >= int(match[1])):
         raise ValueError(f"'{name}' must be like nearest-50-3 (the 3 nearest of 50 clusters) or levels-5")
     return name
 
@@ -54,16 +54,16 @@ def check(option: list[str], config: Any) -> Iterator[str]:
 
 def labels(training: Training, clusterings: list[str], nearest: int | None = None) -> Labels:
     """Return every image's labels, ascending: its `nearest` clusters; or its class at each rank, and its cluster."""
-    one = training.clusterings[clusterings[0]]
+    clustering = training.clusterings[clusterings[0]]
     if nearest is None:
         ranks = list(training.frame.columns[1:])
         levels = [training.coded(rank) for rank in ranks[ranks.index(training.target) :]]
-        levels.append((one.assignment, one.names()))
+        levels.append((clustering.assignment, clustering.names()))
         starts = np.cumsum([0, *(len(names) for _, names in levels[:-1])])
         columns = [codes + start for (codes, _), start in zip(levels, starts, strict=True)]
-        values, names = np.stack(columns, 1), [name for _, some in levels for name in some]
+        values, names = np.stack(columns, 1), [name for _, level_names in levels for name in level_names]
     else:
-        centroids, names = one.centroids.astype(np.float64), one.names()
+        centroids, names = clustering.centroids.astype(np.float64), clustering.names()
         lengths, values = (centroids**2).sum(axis=1), np.empty((len(training), nearest), np.int32)
         for start in range(0, len(training), CHUNK):
             vectors = training.embedding[training.at[start : start + CHUNK]]

@@ -40,18 +40,18 @@ def check(option: list[int], config: Any) -> Iterator[str]:
 def elsewhere(training: Training, images: Frame, level: int) -> Labels:
     """Return the synsets `level` steps above each image's own that also occur for training images (any number)."""
     classes = sorted(frozenset().union(*_above(training, training.frame, level)[1]))
-    own, above = _above(training, images, level)
-    sets = [one.intersection(classes) for one in above]
+    category, above = _above(training, images, level)
+    sets = [synsets.intersection(classes) for synsets in above]
     number = {synset: i for i, synset in enumerate(classes)}
     names = [training.graph.label(synset) for synset in classes]
-    values = np.array([number[synset] for one in sets for synset in sorted(one)], dtype=np.int32)
-    sizes = np.array([len(one) for one in sets], dtype=np.int64)
+    values = np.array([number[synset] for synsets in sets for synset in sorted(synsets)], dtype=np.int32)
+    sizes = np.array([len(synsets) for synsets in sets], dtype=np.int64)
     if (sizes == 1).all():
-        return Labels(values[own], names)
-    offsets = np.concatenate([[0], np.cumsum(sizes[own])])
+        return Labels(values[category], names)
+    offsets = np.concatenate([[0], np.cumsum(sizes[category])])
     # The pairs of image i are those of its set: consecutive values from the set's first one.
-    begin = (np.cumsum(sizes) - sizes)[own]
-    pairs = np.repeat(begin - offsets[:-1], sizes[own]) + np.arange(offsets[-1])
+    begin = (np.cumsum(sizes) - sizes)[category]
+    pairs = np.repeat(begin - offsets[:-1], sizes[category]) + np.arange(offsets[-1])
     return Labels(values[pairs], names, offsets)
 
 
@@ -59,10 +59,10 @@ def checks(space: Artifact, samples: Artifact) -> Iterator[Check]:
     """L1 and L2: numbers of classes above the labels of ImageNet-21k."""
     if len(samples.table("wordnet.parquet", ["synset"])) < IMAGENET_21K:
         return
-    level, found = f"wordnet level {space.params['level']}", space.json("properties.json")["granularity"]
+    level, granularity = f"wordnet level {space.params['level']}", space.json("properties.json")["granularity"]
     for row in published("imagenet21k").itertuples():
         if row.quantity == level:
-            yield compare(row.check, f"{space.params['space']}: G", row.published, found)
+            yield compare(row.check, f"{space.params['space']}: G", row.published, granularity)
 
 
 def _above(training: Training, frame: Frame, level: int) -> tuple[np.ndarray, list[frozenset[str]]]:
