@@ -98,8 +98,8 @@ def compare(
     """
     from granularity.look import predictions, text
 
-    form, found = _form(as_csv, as_json), predictions.compare(a, b, path)
-    _show(predictions.described(found, rows, text.width_for(form), form), text.width_for(form))
+    form, comparison = _form(as_csv, as_json), predictions.compare(a, b, path)
+    _show(predictions.described(comparison, rows, text.width_for(form), form), text.width_for(form))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -129,12 +129,12 @@ def gc(
     from granularity.look import inspection
     from granularity.store import place
 
-    every = place.needless(path, -math.inf)
-    found, younger = ([one for one in every if (one.days >= days) is old] for old in (True, False))
+    needless = place.needless(path, -math.inf)
+    leftovers, younger = ([item for item in needless if (item.days >= days) is old] for old in (True, False))
     if delete:  # before anything is printed: who reads may take hours
-        found = place.delete(path, found)
-    rows = [{"path": str(one.path), "bytes": one.size, "why": one.why} for one in found]
-    _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(found, younger, delete))
+        leftovers = place.delete(path, leftovers)
+    rows = [{"path": str(item.path), "bytes": item.size, "why": item.why} for item in leftovers]
+    _show(json.dumps(rows, indent=2) if as_json else inspection.describe_leftovers(leftovers, younger, delete))
 
 
 Results = Annotated[Path, typer.Argument(help="A folder of results, such as results or results/digits.")]
@@ -168,7 +168,7 @@ def adopt(files: Files) -> None:
     """
     from granularity.plan import adoption
 
-    if refused := [one for plan in _plans(files) for one in adoption.run(plan)]:
+    if refused := [refusal for plan in _plans(files) for refusal in adoption.run(plan)]:
         raise GranularityError(*refused)
 
 
@@ -189,12 +189,12 @@ def status(
     """
     from granularity.look import status as found
 
-    every = _plans(files)
-    jobs = found.watch(every) if watch else found.look_all(every)
-    if files == [config_files.DEFAULT] and not as_json and (never := found.never_run(every[-1])):
+    all_plans = _plans(files)
+    jobs = found.watch(all_plans) if watch else found.look_all(all_plans)
+    if files == [config_files.DEFAULT] and not as_json and (never := found.never_run(all_plans[-1])):
         print(never)
         return
-    print(found.as_json(every, jobs) if as_json else found.describe(jobs))
+    print(found.as_json(all_plans, jobs) if as_json else found.describe(jobs))
     _fail_if(any(job.state == "failed" for job in jobs))
 
 
@@ -210,9 +210,9 @@ def spaces(
     """
     from granularity.look import spaces as comparison
 
-    found = comparison.compare(path, config_files.load(*files))
-    _show(json.dumps(found, indent=2) if as_json else comparison.describe(found))
-    _fail_if(any(check["verdict"] == "FAILS" for condition in found for check in condition["checks"]))
+    conditions = comparison.compare(path, config_files.load(*files))
+    _show(json.dumps(conditions, indent=2) if as_json else comparison.describe(conditions))
+    _fail_if(any(check["verdict"] == "FAILS" for condition in conditions for check in condition["checks"]))
 
 
 @app.command(rich_help_panel=LOOK)
@@ -331,17 +331,17 @@ def config_check(files: Files) -> None:
     This builds each network (on a device without memory), each optimiser with its arguments, and each augmentation
     policy. A dry run of Snakemake imports no torch, so it leaves these checks to the first job.
     """
-    every, found = _plans(files, inputs=False), config_files.read(*files)
+    all_plans, contents = _plans(files, inputs=False), config_files.read(*files)
     from granularity.look import checking
 
-    every = [plan for plan in every if not plan.cells]
-    missing, built = list(config_files.missing_paths(every[0].config)), []
-    for plan in every:
+    all_plans = [plan for plan in all_plans if not plan.cells]
+    missing, built = list(config_files.missing_paths(all_plans[0].config)), []
+    for plan in all_plans:
         complaints, networks = checking.check(plan)
-        config_files.refuse([one for one in complaints if one.partition(":")[0] not in dict(missing)], found)
+        config_files.refuse([line for line in complaints if line.partition(":")[0] not in dict(missing)], contents)
         built.append(networks)
-    _show(checking.describe(every, found, built))
-    config_files.refuse(map(": ".join, missing), found)
+    _show(checking.describe(all_plans, contents, built))
+    config_files.refuse(map(": ".join, missing), contents)
 
 
 @config_app.command("report")

@@ -51,7 +51,7 @@ def _command(stage: Stage) -> Any:
 
     run.__doc__ = f"{stage.does}\n\n{_described(stage)}"
     run.__signature__ = inspect.Signature([*_parameters(stage)])
-    run.__annotations__ = {one.name: one.annotation for one in run.__signature__.parameters.values()}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in run.__signature__.parameters.values()}
     return run
 
 
@@ -77,11 +77,11 @@ def _parameters(stage: Stage) -> Iterator[inspect.Parameter]:
 
     yield parameter("output", Path, NOTHING, "Name of the new artifact: a link, with its stamp beside it.", "-o")
     for role, stages in stage.inputs.items() if not stage.gathers else ():
-        one = f"of stage {stages.rstrip('?*')}"
+        origin = f"of stage {stages.rstrip('?*')}"
         kind, default, words = {
-            "*": (list[Path], [], f"Artifacts {one}; give the option once per artifact."),
-            "?": (Path | None, None, f"Artifact {one}, if there is one."),
-        }.get(stages[-1], (Path, NOTHING, f"Artifact {one}."))
+            "*": (list[Path], [], f"Artifacts {origin}; give the option once per artifact."),
+            "?": (Path | None, None, f"Artifact {origin}, if there is one."),
+        }.get(stages[-1], (Path, NOTHING, f"Artifact {origin}."))
         yield parameter(role, kind, default, words)
     yield parameter("options", str, "{}", "Options that determine the result, as JSON; see the keys above.")
     if stage.seeded:

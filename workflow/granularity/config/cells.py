@@ -31,7 +31,7 @@ def cells(config: Config) -> list[Cell]:
         return [Cell("", config, {})]
     if complaints := [f"axes.{line}" for line in _complaints(config)]:
         raise GranularityError(*complaints)
-    made = {}
+    by_name = {}
     axes = [_settings(axis, values) for axis, values in config.axes.items()]
     for chosen in itertools.product(*axes):
         for draw in range(config.seeds.draws):
@@ -42,20 +42,20 @@ def cells(config: Config) -> list[Cell]:
             for _, _, settings in chosen:
                 for key, value in settings.items():
                     _set(values, key, value)
-            own = {axis: value for axis, (_, value, _) in zip(config.axes, chosen, strict=True)} | {"draw": draw}
+            point = {axis: value for axis, (_, value, _) in zip(config.axes, chosen, strict=True)} | {"draw": draw}
             if config.seeds.draws > 1:
                 words.append(f"draw-{draw}")
                 base = (values.get("seeds") or {}).get("base", config.seeds.base)
                 values["seeds"] = {**values["seeds"], "draws": 1, "base": base + draw}
             cell = "_".join(words)
-            if cell in made:
+            if cell in by_name:
                 raise GranularityError(f"axes: two cells would be named {cell}; give the values different names")
             try:
-                one = files.checked(values)
+                cell_config = files.checked(values)
             except GranularityError as error:
                 raise GranularityError(*(f"axes: cell {cell}: {line}" for line in error.args)) from None
-            made[cell] = Cell(cell, one.model_copy(update={"name": f"{config.name}/{cell}"}), own)
-    return list(made.values())
+            by_name[cell] = Cell(cell, cell_config.model_copy(update={"name": f"{config.name}/{cell}"}), point)
+    return list(by_name.values())
 
 
 def _complaints(config: Config) -> Iterator[str]:

@@ -94,19 +94,19 @@ def _validate(values: dict, found: Found, inputs: bool = True) -> Config:
     if values.get("base") is not None:
         refuse(["base: belongs in a file of its own, named by --configfile"], found)
     values = _at_home(values)
-    own = values.get("extensions")
-    own = own if isinstance(own, list) and all(isinstance(file, str) for file in own) else []
+    files = values.get("extensions")
+    files = files if isinstance(files, list) and all(isinstance(file, str) for file in files) else []
     try:
-        extensions.load(own)
+        extensions.load(files)
     except GranularityError as error:
         raise GranularityError(f"{_file_with(['extensions'], found)}{error}") from None
-    model = options.build() if own else Config
+    model = options.build() if files else Config
     try:
         config = model.model_validate(values)
     except ValidationError as error:
         mistakes = explained(error, model, model.inherited(values))
-        twice = [(["finetune", *path[1:]], *said) for path, *said in mistakes if path[:1] == ["pretrain"]]
-        _refuse(((path, what, shown) for path, shown, what in mistakes if (path, shown, what) not in twice), found)
+        twice = [(["finetune", *path[1:]], *details) for path, *details in mistakes if path[:1] == ["pretrain"]]
+        _refuse(((path, text, value) for path, value, text in mistakes if (path, value, text) not in twice), found)
     complaints = []
     if found and ("/" in config.name or len(config.name) > LONGEST):  # a user's, not a study's cell
         complaints.append(
@@ -133,23 +133,25 @@ def _refuse(mistakes: Iterable[tuple[Sequence, str] | tuple[Sequence, str, str]]
 
 def missing_paths(config: Config) -> Iterator[tuple[str, str]]:
     """Yield files and folders that a configuration names but that are missing or empty: the key, and what is wrong."""
-    wanted: list[tuple[str, Any, str]] = []
+    expected: list[tuple[str, Any, str]] = []
     sections = {"samples": config.samples}
-    sections |= {f"{one.data.where}.samples": one.data.samples for one in transfers(config) if one.data}
+    sections |= {
+        f"{transfer.data.where}.samples": transfer.data.samples for transfer in transfers(config) if transfer.data
+    }
     for where, samples in sections.items():
-        wanted += [(f"{where}.{key}", getattr(samples, key), "folder") for key in ("root", "wordnet")]
-        wanted += [(f"{where}.{key}", getattr(samples, key), "file") for key in ("taxonomy", "subset")]
+        expected += [(f"{where}.{key}", getattr(samples, key), "folder") for key in ("root", "wordnet")]
+        expected += [(f"{where}.{key}", getattr(samples, key), "file") for key in ("taxonomy", "subset")]
         for key, value in samples:  # mappings from names to folders
-            named = value.items() if isinstance(value, dict) else ()
-            wanted += [(f"{where}.{key}.{name}", path, "folder") for name, path in named]
-    wanted.append(("predictions", config.predictions, "file"))
-    wanted.append(("encoder.embeddings", config.encoder.embeddings, "file"))
+            entries = value.items() if isinstance(value, dict) else ()
+            expected += [(f"{where}.{key}.{name}", path, "folder") for name, path in entries]
+    expected.append(("predictions", config.predictions, "file"))
+    expected.append(("encoder.embeddings", config.encoder.embeddings, "file"))
     model = config.encoder.name if config.encoder.embeddings is None else ""
     if model.endswith(".json"):
-        wanted.append(("encoder.model", model, "file"))
+        expected.append(("encoder.model", model, "file"))
     if model.startswith("local-dir:"):
-        wanted.append(("encoder.model", model.removeprefix("local-dir:"), "folder"))
-    for where, path, kind in wanted:
+        expected.append(("encoder.model", model.removeprefix("local-dir:"), "folder"))
+    for where, path, kind in expected:
         is_there = os.path.isdir if kind == "folder" else os.path.isfile  # Path's own raise for long names
         if path is not None and not is_there(located(str(path))):
             yield where, f"there is no {kind} '{path}'"
@@ -167,8 +169,8 @@ def _read(file: str | Path) -> dict:
         raise GranularityError(
             f"{file}: __use_yte__: templates run code, which a configuration must not do; write the values out"
         )
-    own = values.get(MODULE)  # of a workflow that uses this one as a module
-    return own if isinstance(own, dict) else values
+    section = values.get(MODULE)  # of a workflow that uses this one as a module
+    return section if isinstance(section, dict) else values
 
 
 def _at_home(value: Any) -> Any:

@@ -209,13 +209,15 @@ def complaints(config: Any) -> Iterator[str]:
     sizes = [condition.train_size for condition in config.conditions]
     if len(set(sizes)) != len(sizes):
         yield f"conditions: a train_size is given twice: {sizes}"
-    made = spaces(config.label_spaces, config.samples)
-    yield from misnamed(made)
+    label_spaces = spaces(config.label_spaces, config.samples)
+    yield from misnamed(label_spaces)
     for key in ("conditions", "networks"):
         for i, entry in enumerate(getattr(config, key)):
-            yield from _unknown(f"{key}.{i}.spaces", entry.spaces, "label space", [space.name for space in made])
-    yield from _of_primary(config, [space.name for space in made])
-    yield from _of_merged(config, made)
+            yield from _unknown(
+                f"{key}.{i}.spaces", entry.spaces, "label space", [space.name for space in label_spaces]
+            )
+    yield from _of_primary(config, [space.name for space in label_spaces])
+    yield from _of_merged(config, label_spaces)
     yield from _unknown("studies", config.studies, "study", extensions.names("study"))
     for name in extensions.names("family"):
         family = extensions.find("family", name)
@@ -223,26 +225,28 @@ def complaints(config: Any) -> Iterator[str]:
             yield from family.check(getattr(config.label_spaces, name), config)
     for complaint in samples_complaints(config.samples, config.conditions):
         yield complaint if complaint.startswith("conditions") else f"samples.{complaint}"
-    yield from _of_encoder(config, made)
+    yield from _of_encoder(config, label_spaces)
     yield from _of_networks(config)
     yield from _of_transfers(config)
-    yield from _of_predictions(config, [space.name for space in made])
+    yield from _of_predictions(config, [space.name for space in label_spaces])
     yield from _names("measures", config.measures)
     for i, measure in enumerate(config.measures):
         splits = ["train", "val", *config.samples.extra_splits]
         yield from _unknown(f"measures.{i}.splits", measure.splits, "split", splits)
         yield from _unknown(f"measures.{i}.ranks", measure.ranks, "rank", config.samples.ranks)
-    found = list(_of_recipes(config))  # `finetune` inherits some mistakes from `pretrain`
-    for one in found:
-        if "finetune" not in one or one.replace("finetune", "pretrain", 1) not in found:
-            yield one
+    mistakes = list(_of_recipes(config))  # `finetune` inherits some mistakes from `pretrain`
+    for mistake in mistakes:
+        if "finetune" not in mistake or mistake.replace("finetune", "pretrain", 1) not in mistakes:
+            yield mistake
 
 
 def _of_encoder(config: Any, made: Iterable[Space]) -> Iterator[str]:
     """Complain if other images would be embedded with the default encoder, which is for digits of 8 px."""
     encoder, digits = config.encoder, Encoder()
-    asked = [space for one in config.conditions for space in made if one.spaces is None or space.name in one.spaces]
-    embedded = bool(clusterings(asked)) or any("embedding" in (one.of or ()) for one in config.measures)
+    requested = [
+        space for entry in config.conditions for space in made if entry.spaces is None or space.name in entry.spaces
+    ]
+    embedded = bool(clusterings(requested)) or any("embedding" in (entry.of or ()) for entry in config.measures)
     embedded |= config.duplicates.embedded
     if config.samples.source == "digits" or not embedded or not encoder.trained_here:
         return
@@ -269,14 +273,14 @@ def _of_merged(config: Any, made: Iterable[Space]) -> Iterator[str]:
     """Complain about label spaces that cannot be merged into the target, if that is known before they are made."""
     ranks = config.samples.ranks
     for i, condition in enumerate(config.conditions):
-        where, known = f"conditions.{i}.merged", {space.name: space for space in made}
-        asked = [name for name in known if condition.spaces is None or name in (TARGET, *condition.spaces)]
-        yield from _unknown(where, condition.merged, "label space", asked)
-        for name in (one for one in condition.merged if one in known):
-            space = known[name]
+        where, by_name = f"conditions.{i}.merged", {space.name: space for space in made}
+        candidates = [name for name in by_name if condition.spaces is None or name in (TARGET, *condition.spaces)]
+        yield from _unknown(where, condition.merged, "label space", candidates)
+        for name in (entry for entry in condition.merged if entry in by_name):
+            space = by_name[name]
             rank = space.params.get("rank")
             coarser = rank in ranks and ranks.index(rank) < ranks.index(config.samples.target)
-            whole = any(one.startswith("whole-") for one in space.params.get("clusterings", ()))
+            whole = any(entry.startswith("whole-") for entry in space.params.get("clusterings", ()))
             if coarser or whole or space.family == "random":
                 yield f"{where}: '{name}' does not hold the target: a class of it may lie in several target classes"
 
@@ -288,12 +292,12 @@ def _unknown(where: str, names: Iterable[str] | None, kind: str, known: Iterable
 
 
 def _of_networks(config: Any) -> Iterator[str]:
-    made = networks(config)
-    yield from _names("networks", config.networks, made)
+    planned = networks(config)
+    yield from _names("networks", config.networks, planned)
     for i, entry in enumerate(config.networks):
         if entry.name.endswith(MERGED):
             yield f"networks.{i}.name: '{entry.name}' has an ending reserved for conditions.merged; choose another name"
-    for network in made:
+    for network in planned:
         if network.recipe.freeze_backbone and not network.merged:
             yield f"{network.where}.freeze_backbone: there is no backbone yet; use it in finetune"
     for i, network in enumerate(config.networks):
@@ -302,15 +306,15 @@ def _of_networks(config: Any) -> Iterator[str]:
             if network.init.run is not None:
                 network.init.folder()
         except GranularityError as error:
-            key, what = split_key(str(error))
-            yield f"networks.{i}.{key or 'objective.name'}: {what}"
+            key, message = split_key(str(error))
+            yield f"networks.{i}.{key or 'objective.name'}: {message}"
         if network.init.timm is not None and not network.init.timm.is_file():
             yield f"networks.{i}.init.timm: there is no file '{network.init.timm}'"
 
 
 def _of_transfers(config: Any) -> Iterator[str]:
-    made, sources = transfers(config), networks(config)
-    yield from _names("transfers", config.transfers, made)
+    planned, sources = transfers(config), networks(config)
+    yield from _names("transfers", config.transfers, planned)
     entries = list(dict.fromkeys(network.entry for network in sources))
     for i, transfer in enumerate(config.transfers):
         yield from _unknown(f"transfers.{i}.of", transfer.of, "network", entries)
@@ -318,10 +322,10 @@ def _of_transfers(config: Any) -> Iterator[str]:
         for network in sources if epoch is not None else ():
             if network.entry in (transfer.of or entries) and epoch not in network.keep:
                 yield f"transfers.{i}.from_epoch: the network '{network.name}' does not keep epoch {epoch}"
-    for data in {transfer.data.where: transfer.data for transfer in made if transfer.data}.values():
+    for data in {transfer.data.where: transfer.data for transfer in planned if transfer.data}.values():
         for complaint in samples_complaints(data.samples, [Condition(train_size=data.train_size)]):
-            key, what = split_key(complaint)
-            yield f"{data.where}.{'train_size' if key == 'conditions' else f'samples.{key}'}: {what}"
+            key, message = split_key(complaint)
+            yield f"{data.where}.{'train_size' if key == 'conditions' else f'samples.{key}'}: {message}"
 
 
 def _of_predictions(config: Any, made: list[str]) -> Iterator[str]:
@@ -335,12 +339,12 @@ def _of_recipes(config: Any) -> Iterator[str]:
     sizes = [(f"conditions[{i}]", condition.train_size) for i, condition in enumerate(config.conditions)]
     recipes = [(network.where, network.recipe, sizes) for network in networks(config) if not network.merged]
     for transfer in transfers(config):
-        here = sizes if transfer.data is None else [(transfer.data.where, transfer.data.train_size)]
-        recipes.append((transfer.where, transfer.recipe, here))
+        target_sizes = sizes if transfer.data is None else [(transfer.data.where, transfer.data.train_size)]
+        recipes.append((transfer.where, transfer.recipe, target_sizes))
     for where, recipe, images in recipes:
-        for of, size in images:
+        for section, size in images:
             if size != "all" and recipe.batch_size > size:
-                yield f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of {of}"
+                yield f"{where}.batch_size: {recipe.batch_size} is more than the {size} training images of {section}"
         if config.jobs.processes > recipe.batch_size:
             yield f"jobs.processes: {config.jobs.processes} cannot share a {where}.batch_size of {recipe.batch_size}"
         crop, pad = recipe.augment.crop, recipe.augment.pad
