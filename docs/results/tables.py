@@ -101,7 +101,7 @@ WORDS = {  # patterns of identifiers of arms and measures, and what they mean
     r"kmeans-class-(\d+)": r"\1 clusters per class",
     r"kmeans-superclass-(\d+)": r"\1 clusters per target class",
     r"nearest-(\d+)-(\d+)": r"\2 nearest of \1 clusters",
-    r"levels-\d+": "all levels at once",
+    r"levels(?:-\d+)?": "all levels at once",
     r"distil": "encoder's embedding",
     r"mask": "masked pixels",
     r"agreement/cka": "CKA with other draws",

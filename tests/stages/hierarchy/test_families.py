@@ -174,8 +174,10 @@ def test_kmeans_in_each_superclass_or_class_refines_it(make):
 
 
 def several(world, output, params) -> tuple[Artifact, list[list[int]]]:
-    folder, name = world[0], params["clusterings"][0]
-    inputs = {"samples": folder / "samples", "cluster": [folder / name], "embed": folder / "embed"}
+    folder, names = world[0], params["clusterings"]
+    inputs = {"samples": folder / "samples"}
+    if names:
+        inputs |= {"cluster": [folder / name for name in names], "embed": folder / "embed"}
     made = tasks.run("hierarchy", output, {"space": "several", "family": "several", "params": params}, **inputs)
     return made, made.table("labels.parquet")["label"].map(list).tolist()
 
@@ -195,6 +197,7 @@ def test_all_levels_at_once_are_those_of_their_own_label_spaces(world, make, tmp
     spaces.append(make("kmeans_class", {"clusterings": ["class-2"]}, name="clusters"))
     starts = np.cumsum([0, *(len(space.classes) for space in spaces)])
     assert labels == np.stack([space.labels + start for space, start in zip(spaces, starts, strict=False)], 1).tolist()
+    assert several(world, tmp_path / "ranks", {"clusterings": []})[1] == [one[:-1] for one in labels]
     assert made.table("classes.parquet")["name"].tolist() == [
         name for space in spaces for name in space.classes["name"]
     ]

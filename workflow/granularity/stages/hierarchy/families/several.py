@@ -1,7 +1,7 @@
 """Several labels per image: its nearest clusters, or its classes at all levels of one tree.
 
 `nearest-50-3`: the 3 of 50 clusters over the whole set with the nearest centroids, as in MLCD (An et al. 2024).
-`levels-5`: the target class, the class of every finer human rank, and one of 5 clusters within the finest class.
+`levels`: the target class and the class of every finer human rank; `levels-5`: and one of 5 clusters in the finest.
 Training uses sigmoids. Only training images have labels.
 """
 
@@ -17,9 +17,9 @@ from granularity.stages.hierarchy.space import Space, fewer_than_images
 
 
 def _name(name: str) -> str:
-    match = re.fullmatch("levels-[1-9][0-9]{0,8}|nearest-([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", name)
+    match = re.fullmatch("levels(?:-[1-9][0-9]{0,8})?|nearest-([1-9][0-9]{0,8})-([1-9][0-9]{0,8})", name)
     if not match or (match[1] and int(match[2]) >= int(match[1])):
-        raise ValueError(f"'{name}' must be like nearest-50-3 (the 3 nearest of 50 clusters) or levels-5")
+        raise ValueError(f"'{name}' must be like nearest-50-3 (the 3 nearest of 50 clusters), levels or levels-5")
     return name
 
 
@@ -28,7 +28,7 @@ OPTION = (
     Field(
         [],
         description="Label spaces with several labels per image. nearest-50-3: the 3 nearest of 50 clusters over the "
-        "whole set; levels-5: its classes from the target to the finest rank, and its cluster of 5 in that class.",
+        "whole set; levels: its classes from the target to the finest rank; levels-5: and its cluster of 5 in it.",
     ),
 )
 WORDS = {"nearest": "several nearest clusters", "levels": "all levels at once"}
@@ -41,29 +41,29 @@ def series(params: dict[str, Any]) -> str:
 
 def spaces(option: list[str], samples: Any) -> Iterator[Space]:
     for name in option:
-        kind, clusters, *nearest = name.split("-")
+        kind, *numbers = name.split("-")
         if kind == "nearest":
-            yield Space(name, "several", {"clusterings": [f"whole-{clusters}"], "nearest": int(nearest[0])})
+            yield Space(name, "several", {"clusterings": [f"whole-{numbers[0]}"], "nearest": int(numbers[1])})
         else:
-            yield Space(name, "several", {"clusterings": [f"class-{clusters}"]})
+            yield Space(name, "several", {"clusterings": [f"class-{clusters}" for clusters in numbers]})
 
 
 def check(option: list[str], config: Any) -> Iterator[str]:
-    return fewer_than_images("several", [int(name.split("-")[1]) for name in option], config)
+    return fewer_than_images("several", [int(name.split("-")[1]) for name in option if "-" in name], config)
 
 
 def labels(training: Training, clusterings: list[str], nearest: int | None = None) -> Labels:
-    """Return every image's labels, ascending: its `nearest` clusters; or its class at each rank, and its cluster."""
-    clustering = training.clusterings[clusterings[0]]
+    """Return every image's labels, ascending: its `nearest` clusters; or its class at each rank, and any cluster."""
+    several = [training.clusterings[name] for name in clusterings]
     if nearest is None:
         ranks = list(training.frame.columns[1:])
         levels = [training.coded(rank) for rank in ranks[ranks.index(training.target) :]]
-        levels.append((clustering.assignment, clustering.names()))
+        levels += [(clustering.assignment, clustering.names()) for clustering in several]
         starts = np.cumsum([0, *(len(names) for _, names in levels[:-1])])
         columns = [codes + start for (codes, _), start in zip(levels, starts, strict=True)]
         values, names = np.stack(columns, 1), [name for _, level_names in levels for name in level_names]
     else:
-        centroids, names = clustering.centroids.astype(np.float64), clustering.names()
+        centroids, names = several[0].centroids.astype(np.float64), several[0].names()
         lengths, values = (centroids**2).sum(axis=1), np.empty((len(training), nearest), np.int32)
         for start in range(0, len(training), CHUNK):
             vectors = training.embedding[training.at[start : start + CHUNK]]
