@@ -49,6 +49,7 @@ from tables import (
 )
 
 import claims
+from granularity.look.papers.claims import COMMITTED
 from granularity.stages.gather import predictions as gathered
 
 HERE = Path(__file__).parent
@@ -320,7 +321,7 @@ if __name__ == "__main__":
         tested = rows["measured"].ne("").groupby([rows["results"], rows["study"]]).transform("any")
         judged = claims.rows()[rows.columns]
         kept = rows[tested & ~rows["study"].isin(judged["study"])]
-        pd.concat([kept, judged]).to_csv(HERE / "papers.csv", index=False, lineterminator="\n")
+        pd.concat([kept, judged]).to_csv(COMMITTED, index=False, lineterminator="\n")
     else:
         for name, block in BLOCKS.items():
             print(f"{name}\n{block()}\n")

@@ -1,11 +1,5 @@
 """Numbers that papers published: their relations find mistakes of typing; files that are wrong are said to be."""
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner
 
@@ -130,24 +124,3 @@ def test_without_a_paper_it_says_what_there_is():
     assert next(line for line in lines if line.startswith("neural_collapse")).endswith("rows  no tables")
     with pytest.raises(GranularityError, match="--table T1: name a paper first"):
         published_numbers(None, "T1")
-
-
-def test_an_installed_package_has_claims_predictions_and_published_numbers(tmp_path):
-    """A wheel, without the repository around it."""
-    root = Path(__file__).parents[2]
-    shutil.copytree(root / "workflow", tmp_path / "source/workflow", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(root / name, tmp_path / "source")
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, "."]
-    subprocess.run(build, cwd=tmp_path / "source", check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    shutil.unpack_archive(wheel, tmp_path / "installed", "zip")
-    script = (
-        "import sys, granularity; from granularity.base import extensions; from granularity.cli import main\n"
-        f"assert granularity.__file__.startswith({str(tmp_path / 'installed')!r})\n"
-        "[extensions.find(kind, name) for kind in ('world', 'study') for name in extensions.names(kind)]\n"
-        "sys.argv[1:] = ['published', 'granularity', '--table', 'T9']; main()\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(tmp_path / "installed")}
-    made = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert made.returncode == 0 and "ImageNet" in made.stdout, made.stderr

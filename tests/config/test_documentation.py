@@ -113,7 +113,7 @@ def test_the_page_of_results_is_made_from_the_tables_beside_it(monkeypatch):
 
     for name in page.PAGES:
         assert page.page(name) == (ROOT / "docs" / name).read_text(encoding="utf-8"), name
-    committed = pd.read_csv(ROOT / "docs/results/papers.csv", keep_default_na=False, dtype=str)
+    committed = pd.read_csv(page.COMMITTED, keep_default_na=False, dtype=str)
     judged = page.claims.rows()[committed.columns]
     assert committed[committed["study"].isin(judged["study"])].to_dict("records") == judged.to_dict("records")
     sys.modules.pop("page")

@@ -13,18 +13,6 @@ from support.checkout import ROOT, SMOKE, Checkout
 
 ROOM = Path(sysconfig.get_paths()["purelib"])
 SNAKEMAKE = [sys.executable, "-S", "-c", "from snakemake.cli import main; main()"]
-GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@localhost", "-c", "init.defaultBranch=main"]
-
-
-@pytest.fixture
-def repository(tmp_path):
-    """A repository with the workflow, tagged, as the driver of another folder would name it."""
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    Checkout(folder)
-    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "all"], ["tag", "v0"]):
-        subprocess.run([*GIT, *words], cwd=folder, check=True)
-    return folder
 
 
 @pytest.fixture
@@ -64,19 +52,7 @@ def test_where_a_library_is_missing_one_line_says_what_to_install(repository, wi
     assert f"No module named 'numpy', needed to read this workflow: pip install '{repository}[cpu]'" in said
 
 
-def test_in_a_deployed_folder_it_plans_or_says_what_to_install(repository, without, tmp_path):
-    """The Snakefile is as `snakedeploy deploy-workflow` writes it; it copies configuration and profiles."""
-    deployed = tmp_path / "deployed"
-    for name in ("config", "profiles"):
-        shutil.copytree(ROOT / name, deployed / name)
-    (deployed / "workflow").mkdir()
-    (deployed / "workflow/Snakefile").write_text(
-        'configfile: "config/config.yaml"\n'
-        "module granularity:\n"
-        f'    snakefile: "git+file://{repository}/workflow/Snakefile@v0"\n'
-        "    config: config\n"
-        "use rule * from granularity\n"
-    )
+def test_in_a_deployed_folder_it_plans_or_says_what_to_install(repository, deployed, without):
     done = subprocess.run(["snakemake", "-n"], cwd=deployed, capture_output=True, text=True)
     assert done.returncode == 0 and "make_pretrain" in done.stdout + done.stderr
     status, said = without("-n", cwd=deployed)

@@ -1,4 +1,7 @@
-"""A study through Snakemake: its cells, one table of them, and a draw that is added makes itself alone."""
+"""A study through Snakemake: its cells, one table of them, and a draw that is added makes itself alone.
+
+The package is one that was installed from a wheel, in a folder without a checkout, as are the commands without images.
+"""
 
 import json
 
@@ -16,7 +19,16 @@ def study(draws: int, **more) -> dict:
     return {"seeds": seeds, "axes": {"pretrain.epochs": [1, 2]}, "label_spaces": spaces, "name": "several", **more}
 
 
-def test_a_study_is_one_command_and_another_draw_is_made_alone(checkout):
+def test_a_wheel_has_claims_predictions_published_numbers_and_pages(installed, tmp_path):
+    empty = ["env", "-C", tmp_path, "granularity"]
+    assert "ImageNet" in installed.run(*empty, "published", "granularity", "--table", "T9")
+    said = installed.run(*empty, "simulate", "one_bit", "--arm", "majority, k = 5", "--set", "steps=20")
+    assert "test_acc" in said
+    assert " holds, " in installed.run(*empty, "papers")
+
+
+def test_a_study_is_one_command_and_another_draw_is_made_alone(installed):
+    checkout = installed
     checkout.path("predicted.yaml").write_text(json.dumps(PREDICTED))
     tiny_chain.configure(checkout, **study(2, predictions="predicted.yaml"))
     tiny_chain.snakemake(checkout)

@@ -15,7 +15,7 @@ from granularity.stages.report.sections.claims import checks_of
 from granularity.store.artifact import Artifact
 from granularity.store.place import STAMP, inside
 
-COMMITTED = Path("docs/results/papers.csv")  # the tested rows of `papers.csv`
+COMMITTED = preregistered.FOLDER.parent / "committed/papers.csv"  # the tested rows of the project's own `papers.csv`
 THEORY = "theory"
 BOTH = "holds and fails"  # a claim whose verdicts differ between experiments
 BEYOND = ("not in the paper", "crossing")

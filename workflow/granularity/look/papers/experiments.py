@@ -25,7 +25,7 @@ from granularity.stages.verdicts import papers_of
 from granularity.store import place
 from granularity.store.artifact import Artifact, by_stage
 
-DEFAULT, OTHERS = Path("config/config.yaml"), ("config/examples/*.yaml", "studies/*/study.yaml")
+DEFAULT, OTHERS = files.DEFAULT, ("config/examples/*.yaml", "studies/*/study.yaml")
 TEXTS = ("setting", "phase", "event", "outcome")  # text columns of a world's runs
 COUNTED = ("measured", "sd", "minimum", "maximum", "interval_low", "interval_high", "p")
 WHERE = re.compile(r"^no [^:]*(?:networks|data set)(?:, \w+)?: ")  # prefix of a quantity for which there are no results
@@ -69,9 +69,9 @@ class Experiment:
 
 
 def here(wrong: list[str]) -> list[Experiment]:
-    """Return the default configuration and those in config/examples/ and studies/; `wrong` collects errors."""
+    """Return the configurations in config/config.yaml, config/examples/ and studies/; `wrong` collects errors."""
     found = []
-    for file in (DEFAULT, *(file for one in OTHERS for file in sorted(Path().glob(one)))):
+    for file in (file for one in (str(DEFAULT), *OTHERS) for file in sorted(Path().glob(one))):
         with noted(wrong):
             found.append(_experiment(file))
     extensions.load([])
@@ -98,7 +98,7 @@ def _without_theory(plan: Plan) -> Iterator[Job]:
 
 def worlds(judged: Container[str], wrong: list[str]) -> dict[str, tuple[Rows, Cost]]:
     """Return every world except those `judged`: its rows before any run, and its planned cost."""
-    plan, found = Plan(files.load(DEFAULT)), {}
+    plan, found = Plan(files.checked({})), {}
     for world in (name for name in extensions.names("world") if name not in judged):  # importing one takes seconds
         with noted(wrong):
             found[world] = untested(extensions.find("world", world)), _planned(plan, plan.jobs("theory", world=world))
