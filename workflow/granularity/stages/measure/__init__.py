@@ -31,12 +31,12 @@ def _plan(plan: Planned) -> Iterator[Job]:
             for network in (one for one in plan.networks if condition.spaces and not one.merged):
                 runs = plan.backbones(network, condition)
                 for unit, held in plan.units("measure", runs, network, condition).items():
-                    of = [one for one in measure.of or ["backbones"] if one != "embedding"]
+                    kinds = [one for one in measure.of or ["backbones"] if one != "embedding"]
                     if asked:  # equal for all networks, so only the first job measures it
-                        of.append("embedding")
+                        kinds.append("embedding")
                         asked = False
-                    if of:
-                        yield _job(plan, measure, condition, network, unit, held, of)
+                    if kinds:
+                        yield _job(plan, measure, condition, network, unit, held, kinds)
 
 
 def _job(

@@ -77,15 +77,15 @@ def minimise(
     each |= {name: np.ones(len(size)) for name in ("length", "curvature")}
     each |= {name: np.zeros(len(size), dtype=np.int64) for name in ("steps", "tries")}
     each["products"] = np.tile(NOTHING, (len(size), 1, 1, 1))
-    found = start.clone()
+    minima = start.clone()
     while True:
         interrupt.stop_if_requested()
         over = each["done"] | (each["tries"] > MOST_TRIES) | (each["steps"] >= MOST_STEPS)
         if over.any():
             gone = torch.from_numpy(np.repeat(over, each["size"])).to(start.device)
-            found[rows["number"][gone]] = rows["x"][gone]
+            minima[rows["number"][gone]] = rows["x"][gone]
             if over.all():
-                return found
+                return minima
             each, rows = {k: v[~over] for k, v in each.items()}, {k: v[~gone] for k, v in rows.items()}
             layout = Layout(each["number"], each["size"], start.device)
             evaluate = problems(layout)
@@ -134,21 +134,21 @@ def _remember(
     2, MEMORY].
     """
     place, moved = each["steps"] % MEMORY, layout.rows(accepted)
-    there, at = moved.nonzero()[:, 0], layout.rows(place)[moved]
+    index, at = moved.nonzero()[:, 0], layout.rows(place)[moved]
     step, change, history = tried - rows["x"], slopes - rows["gradient"], rows["history"]
-    history[there, at], history[there, at + MEMORY] = step[there].float(), change[there].float()
-    both = torch.stack([change, slopes], 2).float()
-    found = layout.sums(torch.bmm(history, both).flatten(1)).reshape(-1, 2, MEMORY, 2)
-    some = np.flatnonzero(accepted)
-    new, at = found[some, :, :, 0], place[some]
-    each["products"][some, :, :, at] = new
-    each["products"][some, 1, at] = new[:, 1]
-    curved, squared = new[np.arange(len(some)), :, at].T
-    each["curvature"][some[curved > 0]] = squared[curved > 0] / curved[curved > 0]
+    history[index, at], history[index, at + MEMORY] = step[index].float(), change[index].float()
+    vectors = torch.stack([change, slopes], 2).float()
+    products = layout.sums(torch.bmm(history, vectors).flatten(1)).reshape(-1, 2, MEMORY, 2)
+    problems = np.flatnonzero(accepted)
+    new, at = products[problems, :, :, 0], place[problems]
+    each["products"][problems, :, :, at] = new
+    each["products"][problems, 1, at] = new[:, 1]
+    curved, squared = new[np.arange(len(problems)), :, at].T
+    each["curvature"][problems[curved > 0]] = squared[curved > 0] / curved[curved > 0]
     if (curved <= 0).any():  # rounding has spoilt the memory: start it anew
-        spoilt = np.isin(np.arange(len(place)), some[curved <= 0])
-        each["products"][spoilt], found[spoilt], history[layout.rows(spoilt)] = NOTHING, 0, 0
-    return found[..., 1]
+        spoilt = np.isin(np.arange(len(place)), problems[curved <= 0])
+        each["products"][spoilt], products[spoilt], history[layout.rows(spoilt)] = NOTHING, 0, 0
+    return products[..., 1]
 
 
 def _weights(each: dict, products: np.ndarray) -> np.ndarray:

@@ -59,18 +59,18 @@ class Axes:
 
     def __call__(self, features: torch.Tensor) -> torch.Tensor:
         """Return the coordinates, float64 [B, F], of features float64 [B, D]."""
-        found = (features - self.mean) @ self.turn
-        return torch.cat([found, found.new_ones(len(found), 1)], 1)
+        coordinates = (features - self.mean) @ self.turn
+        return torch.cat([coordinates, coordinates.new_ones(len(coordinates), 1)], 1)
 
     def all(self, features: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
         """Return the coordinates of features in another order: float32 [N, F], on the GPU if they fit there."""
         place, size = self.mean.device, (len(order), len(self.variance))
         if place.type == "cuda" and 4 * size[0] * size[1] > RESIDENT_SHARE * torch.cuda.mem_get_info(place)[0]:
             place = torch.device("cpu")
-        found = torch.empty(size, device=place)
-        for rows, part in zip(order.split(ROWS), found.split(ROWS), strict=True):
+        coordinates = torch.empty(size, device=place)
+        for rows, part in zip(order.split(ROWS), coordinates.split(ROWS), strict=True):
             part.copy_(self(features[rows].to(self.mean.device, torch.float64)))
-        return found
+        return coordinates
 
 
 def chunks(rows: torch.Tensor, device: torch.device) -> Iterator[torch.Tensor]:
@@ -80,14 +80,14 @@ def chunks(rows: torch.Tensor, device: torch.device) -> Iterator[torch.Tensor]:
 
 def groups(problems: Iterable[Problem], most: int) -> Iterator[list[Problem]]:
     """Yield problems to fit at once: at most `most` classes together, or a single problem with more."""
-    found: list[Problem] = []
+    group: list[Problem] = []
     for problem in problems:
-        if found and problem.classes + sum(one.classes for one in found) > most:
-            yield found
-            found = []
-        found.append(problem)
-    if found:
-        yield found
+        if group and problem.classes + sum(member.classes for member in group) > most:
+            yield group
+            group = []
+        group.append(problem)
+    if group:
+        yield group
 
 
 def fit(
@@ -103,45 +103,45 @@ def fit(
     coordinates, [F], lie on the device that computes. Problems on the same labels must be adjacent. No loss exceeds its
     minimum by more than `tolerance`, relative. Fits in float32 first, then in float64.
     """
-    counts = [labels[one.labels].bincount(minlength=one.classes) for one in problems]
+    counts = [labels[regression.labels].bincount(minlength=regression.classes) for regression in problems]
     shares, sizes = torch.cat(counts).double() / len(rows), [problem.classes for problem in problems]
-    found = variance.new_zeros(sum(sizes), len(variance))
+    solution = variance.new_zeros(sum(sizes), len(variance))
     # The optimum for zero weights. A class without images gets no probability, and keeps none.
-    found[:, -1] = shares.clamp(min=1e-300).log()
+    solution[:, -1] = shares.clamp(min=1e-300).log()
     # Weights are scaled by units in which all curve the loss about equally, assuming equally likely classes. These
     # decide the number of steps, not the result. (A unit per class would need more steps: it does not isolate what
     # moves the
     # scores of all classes alike.)
-    penalty = torch.tensor([[one.l2] for one in problems]).to(variance) * torch.ones_like(variance)
+    penalty = torch.tensor([[regression.l2] for regression in problems]).to(variance) * torch.ones_like(variance)
     penalty[:, -1] = 0
     units = (variance / torch.tensor([sizes]).T.to(variance) + penalty).rsqrt().reciprocal()
     of_each = units.repeat_interleave(torch.tensor(sizes, device=units.device), 0)
-    found *= of_each
+    solution *= of_each
     least = shares.clamp(min=1 / len(rows)).split(sizes)
 
     def losses(dtype: torch.dtype, layout: Layout) -> Evaluate:
         # With a penalty, gradients bound a loss's distance from its minimum: at most |g|^2 / (2 l2), the duality gap.
         # Biases have no penalty; they curve the loss by the share of their class, if probabilities are close to shares.
-        some = [problems[i] for i in layout.number]
+        subset = [problems[i] for i in layout.number]
         share = torch.cat([least[i] for i in layout.number])
-        l2 = layout.rows(np.array([problem.l2 for problem in some]))
+        l2 = layout.rows(np.array([problem.l2 for problem in subset]))
         scale = units[layout.number].to(dtype)[layout.owner]
         bound_of_bias, l2 = (1 / torch.minimum(share, l2)).to(dtype), l2.to(dtype)
 
         def evaluate(scaled: torch.Tensor) -> tuple[np.ndarray, np.ndarray, torch.Tensor]:
             weights = scaled / scale
-            loss, gradient = cross_entropy(rows, labels, some, weights)
+            loss, gradient = cross_entropy(rows, labels, subset, weights)
             penalised = weights[:, :-1]
             gradient[:, :-1].addcmul_(penalised, l2[:, None])
             bound = gradient[:, :-1].square().sum(1) / l2 + gradient[:, -1].square() * bound_of_bias
-            both = layout.sums(torch.stack([penalised.square().sum(1) * l2, bound], 1)) / 2
-            return loss.cpu().numpy() + both[:, 0], both[:, 1], gradient / scale
+            sums = layout.sums(torch.stack([penalised.square().sum(1) * l2, bound], 1)) / 2
+            return loss.cpu().numpy() + sums[:, 0], sums[:, 1], gradient / scale
 
         return evaluate
 
     for dtype, most in ((torch.float32, tolerance / 2), (torch.float64, tolerance)):
-        found = minimise(partial(losses, dtype), found.to(dtype), sizes, most)
-    return found / of_each
+        solution = minimise(partial(losses, dtype), solution.to(dtype), sizes, most)
+    return solution / of_each
 
 
 def cross_entropy(
@@ -157,15 +157,15 @@ def cross_entropy(
         part = rows[start : start + size].to(weights.device, weights.dtype)
         scores, index = matmul(weights, part.T), torch.arange(len(part), device=weights.device)
         problem = row = 0
-        for (number, classes), same in groupby(problems, lambda one: (one.labels, one.classes)):
+        for (number, classes), same in groupby(problems, lambda regression: (regression.labels, regression.classes)):
             count, truth = len(list(same)), labels[number][start : start + size]
-            own = scores[row : row + count * classes].view(count, classes, len(part))
-            own -= own.amax(1, keepdim=True)
-            right = own[:, truth, index]
-            total = own.exp_().sum(1, keepdim=True)
+            block = scores[row : row + count * classes].view(count, classes, len(part))
+            block -= block.amax(1, keepdim=True)
+            right = block[:, truth, index]
+            total = block.exp_().sum(1, keepdim=True)
             loss[problem : problem + count] += (total[:, 0].log() - right).sum(1, dtype=torch.float64)
-            own /= total
-            own[:, truth, index] -= 1
+            block /= total
+            block[:, truth, index] -= 1
             problem, row = problem + count, row + count * classes
         gradient += matmul(scores, part)
     return loss / len(rows), gradient / len(rows)
@@ -175,8 +175,8 @@ def predict(rows: Iterable[torch.Tensor], weights: torch.Tensor, problems: Seque
     """Return the class with the largest score, for each regression and row: int64 [P, N] on the CPU. `rows` are chunks
     of coordinates float64 [B, F].
     """
-    found, size = [], max(1, SCORES[weights.device.type] // len(weights))
+    predictions, size = [], max(1, SCORES[weights.device.type] // len(weights))
     for part in (part for several in rows for part in several.split(size)):
         scores = (part @ weights.T).split([problem.classes for problem in problems], 1)
-        found.append(torch.stack([one.argmax(1) for one in scores]).cpu())
-    return torch.cat(found, 1)
+        predictions.append(torch.stack([block.argmax(1) for block in scores]).cpu())
+    return torch.cat(predictions, 1)

@@ -35,8 +35,8 @@ class MeasuredNetwork:
             return None, None, data
         targets, answers = self.source.targets(self.row), None
         if targets is not None:
-            found = pd.Index(data.target_names).get_indexer(targets)
-            answers = np.where(found >= 0, found, -2)
+            positions = pd.Index(data.target_names).get_indexer(targets)
+            answers = np.where(positions >= 0, positions, -2)
         network = self.source.load(self.row, data.channels, self.about["epoch"]).to(data.device)
         return network, answers, self.source.normalised(data, self.row)
 
@@ -56,17 +56,17 @@ def chosen(
     """Return the requested networks (`of`, as in the options), in the order of `runs`; `embedded`: whether there is an
     embedding. Raises GranularityError: there is no such run, or nothing to measure.
     """
-    of, found = set(of or DEFAULT_OF), []
+    of, networks = set(of or DEFAULT_OF), []
 
     def add(source: Backbones, row: pd.Series, epoch: int) -> None:
-        known = {key: row.get("run_id" if key == "run" else key) for key in ABOUT} | {"epoch": epoch}
-        known = {key: value.item() if hasattr(value, "item") else value for key, value in known.items()}
-        about = {key: None if pd.isna(value) else value for key, value in known.items()}
-        found.append(MeasuredNetwork(f"{Path(row['file']).stem}@{epoch}", about, source, row))
+        facts = {key: row.get("run_id" if key == "run" else key) for key in ABOUT} | {"epoch": epoch}
+        facts = {key: value.item() if hasattr(value, "item") else value for key, value in facts.items()}
+        about = {key: None if pd.isna(value) else value for key, value in facts.items()}
+        networks.append(MeasuredNetwork(f"{Path(row['file']).stem}@{epoch}", about, source, row))
 
     if EMBEDDING in of and embedded:
-        known = {"run": EMBEDDING, "space": EMBEDDING, "family": "encoder"}
-        found.append(MeasuredNetwork(EMBEDDING, dict.fromkeys([*ABOUT, "epoch"]) | known))
+        facts = {"run": EMBEDDING, "space": EMBEDDING, "family": "encoder"}
+        networks.append(MeasuredNetwork(EMBEDDING, dict.fromkeys([*ABOUT, "epoch"]) | facts))
     for run in runs if of != {EMBEDDING} else ():
         row = pretrained.named(run)
         *between, last = pretrained.epochs(row)
@@ -74,8 +74,8 @@ def chosen(
         for epoch in (epoch for kind, several in epochs.items() if kind in of for epoch in several):
             add(pretrained, row, epoch)
         if "finetuned" in of:
-            for _, one in finetuned.runs[finetuned.runs["parent"] == row["run_id"]].iterrows():
-                add(finetuned, one, finetuned.about(one)["epoch"])
-    if not found:
+            for _, child in finetuned.runs[finetuned.runs["parent"] == row["run_id"]].iterrows():
+                add(finetuned, child, finetuned.about(child)["epoch"])
+    if not networks:
         raise GranularityError(f"of: {', '.join(sorted(of))}: the given runs have no such networks")
-    return found
+    return networks

@@ -43,8 +43,8 @@ class Measure(Section):
             raise ValueError(f"measure: {error}") from None
         except ValidationError as error:
             first = error.errors()[0]
-            what = str(first.get("ctx", {}).get("error", first["msg"]))
-            raise ValueError(f"{'.'.join(['options', *map(str, first['loc'])])}: {what}") from None
+            problem = str(first.get("ctx", {}).get("error", first["msg"]))
+            raise ValueError(f"{'.'.join(['options', *map(str, first['loc'])])}: {problem}") from None
         return self
 
     @property
@@ -56,11 +56,11 @@ class Measure(Section):
         """Return the measure, see :mod:`granularity.stages.measure.measures`. Raises GranularityError: there is no
         measure of that name, or it is incomplete.
         """
-        found = extensions.find("measure", self.file)
+        module = extensions.find("measure", self.file)
         for needed in ("Options", "measure"):
-            if not hasattr(found, needed):
-                raise GranularityError(f"{found.__file__}: a measure needs {needed}")
-        return found
+            if not hasattr(module, needed):
+                raise GranularityError(f"{module.__file__}: a measure needs {needed}")
+        return module
 
     def resolved(self) -> Section:
         """The measure's own options."""
@@ -68,8 +68,8 @@ class Measure(Section):
 
     def files(self) -> list[str]:
         """Return the user's files that the measure reads."""
-        found = self.module()
-        return list(found.files(self.resolved())) if hasattr(found, "files") else []
+        module = self.module()
+        return list(module.files(self.resolved())) if hasattr(module, "files") else []
 
 
 class Measuring(Measure):

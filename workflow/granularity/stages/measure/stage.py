@@ -38,14 +38,14 @@ def run(task: Task) -> None:
     not a value.
     """
     options = task.options
-    measure, own = options.module(), options.resolved()
+    measure, settings = options.module(), options.resolved()
     place = torch_device(task.device)
     networks = Backbones(task.paths("pretrain")), Backbones(task.paths("finetune"), "finetune")
     inputs = {role: task.open(role) for role in ("samples", "pixels", "embed") if task.path(role) is not None}
     samples, pixels, embedding = inputs["samples"], inputs["pixels"], inputs.get("embed")
-    found = chosen(*networks, options.runs, options.of, embedding is not None)
+    nets = chosen(*networks, options.runs, options.of, embedding is not None)
     ranks = options.ranks or samples.facts["ranks"]
-    resolved = options.model_dump(mode="json") | {"measure": options.file, "options": own.model_dump(mode="json")}
+    resolved = options.model_dump(mode="json") | {"measure": options.file, "options": settings.model_dump(mode="json")}
     resolved |= {"seed": task.seed, "ranks": ranks, "device": place.type}
     resolved["files"] = {str(file): digest_of(Path(file)) for file in options.files()}
     with task.create(
@@ -57,37 +57,37 @@ def run(task: Task) -> None:
         rows = []
         decides = {key: resolved[key] for key in ("measure", "options", "splits", "ranks", "augment", "precision")}
         same = {role: [inputs[role].digest] for role in ("samples", "pixels")}
-        for one in track(found, len(found), f"measuring {options.name}", "networks"):
+        for net in track(nets, len(nets), f"measuring {options.name}", "networks"):
             # Networks are measured without the embedding, because which job holds it depends on the division into jobs.
-            embeds = one.source is None
+            embeds = net.source is None
             made_from = same | {"embed": [embedding.digest] if embeds else []}
-            origin = {**task.origin_of_part({**decides, **one.identity}, made_from), "kind": MEASURED}
+            origin = {**task.origin_of_part({**decides, **net.identity}, made_from), "kind": MEASURED}
             interrupt.stop_if_requested()
             if (part := sound(out.store, MEASURED, key_of(origin))) is None:
                 began = time.time(), time.monotonic(), time.process_time()
-                network, answers, seen = one.seen(data)
+                network, answers, seen = net.seen(data)
                 how = options.splits, ranks, labels, seen, options.augment, options.precision
-                view = View(one.about, network, answers, *how, vectors if embeds else None)
-                fill = functools.partial(_fill, *sorted_out(measure.measure(view, own, task.seed), options.file))
-                part = keep(out.store, origin, one.name, began, fill)
-            out.parts[f"{MEASURED} {one.name}"] = part
+                view = View(net.about, network, answers, *how, vectors if embeds else None)
+                fill = functools.partial(_fill, *sorted_out(measure.measure(view, settings, task.seed), options.file))
+                part = keep(out.store, origin, net.name, began, fill)
+            out.parts[f"{MEASURED} {net.name}"] = part
             notes = part.json(NOTES)
             for name in notes["arrays"]:
-                out.share(f"arrays/{one.name}/{name}.npy", part, f"{name}.npy")
+                out.share(f"arrays/{net.name}/{name}.npy", part, f"{name}.npy")
             odd = [f"{split} {key}" for split, key, value in notes["rows"] if not np.isfinite(value)]
             if odd:
                 say(
-                    f"{one.name}: undefined: {', '.join(odd[:5])}{', ...' * (len(odd) > 5)}; are its features constant?"
+                    f"{net.name}: undefined: {', '.join(odd[:5])}{', ...' * (len(odd) > 5)}; are its features constant?"
                 )
-            of = (one.about["run"], one.about["epoch"])
-            rows += [(*of, split, options.name, key, value) for split, key, value in notes["rows"]]
+            run_epoch = (net.about["run"], net.about["epoch"])
+            rows += [(*run_epoch, split, options.name, key, value) for split, key, value in notes["rows"]]
         kinds = dict.fromkeys(["run", "split", "measure", "key"], "str") | {"epoch": "Int64", "value": "float64"}
         values = pd.DataFrame(rows, columns=["run", "epoch", "split", "measure", "key", "value"])
         out.table("values.parquet", values.astype(kinds))
         kinds = dict.fromkeys(ABOUT, "str") | dict.fromkeys(["granularity", "pretrain_seed", "finetune_seed"], "Int64")
-        runs = pd.DataFrame([one.about for one in found], columns=ABOUT).drop_duplicates("run")
+        runs = pd.DataFrame([net.about for net in nets], columns=ABOUT).drop_duplicates("run")
         out.table("runs.parquet", runs.astype(kinds))
-        out.summary |= {"networks": len(found), "runs": len(runs)}
+        out.summary |= {"networks": len(nets), "runs": len(runs)}
 
 
 def _fill(arrays: dict[str, np.ndarray], rows: list[list], part: Writer) -> None:

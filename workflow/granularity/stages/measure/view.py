@@ -34,11 +34,11 @@ class View:
 
     def rows(self, split: str) -> np.ndarray:
         """Return the row numbers of a split in the sample table, int64 [N]. Raises GranularityError: no such split."""
-        found = self.data.rows(split)
-        if not len(found):
-            known = ", ".join(sorted(self.data.table["split"].unique()))
-            raise GranularityError(f"splits: there are no images of the split '{split}'; there are {known}")
-        return found
+        rows = self.data.rows(split)
+        if not len(rows):
+            splits = ", ".join(sorted(self.data.table["split"].unique()))
+            raise GranularityError(f"splits: there are no images of the split '{split}'; there are {splits}")
+        return rows
 
     def classes(self, rank: str) -> np.ndarray:
         """Return the names of a rank's classes in the training split, in alphabetical order."""
@@ -59,15 +59,15 @@ class View:
         if split not in self._features:
             rows = self.rows(split)
             if self.network is None:
-                found = torch.from_numpy(self.embedding[rows])
+                features = torch.from_numpy(self.embedding[rows])
             else:
-                found = evaluation.features(self.network, self.data, rows, self.augment, self.precision)
-            finite = torch.cat([part.isfinite().all(1) for part in found.split(8192)])
+                features = evaluation.features(self.network, self.data, rows, self.augment, self.precision)
+            finite = torch.cat([part.isfinite().all(1) for part in features.split(8192)])
             if not finite.all():
                 image = self.data.table["sample_id"].iloc[rows[int(finite.int().argmin())]]
                 raise GranularityError(
                     f"{self.about['run']} after epoch {self.about['epoch']}: the features of the image '{image}' are "
                     "not finite; did its training diverge?"
                 )
-            self._features[split] = found
+            self._features[split] = features
         return self._features[split]

@@ -52,7 +52,7 @@ def run(task: Task) -> None:
         with ThreadPoolExecutor(task.threads) as pool:
             for start in range(first, len(images), BATCH):
                 batch = list(pool.map(made, range(start, min(start + BATCH, len(images)))))
-                broken += [one for one in batch if isinstance(one, GranularityError)]
+                broken += [failure for failure in batch if isinstance(failure, GranularityError)]
                 if not broken:
                     yield batch
                 interrupt.stop_if_requested()

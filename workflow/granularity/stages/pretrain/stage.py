@@ -33,7 +33,7 @@ def run(task: Task) -> None:
     place, inputs, resolved, decides = prepared(task)
     objective, chosen = objectives.chosen(options.objective)
     sources = _sources(task, objective.NEEDS, runs)
-    known = {run.id: objective.describe(sources[run.space], recipe, chosen) for run in runs}
+    facts = {run.id: objective.describe(sources[run.space], recipe, chosen) for run in runs}
     start, identity, bytes_of_start, extra = _start(task, options)
     about = {"model": resolved["model"], "objective": resolved["objective"]}
     decides |= {**about, "init": bytes_of_start}
@@ -58,7 +58,7 @@ def run(task: Task) -> None:
                     learnt.attach(network)
                 return network
 
-            columns = {"run_id": one.id, "network": options.network, "space": one.space, **known[one.id], **seeds}
+            columns = {"run_id": one.id, "network": options.network, "space": one.space, **facts[one.id], **seeds}
             space = {"space": [sources[one.space].content("space")]}
             origin = task.origin_of_part(decides | seeds, made_from | space)
             return Training(one, seed, columns, data, network, lambda: objective_of(one.space), about, origin)
@@ -102,13 +102,13 @@ def _start(
     source, file = backbones.at(row, at)
     weights = source.tensors(file)
     extra = {"init": without_lineage(next(iter(backbones.inputs.values())))}
-    known = {"run": init.run}, {"sha256": backbones.sha256(row, at)}
-    return lambda network: copy_backbone(network, weights, init.run), *known, extra
+    identities = {"run": init.run}, {"sha256": backbones.sha256(row, at)}
+    return lambda network: copy_backbone(network, weights, init.run), *identities, extra
 
 
 def _class_table(objective: ModuleType, sources: dict[str, Artifact]) -> pd.DataFrame:
     """Return the classes of every space; empty if outputs are not classes."""
     columns = {"space": "str", "label": "int32", "name": "str", "parent": "str"}
-    made = {space: objective.classes(source) for space, source in sources.items() if hasattr(objective, "classes")}
-    parts = [table.assign(space=space)[list(columns)] for space, table in made.items()]
+    tables = {space: objective.classes(source) for space, source in sources.items() if hasattr(objective, "classes")}
+    parts = [table.assign(space=space)[list(columns)] for space, table in tables.items()]
     return (pd.concat(parts) if parts else pd.DataFrame(columns=list(columns))).astype(columns)

@@ -38,8 +38,8 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
     if view.network is None:
         raise GranularityError("of: activation_rate has no meaning for the embedding; name networks, as [backbones]")
     if not (layers := activations(view.network)):
-        known = f"{view.about['run']}: the network has no module such as ReLU or GELU for activation_rate"
-        raise GranularityError(f"{known}; leave it out")
+        problem = f"{view.about['run']}: the network has no module such as ReLU or GELU for activation_rate"
+        raise GranularityError(f"{problem}; leave it out")
     for split in view.splits:
         for layer, (rates, outputs) in watched(view, split, layers).items():
             yield split, f"{layer}/rate", rates.mean(dtype=np.float64)
@@ -49,14 +49,14 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
                 if len(np.unique(labels[labels >= 0])) < 2:
                     continue
                 means = np.full((len(view.classes(rank)), rates.shape[1]), np.nan)
-                found = class_means(rates, labels)
-                means[: len(found)] = found
+                class_rates = class_means(rates, labels)
+                means[: len(class_rates)] = class_rates
                 yield split, f"{layer}/{rank}/rates", means
-                of_classes = found.mean(1)[~np.isnan(found[:, 0])]
+                of_classes = class_rates.mean(1)[~np.isnan(class_rates[:, 0])]
                 yield split, f"{layer}/{rank}/rare", 100 * np.mean(of_classes < RARE)
-                yield split, f"{layer}/{rank}/spread", spread(found)
+                yield split, f"{layer}/{rank}/spread", spread(class_rates)
                 null = shufflings(labels, seed_of(seed, "activation_rate", rank))
-                yield split, f"{layer}/{rank}/spread_null", np.mean([spread(class_means(rates, one)) for one in null])
+                yield split, f"{layer}/{rank}/spread_null", np.mean([spread(class_means(rates, draw)) for draw in null])
 
 
 def spread(means: np.ndarray) -> float:
@@ -68,14 +68,14 @@ def activations(network) -> dict[str, tuple[object, int]]:
     """Return the last activation function of each block by name, and its channel axis."""
     from torch import nn
 
-    found = {}
+    layers = {}
     for block, parent in network.named_modules():
-        own = {name: one for name, one in parent.named_children() if type(one).__name__ in KEEP_SIGNS}
-        if own:
-            name, last = [*own.items()][-1]
-            axis = -1 if any(isinstance(one, nn.Linear) for one in parent.children()) else 1
-            found[f"{block}.{name}" if block else name] = last, axis
-    return found
+        children = {name: child for name, child in parent.named_children() if type(child).__name__ in KEEP_SIGNS}
+        if children:
+            name, last = [*children.items()][-1]
+            axis = -1 if any(isinstance(child, nn.Linear) for child in parent.children()) else 1
+            layers[f"{block}.{name}" if block else name] = last, axis
+    return layers
 
 
 def watched(view, split: str, layers: dict[str, tuple[object, int]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -93,12 +93,12 @@ def watched(view, split: str, layers: dict[str, tuple[object, int]]) -> dict[str
 
     def forward(images):
         view.network(images)
-        return torch.cat([part for both in caught.values() for part in both], 1)
+        return torch.cat([part for pair in caught.values() for part in pair], 1)
 
     with ExitStack() as hooks:
         for name, (module, axis) in layers.items():
             hooks.callback(module.register_forward_hook(catcher(name, axis)).remove)
-        found = view.predict(split, forward).numpy()
-    sizes = np.cumsum([part.shape[1] for both in caught.values() for part in both])[:-1]
-    parts = iter(np.split(found, sizes, axis=1))
+        values = view.predict(split, forward).numpy()
+    sizes = np.cumsum([part.shape[1] for pair in caught.values() for part in pair])[:-1]
+    parts = iter(np.split(values, sizes, axis=1))
     return {name: (next(parts), next(parts)) for name in caught}

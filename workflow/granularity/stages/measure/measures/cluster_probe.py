@@ -49,25 +49,25 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
             f"first, '{view.ranks[0]}', but they do not divide these; name a coarser and a finer rank"
         )
     train, tests = view.features("train"), [view.features(split) for split in view.splits]
-    found = clusters(train.numpy(), coarse, fine, options.perplexity, seed_of(seed, "cluster_probe"))
-    counts = int(found.max()) + 1, classes
-    targets = [torch.from_numpy(found), torch.from_numpy(fine)]
+    assignment = clusters(train.numpy(), coarse, fine, options.perplexity, seed_of(seed, "cluster_probe"))
+    counts = int(assignment.max()) + 1, classes
+    targets = [torch.from_numpy(assignment), torch.from_numpy(fine)]
     probes = linear_probes(train, targets, tests, counts, options.l2, seed_of(seed, "probe"), view.data.device)
     null = shuffled(fine, coarse, np.random.default_rng(seed_of(seed, "cluster_probe", "null")))
-    table = confusion(found, fine, *counts)
+    table = confusion(assignment, fine, *counts)
     yield "train", "purity", 100 * table.max(1).sum() / len(fine)
-    yield "train", "purity_null", 100 * confusion(found, null, *counts).max(1).sum() / len(fine)
-    first = np.unique(found, return_index=True)[1]
+    yield "train", "purity_null", 100 * confusion(assignment, null, *counts).max(1).sum() / len(fine)
+    first = np.unique(assignment, return_index=True)[1]
     within = coarse[first][:, None] == coarse[np.unique(fine, return_index=True)[1]][None, :]
     for i, split in enumerate(view.splits):
         truth = view.labels(split, view.ranks[-1])
-        said, known = (probe[0][i].numpy() for probe in probes)
-        of_split = confusion(said[truth >= 0], truth[truth >= 0], *counts)
+        from_clusters, from_labels = (probe[0][i].numpy() for probe in probes)
+        of_split = confusion(from_clusters[truth >= 0], truth[truth >= 0], *counts)
         maps = {"error": assigned(of_split), "error_in_coarse": assigned(of_split, within)}
         maps["error_of_majority"] = table.argmax(1)
         for key, stands_for in maps.items():
-            yield split, key, percent_wrong(stands_for[said], truth)
-        yield split, "error_of_labels", percent_wrong(known, truth)
+            yield split, key, percent_wrong(stands_for[from_clusters], truth)
+        yield split, "error_of_labels", percent_wrong(from_labels, truth)
 
 
 def clusters(features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
@@ -75,17 +75,19 @@ def clusters(features: np.ndarray, coarse: np.ndarray, fine: np.ndarray, perplex
     from sklearn.cluster import KMeans
     from sklearn.manifold import TSNE
 
-    found, count = np.empty(len(features), dtype=np.int64), 0
-    for one in np.unique(coarse):
-        images = np.flatnonzero(coarse == one)
+    numbers, count = np.empty(len(features), dtype=np.int64), 0
+    for coarse_class in np.unique(coarse):
+        images = np.flatnonzero(coarse == coarse_class)
         parts = len(np.unique(fine[images]))
-        own = np.zeros(len(images), dtype=np.int64)
+        local = np.zeros(len(images), dtype=np.int64)
         if parts > 1:
             plane = TSNE(perplexity=min(perplexity, (len(images) - 1) / 3), random_state=seed % 2**32, n_jobs=1)
-            own = KMeans(parts, n_init=10, random_state=seed % 2**32).fit_predict(plane.fit_transform(features[images]))
-        found[images] = count + own
+            local = KMeans(parts, n_init=10, random_state=seed % 2**32).fit_predict(
+                plane.fit_transform(features[images])
+            )
+        numbers[images] = count + local
         count += parts
-    return found
+    return numbers
 
 
 def confusion(found: np.ndarray, truth: np.ndarray, clusters: int, classes: int) -> np.ndarray:

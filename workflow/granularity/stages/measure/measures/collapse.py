@@ -53,16 +53,16 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
             yield split, f"{rank}/distances", distances(means, within)
             yield split, f"{rank}/nearest_mean", percent_wrong(closest(features, centres[rank]), label)
             for coarse in view.ranks[: view.ranks.index(rank)]:
-                known = label >= 0
-                parts = features[known], label[known], labels[coarse][known]
-                if (found := ratios(*parts, seed_of(seed, "collapse", coarse, rank))) is not None:
-                    yield from ((split, f"{coarse}/{rank}/{key}", value) for key, value in found.items())
+                labelled = label >= 0
+                parts = features[labelled], label[labelled], labels[coarse][labelled]
+                if (values := ratios(*parts, seed_of(seed, "collapse", coarse, rank))) is not None:
+                    yield from ((split, f"{coarse}/{rank}/{key}", value) for key, value in values.items())
 
 
 def moments(features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return means [C, D] and covariance traces [C] of the classes in `labels` [N], in order; negative: no class."""
     classes = np.unique(labels[labels >= 0])
-    parts = [features[labels == one] for one in classes]
+    parts = [features[labels == label] for label in classes]
     means = np.stack([part.mean(0) for part in parts])
     within = np.array([np.square(part - mean).sum(1).mean() for part, mean in zip(parts, means, strict=True)])
     return means, within
@@ -70,11 +70,11 @@ def moments(features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def pooled(features: np.ndarray, labels: np.ndarray, means: np.ndarray) -> np.ndarray:
     """Return the mean of the classes' covariances, S_W [D, D]."""
-    found = np.zeros((features.shape[1],) * 2)
-    for one, mean in zip(np.unique(labels[labels >= 0]), means, strict=True):
-        centred = features[labels == one] - mean
-        found += centred.T @ centred / len(centred)
-    return found / len(means)
+    covariance = np.zeros((features.shape[1],) * 2)
+    for label, mean in zip(np.unique(labels[labels >= 0]), means, strict=True):
+        centred = features[labels == label] - mean
+        covariance += centred.T @ centred / len(centred)
+    return covariance / len(means)
 
 
 def nc1(means: np.ndarray, within: np.ndarray) -> float:
@@ -127,24 +127,24 @@ def ratios(features: np.ndarray, fine: np.ndarray, coarse: np.ndarray, seed: int
 
     def averages(labels: np.ndarray) -> tuple[float, float, float]:
         means, within = moments(features, labels)
-        found = distances(means, within)
-        return float(np.diag(found).mean()), float(found[siblings].mean()), float(found[far].mean())
+        matrix = distances(means, within)
+        return float(np.diag(matrix).mean()), float(matrix[siblings].mean()), float(matrix[far].mean())
 
-    inside, sibling, other = averages(fine)
+    inside, sibling, distant = averages(fine)
     rng, null = np.random.default_rng(seed), []
     for _ in range(SHUFFLES):
-        own, near, _ = averages(shuffled(fine, coarse, rng))
-        null.append(near / own)
-    return {"r1": sibling / inside, "r2": sibling / other, "r3": inside / other, "r1_null": max(null)}
+        spread, near, _ = averages(shuffled(fine, coarse, rng))
+        null.append(near / spread)
+    return {"r1": sibling / inside, "r2": sibling / distant, "r3": inside / distant, "r1_null": max(null)}
 
 
 def shuffled(fine: np.ndarray, coarse: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Shuffle fine labels [N] within each coarse class."""
-    found = fine.copy()
-    for one in np.unique(coarse):
-        images = np.flatnonzero(coarse == one)
-        found[images] = fine[rng.permutation(images)]
-    return found
+    labels = fine.copy()
+    for coarse_class in np.unique(coarse):
+        images = np.flatnonzero(coarse == coarse_class)
+        labels[images] = fine[rng.permutation(images)]
+    return labels
 
 
 def effective_rank(features: np.ndarray) -> float:

@@ -37,12 +37,12 @@ def measure(view, options: Options, seed: int):
     for split in view.splits:
         rows = view.rows(split)
         rows = rows[np.linspace(0, len(rows) - 1, min(options.images, len(rows))).astype(int)]
-        found = predict(view.network.forward_features, view.data, rows, view.augment, view.precision).numpy()
-        if found.ndim != 4 or found.shape[1] != view.network.num_features or found[0, 0].size < 4:
-            raise GranularityError(f"{needs} activations of the shape {found.shape[1:]}")
-        if not np.isfinite(found).all():
+        activations = predict(view.network.forward_features, view.data, rows, view.augment, view.precision).numpy()
+        if activations.ndim != 4 or activations.shape[1] != view.network.num_features or activations[0, 0].size < 4:
+            raise GranularityError(f"{needs} activations of the shape {activations.shape[1:]}")
+        if not np.isfinite(activations).all():
             raise GranularityError(f"{view.about['run']}: its activations are not finite; did its training diverge?")
-        maps = eigen_cam(found, options.centred)
+        maps = eigen_cam(activations, options.centred)
         parts = shares(maps.reshape(len(maps), -1))
         regions = [label(part >= part.max() / 2)[1] for part in parts.reshape(maps.shape)]
         with np.errstate(divide="ignore", invalid="ignore"):

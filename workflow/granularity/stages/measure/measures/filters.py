@@ -43,17 +43,17 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
     layers = filters(view.network, options.layers)
     if not layers:
         raise GranularityError(f"options.layers: {run} has no convolution or linear layer named {options.layers}")
-    for layer, found in layers.items():
-        if not np.isfinite(found).all():
+    for layer, weights in layers.items():
+        if not np.isfinite(weights).all():
             raise GranularityError(f"{run}: weights of {layer} are not finite; did its training diverge?")
-        lengths = np.linalg.norm(found, axis=1)
-        units = found[lengths > 0] / lengths[lengths > 0, None]
+        lengths = np.linalg.norm(weights, axis=1)
+        units = weights[lengths > 0] / lengths[lengths > 0, None]
         yield split, f"{layer}/zero", int(np.sum(lengths == 0))
         if len(units) < 2:
             continue
         for name, value in (cosines(units, nearest(units)) | two_means(units)).items():
             yield split, f"{layer}/{name}", value
-        places = np.full((len(found), 2), np.nan)
+        places = np.full((len(weights), 2), np.nan)
         places[lengths > 0] = scaled(units)
         yield split, f"{layer}/mds", places
 
@@ -62,18 +62,18 @@ def filters(network, patterns: list[str]) -> dict[str, np.ndarray]:
     """Return the filters of the convolutions and linear layers of these names except the head: float64 [filters, n]."""
     from torch import nn
 
-    head, found = network.get_classifier(), {}
+    head, layers = network.get_classifier(), {}
     for name, layer in network.named_modules():
         kind = isinstance(layer, nn.Conv2d | nn.Linear) and layer is not head
         if kind and any(fnmatchcase(name, pattern) for pattern in patterns):
-            found[name] = layer.weight.detach().cpu().double().flatten(1).numpy()
-    return found
+            layers[name] = layer.weight.detach().cpu().double().flatten(1).numpy()
+    return layers
 
 
 def direction(units: np.ndarray) -> np.ndarray:
     """Return the first principal direction of unit filters [m, d], not centred; its largest weight is positive."""
-    found = np.linalg.svd(units, full_matrices=False)[2][0]
-    return found * np.sign(found[np.abs(found).argmax()])
+    component = np.linalg.svd(units, full_matrices=False)[2][0]
+    return component * np.sign(component[np.abs(component).argmax()])
 
 
 def nearest(units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,16 +100,16 @@ def two_means(units: np.ndarray) -> dict[str, float]:
     """Run spherical 2-means from the two sides of the first principal direction; an empty cluster has a zero centre."""
     side = (units @ direction(units) > 0).astype(int)
     for _ in range(ROUNDS):
-        both = np.stack([centre(units[side == one]) if (side == one).any() else 0 * units[0] for one in (0, 1)])
-        before, side = side, (units @ both.T).argmax(1)
+        centres = np.stack([centre(units[side == i]) if (side == i).any() else 0 * units[0] for i in (0, 1)])
+        before, side = side, (units @ centres.T).argmax(1)
         if (before == side).all():
             break
-    return {"within": (units @ both.T).max(1).mean(), "kmeans": both[0] @ both[1]}
+    return {"within": (units @ centres.T).max(1).mean(), "kmeans": centres[0] @ centres[1]}
 
 
 def scaled(units: np.ndarray) -> np.ndarray:
     """Return coordinates [m, 2] by classical scaling of the chords sqrt(2 - 2 cos): two principal components."""
     left, sizes, right = np.linalg.svd(units - units.mean(0), full_matrices=False)
     signs = np.sign(np.take_along_axis(right, np.abs(right).argmax(1)[:, None], 1)[:, 0])
-    found = (left * sizes * signs)[:, :2]
-    return np.pad(found, [(0, 0), (0, 2 - found.shape[1])])
+    coordinates = (left * sizes * signs)[:, :2]
+    return np.pad(coordinates, [(0, 0), (0, 2 - coordinates.shape[1])])

@@ -93,26 +93,26 @@ def linear_probes(
     rows, labels = axes.all(train, order), [one[order].to(device) for one in labels]
     held, penalties = len(rows) // 5, sorted(penalties, reverse=True)
 
-    def mistakes(some: list[Problem]) -> np.ndarray:
-        weights = fit(rows[held:], [one[held:] for one in labels], some, axes.variance, CHOOSING)
-        found = predict(chunks(rows[:held], device), weights, some)
-        truth = torch.stack([labels[one.labels][:held].cpu() for one in some])
-        return (found != truth).sum(1).numpy()
+    def mistakes(group: list[Problem]) -> np.ndarray:
+        weights = fit(rows[held:], [one[held:] for one in labels], group, axes.variance, CHOOSING)
+        predicted = predict(chunks(rows[:held], device), weights, group)
+        truth = torch.stack([labels[one.labels][:held].cpu() for one in group])
+        return (predicted != truth).sum(1).numpy()
 
-    def predictions(some: list[Problem]) -> np.ndarray:
-        weights = fit(rows, labels, some, axes.variance, FINAL)
-        return predict((axes(part) for test in tests for part in chunks(test, device)), weights, some).numpy()
+    def predictions(group: list[Problem]) -> np.ndarray:
+        weights = fit(rows, labels, group, axes.variance, FINAL)
+        return predict((axes(part) for test in tests for part in chunks(test, device)), weights, group).numpy()
 
-    def of_all(what: Callable, problems: Iterable[Problem]) -> np.ndarray:
-        return np.concatenate([what(some) for some in groups(problems, WEIGHTS // len(axes.variance))])
+    def of_all(function: Callable, problems: Iterable[Problem]) -> np.ndarray:
+        return np.concatenate([function(group) for group in groups(problems, WEIGHTS // len(axes.variance))])
 
     best = [penalties[0]] * len(classes)
     if len(penalties) > 1 and held:
         wrong = of_all(mistakes, (Problem(i, count, l2) for i, count in enumerate(classes) for l2 in penalties))
         best = [penalties[i] for i in wrong.reshape(-1, len(penalties)).argmin(1)]  # ties: the stronger penalty
-    found = of_all(predictions, (Problem(i, count, best[i]) for i, count in enumerate(classes)))
+    predicted = of_all(predictions, (Problem(i, count, best[i]) for i, count in enumerate(classes)))
     sizes = [len(test) for test in tests]
-    return [(one.split(sizes), l2) for one, l2 in zip(torch.from_numpy(found), best, strict=True)]
+    return [(one.split(sizes), l2) for one, l2 in zip(torch.from_numpy(predicted), best, strict=True)]
 
 
 def neighbours(
@@ -127,12 +127,12 @@ def neighbours(
 
     count, size = min(count, len(train)), PAIRS[device.type] // TESTS
     best = [None] * -(-len(test) // TESTS)
-    for number, known in enumerate(chunks(train, size)):
+    for number, block in enumerate(chunks(train, size)):
         for i, part in enumerate(chunks(test, TESTS)):
-            similarity, index = (part @ known.T).topk(min(count, len(known)), dim=1)
+            similarity, index = (part @ block.T).topk(min(count, len(block)), dim=1)
             index += number * size
             if best[i] is not None:
-                similarity, index = (torch.cat(both, 1) for both in zip(best[i], (similarity, index), strict=True))
+                similarity, index = (torch.cat(pair, 1) for pair in zip(best[i], (similarity, index), strict=True))
                 similarity, order = similarity.topk(min(count, similarity.shape[1]), dim=1)
                 index = index.gather(1, order)
             best[i] = similarity, index
@@ -144,9 +144,9 @@ def vote(similarity: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.
     """Return the classes int64 [M] with the most votes, given neighbours' similarities and labels, [M, count]."""
     import torch
 
-    found, size = [], max(1, VOTES // classes)
-    for near, of in zip(similarity.double().split(size), labels.split(size), strict=True):
+    winners, size = [], max(1, VOTES // classes)
+    for near, near_labels in zip(similarity.double().split(size), labels.split(size), strict=True):
         votes = torch.zeros(len(near), classes, dtype=torch.float64)
-        votes.scatter_add_(1, of, (near / TEMPERATURE).exp())
-        found.append(votes.argmax(1))
-    return torch.cat(found)
+        votes.scatter_add_(1, near_labels, (near / TEMPERATURE).exp())
+        winners.append(votes.argmax(1))
+    return torch.cat(winners)

@@ -37,7 +37,7 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
         raise GranularityError(
             "of: robustness shifts the images that a network sees, so it cannot measure the embedding; name networks"
         )
-    mean, std = (torch.tensor(one, dtype=torch.float32)[:, None, None] for one in view.data.moments)
+    mean, std = (torch.tensor(values, dtype=torch.float32)[:, None, None] for values in view.data.moments)
 
     def features(images: torch.Tensor) -> torch.Tensor:
         return view.network.forward_head(view.network.forward_features(images), pre_logits=True)
@@ -46,8 +46,8 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
         noise = torch.Generator().manual_seed(seed_of(seed, "robustness"))
 
         def forward(images: torch.Tensor) -> torch.Tensor:
-            there = shifted(images.cpu() * std + mean, shift, mean, noise)
-            return features(((there - mean) / std).to(images.device))
+            pixels = shifted(images.cpu() * std + mean, shift, mean, noise)
+            return features(((pixels - mean) / std).to(images.device))
 
         return view.predict(split, forward)
 
@@ -55,12 +55,12 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
     tests = [view.features(split) if name == "none" else seen(split, name) for split in view.splits for name in names]
     labels = [torch.from_numpy(view.labels("train", rank)) for rank in view.ranks]
     classes = [len(view.classes(rank)) for rank in view.ranks]
-    given = labels, tests, classes, options.l2, seed_of(seed, "probe"), view.data.device
-    for rank, (predicted, _) in zip(view.ranks, linear_probes(view.features("train"), *given), strict=True):
+    arguments = labels, tests, classes, options.l2, seed_of(seed, "probe"), view.data.device
+    for rank, (predicted, _) in zip(view.ranks, linear_probes(view.features("train"), *arguments), strict=True):
         for i, split in enumerate(view.splits):
             truth = view.labels(split, rank)
-            for name, one in zip(names, predicted[i * len(names) :], strict=False):
-                yield split, f"{rank}/{name}", percent_wrong(one.numpy(), truth)
+            for name, values in zip(names, predicted[i * len(names) :], strict=False):
+                yield split, f"{rank}/{name}", percent_wrong(values.numpy(), truth)
 
 
 def shifted(images, shift: Shift, mean, noise):

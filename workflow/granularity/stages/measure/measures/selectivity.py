@@ -31,10 +31,12 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, objec
             labels = view.labels(split, rank)
             if len(np.unique(labels[labels >= 0])) < 2:
                 continue
-            found = index(class_means(features, labels))
-            yield split, f"{rank}/units", found
-            yield split, f"{rank}/mean", found.mean()
-            null = [index(class_means(features, one)) for one in shufflings(labels, seed_of(seed, "selectivity", rank))]
+            selectivity = index(class_means(features, labels))
+            yield split, f"{rank}/units", selectivity
+            yield split, f"{rank}/mean", selectivity.mean()
+            null = [
+                index(class_means(features, draw)) for draw in shufflings(labels, seed_of(seed, "selectivity", rank))
+            ]
             yield split, f"{rank}/null", np.mean(null)
 
 
@@ -49,8 +51,8 @@ def class_means(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
     class; a class without images gets NaN.
     """
     means = np.full((labels.max() + 1, values.shape[1]), np.nan)
-    for one in np.unique(labels[labels >= 0]):
-        means[one] = values[labels == one].mean(0, dtype=np.float64)
+    for label in np.unique(labels[labels >= 0]):
+        means[label] = values[labels == label].mean(0, dtype=np.float64)
     return means
 
 

@@ -29,15 +29,15 @@ def measure(view, options: Options, seed: int) -> Iterator[tuple[str, str, float
             heads = view.predict(split, lambda images: view.network(images).softmax(1)).numpy().astype(np.float64)
         for rank in view.ranks:
             label = view.labels(split, rank)
-            known = label >= 0
-            classes, label = np.unique(label[known], return_inverse=True)
+            labelled = label >= 0
+            classes, label = np.unique(label[labelled], return_inverse=True)
             if len(classes) < 2:
                 continue
-            yield split, f"{rank}/logme", logme(features[known], label)
-            yield split, f"{rank}/h_score", h_score(features[known], label)
+            yield split, f"{rank}/logme", logme(features[labelled], label)
+            yield split, f"{rank}/h_score", h_score(features[labelled], label)
             if heads is not None:
-                best = np.eye(heads.shape[1])[heads[known].argmax(1)]
-                yield split, f"{rank}/leep", leep(heads[known], label)
+                best = np.eye(heads.shape[1])[heads[labelled].argmax(1)]
+                yield split, f"{rank}/leep", leep(heads[labelled], label)
                 yield split, f"{rank}/nce", leep(best, label)
 
 
@@ -47,8 +47,8 @@ def logme(features: np.ndarray, label: np.ndarray) -> float:
 
     flat = dict.fromkeys(("alpha_1", "alpha_2", "lambda_1", "lambda_2"), 0.0)  # flat priors of the precisions
     fits = (
-        BayesianRidge(compute_score=True, fit_intercept=False, **flat).fit(features, (label == one).astype(np.float64))
-        for one in range(label.max() + 1)
+        BayesianRidge(compute_score=True, fit_intercept=False, **flat).fit(features, (label == code).astype(np.float64))
+        for code in range(label.max() + 1)
     )
     return float(np.mean([fit.scores_[-1] / len(label) for fit in fits]))
 
@@ -57,7 +57,7 @@ def h_score(features: np.ndarray, label: np.ndarray) -> float:
     """Return the H-score of features [N, D] for labels [N], numbers from 0."""
     centred = features - features.mean(0)
     count = np.bincount(label)
-    means = np.stack([centred[label == one].mean(0) for one in range(len(count))])
+    means = np.stack([centred[label == code].mean(0) for code in range(len(count))])
     covariance = centred.T @ centred
     return float(np.trace(np.linalg.pinv(covariance, hermitian=True) @ (means.T * count) @ means))
 
@@ -65,5 +65,5 @@ def h_score(features: np.ndarray, label: np.ndarray) -> float:
 def leep(probabilities: np.ndarray, label: np.ndarray) -> float:
     """Return the LEEP score of a head's probabilities [N, Z] for labels [N], numbers from 0."""
     joint = np.eye(label.max() + 1)[label].T @ probabilities
-    given = joint / np.maximum(joint.sum(0), np.finfo(np.float64).tiny)
-    return float(np.log((given[label] * probabilities).sum(1)).mean())
+    conditional = joint / np.maximum(joint.sum(0), np.finfo(np.float64).tiny)
+    return float(np.log((conditional[label] * probabilities).sum(1)).mean())
