@@ -88,8 +88,8 @@ def upright(image: Image.Image, mode: str) -> Image.Image:
             plain = image.convert(mode)
         else:
             low, high = image.getextrema()
-            what = f"its pixels (mode {image.mode}) range from {low:g} to {high:g}"
-            text = f"{what}, and black and white are not defined; convert it to 8 bits"
+            problem = f"its pixels (mode {image.mode}) range from {low:g} to {high:g}"
+            text = f"{problem}, and black and white are not defined; convert it to 8 bits"
             raise ImageError("unreadable", text)
         turn = TURNS.get(orientation(image))
         return plain if turn is None else plain.transpose(Image.Transpose[turn])

@@ -46,10 +46,10 @@ class Images:
     def hashed(self, index: int, mode: str = "RGB") -> tuple[Image.Image, bytes]:
         """Return the image as :meth:`load` does, and the SHA-256 of its bytes, even if the sample table lacks it."""
         sample = self.table.iloc[index]
-        place, known = [sample[column] for column in PLACE], sample["sha256"]
+        place, expected = [sample[column] for column in PLACE], sample["sha256"]
         data, where = self.reader.read(*place), self.reader.name(*place[:3])
         digest = hashlib.sha256(data)
-        changed = len(data) != place[3] if pd.isna(known) else digest.hexdigest() != known
+        changed = len(data) != place[3] if pd.isna(expected) else digest.hexdigest() != expected
         if changed:
             raise GranularityError(f"{where}: has changed since the sample table was made; recompute the samples")
         try:
@@ -88,8 +88,8 @@ class Reader:
                 return read_regular(self.root / file, LARGEST)
             with open_regular(self.root / file) as stream:
                 stream.seek(int(offset))
-                there = os.fstat(stream.fileno()).st_size
-                data = stream.read(int(size)) if size <= there else b""  # Python would allocate all of it first
+                length = os.fstat(stream.fileno()).st_size
+                data = stream.read(int(size)) if size <= length else b""  # Python would allocate all of it first
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a null byte in its name
             reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
             raise GranularityError(f"{self.root / file}: cannot be read ({reason})") from None
@@ -141,15 +141,17 @@ def image_column(schema, file: Path, asked: str | None = None) -> str:
     """
     from pyarrow import types
 
-    structs = [one.name for one in schema if types.is_struct(one.type) and one.type.get_field_index("bytes") >= 0]
-    plain = [one.name for one in schema if types.is_binary(one.type) or types.is_large_binary(one.type)]
-    found = [asked] if asked in (*structs, *plain) else structs or plain
-    if asked is not None and found != [asked]:
+    structs = [
+        field.name for field in schema if types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0
+    ]
+    plain = [field.name for field in schema if types.is_binary(field.type) or types.is_large_binary(field.type)]
+    columns = [asked] if asked in (*structs, *plain) else structs or plain
+    if asked is not None and columns != [asked]:
         raise GranularityError(
-            f"{file}: samples.image_column: '{asked}' is not a column of images; choose one of {found}"
+            f"{file}: samples.image_column: '{asked}' is not a column of images; choose one of {columns}"
         )
-    if len(found) > 1:
-        raise GranularityError(f"{file}: has several columns of images, {found}; name one in samples.image_column")
-    if not found:
+    if len(columns) > 1:
+        raise GranularityError(f"{file}: has several columns of images, {columns}; name one in samples.image_column")
+    if not columns:
         raise GranularityError(f"{file}: has no column of images, of bytes or of {{bytes, path}}")
-    return found[0]
+    return columns[0]

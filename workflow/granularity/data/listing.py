@@ -53,34 +53,34 @@ def state(file: Path | str) -> str:
 
 def contents(files: Iterable[Path | str]) -> dict[str, str]:
     """Return the SHA-256 of files by path; :data:`ABSENT` if missing. GranularityError: not a file, or too large."""
-    found = {}
+    digests = {}
     for file in map(str, files):
         try:
             with open_regular(file) as stream:
                 if os.fstat(stream.fileno()).st_size > LARGEST:
                     raise GranularityError(f"{file}: is larger than {LARGEST:,} bytes, the limit for such a file")
-                found[file] = hashlib.file_digest(stream, "sha256").hexdigest()
+                digests[file] = hashlib.file_digest(stream, "sha256").hexdigest()
         except MissingError:
-            found[file] = ABSENT
+            digests[file] = ABSENT
         except OSError as error:
             raise GranularityError(f"{file}: cannot be read ({error.strerror or error})") from None
-    return found
+    return digests
 
 
 def _digest(root: Path, every: bool) -> str:
-    total, seen = hashlib.sha256(), {}
+    total, first_names = hashlib.sha256(), {}
     level = [(b"", os.fsencode(root))]
     with ThreadPoolExecutor(THREADS) as pool:
         while level:
             below = []
-            found = pool.map(partial(_listed, every=every), (path for _, path in level))
-            for (name, path), (identity, digest, folders) in zip(level, found, strict=True):
+            listings = pool.map(partial(_listed, every=every), (path for _, path in level))
+            for (name, path), (identity, digest, folders) in zip(level, listings, strict=True):
                 if identity is None and not name:
                     return ABSENT
-                first = seen.setdefault(identity or name, name)
+                first = first_names.setdefault(identity or name, name)
                 if first == name:
                     total.update(name + b"\0" + digest)
-                    below += [(name + b"/" + one, path + b"/" + one) for one in folders]
+                    below += [(name + b"/" + folder, path + b"/" + folder) for folder in folders]
                 else:
                     total.update(name + b"\0" + first + b"\0")
             level = below
@@ -91,7 +91,7 @@ def _listed(folder: bytes, every: bool) -> tuple[tuple[int, int] | None, bytes, 
     """Return device and inode of a folder (None if it is gone), the digest of its files, and its subfolders."""
     lines, folders = [], []
     try:
-        found = os.stat(folder)
+        status = os.stat(folder)
         with os.scandir(folder) as entries:
             for entry in entries:
                 if not entry.name.startswith(b".") and entry.name != LEFT_OUT:
@@ -100,11 +100,11 @@ def _listed(folder: bytes, every: bool) -> tuple[tuple[int, int] | None, bytes, 
     except OSError as error:
         if error.errno in GONE:
             return None, b"", []
-        where, why = os.fsdecode(error.filename or folder), error.strerror or error
+        path, reason = os.fsdecode(error.filename or folder), error.strerror or error
         raise GranularityError(
-            f"{where}: cannot be read ({why}); give permission, or move it out of samples.root"
+            f"{path}: cannot be read ({reason}); give permission, or move it out of samples.root"
         ) from None
-    return (found.st_dev, found.st_ino), hashlib.sha256(b"\0\0".join(sorted(lines))).digest(), sorted(folders)
+    return (status.st_dev, status.st_ino), hashlib.sha256(b"\0\0".join(sorted(lines))).digest(), sorted(folders)
 
 
 def _line(entry: os.DirEntry, every: bool) -> bytes | None:

@@ -34,15 +34,15 @@ def by_split(split: np.ndarray, pixels: np.ndarray, sums: np.ndarray) -> dict[st
 
 def moments(artifact: Artifact, channels: int, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of each channel over a split, from 0 to 1: float64 [C], from exact sums."""
-    found = artifact.json(FILE, split)[split]
+    sums = artifact.json(FILE, split)[split]
     try:
-        count, total, squares = (found[name] for name in ("pixels", "sum", "squares"))
+        count, total, squares = (sums[name] for name in ("pixels", "sum", "squares"))
         if not len(total) == len(squares) == channels or any(type(n) is not int for n in (count, *total, *squares)):
             raise ValueError
-        mean = [one / (255 * count) for one in total]
+        mean = [s1 / (255 * count) for s1 in total]
         # In whole numbers, because floating-point differences would lose digits.
-        variance = [(count * two - one**2) / (255 * count) ** 2 for one, two in zip(total, squares, strict=True)]
+        variance = [(count * s2 - s1**2) / (255 * count) ** 2 for s1, s2 in zip(total, squares, strict=True)]
         return np.array(mean), np.sqrt(np.maximum(variance, 1e-12))
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        what = f"must contain pixels, sum and squares, as whole numbers for {channels} channels"
-        raise GranularityError(f"{artifact.path / FILE}: '{split}' {what}") from None
+        requirement = f"must contain pixels, sum and squares, as whole numbers for {channels} channels"
+        raise GranularityError(f"{artifact.path / FILE}: '{split}' {requirement}") from None

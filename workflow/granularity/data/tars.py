@@ -31,7 +31,7 @@ def scan(files: list[Path], threads: int = 1) -> Iterator[Members]:
 
 def members(file: Path) -> Members:
     """List a tar's regular files, no links, devices or sparse files. GranularityError: missing, truncated or no tar."""
-    found = Members([], [], [])
+    columns = Members([], [], [])
     size = check_regular(file).st_size
     try:
         with tarfile.open(file, "r:", encoding="utf-8") as archive:
@@ -40,12 +40,12 @@ def members(file: Path) -> Members:
                 if member.isreg() and not member.issparse():
                     if member.size < 0 or member.offset_data + member.size > size:
                         raise tarfile.ReadError(f"it ends inside the member {member.name!r}")
-                    for column, value in zip(found, (member.name, member.offset_data, member.size), strict=True):
+                    for column, value in zip(columns, (member.name, member.offset_data, member.size), strict=True):
                         column.append(value)
             archive.fileobj.seek(archive.offset)
             if archive.fileobj.read(512) != bytes(512):  # a tar cut off between two members looks complete
                 raise tarfile.ReadError("a tar archive ends in zeros, and this one does not")
     except Exception as error:  # tarfile raises any error of its parsing
-        what = f"is truncated or no plain tar archive ({error})"
-        raise GranularityError(f"{file}: {what}; unpack a compressed one (gunzip) first") from None
-    return found
+        problem = f"is truncated or no plain tar archive ({error})"
+        raise GranularityError(f"{file}: {problem}; unpack a compressed one (gunzip) first") from None
+    return columns
