@@ -235,11 +235,11 @@ class Init(Section):
             raise GranularityError(f"init.run: {self.run}: name its folder of results in init.results")
         folders = place.find(self.results) if self.results.exists() else ()
         ends = (f"/{self.run}.safetensors", f"-{self.run}.safetensors")  # its name, or its id
-        found = [one for one in folders if any(str(file).endswith(ends) for file in one.glob("backbones/*"))]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            places = ", ".join(map(str, found))
+        matches = [result for result in folders if any(str(file).endswith(ends) for file in result.glob("backbones/*"))]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            places = ", ".join(map(str, matches))
             raise GranularityError(f"init: the run '{self.run}' is in {places}; name one in results")
         raise GranularityError(
             f"init: {self.results}: contains no backbone of a run '{self.run}'; make it with its own configuration: "

@@ -47,13 +47,13 @@ class Data:
         self.train, self.val = self.rows("train"), self.rows("val")
         self.target_names = np.unique(self.table[name].to_numpy(dtype=str)[self.train])
         self.target = pd.Index(self.target_names).get_indexer(self.table[name])  # int64; -1: another class
-        found = pictures(pixels)
-        if len(found) != len(self.table):
-            raise GranularityError(f"{pixels.path}: {len(found)} images, but the sample table has {len(self.table)}")
-        self.device, self._pictures = device, found
-        self._shape = (found.size, found.size, len(found.mode)) if isinstance(found, Shards) else found.shape[1:]
+        images = pictures(pixels)
+        if len(images) != len(self.table):
+            raise GranularityError(f"{pixels.path}: {len(images)} images, but the sample table has {len(self.table)}")
+        self.device, self._pictures = device, images
+        self._shape = (images.size, images.size, len(images.mode)) if isinstance(images, Shards) else images.shape[1:]
         self.side, self.channels = self._shape[0], self._shape[-1]
-        self._pixels = None if isinstance(found, Shards) else _resident(found, device)
+        self._pixels = None if isinstance(images, Shards) else _resident(images, device)
         self.moments = moments.moments(pixels, self.channels)
 
     def rows(self, split: str) -> np.ndarray:

@@ -40,13 +40,13 @@ def readers(device: torch.device) -> int:
 
     It is 0 on a CPU, because other jobs use the CPUs. Raise GranularityError if GRANULARITY_READERS is not a number.
     """
-    asked = os.environ.get("GRANULARITY_READERS")
-    if asked is None:
+    setting = os.environ.get("GRANULARITY_READERS")
+    if setting is None:
         free = len(os.sched_getaffinity(0)) // processes.size() - 1 if device.type == "cuda" else 0
         return max(0, min(MOST_READERS, free))
-    if not asked.isdecimal() or int(asked) > 1000:
-        raise GranularityError(f"GRANULARITY_READERS: {asked!r} must be a number of processes, 0 to 1000")
-    return int(asked)
+    if not setting.isdecimal() or int(setting) > 1000:
+        raise GranularityError(f"GRANULARITY_READERS: {setting!r} must be a number of processes, 0 to 1000")
+    return int(setting)
 
 
 def workers(threads: int, items: int) -> int:
@@ -123,9 +123,9 @@ def in_order(work: Callable[[Any], Any], items: Iterable[Any], count: int, pin: 
         try:
             part = next(parts, None)
         except (RuntimeError, OSError, EOFError) as error:  # a worker has died, perhaps while passing on results
-            why = str(error).partition(". ")[0] or type(error).__name__
+            reason = str(error).partition(". ")[0] or type(error).__name__
             raise GranularityError(
-                f"a process of this job has ended ({why}); saved work is kept. If memory is short, use fewer "
+                f"a process of this job has ended ({reason}); saved work is kept. If memory is short, use fewer "
                 "processes: --threads, or GRANULARITY_READERS if they only read images"
             ) from error
         if isinstance(part, str):

@@ -88,8 +88,8 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
     elif pretrained is not None and Path(pretrained).is_file():
         beside = Path(pretrained).with_name(CONFIG)
         if beside.is_file():
-            said = read_json(beside, "open_clip model configuration").get("model_cfg", {})
-            _check_quick_gelu(name, bool(said.get("quick_gelu")), f"by {beside}, the weights beside it")
+            settings = read_json(beside, "open_clip model configuration").get("model_cfg", {})
+            _check_quick_gelu(name, bool(settings.get("quick_gelu")), f"by {beside}, the weights beside it")
         else:
             activation = "QuickGELU" if open_clip.get_model_config(name).get("quick_gelu") else "GELU"
             why = f"from {name}, because no {CONFIG} beside the weights names the one they were trained with"
@@ -107,8 +107,8 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
             )
     except Exception as error:
         raise GranularityError(f"{called}: open_clip cannot load it ({reason(error)})") from error
-    for one in warned:
-        say(f"{called}: {one.message}")
+    for warning in warned:
+        say(f"{called}: {warning.message}")
     model.eval().requires_grad_(False)
     # The contents of a path may change.
     about = {"architecture": configuration(encoder.model), "weights_sha256": weights_digest(model)}
@@ -125,9 +125,9 @@ def check(encoder: Encoder) -> Iterator[str]:
         return
     tag = encoder.pretrained
     if tag not in (None, "captions") and not Path(tag).is_file():
-        known = open_clip.list_pretrained_tags_by_model(name)
-        if tag.partition("@")[0] not in known:
-            yield f"pretrained: '{tag}' is neither a file nor weights of {name}; there are {', '.join(known) or 'none'}"
+        tags = open_clip.list_pretrained_tags_by_model(name)
+        if tag.partition("@")[0] not in tags:
+            yield f"pretrained: '{tag}' is neither a file nor weights of {name}; there are {', '.join(tags) or 'none'}"
 
 
 def trial(encoder: Encoder, device: torch.device) -> Loaded:
@@ -151,8 +151,8 @@ def _tag(called: str, name: str, pretrained: str) -> tuple[str, str | None]:
     tag, _, revision = pretrained.partition("@")
     tags = open_clip.list_pretrained_tags_by_model(name)
     if tag not in tags:
-        known = tags or "none: not an open_clip architecture with published weights"
-        raise GranularityError(f"encoder.pretrained = {pretrained}: neither a file nor a tag of {name} ({known})")
+        choices = tags or "none: not an open_clip architecture with published weights"
+        raise GranularityError(f"encoder.pretrained = {pretrained}: neither a file nor a tag of {name} ({choices})")
     published = open_clip.get_pretrained_cfg(name, tag)
     # open_clip only warns, and would compute other embeddings. If its table does not give a tag's activation, the
     # architecture's own file counts, for example for roberta-ViT-B-32, whose file has QuickGELU.

@@ -31,11 +31,11 @@ def load(encoder: Encoder, trained: Path | None, device: torch.device) -> Loaded
             repository = getattr(timm.get_pretrained_cfg(name, allow_unregistered=True), "hf_hub_id", None)
         if not repository:
             raise GranularityError(f"{called}: timm publishes no weights of it; set encoder.pretrained to a file")
-        found, revision = hub.downloaded(called, repository, asked or None, WEIGHTS)
+        file, revision = hub.downloaded(called, repository, asked or None, WEIGHTS)
         if name.startswith(HUB):
             config, _ = hub.downloaded(called, repository, revision, CONFIG)
             name = f"{LOCAL}{config.parent}"
-        weights = str(found)
+        weights = str(file)
     tensors = None
     if weights != RANDOM:
         if not weights.endswith(".safetensors") or not Path(weights).is_file():
@@ -80,17 +80,17 @@ def _network(called: str, name: str, tensors: dict[str, torch.Tensor] | None) ->
     """Return a frozen network of timm. Its head is removed after loading, so that all weights fit."""
     over = {"source": "", "state_dict": tensors}
 
-    def made() -> torch.nn.Module:
+    def create() -> torch.nn.Module:
         torch.manual_seed(0)
         return timm.create_model(name, pretrained=tensors is not None, pretrained_cfg_overlay=over if tensors else None)
 
-    network = _tried(called, made).eval().requires_grad_(False)
+    network = _tried(called, create).eval().requires_grad_(False)
     network.pretrained_cfg.pop("state_dict", None)
     try:
         network.reset_classifier(0)
         heads = network.get_classifier()
         heads = heads if isinstance(heads, tuple) else (heads,)
-        why = None if all(isinstance(one, torch.nn.Identity) for one in heads) else "timm cannot remove its head"
+        why = None if all(isinstance(head, torch.nn.Identity) for head in heads) else "timm cannot remove its head"
         if why is None:
             images = torch.zeros(2, 3, *network.pretrained_cfg["input_size"][1:]).to(next(network.parameters()))
             with torch.inference_mode():
@@ -99,8 +99,8 @@ def _network(called: str, name: str, tensors: dict[str, torch.Tensor] | None) ->
     except Exception as error:  # any error of the network
         why = hub.reason(error)
     if why is not None:
-        what = "without its head, it does not give one vector per RGB image"
-        raise GranularityError(f"{called}: {what} ({why}); choose another")
+        problem = "without its head, it does not give one vector per RGB image"
+        raise GranularityError(f"{called}: {problem} ({why}); choose another")
     return network
 
 

@@ -141,21 +141,21 @@ def copy_backbone(network: torch.nn.Module, weights: dict[str, torch.Tensor], wh
     """Copy weights of the same architecture into a network, except for its head, which stays fresh. Raise
     GranularityError if a tensor of `where` is missing, has another shape, or is unknown to the network.
     """
-    head, own = head_weights(network), network.state_dict()
-    for name, value in own.items():
+    head, state = head_weights(network), network.state_dict()
+    for name, value in state.items():
         if name not in head and name not in weights:
             raise GranularityError(
                 f"{where}: has no tensor '{name}', which this network has; is the file from another model?"
             )
         if name not in head and weights[name].shape != value.shape:
-            theirs, ours = (tuple(one.shape) for one in (weights[name], value))
+            theirs, ours = (tuple(tensor.shape) for tensor in (weights[name], value))
             raise GranularityError(
                 f"{where}: '{name}' is {theirs}, but {ours} in this network; is the file from another model?"
             )
     for name in weights:
-        if name not in own and name not in head:
+        if name not in state and name not in head:
             raise GranularityError(f"{where}: '{name}' does not exist in this network; is the file from another model?")
-    network.load_state_dict({name: value if name in head else weights[name] for name, value in own.items()})
+    network.load_state_dict({name: value if name in head else weights[name] for name, value in state.items()})
 
 
 def without_lineage(artifact: Artifact) -> Artifact:

@@ -18,8 +18,8 @@ def build(model: Model, channels: int, classes: int, seed: int, head_bias: float
     for every head. Raise GranularityError if the name is unknown, the arguments do not fit, or a method is missing.
     """
     torch.manual_seed(seed)
-    own = model.name in extensions.names("network") and model.name != "timm"
-    network = (extensions.find("network", model.name) if own else timm_networks).build(model, channels, seed)
+    native = model.name in extensions.names("network") and model.name != "timm"
+    network = (extensions.find("network", model.name) if native else timm_networks).build(model, channels, seed)
     lacking = [name for name in METHODS if not hasattr(network, name)]
     if lacking or not isinstance(network, torch.nn.Module):
         raise GranularityError(f"model.name = {model.name}: build() must return a network with {METHODS}")

@@ -23,12 +23,12 @@ def predict(
     sample table, such as `data.val`, in order: [B, ...] on the CPU. Pass the precision and augmentation of its
     training.
     """
-    found = []
+    batches = []
     with torch.inference_mode(), computing(precision, data.device):
         for images in data.centres(rows, augment, BATCH):
             outputs = forward(images)
-            found.append((outputs.float() if outputs.dtype == torch.bfloat16 else outputs).cpu())
-    return torch.cat(found) if found else torch.empty(0)
+            batches.append((outputs.float() if outputs.dtype == torch.bfloat16 else outputs).cpu())
+    return torch.cat(batches) if batches else torch.empty(0)
 
 
 def predicted_classes(network: Callable[[torch.Tensor], torch.Tensor], *given: object) -> np.ndarray:

@@ -28,18 +28,18 @@ def optimiser(parameters: Iterable[torch.nn.Parameter], recipe: Recipe) -> torch
     GranularityError if it is unknown, does not accept the arguments, or needs more than gradients.
     """
     parameters = list(parameters)
-    fast = {"fused": True} if all(one.is_cuda for one in parameters) else {"foreach": True}
+    fast = {"fused": True} if all(parameter.is_cuda for parameter in parameters) else {"foreach": True}
     common = {"lr": recipe.lr, "weight_decay": recipe.weight_decay, **recipe.optimizer_args}
     try:
-        found = extensions.find("optimiser", optimiser_file(recipe)).make(parameters, recipe, common, fast)
+        instance = extensions.find("optimiser", optimiser_file(recipe)).make(parameters, recipe, common, fast)
     except GranularityError:
         raise
     except Exception as error:  # any error of an optimiser for unsuitable arguments
-        given = f", optimizer_args = {recipe.optimizer_args}" if recipe.optimizer_args else ""
-        raise GranularityError(f"optimizer = {recipe.optimizer}{given}: {error}") from error
-    if getattr(found, "is_second_order", False):
+        arguments = f", optimizer_args = {recipe.optimizer_args}" if recipe.optimizer_args else ""
+        raise GranularityError(f"optimizer = {recipe.optimizer}{arguments}: {error}") from error
+    if getattr(instance, "is_second_order", False):
         raise GranularityError(f"optimizer = {recipe.optimizer}: needs second derivatives, which are not supported")
-    return found
+    return instance
 
 
 def share_of_peak(recipe: Recipe, steps_per_epoch: int, step: int) -> float:
@@ -47,13 +47,13 @@ def share_of_peak(recipe: Recipe, steps_per_epoch: int, step: int) -> float:
     decrease, by `cosine` (half a period) or `linear` to final_lr at the last step, or by `step`s but not below it.
     """
     epochs = recipe.epochs, recipe.warmup_epochs, recipe.hold_epochs, recipe.step_epochs
-    steps, warmup, hold, every = (count * steps_per_epoch for count in epochs)
+    steps, warmup, hold, interval = (count * steps_per_epoch for count in epochs)
     final = recipe.final_lr / recipe.lr
     if step < warmup:
         return (step + 1) / (warmup + 1)
     done = max(0.0, step - warmup - hold)
     if recipe.schedule == "step":
-        return max(final, recipe.step_factor ** (done // every))
+        return max(final, recipe.step_factor ** (done // interval))
     whole = max(1.0, steps - warmup - hold)
     left = 1 - done / whole if recipe.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done / whole))
     return final + (1 - final) * left

@@ -12,12 +12,12 @@ from granularity.base.section import Precision
 def computing(precision: Precision, device: torch.device) -> Iterator[None]:
     """Run networks in float32; in tf32 (on GPUs, factors have 10 bits); or in bfloat16, by torch's autocast."""
     backends = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = [one.allow_tf32 for one in backends]
-    for one in backends:
-        one.allow_tf32 = precision == "tf32"
+    before = [backend.allow_tf32 for backend in backends]
+    for backend in backends:
+        backend.allow_tf32 = precision == "tf32"
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             yield
     finally:
-        for one, was in zip(backends, before, strict=True):
-            one.allow_tf32 = was
+        for backend, was in zip(backends, before, strict=True):
+            backend.allow_tf32 = was

@@ -67,12 +67,12 @@ def fits(network: nn.Module, images: torch.Tensor, size: int, recipe: Recipe) ->
     try:
         alone = copy.deepcopy(network).train()(images)
         outputs, gradients = _tried(network, images, 2, 0)
-        others = [_tried(network, images, many, place)[1] for many in {4, size + size % 2} for place in {0, many - 1}]
+        trials = [_tried(network, images, many, place)[1] for many in {4, size + size % 2} for place in {0, many - 1}]
     except (RuntimeError, ValueError, TypeError, AttributeError, KeyError):
         return False
     if alone.shape != outputs.shape or (alone - outputs).abs().max() > SAME * alone.abs().max().clamp_min(1):
         return False
-    return all(torch.equal(one, other) for parts in others for one, other in zip(gradients, parts, strict=True))
+    return all(torch.equal(gradient, part) for parts in trials for gradient, part in zip(gradients, parts, strict=True))
 
 
 def _tried(network: nn.Module, images: torch.Tensor, size: int, place: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -107,27 +107,27 @@ def train_together(
     """
     if len(networks) % 2:
         copies = [*networks, copy.deepcopy(networks[0])]
-        both = ([*one, one[0]] for one in (data, objectives))
-        return train_together(copies, *both, recipe, [*seeds, seeds[0]], checkpoint, after_epoch)[:-1]
+        inputs = ([*item, item[0]] for item in (data, objectives))
+        return train_together(copies, *inputs, recipe, [*seeds, seeds[0]], checkpoint, after_epoch)[:-1]
     for network in networks if not recipe.dropout else ():
         remove_dropout(network)
     stacked = Stack(networks).to(data[0].device)
     batches = {seed: Batches(len(data[0].train), recipe.batch_size, seed) for seed in seeds}
     per_epoch = batches[seeds[0]].per_epoch
     # Networks with the same seed see the same images, which are read once.
-    keys = [(seed, *(values.tobytes() for values in one.moments)) for seed, one in zip(seeds, data, strict=True)]
+    keys = [(seed, *(values.tobytes() for values in item.moments)) for seed, item in zip(seeds, data, strict=True)]
     feeds = {
-        key: one.feed(batches[key[0]], recipe.epochs * per_epoch, recipe.augment, key[0])
-        for key, one in zip(keys, data, strict=True)
+        key: item.feed(batches[key[0]], recipe.epochs * per_epoch, recipe.augment, key[0])
+        for key, item in zip(keys, data, strict=True)
     }
 
     def gradients_at(step: int) -> torch.Tensor:
         images = {key: feed(step) for key, feed in feeds.items()}
         with computing(recipe.precision, data[0].device):
             outputs = stacked(torch.cat([images[key] for key in keys], 1))
-        picked = {seed: one(step) for seed, one in batches.items()}
-        each = zip(objectives, outputs, seeds, strict=True)
-        losses = torch.stack([objective.loss(one.float(), picked[seed]) for objective, one, seed in each])
+        picked = {seed: item(step) for seed, item in batches.items()}
+        terms = zip(objectives, outputs, seeds, strict=True)
+        losses = torch.stack([objective.loss(item.float(), picked[seed]) for objective, item, seed in terms])
         losses.sum().backward()
         return losses.detach()
 

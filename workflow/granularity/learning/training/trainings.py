@@ -77,30 +77,30 @@ def train_runs(
     objective's evaluation, by run_id. Raises GranularityError if a network cannot take the images, or a loss is no
     longer finite.
     """
-    rows, history, checkpoints, found = [], [], [], {}
+    rows, history, checkpoints, arrays = [], [], [], {}
     epochs = (*sorted({*keep} - {recipe.epochs}), recipe.epochs)
     job = _Job(recipe, out, epochs, column is not None, _stacked(trainings[0], recipe))
-    for one, parts in track(job.finished(trainings), len(trainings), what, "runs"):
+    for training, parts in track(job.finished(trainings), len(trainings), what, "runs"):
         last, notes = parts[recipe.epochs], parts[recipe.epochs].json(NOTES)
         named = {}
         for epoch, part in parts.items():
             at = "" if epoch == recipe.epochs else f"@{epoch}"
-            out.parts[f"{RUN} {one.run.id}{at}"] = part
+            out.parts[f"{RUN} {training.run.id}{at}"] = part
             if column is not None:
-                file = f"{folder}/{one.run.name}{at}.safetensors"
+                file = f"{folder}/{training.run.name}{at}.safetensors"
                 out.share(file, part, WEIGHTS)
-                checkpoints.append({"run_id": one.run.id, "epoch": epoch, "file": file})
+                checkpoints.append({"run_id": training.run.id, "epoch": epoch, "file": file})
                 named = {column: file}
-        found[one.run.id] = {name: last.array(f"{name}.npy") for name in notes["arrays"]}
-        rows.append(one.columns | {"train_loss": notes["history"][-1]["train_loss"], **notes["found"], **named})
-        history += [{"run_id": one.run.id, **epoch} for epoch in notes["history"]]
+        arrays[training.run.id] = {name: last.array(f"{name}.npy") for name in notes["arrays"]}
+        rows.append(training.columns | {"train_loss": notes["history"][-1]["train_loss"], **notes["found"], **named})
+        history += [{"run_id": training.run.id, **epoch} for epoch in notes["history"]]
     # Nullable: an objective without classes has neither.
     out.table("runs.parquet", pd.DataFrame(rows).astype({"granularity": "Int64", "val_error": "Float64"}))
     out.table("history.parquet", pd.DataFrame(history))
     if column is not None:
         out.table("checkpoints.parquet", pd.DataFrame(checkpoints))
     out.summary |= {"runs": len(trainings), "stack": job.size}
-    return found
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -140,35 +140,49 @@ class _Job:
         began = time.time(), time.monotonic(), time.process_time()
         together(len(group))
         running = self.out.work / f"{group[0].run.name}{f'+{len(group) - 1}' if len(group) > 1 else ''}.running"
-        objectives, networks = [one.objective() for one in group], [one.start().to(one.data.device) for one in group]
-        for network, one in zip(networks, group, strict=True):
-            check_takes(network, one.data, self.recipe)
+        objectives, networks = (
+            [training.objective() for training in group],
+            [training.start().to(training.data.device) for training in group],
+        )
+        for network, training in zip(networks, group, strict=True):
+            check_takes(network, training.data, self.recipe)
 
-        def keep(epoch: int, found: Sequence[tuple[dict, dict] | None]) -> None:
-            for one, objective, network, what in zip(group, objectives, networks, found, strict=True):
-                about = {"run": one.run.id, "outputs": objective.outputs, "channels": one.data.channels, "epoch": epoch}
-                about |= {"side": one.data.side, "crop": self.recipe.augment.crop, "precision": self.recipe.precision}
-                about |= {key: values.tolist() for key, values in zip(("mean", "std"), one.data.moments, strict=True)}
-                fill = partial(_fill, network, about | one.about if self.weights else None, what)
-                keep_part(self.out.store, self.origin(one, epoch), one.run.name, began, fill)
+        def keep(epoch: int, results: Sequence[tuple[dict, dict] | None]) -> None:
+            for training, objective, network, result in zip(group, objectives, networks, results, strict=True):
+                about = {
+                    "run": training.run.id,
+                    "outputs": objective.outputs,
+                    "channels": training.data.channels,
+                    "epoch": epoch,
+                }
+                about |= {
+                    "side": training.data.side,
+                    "crop": self.recipe.augment.crop,
+                    "precision": self.recipe.precision,
+                }
+                about |= {
+                    key: values.tolist() for key, values in zip(("mean", "std"), training.data.moments, strict=True)
+                }
+                fill = partial(_fill, network, about | training.about if self.weights else None, result)
+                keep_part(self.out.store, self.origin(training, epoch), training.run.name, began, fill)
 
         def after_epoch(epoch: int) -> None:
             if epoch in self.epochs[:-1]:
                 keep(epoch, [None] * len(group))
 
         after_epoch(0)
-        data, seeds = [one.data for one in group], [one.seed for one in group]
+        data, seeds = [training.data for training in group], [training.seed for training in group]
         if self.size > 1:
             histories = stacks.train_together(networks, data, objectives, self.recipe, seeds, running, after_epoch)
         else:
             histories = [train(networks[0], data[0], objectives[0], self.recipe, seeds[0], running, after_epoch)]
-        found = []
+        results = []
         for objective, network, history in zip(objectives, networks, histories, strict=True):
             columns, arrays = objective.evaluate(network)
-            found.append(({"history": history, "found": columns}, arrays))
-        keep(self.epochs[-1], found)
+            results.append(({"history": history, "found": columns}, arrays))
+        keep(self.epochs[-1], results)
         forget(running)
-        parts = [self.parts(one) for one in group]
+        parts = [self.parts(training) for training in group]
         return parts if all(parts) else self.trained(group)  # an epoch was lost since the last checkpoint
 
 
@@ -239,12 +253,12 @@ def train(
         losses = torch.zeros((), device=data.device)
         if moments:
             moments.begin()
-        for one in micro_batches:
-            last = one is micro_batches[-1]
+        for rows in micro_batches:
+            last = rows is micro_batches[-1]
             with contextlib.nullcontext() if last or forward is network else forward.no_sync():
                 with computing(recipe.precision, data.device):
-                    outputs = forward(images[one])
-                loss = objective.loss(outputs.float(), picked[one]) * (len(picked[one]) / recipe.batch_size)
+                    outputs = forward(images[rows])
+                loss = objective.loss(outputs.float(), picked[rows]) * (len(picked[rows]) / recipe.batch_size)
                 processes.backward(loss)
             if moments:
                 moments.add()

@@ -49,24 +49,24 @@ def make(source, data, recipe, options: Options):
     class Levels(Classification):
         def loss(self, outputs, picked):
             truth = of_images[picked].to(outputs.device)
-            each = [F.cross_entropy(outputs[:, level], truth[:, i]) for i, level in enumerate(levels)]
-            return sum(weight * one for weight, one in zip(weights, each, strict=True))
+            losses = [F.cross_entropy(outputs[:, level], truth[:, i]) for i, level in enumerate(levels)]
+            return sum(weight * term for weight, term in zip(weights, losses, strict=True))
 
         def evaluate(self, network):
-            return super().evaluate(lambda images: network(images) + others.to(images.device))
+            return super().evaluate(lambda images: network(images) + mask.to(images.device))
 
     table, weights, where = classes(source), options.weights, "pretrain.objective.options.weights"
-    known = data.labels_of(source, len(table))
-    sizes = np.diff(known.offsets) if isinstance(known, LabelSets) else np.ones(1, np.int64)
+    label_sets = data.labels_of(source, len(table))
+    sizes = np.diff(label_sets.offsets) if isinstance(label_sets, LabelSets) else np.ones(1, np.int64)
     if {*sizes} != {len(weights)} or len(weights) == 1:
-        found = " to ".join(dict.fromkeys(map(str, (sizes.min(), sizes.max()))))
-        raise GranularityError(f"{where}: {len(weights)} weights; an image of {source.path} has {found} labels")
-    values = known.values.reshape(-1, len(weights))
+        counts = " to ".join(dict.fromkeys(map(str, (sizes.min(), sizes.max()))))
+        raise GranularityError(f"{where}: {len(weights)} weights; an image of {source.path} has {counts} labels")
+    values = label_sets.values.reshape(-1, len(weights))
     starts = [0, *values.min(0)[1:].tolist(), len(table)]
     levels = [slice(*pair) for pair in pairwise(starts)]
     if any(column.max() >= level.stop for column, level in zip(values.T, levels, strict=True)):
         raise GranularityError(f"{where}: {source.path} has labels without an order, so no levels")
     of_images = torch.from_numpy(values.astype(np.int64) - np.array(starts[:-1]))
-    others = torch.full((len(table),), -torch.inf)
-    others[levels[max(range(len(weights)), key=lambda i: (weights[i], i))]] = 0
-    return Levels(data, known, recipe, pd.Index(data.target_names).get_indexer(table["parent"]))
+    mask = torch.full((len(table),), -torch.inf)
+    mask[levels[max(range(len(weights)), key=lambda i: (weights[i], i))]] = 0
+    return Levels(data, label_sets, recipe, pd.Index(data.target_names).get_indexer(table["parent"]))

@@ -47,15 +47,15 @@ def check(network, images, options: Options) -> None:
     if side % patch:
         raise GranularityError(f"{at}.mask_patch_size: {patch} does not divide the side of the images, {side} px")
     if masked_patches(side, options) == (side // patch) ** 2:
-        every = f"all patches ({(side // patch) ** 2} of {patch} px)"
-        raise GranularityError(f"{at}.mask_ratio: {options.mask_ratio:g} masks {every}; lower it or mask_patch_size")
+        patches = f"all patches ({(side // patch) ** 2} of {patch} px)"
+        raise GranularityError(f"{at}.mask_ratio: {options.mask_ratio:g} masks {patches}; lower it or mask_patch_size")
     maps = network.forward_features(images)
     if maps.dim() != 4 or maps.shape[1] != getattr(head_of(network), "in_features", None):
         raise GranularityError("objective.name: mask needs a network whose head reads the pooled last feature map")
-    if {one * options.encoder_stride for one in maps.shape[2:]} != {side}:
-        what = f"images of {side} px have a last feature map of {maps.shape[2]} x {maps.shape[3]} positions"
-        wanted = f"{options.encoder_stride} must be {side / maps.shape[2]:g}"
-        raise GranularityError(f"{at}.encoder_stride: {wanted}, because {what}")
+    if {size * options.encoder_stride for size in maps.shape[2:]} != {side}:
+        reason = f"images of {side} px have a last feature map of {maps.shape[2]} x {maps.shape[3]} positions"
+        requirement = f"{options.encoder_stride} must be {side / maps.shape[2]:g}"
+        raise GranularityError(f"{at}.encoder_stride: {requirement}, because {reason}")
 
 
 def masked_patches(side: int, options: Options) -> int:
@@ -81,12 +81,12 @@ def errors(network, options: Options, images, generator=None):
     from torch.nn.functional import pixel_shuffle
 
     hidden = masks(len(images), images.shape[-1], options, generator).to(images.device)
-    found = 0
+    prediction = 0
     if network is not None:
         maps = network.forward_features(images.masked_fill(hidden, 0))
         answers = network.get_classifier()(maps.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-        found = pixel_shuffle(answers, options.encoder_stride).float()
-    difference = ((found - images).abs() * hidden).sum((1, 2, 3)) / (hidden.sum((1, 2, 3)) * images.shape[1])
+        prediction = pixel_shuffle(answers, options.encoder_stride).float()
+    difference = ((prediction - images).abs() * hidden).sum((1, 2, 3)) / (hidden.sum((1, 2, 3)) * images.shape[1])
     return difference[:, None]
 
 
