@@ -37,8 +37,8 @@ def _plan(plan: Planned) -> Iterator[Job]:
     families = sorted({space.family for condition in plan.conditions for space in condition.spaces})
     configuration = plan.config.model_dump(mode="json")
     options = {"configuration": configuration, "sections": sections, "families": families, "theory": theory}
-    own = (template(extensions.code("section", name)) for name in sections)
-    yield Job("report", {}, options, inputs, files=tuple(str(file) for file in own if file is not None))
+    templates = (template(extensions.code("section", name)) for name in sections)
+    yield Job("report", {}, options, inputs, files=tuple(str(file) for file in templates if file is not None))
 
 
 def template(section: str) -> Path | None:

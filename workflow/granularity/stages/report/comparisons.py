@@ -112,13 +112,13 @@ class Panel:
         `meaningless`: whether its labels are random; `granularity`: None without labels; `refines`: whether it refines
         the target; `alike`: the first space that divides the images identically.
         """
-        condition, known, rows = self.condition, {space.name: space for space in self.condition.spaces}, {}
+        condition, spaces, rows = self.condition, {space.name: space for space in self.condition.spaces}, {}
         for run in self.runs.drop_duplicates("space").itertuples():
-            space = known.get(run.space, ShownSpace(run.space, run.family, {}))
-            one, size = series.series_of(space), None if pd.isna(run.granularity) else int(run.granularity)
+            space = spaces.get(run.space, ShownSpace(run.space, run.family, {}))
+            name, size = series.series_of(space), None if pd.isna(run.granularity) else int(run.granularity)
             refines = condition.properties.get(run.space, {}).get("refines_target")
             alike = condition.alike.get(run.space, run.space)  # a space without labels equals no other
-            rows[run.space] = space, one, series.describe(one).meaningless, size, refines, alike
+            rows[run.space] = space, name, series.describe(name).meaningless, size, refines, alike
         columns = ["space", "series", "meaningless", "granularity", "refines", "alike"]
         return pd.DataFrame.from_dict(rows, "index", dtype=object, columns=columns)
 
@@ -148,7 +148,7 @@ class Panel:
     def before(self, network: str) -> dict[str, pd.Series]:
         """Return errors of a network's class head by pretraining seed, for each label space that refines the target."""
         runs = self.condition.pretrain.iloc[:0] if self.other_data else self.condition.pretrain
-        holding = [name for name, known in self.condition.properties.items() if known["refines_target"]]
+        holding = [name for name, properties in self.condition.properties.items() if properties["refines_target"]]
         runs = runs[(runs["network"] == network) & runs["space"].isin(holding)]
         return {
             space: held.set_index("pretrain_seed")["val_error"] for space, held in runs.groupby("space", sort=False)
@@ -168,21 +168,21 @@ def panels(conditions: list[ConditionResults]) -> list[Panel]:
     """Return every baseline with the networks compared with it: its own, and those of its architecture without one."""
     networks = {name for one in conditions for name in one.models}
     transfers = {name for one in conditions for name in one.finetune["transfer"]}
-    found = []
+    baselines = []
     for condition in conditions:
         for transfer, runs in condition.finetune.groupby("transfer", sort=False):
             members, models = {}, condition.models
             for network in (name for name in models if name in set(runs["network"])):
-                wanted, lenders = models[network], runs.loc[runs["space"] == BASELINE, "network"].unique()
-                same = [one for one in lenders if models[one]["model"] == wanted["model"]]
-                lender = min(same, key=lambda one: (one != network, models[one] != wanted), default=network)
+                model, lenders = models[network], runs.loc[runs["space"] == BASELINE, "network"].unique()
+                same = [one for one in lenders if models[one]["model"] == model["model"]]
+                lender = min(same, key=lambda one: (one != network, models[one] != model), default=network)
                 members.setdefault(lender, []).append(network)
             for network, held in members.items():
                 more = [network] * (len(networks) > 1) + [transfer] * (len(transfers) > 1)
-                label, own = ", ".join([condition.label, *more]), runs[runs["network"].isin(held)]
-                other_data = bool(own["other_data"].any())
-                found.append(Panel(condition, transfer, network, held, own, label, other_data))
-    return found
+                label, panel_runs = ", ".join([condition.label, *more]), runs[runs["network"].isin(held)]
+                other_data = bool(panel_runs["other_data"].any())
+                baselines.append(Panel(condition, transfer, network, held, panel_runs, label, other_data))
+    return baselines
 
 
 # ---------------------------------------------------------------- comparisons
@@ -219,12 +219,12 @@ def with_intervals(rows: list[dict[str, Any]], columns: list[str]) -> pd.DataFra
 
 
 def _declared(panel: Panel, asked: Sequence[Primary]) -> Iterator[dict[str, Any]]:
-    own, named = panel.errors.loc[panel.network], {"question": "primary", "label": panel.label}
+    errors, named = panel.errors.loc[panel.network], {"question": "primary", "label": panel.label}
     named |= {"network": panel.network, "transfer": panel.transfer}
-    for one in asked:
-        difference = paired(own.loc[one.arm], own.loc[one.against])
-        planned = {"smallest": one.smallest, "spread": one.spread, "planned": one.backbones(len(asked))}
-        yield {**named, "space": one.arm, "other": one.against, **planned, **difference._asdict()}
+    for primary in asked:
+        difference = paired(errors.loc[primary.arm], errors.loc[primary.against])
+        planned = {"smallest": primary.smallest, "spread": primary.spread, "planned": primary.backbones(len(asked))}
+        yield {**named, "space": primary.arm, "other": primary.against, **planned, **difference._asdict()}
 
 
 def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
@@ -240,12 +240,12 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
         return {**where, **named, "repeats": repeats, **more, **paired(one, two)._asdict()}
 
     for network in panel.networks:
-        own = panel.errors.loc[network]
-        sizes = panel.spaces.loc[own.index, "granularity"].to_dict()
+        arms = panel.errors.loc[network]
+        sizes = panel.spaces.loc[arms.index, "granularity"].to_dict()
         labelled = [space for space, size in sizes.items() if size is not None and space != BASELINE]
         for space in sizes:
             if baseline is not None and (network, space) != (panel.network, BASELINE):
-                yield row("chance" if space in chance else "finer", network, space, BASELINE, own.loc[space], baseline)
+                yield row("chance" if space in chance else "finer", network, space, BASELINE, arms.loc[space], baseline)
         pairs: dict[str, list[tuple[str, str]]] = {holds: [] for holds in HOLDS}
         for space in (one for one in labelled if one not in chance):
             # The control has as many classes, and preferably also refines the target, or does not.
@@ -255,22 +255,22 @@ def _of_panel(panel: Panel) -> Iterator[dict[str, Any]]:
             if control is not None:
                 same = "both" if refines[space] else "neither"
                 holds = same if refines[space] == refines[control] else "space" if refines[space] else "control"
-                against = row("control", network, space, control, own.loc[space], own.loc[control], holds=holds)
+                against = row("control", network, space, control, arms.loc[space], arms.loc[control], holds=holds)
                 if against["repeats"] is None:
                     pairs[holds].append((space, control))
                 yield against
         for holds in (one for one in AVERAGED if pairs[one]):
-            averages = [own.loc[list(names)].mean(axis=0, skipna=False) for names in zip(*pairs[holds], strict=True)]
+            averages = [arms.loc[list(names)].mean(axis=0, skipna=False) for names in zip(*pairs[holds], strict=True)]
             named = {"question": "meaning", "network": network, "other": str(len(pairs[holds])), "holds": holds}
             yield {**where, **named, **paired(*averages)._asdict()}
         for one in dict.fromkeys(series[space] for space in labelled):  # human ranks are one series
             spaces = [space for space in labelled if series[space] == one]
             coarsest, finest = min(spaces, key=sizes.__getitem__), max(spaces, key=sizes.__getitem__)
             if sizes[coarsest] < sizes[finest]:
-                yield row("finest", network, finest, coarsest, own.loc[finest], own.loc[coarsest])
+                yield row("finest", network, finest, coarsest, arms.loc[finest], arms.loc[coarsest])
         for space, errors in panel.before(network).items():
-            if space != BASELINE and space in own.index:
-                yield row("head", network, HEAD.format(space), space, errors, own.loc[space])
+            if space != BASELINE and space in arms.index:
+                yield row("head", network, HEAD.format(space), space, errors, arms.loc[space])
         for space, errors in panel.before(network + MERGED).items():
             if baseline is not None:
                 yield row("merged", network, MERGED_HEAD.format(space), BASELINE, errors, baseline)
@@ -307,7 +307,7 @@ def between(panels: list[Panel]) -> pd.DataFrame:
     significant = table["p"] < 1 - LEVEL
     better = (table["difference"] < 0).map({True: "better", False: "worse"})
     table["standing"] = better.where(significant, "open").mask(table["p"].isna(), "untested")
-    needed = [None if known else pairs_needed(*row) for known, row in zip(significant, numbers, strict=True)]
+    needed = [None if flag else pairs_needed(*row) for flag, row in zip(significant, numbers, strict=True)]
     return table.assign(needed=pd.array(needed, dtype="Int64"))
 
 

@@ -55,15 +55,15 @@ class ConditionResults:
         self.ranks, self.target = self.samples.facts["ranks"], self.samples.facts["target"]
         train = self.images("train")
         self.label = f"{train:,} training image{'' if train == 1 else 's'}"
-        planned = [one.manifest["options"] for one in self.of("hierarchy")]
-        made = dict(zip((one["space"] for one in planned), self.of("hierarchy"), strict=True))
-        self.spaces = [ShownSpace(one["space"], one["family"], one["params"]) for one in planned]
-        self.properties = {name: space.json("properties.json") for name, space in made.items()}
-        self.classes = {name: space.table("classes.parquet") for name, space in made.items()}
-        self.alike = first_alike(made, self.classes)
-        pretrainings = [one.manifest["options"] for one in self.of("pretrain")]
-        named = [one for one in pretrainings if not one["network"].endswith(MERGED)]
-        self.models = {one["network"]: {key: one[key] for key in ("model", "recipe")} for one in named}
+        planned = [options.manifest["options"] for options in self.of("hierarchy")]
+        hierarchies = dict(zip((options["space"] for options in planned), self.of("hierarchy"), strict=True))
+        self.spaces = [ShownSpace(options["space"], options["family"], options["params"]) for options in planned]
+        self.properties = {name: space.json("properties.json") for name, space in hierarchies.items()}
+        self.classes = {name: space.table("classes.parquet") for name, space in hierarchies.items()}
+        self.alike = first_alike(hierarchies, self.classes)
+        pretrainings = [options.manifest["options"] for options in self.of("pretrain")]
+        named = [options for options in pretrainings if not options["network"].endswith(MERGED)]
+        self.models = {options["network"]: {key: options[key] for key in ("model", "recipe")} for options in named}
         self.pretrain, self.finetune = (_runs(self.roles(stage)) for stage in ("pretrain", "finetune"))
         self.values = _values(self.roles("measure"), pretrainings)
 
@@ -80,15 +80,15 @@ class ConditionResults:
 def read(task: Task) -> list[ConditionResults]:
     """Open all inputs of the report except the verdicts, by condition; GranularityError: corrupt or inconsistent."""
     opened = [artifact for role in READS for artifact in task.open_all(role)]
-    every = [*opened, *task.open_all("verdicts")]
-    shown = {(artifact.kind, artifact.digest) for artifact in every}
+    inputs = [*opened, *task.open_all("verdicts")]
+    shown = {(artifact.kind, artifact.digest) for artifact in inputs}
     kinds = {kind for kind, _ in shown}
-    for artifact, (role, entry) in ((one, held) for one in every for held in one.manifest["inputs"].items()):
-        known = entry["kind"] not in kinds or (entry["kind"], entry["digest"]) in shown
-        if role != "init" and not known:  # initial weights may come from any configuration
-            what = f"was made from another '{role}' than the report is given; run snakemake, which recomputes it"
-            raise GranularityError(f"{artifact.path}: {what}")
-    held: dict[Path, list[Artifact]] = {one.place.parent: [] for one in opened if one.kind == "samples"}
+    for artifact, (role, entry) in ((item, held) for item in inputs for held in item.manifest["inputs"].items()):
+        consistent = entry["kind"] not in kinds or (entry["kind"], entry["digest"]) in shown
+        if role != "init" and not consistent:  # initial weights may come from any configuration
+            problem = f"was made from another '{role}' than the report is given; run snakemake, which recomputes it"
+            raise GranularityError(f"{artifact.path}: {problem}")
+    held: dict[Path, list[Artifact]] = {item.place.parent: [] for item in opened if item.kind == "samples"}
     for artifact in opened:
         held[next(folder for folder in artifact.place.parents if folder in held)].append(artifact)
     return [ConditionResults(folder, artifacts) for folder, artifacts in held.items()]
@@ -109,7 +109,7 @@ def _refuse_missing(job: Artifact, runs: Iterable[str]) -> None:
 
 
 def _values(measured: Mapping[str, Artifact], pretrainings: list[Mapping[str, Any]]) -> pd.DataFrame:
-    last = {Run.parse(name).id: one["recipe"]["epochs"] for one in pretrainings for name in one["runs"]}
+    last = {Run.parse(name).id: options["recipe"]["epochs"] for options in pretrainings for name in options["runs"]}
 
     def state(run: str, epoch: Any, transfer: Any) -> str:
         if not pd.isna(transfer):

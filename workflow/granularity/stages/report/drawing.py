@@ -124,11 +124,11 @@ def differences(compared: pd.DataFrame, name: str, other: str = "", sharex: bool
     for axis, (label, table) in zip(axes[:, 0], tables.items(), strict=True):
         axis.axvline(0, color=INK, linewidth=0.9)
         for y, row in enumerate(table.itertuples()):
-            own = look(row.series)
+            style = look(row.series)
             if not np.isnan(row.low):
-                axis.plot([row.low, row.high], [y, y], color=own["color"], linewidth=1.6, solid_capstyle="butt")
-            fill = own["color"] if row.standing in ("better", "worse") else PAPER
-            marker = own | {"markersize": 1.1 * own["markersize"], "linestyle": ""}
+                axis.plot([row.low, row.high], [y, y], color=style["color"], linewidth=1.6, solid_capstyle="butt")
+            fill = style["color"] if row.standing in ("better", "worse") else PAPER
+            marker = style | {"markersize": 1.1 * style["markersize"], "linestyle": ""}
             axis.plot(row.difference, y, mfc=fill, mew=1.2, **marker)
         rows(axis, [row_name(row, row.network if row.network != row.baseline else "") for row in table.itertuples()], 6)
         axis.set_title(label, loc="left" if len(label) < 36 else "right")  # a long title extends over the names

@@ -49,8 +49,8 @@ class Loaded:
         self.name = self.configuration.get("name", "")
         self.options = Report.model_validate(self.configuration.get("report", {}))
         self.command = os.environ.get("GRANULARITY_COMMAND", "snakemake")
-        every = conditions.read(task)
-        self.conditions = [condition for condition in every if len(condition.pretrain)]
+        inputs = conditions.read(task)
+        self.conditions = [condition for condition in inputs if len(condition.pretrain)]
         if not self.conditions:
             raise GranularityError("report: there are no pretrained networks to report on; give results of pretrain")
         self.studies = {artifact.facts["study"]: artifact for artifact in task.open_all("verdicts")}
@@ -61,14 +61,14 @@ class Loaded:
                 self.worlds[world.facts["study"]] = world
             except GranularityError as error:
                 say(f"report: without the theory: {error}")
-        self.artifacts = {role: artifact for condition in every for role, artifact in condition.artifacts.items()}
+        self.artifacts = {role: artifact for condition in inputs for role, artifact in condition.artifacts.items()}
         self.artifacts |= {f"verdicts/{name}": artifact for name, artifact in self.studies.items()}
         self.artifacts |= {f"theory/{name}": artifact for name, artifact in self.worlds.items()}
         self.links = {role: _link(artifact.place, task.output) for role, artifact in self.artifacts.items()}
         panels = comparisons.panels(self.conditions)
         declared = {
-            f"train-{one['train_size']}": [Primary.model_validate(primary) for primary in one.get("primary", ())]
-            for one in self.configuration.get("conditions", ())
+            f"train-{entry['train_size']}": [Primary.model_validate(primary) for primary in entry.get("primary", ())]
+            for entry in self.configuration.get("conditions", ())
         }
         self.comparisons, self.between = comparisons.compare(panels, declared), comparisons.between(panels)
         self.results, self.backbones = results(panels, self.comparisons), backbones(self.conditions)
@@ -114,10 +114,10 @@ def results(panels: list[Panel], compared: pd.DataFrame) -> pd.DataFrame:
     if table.empty:
         return table
     table["granularity"] = table["granularity"].astype("Int64")
-    keys, found = ["label", "network", "space"], ["difference", "low", "high", "standing"]
-    baseline, control = (compared[compared["question"].isin(one)] for one in (OF_BASELINE, ("control",)))
-    table = table.merge(baseline[[*keys, *found, "repeats"]], on=keys, how="left", validate="one_to_one")
-    named = {"other": "control"} | {key: f"control_{key}" for key in (*found, "holds")}
+    keys, columns = ["label", "network", "space"], ["difference", "low", "high", "standing"]
+    baseline, control = (compared[compared["question"].isin(questions)] for questions in (OF_BASELINE, ("control",)))
+    table = table.merge(baseline[[*keys, *columns, "repeats"]], on=keys, how="left", validate="one_to_one")
+    named = {"other": "control"} | {key: f"control_{key}" for key in (*columns, "holds")}
     control = control[[*keys, *named]].rename(columns=named)
     table = table.merge(control, on=keys, how="left", validate="one_to_one")
     table["standing"] = table["standing"].astype("str").fillna("untested").mask(table["role"] == "baseline", "baseline")
@@ -150,28 +150,28 @@ def _panel_rows(panel: Panel) -> Iterator[dict[str, Any]]:
             about = panel.spaces.loc[space.name]
             alike = panel.spaces.index[panel.spaces["alike"] == about["alike"]]
             ours, theirs = (table["space"].isin(alike) for table in (before, runs))
-            known = {"network": network, "space": space.name, "family": space.family, "series": about["series"]}
-            known["role"] = "baseline" if space.name == BASELINE and network == panel.network else "arm"
-            known |= about[["meaningless", "granularity"]].to_dict()
-            known["artifact"] = runs.loc[runs["space"] == space.name, "artifact"].iloc[0]
-            known |= {"runs": int(theirs.sum()), **_over_backbones(panel.errors.loc[(network, space.name)])}
+            row = {"network": network, "space": space.name, "family": space.family, "series": about["series"]}
+            row["role"] = "baseline" if space.name == BASELINE and network == panel.network else "arm"
+            row |= about[["meaningless", "granularity"]].to_dict()
+            row["artifact"] = runs.loc[runs["space"] == space.name, "artifact"].iloc[0]
+            row |= {"runs": int(theirs.sum()), **_over_backbones(panel.errors.loc[(network, space.name)])}
             before_it = np.nan if panel.other_data else before.loc[ours, "val_error"].mean()
-            yield where | known | {"pretrain_mean": before_it}
+            yield where | row | {"pretrain_mean": before_it}
         for space, errors in panel.before(network + MERGED).items():
             about = panel.spaces.loc[space] if space in panel.spaces.index else {"granularity": None}
-            known = {"network": network, "space": MERGED_HEAD.format(space), "family": "merged", "series": "merged"}
-            known |= {"role": "merged", "meaningless": False, "granularity": about["granularity"], "runs": len(errors)}
+            row = {"network": network, "space": MERGED_HEAD.format(space), "family": "merged", "series": "merged"}
+            row |= {"role": "merged", "meaningless": False, "granularity": about["granularity"], "runs": len(errors)}
             held = condition.pretrain
-            own = (held["network"] == network + MERGED) & (held["space"] == space)
-            known["artifact"] = held.loc[own, "artifact"].iloc[0]
-            yield where | known | _over_backbones(errors)
+            mask = (held["network"] == network + MERGED) & (held["space"] == space)
+            row["artifact"] = held.loc[mask, "artifact"].iloc[0]
+            yield where | row | _over_backbones(errors)
         if network == panel.network and baseline is not None and panel.one_pass is not None:
             size, runs = panel.spaces.loc[BASELINE, "granularity"], len(panel.one_pass)
-            known = {"network": network, "space": ONE_PASS, "family": "manual", "meaningless": False}
-            known |= {"series": "one_pass", "role": "one_pass", "granularity": size, "runs": runs}
+            row = {"network": network, "space": ONE_PASS, "family": "manual", "meaningless": False}
+            row |= {"series": "one_pass", "role": "one_pass", "granularity": size, "runs": runs}
             first = before[before["space"] == BASELINE]
-            known["artifact"] = first["artifact"].iloc[0]
-            yield where | known | _over_backbones(panel.one_pass)
+            row["artifact"] = first["artifact"].iloc[0]
+            yield where | row | _over_backbones(panel.one_pass)
 
 
 def _over_backbones(errors: pd.Series) -> dict[str, Any]:
@@ -235,8 +235,8 @@ def _summed(
 
     def places(column: pd.Series) -> pd.Series:
         names = orders.get(column.name, dict.fromkeys(column))
-        known = {name: i for i, name in enumerate(names)}
-        return column if column.name.startswith("_") else column.map(known).fillna(len(known))
+        order = {name: i for i, name in enumerate(names)}
+        return column if column.name.startswith("_") else column.map(order).fillna(len(order))
 
     by = ["condition", "_network", "measure", "_place", "state", *orders]
     table = pd.concat(frames, ignore_index=True).sort_values(by, key=places, kind="stable", ignore_index=True)
@@ -247,14 +247,14 @@ def properties(conditions: list[ConditionResults]) -> pd.DataFrame:
     """Return measured properties of every label space; shares are between 0 and 1, mutual information is in bits."""
     rows = []
     for condition, space in ((one, space) for one in conditions for space in in_order(one)):
-        made = dict(zip((one.name for one in condition.spaces), condition.roles("hierarchy"), strict=True))
-        found = condition.properties[space.name]
+        artifacts = dict(zip((one.name for one in condition.spaces), condition.roles("hierarchy"), strict=True))
+        facts = condition.properties[space.name]
         row = {"condition": condition.name, "label": condition.label, "space": space.name}
         row |= {"family": space.family, "series": series_of(space)}
-        row |= {key: found[key] for key in ("granularity", "images", "empty_classes", "refines_target")}
-        row |= {f"class_size_{key}": found["class_size"][key] for key in ("min", "median", "max")}
-        row |= {key: found[key] for key in ("starved_share", "straddling_share")}
+        row |= {key: facts[key] for key in ("granularity", "images", "empty_classes", "refines_target")}
+        row |= {f"class_size_{key}": facts["class_size"][key] for key in ("min", "median", "max")}
+        row |= {key: facts[key] for key in ("starved_share", "straddling_share")}
         agreement = ("purity", "mutual_information_bits", "nmi")
-        row["artifact"] = made[space.name]
-        rows.append(row | {f"{key}_{rank}": value for key in agreement for rank, value in found[key].items()})
+        row["artifact"] = artifacts[space.name]
+        rows.append(row | {f"{key}_{rank}": value for key in agreement for rank, value in facts[key].items()})
     return pd.DataFrame(rows)

@@ -21,7 +21,7 @@ def environment(folder: Path) -> jinja2.Environment:
     pages = jinja2.Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **strict)
     pages.filters |= {name: getattr(words, name) for name in ("listing", "count", "signed", "share", "less")}
     pages.filters |= {"num": words.number, "name": lambda value: value if isinstance(value, str) else "–"}
-    pages.globals |= {"series": lambda one: series.describe(one).words, "interval": words.interval}
+    pages.globals |= {"series": lambda key: series.describe(key).words, "interval": words.interval}
     pages.globals |= {"level": round(100 * LEVEL), "power": round(100 * POWER), "holds": HOLDS}
     files = ("page.css", "tables.js")
     pages.globals |= {name.replace(".", "_"): Markup((HERE / name).read_text(encoding="utf-8")) for name in files}

@@ -34,21 +34,21 @@ def series_of(space: Any) -> str:
 
 def describe(series: str) -> Series:
     """Return a series as its family describes it; unknown ones come last. An objective without labels is a series."""
-    known = _known(tuple(extensions.own_files()))
+    by_name = _known(tuple(extensions.own_files()))
     words = f"no labels: {series}" if series in extensions.names("objective") else series
-    return known.get(series) or Series(words, DEFAULT, False, len(known))
+    return by_name.get(series) or Series(words, DEFAULT, False, len(by_name))
 
 
 @functools.cache
 def _known(own: tuple[str, ...]) -> dict[str, Series]:
     """Return the series of all families, then the others; `own` are the loaded files of the user."""
-    found: dict[str, Series] = {}
+    by_name: dict[str, Series] = {}
     for name in extensions.names("family"):
         family = extensions.find("family", name)
         words, styles = getattr(family, "WORDS", None) or {}, getattr(family, "STYLE", None) or {}
         if not hasattr(family, "series"):
             words, styles = {name: words or name}, {name: styles or DEFAULT}
-        for one in dict.fromkeys([*words, *styles]):
+        for key in dict.fromkeys([*words, *styles]):
             chance = getattr(family, "MEANINGLESS", False)
-            found[one] = Series(words.get(one) or one, styles.get(one) or DEFAULT, chance, len(found))
-    return found | {name: Series(*said, False, len(found) + i) for i, (name, said) in enumerate(OTHERS.items())}
+            by_name[key] = Series(words.get(key) or key, styles.get(key) or DEFAULT, chance, len(by_name))
+    return by_name | {name: Series(*look, False, len(by_name) + i) for i, (name, look) in enumerate(OTHERS.items())}

@@ -58,16 +58,16 @@ def finer(results: pd.DataFrame) -> pd.DataFrame:
 
 def cases(results: pd.DataFrame) -> list[dict[str, Any]]:
     """Return for each baseline its `answer` (a key of `ANSWERS`), the number of `arms`, and the best arm's row."""
-    found = []
+    rows = []
     for label, part in results.groupby("label", sort=False):
         arms = finer(part)
-        said = answer(arms)
-        held = arms[arms["standing"] == "better"] if said == "yes" else arms[arms["low"].notna()]
+        reply = answer(arms)
+        held = arms[arms["standing"] == "better"] if reply == "yes" else arms[arms["low"].notna()]
         best = held.sort_values("difference", kind="stable").head(1).to_dict("records")
         about = {key: part[key].iloc[0] for key in ("train_images", "transfer", "baseline_mean")}
-        picked = {"label": label, "answer": said, "arms": int(arms["repeats"].isna().sum())}
-        found.append((best[0] if best else {}) | about | picked)
-    return found
+        picked = {"label": label, "answer": reply, "arms": int(arms["repeats"].isna().sum())}
+        rows.append((best[0] if best else {}) | about | picked)
+    return rows
 
 
 def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
@@ -78,18 +78,18 @@ def headline(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
     baselines (or how many) and their answers. `heads`, the comparisons of that arm's class head. Without an arm or an
     interval, `why` there is none. `few`: see :func:`too_few`, if that is why the question stays open.
     """
-    found = {"why": "", "shown": compared.iloc[:0], "elsewhere": [], **_found(results, compared)}
-    asked = found["shown"] if "primary" in found else compared[compared["question"] == "finer"]
-    few = too_few(asked) if len(asked) and found["answer"] == "open" and found["why"] != "no arm" else None
-    told = (found.get("primary") or [found.get("best")])[0]
-    return found | {"few": few, "heads": [] if told is None else own_head(told, compared)}
+    values = {"why": "", "shown": compared.iloc[:0], "elsewhere": [], **_found(results, compared)}
+    asked = values["shown"] if "primary" in values else compared[compared["question"] == "finer"]
+    few = too_few(asked) if len(asked) and values["answer"] == "open" and values["why"] != "no arm" else None
+    told = (values.get("primary") or [values.get("best")])[0]
+    return values | {"few": few, "heads": [] if told is None else own_head(told, compared)}
 
 
 def own_head(arm: dict[str, Any], compared: pd.DataFrame) -> list[dict[str, Any]]:
     """Return what is known of an arm's class head without finetuning: rows of `compared`."""
-    here = (compared[["label", "network"]] == [arm["label"], arm["network"]]).all(axis=1)
+    mask = (compared[["label", "network"]] == [arm["label"], arm["network"]]).all(axis=1)
     named = [form.format(arm["space"]) for form in (HEAD, MERGED_HEAD)]
-    return compared[here & compared["space"].isin(named)].to_dict("records")
+    return compared[mask & compared["space"].isin(named)].to_dict("records")
 
 
 def too_few(asked: pd.DataFrame) -> dict[str, Any] | None:
@@ -98,8 +98,8 @@ def too_few(asked: pd.DataFrame) -> dict[str, Any] | None:
     needed = enough(number)
     if backbones >= needed:
         return None
-    found = {"backbones": backbones, "enough": needed, "comparisons": number, "then": reach(needed, number)}
-    return found | {"now": reach(backbones, number) if backbones > 1 else None}
+    values = {"backbones": backbones, "enough": needed, "comparisons": number, "then": reach(needed, number)}
+    return values | {"now": reach(backbones, number) if backbones > 1 else None}
 
 
 def _found(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
@@ -108,18 +108,18 @@ def _found(results: pd.DataFrame, compared: pd.DataFrame) -> dict[str, Any]:
         keys, about = ["label", "network", "space"], ["series", "granularity", "baseline_mean"]
         rows = declared.merge(results[[*keys, *about]], on=keys, how="left")
         return {"answer": answer(rows.iloc[:1]), "primary": rows.to_dict("records"), "shown": declared}
-    arms, every = finer(results), cases(results)
-    found = answer(arms)
-    told = [case for case in every if "space" in case]
+    arms, all_cases = finer(results), cases(results)
+    overall = answer(arms)
+    told = [case for case in all_cases if "space" in case]
     if not told:
         return {"answer": "open", "why": "no arm" if arms.empty else "no interval"}
-    best = min(told, key=lambda case: (case["answer"] != found, case["difference"]))
-    own = (compared[["label", "network", "space"]] == [best["label"], best["network"], best["space"]]).all(axis=1)
-    others = [(case["label"], case["answer"]) for case in every if case["arms"] and case["label"] != best["label"]]
+    best = min(told, key=lambda case: (case["answer"] != overall, case["difference"]))
+    of_best = (compared[["label", "network", "space"]] == [best["label"], best["network"], best["space"]]).all(axis=1)
+    others = [(case["label"], case["answer"]) for case in all_cases if case["arms"] and case["label"] != best["label"]]
     if len(others) > 2:  # the sections list each of them
-        others = [(f"{number} times", one) for one, number in Counter(one for _, one in others).items()]
-    shown = compared[own & compared["question"].isin(["finer", "control"])]
-    return {"answer": found, "best": best, "shown": shown, "elsewhere": others}
+        others = [(f"{number} times", reply) for reply, number in Counter(reply for _, reply in others).items()]
+    shown = compared[of_best & compared["question"].isin(["finer", "control"])]
+    return {"answer": overall, "best": best, "shown": shown, "elsewhere": others}
 
 
 def meaning(compared: pd.DataFrame) -> list[dict[str, Any]]:

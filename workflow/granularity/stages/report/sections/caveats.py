@@ -37,10 +37,10 @@ def build(loaded: Loaded) -> Part | None:
 
 def twins(condition: ConditionResults) -> Iterator[dict[str, Any]]:
     """Yield each split with near duplicates in training: the number of such images, and of those with another class."""
-    for made in condition.of("duplicates"):
-        table = made.table("findings.parquet", ["finding", "split", "class", "twin_class"])
+    for artifact in condition.of("duplicates"):
+        table = artifact.table("findings.parquet", ["finding", "split", "class", "twin_class"])
         table = table[table["finding"] == "near_in_both_splits"]
         for split, rows in table.groupby("split", sort=False):
-            other = int((rows["class"] != rows["twin_class"]).sum())
-            counts = {"images": len(rows), "of": condition.images(split), "other": other}
+            mismatches = int((rows["class"] != rows["twin_class"]).sum())
+            counts = {"images": len(rows), "of": condition.images(split), "other": mismatches}
             yield {"split": split, "label": condition.label, **counts}

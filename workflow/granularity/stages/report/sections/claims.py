@@ -15,7 +15,7 @@ NUMBERS = ("measured", "sd", "minimum", "maximum", "interval_low", "interval_hig
 
 
 def build(loaded: Loaded) -> Part | None:
-    studies, worlds = ([study(one) for one in found.values()] for found in (loaded.studies, loaded.worlds))
+    studies, worlds = ([study(one) for one in artifacts.values()] for artifacts in (loaded.studies, loaded.worlds))
     if not studies and not worlds:
         return None
     table = pd.DataFrame([{"study": one["name"], **row} for one in studies for row in one["checks"]])

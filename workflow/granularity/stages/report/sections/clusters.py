@@ -21,14 +21,14 @@ TILE = 64  # px at most: large enough to see, small enough for the page
 
 def build(loaded: Loaded) -> Part | None:
     conditions, drawn, values = loaded.conditions, {}, {"encoder": encoder_of(loaded.conditions)}
-    made = [one for condition in conditions for one in condition.of("cluster")]
-    values["clustered"] = bool(made)
-    losses = {one.label: each.table("history.parquet") for one in conditions for each in one.of("encoder")}
+    clusterings = [one for condition in conditions for one in condition.of("cluster")]
+    values["clustered"] = bool(clusterings)
+    losses = {one.label: encoder.table("history.parquet") for one in conditions for encoder in one.of("encoder")}
     seed = loaded.configuration.get("seeds", {}).get("base", 0)
-    if found := rows(conditions, loaded.options.montage_clusters, seed):
-        drawn["montage"] = montage(found)
-        shown = {(row.condition, row.clustering) for row in found}
-        values |= {"shown": len(shown), "clusterings": len(made), "rank": conditions[0].ranks[-1]}
+    if clusters := rows(conditions, loaded.options.montage_clusters, seed):
+        drawn["montage"] = montage(clusters)
+        shown = {(row.condition, row.clustering) for row in clusters}
+        values |= {"shown": len(shown), "clusterings": len(clusterings), "rank": conditions[0].ranks[-1]}
     if losses:
         drawn["encoder_loss"] = encoder_loss(losses)
     return Part(figures=drawn, values=values) if values["encoder"] or drawn else None
@@ -52,9 +52,9 @@ def encoder_loss(histories: dict[str, pd.DataFrame]) -> str:
     """Plot the encoder's contrastive loss by epoch, training and validation, one panel per condition."""
     figure, axes = drawing.two_across(len(histories), 0.4, 2.2, sharey=True)
     for place, (axis, (label, history)) in enumerate(zip(axes, histories.items(), strict=True)):
-        for split, one, line in (("train", "manual", "-"), ("val", "random", "--")):
+        for split, family, line in (("train", "manual", "-"), ("val", "random", "--")):
             words = {"train": "training", "val": "validation"}[split]
-            axis.plot("epoch", f"{split}_loss", line, data=history, color=series.describe(one).colour, label=words)
+            axis.plot("epoch", f"{split}_loss", line, data=history, color=series.describe(family).colour, label=words)
         axis.set(title=label, xlabel="Epoch", ylabel="" if place % 2 else "Contrastive loss (nats)")
         axis.grid(axis="y")
         axis.legend()
@@ -81,12 +81,12 @@ def rows(conditions: list[ConditionResults], count: int, seed: int) -> list[Row]
     """Return up to `count` clusters, divided evenly over clusterings, the largest first. The seed draws clusters in
     proportion to their sizes, and images in proportion to the classes of the finest rank.
     """
-    every = [(one, made) for one in conditions if one.of("pixels") for made in one.of("cluster")]
-    chosen = [i * len(every) // count for i in range(count)] if every else []
-    several = len({every[i][0].name for i in chosen}) > 1
-    found = []
+    candidates = [(owner, artifact) for owner in conditions if owner.of("pixels") for artifact in owner.of("cluster")]
+    chosen = [i * len(candidates) // count for i in range(count)] if candidates else []
+    several = len({candidates[i][0].name for i in chosen}) > 1
+    montage_rows = []
     for i in dict.fromkeys(chosen):
-        condition, clustering = every[i]
+        condition, clustering = candidates[i]
         name, finest = clustering.manifest["options"]["clustering"], condition.ranks[-1]
         rng = np.random.default_rng(seed_of(seed, "montage", condition.name, name))
         samples = condition.samples.table("samples.parquet", ["sample_id", finest])
@@ -101,9 +101,9 @@ def rows(conditions: list[ConditionResults], count: int, seed: int) -> list[Row]
             shares = classes.value_counts(normalize=True)
             shown = members[_drawn(shares.index.get_indexer(classes), rng)]
             superclass = None if pd.isna(item.superclass) else str(item.superclass)
-            known = condition.name if several else "", name, int(item.cluster), int(item.size), superclass
-            found.append(Row(*known, shown, shares.to_dict(), pictures(*condition.of("pixels"))))
-    return found
+            about = condition.name if several else "", name, int(item.cluster), int(item.size), superclass
+            montage_rows.append(Row(*about, shown, shares.to_dict(), pictures(*condition.of("pixels"))))
+    return montage_rows
 
 
 def _drawn(classes: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -51,16 +51,16 @@ def draw(results: pd.DataFrame) -> str:
             legend["target labels, one pass (mean)"] = line
         arms = table[(table["role"] != "one_pass") & table["granularity"].notna()]
         arms = arms.assign(x=drawing.apart(arms["granularity"].astype(float)))
-        for (one, *_), points in arms.groupby(["series", "network"], sort=False):
-            legend[_legend(one, points)] = _points(axis, one, points, points["x"], zorder=3)
+        for (series, *_), points in arms.groupby(["series", "network"], sort=False):
+            legend[_legend(series, points)] = _points(axis, series, points, points["x"], zorder=3)
         ring = {"marker": "o", "markersize": 9, "mfc": "none", "mec": drawing.INK, "mew": 1.1, "linestyle": ""}
         axis.plot("x", "mean", data=arms[arms["role"] == "baseline"], zorder=4, **ring)
         unlabelled = table[(table["role"] == "arm") & table["granularity"].isna()]
-        for (one, *_), points in unlabelled.groupby(["series", "network"], sort=False):
+        for (series, *_), points in unlabelled.groupby(["series", "network"], sort=False):
             edge = {"transform": axis.get_yaxis_transform(), "clip_on": False, "zorder": 5, "linestyle": ""}
-            legend[_legend(one, points)] = _points(axis, one, points, np.ones(len(points)), **edge)
+            legend[_legend(series, points)] = _points(axis, series, points, np.ones(len(points)), **edge)
             for mean in points["mean"]:
-                axis.axhline(mean, color=describe(one).colour, linestyle=(0, (1, 2)), linewidth=1)
+                axis.axhline(mean, color=describe(series).colour, linestyle=(0, (1, 2)), linewidth=1)
         axis.set(title=label, ylabel="Validation error (%)")
         axis.margins(x=0.04)
         axis.set_ylim(max(0, axis.get_ylim()[0]), min(100, axis.get_ylim()[1]))
@@ -82,5 +82,5 @@ def _points(axis, one: str, points: pd.DataFrame, x, **style):
 def _legend(one: str, points: pd.DataFrame) -> str:
     """Return a series in words, with its network unless that is the baseline's."""
     network, baseline = points["network"].iloc[0], points["baseline"].iloc[0]
-    own = baseline in (network, None)
-    return describe(one).words + ("" if own else f" ({drawing.shorten(network, 20)})")
+    same = baseline in (network, None)
+    return describe(one).words + ("" if same else f" ({drawing.shorten(network, 20)})")

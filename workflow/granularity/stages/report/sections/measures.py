@@ -19,23 +19,23 @@ def build(loaded: Loaded) -> Part | None:
     if not tables:
         return None
     drawn = {}
-    for measure, found in probe.groupby("measure", sort=False):
-        found = found[found["state"].isin(["pretrained", "embedding"])]
-        found = found[found["split"] == ("val" if "val" in set(found["split"]) else found["split"].min())]
+    for measure, errors in probe.groupby("measure", sort=False):
+        errors = errors[errors["state"].isin(["pretrained", "embedding"])]
+        errors = errors[errors["split"] == ("val" if "val" in set(errors["split"]) else errors["split"].min())]
         name = f"probe_{measure}" if drawn else "probe"
-        if len(found):  # the target rank (or else the coarsest), and the finest of the probed ranks
-            ranks = [rank for rank in loaded.conditions[0].ranks if rank in set(found["rank"])]
+        if len(errors):  # the target rank (or else the coarsest), and the finest of the probed ranks
+            ranks = [rank for rank in loaded.conditions[0].ranks if rank in set(errors["rank"])]
             first = loaded.conditions[0].target if loaded.conditions[0].target in ranks else ranks[0]
-            drawn[name] = draw(found, list(dict.fromkeys([first, ranks[-1]])), name)
+            drawn[name] = draw(errors, list(dict.fromkeys([first, ranks[-1]])), name)
     usual = {"val", "pretrained", "embedding"}
     more = [key for key in ("measure", "split", "state") if set(probe[key]) - usual and probe[key].nunique() > 1]
-    others = [key for key in ("measure", "state", "split") if measures[key].nunique() > 1]
+    columns = [key for key in ("measure", "state", "split") if measures[key].nunique() > 1]
     embedded = bool((probe["state"] == "embedding").any())
     undefined = int(measures["undefined"].sum())
     return Part(
         tables,
         drawn,
-        {"more": more, "undefined": undefined, "embedded": embedded, "most": MOST, "words": WORDS, "others": others},
+        {"more": more, "undefined": undefined, "embedded": embedded, "most": MOST, "words": WORDS, "others": columns},
     )
 
 
@@ -51,13 +51,13 @@ def draw(table: pd.DataFrame, ranks: list[str], name: str = "probe") -> str:
         named = whole.drop_duplicates("space")
         place = {space: y for y, space in enumerate(named["space"])}
         for rank, axis in zip(ranks, row, strict=True):
-            for found in whole[whole["rank"] == rank].itertuples():
-                linear = found.probe == "linear"
-                colour, y = describe(found.series).colour, place[found.space] + (-0.16 if linear else 0.16)
-                axis.plot([found.min, found.max], [y, y], color=colour, linewidth=1)
+            for result in whole[whole["rank"] == rank].itertuples():
+                linear = result.probe == "linear"
+                colour, y = describe(result.series).colour, place[result.space] + (-0.16 if linear else 0.16)
+                axis.plot([result.min, result.max], [y, y], color=colour, linewidth=1)
                 marker, fill = ("o", colour) if linear else ("s", drawing.PAPER)
-                axis.plot(found.mean, y, marker, color=colour, mfc=fill, markersize=4.5)
-            drawing.rows(axis, [drawing.row_name(one) for one in named.itertuples()], 5)
+                axis.plot(result.mean, y, marker, color=colour, mfc=fill, markersize=4.5)
+            drawing.rows(axis, [drawing.row_name(arm) for arm in named.itertuples()], 5)
             if label == list(tables)[-1]:
                 axis.set_xlabel(f"Error on “{drawing.shorten(rank, 20)}” (%)", parse_math=False)
         row[0].set_title(label)

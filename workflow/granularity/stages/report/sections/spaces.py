@@ -36,8 +36,8 @@ def agreement(properties: pd.DataFrame, ranks: list[str]) -> str:
     for row, (label, table) in zip(axes, tables.items(), strict=True):
         table = table.assign(x=drawing.apart(table["granularity"]))
         for axis, rank in zip(row, ranks, strict=True):
-            for one, points in table.groupby("series", sort=False):
-                (legend[describe(one).words],) = axis.plot(points["x"], points[f"nmi_{rank}"], **drawing.look(one))
+            for name, points in table.groupby("series", sort=False):
+                (legend[describe(name).words],) = axis.plot(points["x"], points[f"nmi_{rank}"], **drawing.look(name))
             axis.set_title(f"{drawing.shorten(rank)}, {label}", parse_math=False)
             axis.set_ylim(-0.03, 1.03)
             axis.margins(x=0.04)
@@ -55,9 +55,9 @@ def class_sizes(conditions: list[ConditionResults]) -> str:
     """Plot images per class, from large to small, a panel per family of clustered label spaces, as in the paper's
     Fig. 5.
     """
-    found = {series_of(space) for one in conditions for space in one.spaces if space.params.get("clusterings")}
-    first = [one for one in ("kmeans_superclass", "rebalanced", "kmeans") if one in found]
-    families = [*first, *sorted(sorted(found - {*first}), key=lambda one: describe(one).place)]
+    present = {series_of(space) for one in conditions for space in one.spaces if space.params.get("clusterings")}
+    first = [one for one in ("kmeans_superclass", "rebalanced", "kmeans") if one in present]
+    families = [*first, *sorted(sorted(present - {*first}), key=lambda one: describe(one).place)]
     spaces = [
         (one, family, [space for space in one.spaces if series_of(space) == family])
         for one in conditions
@@ -65,8 +65,8 @@ def class_sizes(conditions: list[ConditionResults]) -> str:
     ]
     shown = [panel for panel in spaces if panel[-1]]
     figure, axes = drawing.two_across(len(shown), 0.3, 2.0)
-    for axis, (condition, family, own) in zip(axes, shown, strict=True):
-        for i, space in enumerate(own):
+    for axis, (condition, family, members) in zip(axes, shown, strict=True):
+        for i, space in enumerate(members):
             sizes = np.sort(condition.classes[space.name]["size"].to_numpy())[::-1]
             look = {"linestyle": drawing.DASHES[i % len(drawing.DASHES)], "label": f"G = {len(sizes):,}"}
             look |= {"marker": "." if len(sizes) < 30 else None, "markersize": 4}
