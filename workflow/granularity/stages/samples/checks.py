@@ -47,27 +47,27 @@ def run(
     findings: list[Finding] = []
     sizes, digests = np.zeros(len(frame), dtype=np.int64), np.zeros((2, len(frame), 32), dtype=np.uint8)
     for start, looks in in_chunks(frame, lambda place: look(reader, *place), threads, "checking"):
-        for row, (size, hashes, found) in enumerate(looks, start):
+        for row, (size, hashes, report) in enumerate(looks, start):
             sizes[row], digests[:, row] = size, hashes
-            findings += [(row, name, detail) for name, detail in found]
+            findings += [(row, name, detail) for name, detail in report]
     for row in np.flatnonzero(~frame["sample_id"].astype("str").str.isascii()):
         findings.append((int(row), "not_ascii", "its name has letters beyond ASCII"))
     bad = np.isin(np.arange(len(frame)), [row for row, name, _ in findings if name in ERRORS])
     for more in (copies(frame, *digests, params.ranks[-1], np.flatnonzero(~bad)), of_classes(frame, params, ~bad)):
         findings += (more := list(more))
         bad[[row for row, name, _ in more if name in ERRORS]] = True
-    found = table(frame, findings)
-    errors = found[found["severity"] == "error"]
+    report = table(frame, findings)
+    errors = report[report["severity"] == "error"]
     if show or params.check_images == "fail":
-        for line in _lines(found if show else errors):
+        for line in _lines(report if show else errors):
             say(line)
-    counts = ", ".join(f"{count} {name}" for name, count in counted(found).items())
+    counts = ", ".join(f"{count} {name}" for name, count in counted(report).items())
     say(f"checked {len(frame)} images: {counts or 'nothing found'}")
     if params.check_images == "fail" and len(errors):
         first = "; ".join(line.removeprefix("error: ") for line in _lines(errors.iloc[:3]))
-        what = f"{len(errors)} of {len(frame)} images cannot be used: {first}{'; ...' * (len(errors) > 3)}"
+        problem = f"{len(errors)} of {len(frame)} images cannot be used: {first}{'; ...' * (len(errors) > 3)}"
         remedy = "The log lists them all. Repair or remove them, or set samples.check_images to skip"
-        raise GranularityError(f"samples.check_images: {what}. {remedy}")
+        raise GranularityError(f"samples.check_images: {problem}. {remedy}")
     frame["bytes"] = sizes
     texts = (digest.tobytes().hex() if params.checksums == "content" else None for digest in digests[0])
     frame["sha256"] = pd.array(list(texts), "str")
@@ -77,7 +77,7 @@ def run(
     for split in frame["split"].unique():
         if not (kept["split"] == split).any():
             raise GranularityError(f"samples.check_images: no image of the split '{split}' can be used")
-    return kept, found
+    return kept, report
 
 
 def unchecked(frame: pd.DataFrame, params: Samples) -> pd.DataFrame:
@@ -89,13 +89,13 @@ def unchecked(frame: pd.DataFrame, params: Samples) -> pd.DataFrame:
     if frame["sha256"].notna().all():
         files = np.frombuffer(bytes.fromhex("".join(frame["sha256"])), np.uint8).reshape(-1, 32)
         findings += copies(frame, files, files, params.ranks[-1], np.arange(len(frame)))
-    found = table(frame, findings)
-    for name, count in counted(found).items():
-        for line in _lines(found[found["finding"] == name].iloc[:3]):
+    report = table(frame, findings)
+    for name, count in counted(report).items():
+        for line in _lines(report[report["finding"] == name].iloc[:3]):
             say(line)
         if count > 3:
             say(f"... and {count - 3} more of {name}; findings.parquet has all")
-    return found
+    return report
 
 
 def counted(findings: pd.DataFrame) -> dict[str, int]:
@@ -108,31 +108,31 @@ def look(reader: Reader, *place) -> tuple[int, np.ndarray, list[tuple[str, str]]
     """Read and decode one image. Return its size in bytes; the SHA-256 of its bytes and of its upright pixels in RGB
     (uint8 [2, 32]; equal if it cannot be decoded); and its findings, each with a detail.
     """
-    data, pixels, found = b"", None, []
+    data, pixels, notes = b"", None, []
     try:
         data = reader.read(*place)
         image = open_image(data)
-        found = list(_notes(image))  # before decoding, which makes Pillow forget some of this
+        notes = list(_notes(image))  # before decoding, which makes Pillow forget some of this
         pixels = upright(image, "RGB")
         if image.format == "PNG":  # the only format with checksums, which Pillow ignores when decoding
             with image_errors():
                 open_image(data).verify()
         if _has_frames(image):
-            found.append(("animated", "the first of its frames is used"))
+            notes.append(("animated", "the first of its frames is used"))
         largest = max(high for _, high in pixels.getextrema())
-        if "sixteen_bit" in dict(found) and largest < 64:
-            found.append(
+        if "sixteen_bit" in dict(notes) and largest < 64:
+            notes.append(
                 ("narrow_range", f"no value is above {largest} of 255: does it use at most 14 of its 16 bits?")
             )
     except MissingError as error:
-        found = [("missing", str(error))]
+        notes = [("missing", str(error))]
     except ImageError as error:
-        found = [(error.finding, str(error))]
+        notes = [(error.finding, str(error))]
     except (GranularityError, OSError, ValueError, MemoryError) as error:
-        found = [("unreadable", " ".join(str(error).split()))]
+        notes = [("unreadable", " ".join(str(error).split()))]
     file = hashlib.sha256(data)
     shown = file if pixels is None else hashlib.sha256(b"%d %d " % pixels.size + pixels.tobytes())
-    return len(data), np.frombuffer(file.digest() + shown.digest(), np.uint8).reshape(2, 32), found
+    return len(data), np.frombuffer(file.digest() + shown.digest(), np.uint8).reshape(2, 32), notes
 
 
 def _notes(image: Image.Image) -> Iterator[tuple[str, str]]:
@@ -209,19 +209,19 @@ def of_classes(frame: pd.DataFrame, params: Samples, usable: np.ndarray) -> Iter
     train, val = (usable & (split == name) for name in ("train", "val"))
     for rank in params.ranks:
         column, counts = frame[rank], frame.loc[usable, rank].value_counts()
-        for one in sorted({*column[val].unique()} - {*column[train].unique()}):
-            rows = np.flatnonzero(val & (column == one).to_numpy())
-            detail = f"the {rank} {one!r} has {len(rows)} images in val and none in train"
+        for label in sorted({*column[val].unique()} - {*column[train].unique()}):
+            rows = np.flatnonzero(val & (column == label).to_numpy())
+            detail = f"the {rank} {label!r} has {len(rows)} images in val and none in train"
             if rank == params.target:
                 yield from ((int(row), "untrained_class", f"{detail}, so each can only be an error") for row in rows)
             else:
                 yield int(rows[0]), "untrained_subclass", detail
         alike: dict[str, str] = {}
-        for one in counts.index[counts > 0].sort_values():
-            first = alike.setdefault(" ".join(one.split()).casefold(), one)
-            if first != one:
-                row = int(np.flatnonzero(usable & (column == one).to_numpy())[0])
-                names = f"the {rank} {first!r} ({counts[first]} images) and {one!r} ({counts[one]})"
+        for label in counts.index[counts > 0].sort_values():
+            first = alike.setdefault(" ".join(label.split()).casefold(), label)
+            if first != label:
+                row = int(np.flatnonzero(usable & (column == label).to_numpy())[0])
+                names = f"the {rank} {first!r} ({counts[first]} images) and {label!r} ({counts[label]})"
                 yield row, "similar_names", f"{names} are two classes, but differ only in case or blanks"
 
 

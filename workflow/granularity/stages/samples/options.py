@@ -141,8 +141,8 @@ def samples_section() -> type[Samples]:
 def stage_section() -> type[Samples]:
     """Return the options of the stage: the section `samples`, the size of one condition, and what to log."""
     show = (bool, Field(False, description="Check every image (check_images), and log each finding."))
-    what = "Training images that the configuration requires, by key: fewer are an error. Not part of the result."
-    asks = (dict[str, Count], Field({}, description=what))
+    description = "Training images that the configuration requires, by key: fewer are an error. Not part of the result."
+    asks = (dict[str, Count], Field({}, description=description))
     return create_model(
         "SamplesOptions", __base__=(samples_section(), _Size), __module__=__name__, show=show, asks=asks
     )
@@ -175,8 +175,8 @@ def of_source(samples: Samples) -> dict[str, Any]:
 
 def asked(chosen: Any) -> dict[str, Any]:
     """Return the effective options: those of the source; images are checked if findings are to be shown."""
-    found = of_source(chosen) | {"train_size": chosen.train_size}
-    return found | ({"check_images": "fail"} if chosen.show and chosen.check_images == "no" else {})
+    options = of_source(chosen) | {"train_size": chosen.train_size}
+    return options | ({"check_images": "fail"} if chosen.show and chosen.check_images == "no" else {})
 
 
 def too_few(asks: Mapping[str, int], images: int) -> Iterator[str]:
@@ -188,16 +188,16 @@ def too_few(asks: Mapping[str, int], images: int) -> Iterator[str]:
 
 def files(samples: Samples) -> list[str]:
     """Return the existing label files (not images): editing one makes the sample table outdated."""
-    found = [samples.subset, samples.taxonomy, samples.wordnet and samples.wordnet / "data.noun"]
-    found += getattr(module(samples), "files", lambda _: ())(samples)
-    named = [located(str(file)) for file in dict.fromkeys(found) if file is not None]
+    paths = [samples.subset, samples.taxonomy, samples.wordnet and samples.wordnet / "data.noun"]
+    paths += getattr(module(samples), "files", lambda _: ())(samples)
+    named = [located(str(file)) for file in dict.fromkeys(paths) if file is not None]
     return [file for file in named if os.path.isfile(file)]
 
 
 def folders(samples: Samples) -> list[str]:
     """Return the folders whose entries affect a sample table: `root`, unless the source says otherwise."""
-    found = getattr(module(samples), "folders", lambda one: (one.root,))(samples)
-    return [str(folder) for folder in dict.fromkeys(found) if folder is not None]
+    entries = getattr(module(samples), "folders", lambda section: (section.root,))(samples)
+    return [str(folder) for folder in dict.fromkeys(entries) if folder is not None]
 
 
 def outside(samples: Samples) -> dict[str, str]:
@@ -209,11 +209,11 @@ def outside(samples: Samples) -> dict[str, str]:
 
 def expected_images(samples: Samples) -> int | None:
     """Return the approximate number of images, if the source states it."""
-    known = getattr(source := module(samples), "EXPECTED_IMAGES", None)
-    known = known.get(samples.train, known.get(samples.source)) if isinstance(known, dict) else known
-    if not isinstance(known, int | None):
+    count = getattr(source := module(samples), "EXPECTED_IMAGES", None)
+    count = count.get(samples.train, count.get(samples.source)) if isinstance(count, dict) else count
+    if not isinstance(count, int | None):
         raise GranularityError(f"{source.__file__}: EXPECTED_IMAGES: must be a whole number, or one for each name")
-    return known
+    return count
 
 
 def _file(samples: Samples) -> str:
@@ -222,12 +222,12 @@ def _file(samples: Samples) -> str:
 
 def _brought() -> dict[str, tuple[tuple[Any, Any], list[str]]]:
     """Return the keys that only some sources take: each key's type and field, and the files that take it."""
-    found: dict[str, tuple[tuple[Any, Any], list[str]]] = {}
+    keys: dict[str, tuple[tuple[Any, Any], list[str]]] = {}
     for name in (name for name in extensions.names("source") if name not in FILES):
         for key, option in getattr(extensions.find("source", name), "OPTIONS", {}).items():
-            (kind, field), takers = found.setdefault(key, (option, []))
+            (kind, field), takers = keys.setdefault(key, (option, []))
             takers.append(name)
             same = (kind, field.default) == (option[0], option[1].default)
             if key in (*Samples.model_fields, "train_size", "show") or not same:
                 raise GranularityError(f"source '{name}': OPTIONS: there is already a key '{key}'; rename it")
-    return found
+    return keys

@@ -88,8 +88,8 @@ def read_taxonomy(file: Path) -> pd.DataFrame:
         data = io.BytesIO(read_regular(file, LARGEST))
         rows = pd.read_csv(data, dtype="str", keep_default_na=False, comment="#", header=None)
     except (GranularityError, ValueError) as error:
-        what = error if isinstance(error, GranularityError) else f"{file}: is not a CSV file ({str(error).strip()})"
-        raise GranularityError(f"samples.taxonomy: {what}") from None
+        problem = error if isinstance(error, GranularityError) else f"{file}: is not a CSV file ({str(error).strip()})"
+        raise GranularityError(f"samples.taxonomy: {problem}") from None
     table = rows[1:].set_axis(rows.iloc[0].tolist(), axis=1).reset_index(drop=True)  # pandas would rename equal names
     names = table.columns
     wrong = None
@@ -112,22 +112,24 @@ def join(frame: pd.DataFrame, taxonomy: pd.DataFrame, file: Path) -> pd.DataFram
     """Add the ranks of a taxonomy; its first column is matched by name, or by classes to the only rank that fits."""
     key, *added = taxonomy.columns
     available = {name: _categorical(frame[name]) for name in frame.columns if name not in RESERVED}
-    known = pd.Index(taxonomy[key])
-    fitting = [key] if key in available else [n for n, one in available.items() if one.cat.categories.isin(known).all()]
+    classes = pd.Index(taxonomy[key])
+    fitting = (
+        [key] if key in available else [n for n, rank in available.items() if rank.cat.categories.isin(classes).all()]
+    )
     if len(fitting) != 1:
-        what = f"is not one of the ranks {[*available]}, nor does it name the classes of exactly one of them"
-        raise GranularityError(f"samples.taxonomy: {file}: its first column, '{key}', {what}")
+        problem = f"is not one of the ranks {[*available]}, nor does it name the classes of exactly one of them"
+        raise GranularityError(f"samples.taxonomy: {file}: its first column, '{key}', {problem}")
     column = available[fitting[0]]
-    row = np.append(known.get_indexer(column.cat.categories), -1)[column.cat.codes]
+    row = np.append(classes.get_indexer(column.cat.categories), -1)[column.cat.codes]
     unknown = column[(row < 0) & column.notna()].unique()
     if len(unknown):
-        what = f"has no row for {len(unknown)} classes, such as '{unknown[0]}'"
-        raise GranularityError(f"samples.taxonomy: {file}: {what}")
+        problem = f"has no row for {len(unknown)} classes, such as '{unknown[0]}'"
+        raise GranularityError(f"samples.taxonomy: {file}: {problem}")
     result = frame.copy(deep=False)
     for name in added:
         codes, names = pd.factorize(taxonomy[name])  # in file order
         result[name] = pd.Categorical.from_codes(np.where(row >= 0, codes[row], -1), names)
-    result[key] = pd.Categorical.from_codes(row, known)
+    result[key] = pd.Categorical.from_codes(row, classes)
     return result
 
 
@@ -137,8 +139,8 @@ def _with_wordnet(source: Source, params: Samples) -> tuple[pd.DataFrame, WordNe
         raise GranularityError(f"samples.wordnet: needs a rank {SYNSET} of WordNet ids; {has}")
     column = _categorical(source.frame[SYNSET])
     sets = [str(name).split(SEPARATOR) for name in column.cat.categories]
-    graph = WordNet.read(params.wordnet).above(sorted({synset for one in sets for synset in one}))
-    living = np.array([any(graph.is_living(synset) for synset in one) for one in sets], dtype=bool)
+    graph = WordNet.read(params.wordnet).above(sorted({synset for synsets in sets for synset in synsets}))
+    living = np.array([any(graph.is_living(synset) for synset in synsets) for synsets in sets], dtype=bool)
     codes = np.where(column.cat.codes >= 0, (~living).astype(np.int8)[column.cat.codes], -1)
     return source.frame.assign(**{LIVING: pd.Categorical.from_codes(codes, ["living thing", "other"])}), graph
 
@@ -163,9 +165,9 @@ def categorical(column) -> pd.Categorical:
     encoded = column.unify_dictionaries().combine_chunks()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     names = pd.Index(encoded.dictionary.cast(pa.string()).to_pylist(), dtype="str")
-    found = [name for name in names[np.unique(codes[codes >= 0])] if name]
-    found.sort(key=int if all(NUMBER.fullmatch(name) for name in found) else None)
-    kept = pd.Index(found, dtype="str")
+    present = [name for name in names[np.unique(codes[codes >= 0])] if name]
+    present.sort(key=int if all(NUMBER.fullmatch(name) for name in present) else None)
+    kept = pd.Index(present, dtype="str")
     place = np.append(kept.get_indexer(names), -1)  # the last is for code -1
     return pd.Categorical.from_codes(place[codes], kept)
 
@@ -200,7 +202,7 @@ def no_class(field, params: Samples, file: Path) -> None:
     from pyarrow import types
 
     if types.is_floating(field.type) and field.name in params.ranks:
-        what = (
+        fault = (
             f"contains floating-point numbers ({field.type}), which pandas makes of whole numbers if some are missing"
         )
-        raise GranularityError(f"{file}: column '{field.name}' {what}; write whole numbers or text, null for missing")
+        raise GranularityError(f"{file}: column '{field.name}' {fault}; write whole numbers or text, null for missing")

@@ -121,8 +121,8 @@ def check_complete(shards: Sequence[tuple[Path, int, int | None]], split: str) -
     if len(totals) > 1 or (len(shards) > count and not missing):
         raise GranularityError(f"{file.parent}: split '{split}' has files of two versions; download it again")
     if missing and (totals != {None} or len(shards) > 1):
-        what = f"lacks file number {min(missing)} of {count} (from {first})"
-        raise GranularityError(f"{file.parent}: split '{split}' {what}; download it again, or rename the files")
+        problem = f"lacks file number {min(missing)} of {count} (from {first})"
+        raise GranularityError(f"{file.parent}: split '{split}' {problem}; download it again, or rename the files")
 
 
 def pngs(images: Iterable[np.ndarray]) -> Iterator[bytes]:

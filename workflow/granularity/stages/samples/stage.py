@@ -33,27 +33,27 @@ def run(task: Task) -> None:
     if options.show and options.check_images == "no":
         options = options.model_copy(update={"check_images": "fail"})
     try:
-        found = source.find(options, task.threads)
-        frame, graph = ranks.add(found, options)
+        data = source.find(options, task.threads)
+        frame, graph = ranks.add(data, options)
         names = [column for column in ("sample_id", "file") if column in frame and frame[column].dtype == object]
         frame = frame.astype(dict.fromkeys(names, "str"))
     except UnicodeEncodeError as error:  # lone surrogates, from undecodable bytes or JSON escapes
         raise GranularityError(f"{options.root}: the name {error.object[:200]!r} is not UTF-8; rename it") from None
     frame, held_out = assign(frame, options, options.train_size, task.seed)
-    root = found.root or options.root
+    root = data.root or options.root
     resolved = of_source(options) | {"train_size": options.train_size, "seed": task.seed, "root": None}
-    if found.images is None:
+    if data.images is None:
         resolved["root"] = str(root)
         if (revision := hub.commit(root)) is not None:
             resolved["revision"] = revision
     # Images without checksums are identified by their location.
     facts = ("source", "target", "ranks", "wordnet", "checksums", *(("root",) if options.checksums == "size" else ()))
     with task.create({}, resolved, facts) as out:
-        if found.images is not None:
-            frame = _store(found, frame, out)
+        if data.images is not None:
+            frame = _store(data, frame, out)
         frame = frame.reset_index(drop=True)
-        own = found.images is not None
-        reader = Reader(out.folder if own else root, None if own else getattr(options, "image_column", None))
+        stored = data.images is not None
+        reader = Reader(out.folder if stored else root, None if stored else getattr(options, "image_column", None))
         for column in ("row", "offset", "bytes"):  # null if the source does not need them
             frame[column] = (
                 frame[column].astype("Int64") if column in frame else pd.array([pd.NA] * len(frame), "Int64")
@@ -84,7 +84,7 @@ def run(task: Task) -> None:
             out.summary["remarks"] = remarks
             for remark in remarks:
                 say(remark)
-        out.summary |= found.notes
+        out.summary |= data.notes
 
 
 def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: int) -> tuple[pd.DataFrame, str]:
@@ -109,8 +109,8 @@ def assign(frame: pd.DataFrame, params: Samples, train_size: int | str, seed: in
         pool = pool[_listed(params.subset, frame["sample_id"].iloc[pool])]
     size = len(pool) if train_size == "all" else train_size
     if size > len(pool) or len(pool) == 0 or len(held_out) == 0:
-        there = f"{len(frame)} images, {len(held_out)} for validation and {len(pool)} for training"
-        raise GranularityError(f"conditions.train_size = {train_size}: there are {there}")
+        sizes = f"{len(frame)} images, {len(held_out)} for validation and {len(pool)} for training"
+        raise GranularityError(f"conditions.train_size = {train_size}: there are {sizes}")
     split = np.full(len(frame), None, dtype=object)
     extra = {name: f"{name} (published)" if name in ("train", "val") else name for name in params.extra_splits}
     for name, shown in extra.items():
@@ -173,8 +173,8 @@ def _measure(frame: pd.DataFrame, reader: Reader, checksums: str, threads: int) 
         return len(data), None if checksums == "size" else hashlib.sha256(data).hexdigest()
 
     sizes, digests = np.empty(len(frame), dtype=np.int64), []
-    for start, found in checks.in_chunks(frame, measured, threads, "measuring"):
-        lengths, texts = zip(*found, strict=True)
+    for start, results in checks.in_chunks(frame, measured, threads, "measuring"):
+        lengths, texts = zip(*results, strict=True)
         sizes[start : start + len(lengths)] = lengths
         digests.append(pd.Series(pd.array(texts, "str")))  # a list of all 12.7 million would take 1.4 GB
     frame["bytes"], frame["sha256"] = sizes, pd.concat(digests, ignore_index=True)

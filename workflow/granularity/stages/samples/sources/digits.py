@@ -25,8 +25,8 @@ def check(samples: Samples, conditions: Sequence[Condition]) -> Iterator[str]:
     held_out = round(EXPECTED_IMAGES * held_out) if held_out < 1 else held_out
     for size in (condition.train_size for condition in conditions):
         if size != "all" and size + held_out > EXPECTED_IMAGES:
-            what = f"more than the {EXPECTED_IMAGES} digits"
-            yield f"conditions: train_size {size} and {held_out} validation images are {what}"
+            limit = f"more than the {EXPECTED_IMAGES} digits"
+            yield f"conditions: train_size {size} and {held_out} validation images are {limit}"
 
 
 def read(params: Samples, threads: int = 1) -> Source:

@@ -53,40 +53,41 @@ def read(params: Samples, threads: int = 1) -> Source:
 
     ranks = _levels(params)
     everything = below(params.root, archives=params.source == "imagenet21k", threads=threads)
-    found = [folder for folder in everything if len(folder.names)]
-    if not found:
-        there = counted(sum((folder.others for folder in everything), Counter()))
+    full = [folder for folder in everything if len(folder.names)]
+    if not full:
+        contents = counted(sum((folder.others for folder in everything), Counter()))
         raise GranularityError(
-            f"{params.root}: contains no images ({', '.join(sorted(ENDINGS))}){there and f', but {there}'}"
+            f"{params.root}: contains no images ({', '.join(sorted(ENDINGS))}){contents and f', but {contents}'}"
         )
-    splits = _splits(sorted({folder.parts[0] for folder in found if folder.parts}), params)
+    splits = _splits(sorted({folder.parts[0] for folder in full if folder.parts}), params)
     unread = {*splits} - wanted(splits, params)
-    everything, found = (
-        [folder for folder in some if not (folder.parts and folder.parts[0] in unread)] for some in (everything, found)
+    everything, full = (
+        [folder for folder in folders if not (folder.parts and folder.parts[0] in unread)]
+        for folders in (everything, full)
     )
     notes = left_out(everything, params.root)
     depth = len(ranks) + bool(splits)
-    for folder in found:
+    for folder in full:
         if len(folder.parts) != depth:
             hint = "take ranks without a folder from samples.taxonomy"
             if len(folder.parts) - 1 == depth and not splits:
                 hint = "if the first is a split, name it in samples.train, val or extra_splits"
-            what = f"is {len(folder.parts)} folders below samples.root, but the ranks {ranks}"
-            what += f"{' and the split' * bool(splits)} ask for {depth}; {hint}"
-            raise GranularityError(f"{params.root.joinpath(*folder.parts, folder.names[0])}: {what}")
-    counts = [len(folder.names) for folder in found]
-    ids = ["".join(f"{part}/" for part in folder.parts) + folder.names for folder in found]
+            problem = f"is {len(folder.parts)} folders below samples.root, but the ranks {ranks}"
+            problem += f"{' and the split' * bool(splits)} ask for {depth}; {hint}"
+            raise GranularityError(f"{params.root.joinpath(*folder.parts, folder.names[0])}: {problem}")
+    counts = [len(folder.names) for folder in full]
+    ids = ["".join(f"{part}/" for part in folder.parts) + folder.names for folder in full]
     frame = pd.DataFrame({"sample_id": pd.concat(ids, ignore_index=True)})
     frame["file"] = frame["sample_id"]
-    if packed := [folder.archive for folder in found if folder.archive]:
-        if len(packed) < len(found):
+    if packed := [folder.archive for folder in full if folder.archive]:
+        if len(packed) < len(full):
             raise GranularityError(f"{params.root}: contains both images in folders and archives; keep one of the two")
         frame["file"] = repeated(packed, counts)
-        frame["offset"], frame["bytes"] = np.concatenate([folder.places for folder in found]).T
+        frame["offset"], frame["bytes"] = np.concatenate([folder.places for folder in full]).T
     if splits:
-        frame["split"] = repeated([folder.parts[0] for folder in found], counts)
+        frame["split"] = repeated([folder.parts[0] for folder in full], counts)
     for level, rank in enumerate(ranks, 1):
-        paths = [folder.parts[bool(splits) :][:level] for folder in found]
+        paths = [folder.parts[bool(splits) :][:level] for folder in full]
         # "other" below two parents is two classes; only then a name includes its parents
         parents = Counter(path[-1] for path in set(paths))
         frame[rank] = repeated([path[-1] if parents[path[-1]] == 1 else "/".join(path) for path in paths], counts)
@@ -95,15 +96,15 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 def left_out(folders: list[Folder], root: Path) -> dict[str, Any]:
     """Return and log what a sample table of these folders omits; GranularityError: all files of a folder."""
-    others, notes = sum((folder.others for folder in folders), Counter()), {}
-    if others:
-        notes["other_files"] = dict(sorted(others.items()))
-        say(f"{root}: left out {counted(others)}: not readable as images")
+    suffixes, notes = sum((folder.others for folder in folders), Counter()), {}
+    if suffixes:
+        notes["other_files"] = dict(sorted(suffixes.items()))
+        say(f"{root}: left out {counted(suffixes)}: not readable as images")
     if empty := without_images(folders):
-        for parts, there in empty.items():
-            if there:
-                what = f"has no readable image, but {counted(there)}; convert them to JPEG or PNG, or move it"
-                raise GranularityError(f"{root.joinpath(*parts)}: {what} out of samples.root")
+        for parts, contents in empty.items():
+            if contents:
+                problem = f"has no readable image, but {counted(contents)}; convert them to JPEG or PNG, or move it"
+                raise GranularityError(f"{root.joinpath(*parts)}: {problem} out of samples.root")
         notes["empty_folders"] = ["/".join(parts) for parts in empty]
         say(f"{root}: {len(empty)} folders are empty: {_listed(notes['empty_folders'])}")
     return notes
@@ -112,12 +113,12 @@ def left_out(folders: list[Folder], root: Path) -> dict[str, Any]:
 def without_images(folders: list[Folder]) -> dict[tuple[str, ...], Counter[str]]:
     """Return the topmost folders without an image at any depth, with the suffixes of the files below each."""
     full = {folder.parts[:depth] for folder in folders if len(folder.names) for depth in range(len(folder.parts) + 1)}
-    found: dict[tuple[str, ...], Counter[str]] = {}
+    empty: dict[tuple[str, ...], Counter[str]] = {}
     for folder in folders:
         top = next((folder.parts[:n] for n in range(len(folder.parts) + 1) if folder.parts[:n] not in full), None)
         if top is not None:
-            found[top] = found.get(top, Counter()) + folder.others
-    return found
+            empty[top] = empty.get(top, Counter()) + folder.others
+    return empty
 
 
 def counted(others: Counter[str]) -> str:
@@ -140,16 +141,16 @@ def _splits(top: list[str], params: Samples) -> list[str]:
     for key, name in told.items():
         if name not in top:
             raise GranularityError(f"samples.{key}: {params.root} has no folder '{name}', but {_listed(top) or 'none'}")
-    known = [name for name in top if name in {*SPLITS, *told.values()}]
-    if told or known == top or ("train" in known and len(known) > 1):
-        if other := next((name for name in top if name not in known), None):
-            what = f"is beside {_listed(known)}, but is not a split of samples.train, val or extra_splits"
-            raise GranularityError(f"{params.root / other}: {what}; name it there, or move it elsewhere")
-        return known
+    splits = [name for name in top if name in {*SPLITS, *told.values()}]
+    if told or splits == top or ("train" in splits and len(splits) > 1):
+        if folder := next((name for name in top if name not in splits), None):
+            problem = f"is beside {_listed(splits)}, but is not a split of samples.train, val or extra_splits"
+            raise GranularityError(f"{params.root / folder}: {problem}; name it there, or move it elsewhere")
+        return splits
     alike = [name for name in top if LIKE_SPLITS.intersection(re.split("[^a-z]+", name.lower()))]
     if alike == top or len([name for name in alike if name.lower() in LIKE_SPLITS]) > 1:
-        what = f"its folders {_listed(alike)} look like splits; name them in samples.train, val or extra_splits"
-        raise GranularityError(f"{params.root}: {what}, or, if they are classes, rename them")
+        problem = f"its folders {_listed(alike)} look like splits; name them in samples.train, val or extra_splits"
+        raise GranularityError(f"{params.root}: {problem}, or, if they are classes, rename them")
     return []
 
 
@@ -172,25 +173,25 @@ def below(root: Path, archives: bool = False, threads: int = 1) -> list[Folder]:
     def unreadable(error: OSError) -> None:
         raise GranularityError(f"{error.filename}: cannot be read ({error.strerror})") from None
 
-    found, packed = [], []
+    listing, packed = [], []
     above = {str(root): ()}  # the folders that contain each one, by device and inode
     for at, folders, files in os.walk(root, onerror=unreadable, followlinks=True):
-        there = os.stat(at)
-        here = there.st_dev, there.st_ino
-        if here in above[at]:
+        status = os.stat(at)
+        identity = status.st_dev, status.st_ino
+        if identity in above[at]:
             raise GranularityError(f"{at}: is a link to a folder above itself; remove it")
-        within = (*above.pop(at), here)
+        within = (*above.pop(at), identity)
         folders[:] = [name for name in folders if not name.startswith(".")]  # thumbnails, checkpoints, trash
         above |= {os.path.join(at, name): within for name in folders}
         archived = [Path(at, name) for name in files if archives and name.endswith(".tar")]
         images, others = _sorted([name for name in files if not (archived and name.endswith(".tar"))], Path(at))
         if not archived or images:
-            found.append(Folder(Path(at).relative_to(root).parts, pd.Series(images, dtype="str"), others))
+            listing.append(Folder(Path(at).relative_to(root).parts, pd.Series(images, dtype="str"), others))
         packed += archived
     packed.sort()
     for archive, members in zip(packed, tars.scan(packed, threads) if packed else (), strict=True):
-        found += _in_archive(archive.relative_to(root), members)
-    return sorted(found, key=lambda folder: folder.parts)
+        listing += _in_archive(archive.relative_to(root), members)
+    return sorted(listing, key=lambda folder: folder.parts)
 
 
 def _in_archive(archive: Path, members: Members) -> Iterator[Folder]:

@@ -84,14 +84,14 @@ def read(params: Samples, threads: int = 1) -> Source:
     root, notes = params.root, {}
     asked = {params.val or "val", *params.extra_splits}
     parts = [_part("train", root / "train", root)]
-    known = sorted(set(parts[0]["synset"]))
-    for one in known:
-        if not FORMS["synset"].fullmatch(one):
-            raise GranularityError(f"{root / 'train' / one}: must be named by a synset, such as n01440764")
+    synsets = sorted(set(parts[0]["synset"]))
+    for folder in synsets:
+        if not FORMS["synset"].fullmatch(folder):
+            raise GranularityError(f"{root / 'train' / folder}: must be named by a synset, such as n01440764")
     if "val" in asked and (root / "val").is_dir():
         parts.append(_validation(params))
     for name in (name for name in params.shifted if name in asked):
-        base, of_folder = _shifted(name, params.shifted[name], known)
+        base, of_folder = _shifted(name, params.shifted[name], synsets)
         part = _part(name, base, root, list(of_folder))
         part["synset"] = part["synset"].map(of_folder)
         without = part["synset"] == ""
@@ -102,7 +102,7 @@ def read(params: Samples, threads: int = 1) -> Source:
         parts.append(part[~without])
     table = pd.concat(parts, ignore_index=True)
     for synset, file in table.drop_duplicates("synset")[["synset", "file"]].itertuples(index=False):
-        if not set(synset.split(SEPARATOR)) <= set(known):
+        if not set(synset.split(SEPARATOR)) <= set(synsets):
             unknown = f"unknown class '{synset}': {root / 'train'} has no folder of that name"
             raise GranularityError(f"{root / file}: {unknown}; layouts of shifted sets are in docs/datasets.md")
     for column in ("split", "synset"):
@@ -119,20 +119,20 @@ def _part(split: str, base: Path, root: Path, order: list[str] | None = None) ->
 
     from granularity.stages.samples.sources.folder import below, counted, without_images
 
-    packed = [one.name for one in base.glob("*.tar*")] if base.is_dir() else []
+    packed = [entry.name for entry in base.glob("*.tar*")] if base.is_dir() else []
     if packed:
         raise GranularityError(f"{base / packed[0]}: is still packed; unpack it, or move it elsewhere")
     everything = below(base)
-    for parts, others in without_images(everything).items():
-        what = f"contains no images{others and f', but {counted(others)}'}; was it unpacked completely?"
-        raise GranularityError(f"{base.joinpath(*parts)}: {what}")
-    found = [one for one in everything if len(one.names)]
+    for parts, contents in without_images(everything).items():
+        problem = f"contains no images{contents and f', but {counted(contents)}'}; was it unpacked completely?"
+        raise GranularityError(f"{base.joinpath(*parts)}: {problem}")
+    full = [entry for entry in everything if len(entry.names)]
     if order is not None:
-        found = sorted((one for one in found if one.parts), key=lambda one: order.index(one.parts[0]))
+        full = sorted((entry for entry in full if entry.parts), key=lambda entry: order.index(entry.parts[0]))
     # resolved, because `..` would otherwise follow a symbolic link
     where = split if base == root / split else Path(os.path.relpath(base.resolve(), root.resolve())).as_posix()
-    files = pd.concat(["".join(f"{part}/" for part in one.parts) + one.names for one in found], ignore_index=True)
-    synsets = [one.parts[0] if one.parts else "" for one in found for _ in one.names]
+    files = pd.concat(["".join(f"{part}/" for part in entry.parts) + entry.names for entry in full], ignore_index=True)
+    synsets = [entry.parts[0] if entry.parts else "" for entry in full for _ in entry.names]
     table = pd.DataFrame({"sample_id": f"{split}/" + files, "split": split, "file": f"{where}/" + files})
     return table.assign(synset=pd.Series(synsets, dtype="str"))
 
@@ -166,12 +166,12 @@ def _synsets(images: list[str], file: Path, root: Path) -> list[str]:
                 f"{file}: line {number}: '{line[:60]}' is not a label, because the first line is a {form}"
             )
     names = [_stem(image) for image in images] if form == "pair" else range(len(images))
-    found = {_stem(match[1]) if form == "pair" else i: match[2] for i, match in enumerate(matches)}
-    if len(matches) != len(names) or found.keys() != {*names}:
-        odd = min(map(str, {*names} ^ found.keys()), default="")
+    labels = {_stem(match[1]) if form == "pair" else i: match[2] for i, match in enumerate(matches)}
+    if len(matches) != len(names) or labels.keys() != {*names}:
+        odd = min(map(str, {*names} ^ labels.keys()), default="")
         which = f", '{odd}' being in only one of the two" if form == "pair" and odd else ""
         raise GranularityError(f"{file}: has {len(matches)} labels, but there are {len(names)} images{which}")
-    return [wnids[int(found[name])] if wnids else found[name] for name in names]
+    return [wnids[int(labels[name])] if wnids else labels[name] for name in names]
 
 
 def _stem(name: str) -> str:
@@ -194,9 +194,9 @@ def _wnids(file: Path, root: Path) -> dict[int, str]:
         ids, wnids = table["ILSVRC2012_ID"].ravel().tolist(), table["WNID"].ravel().tolist()
         return {int(key): str(name) for key, name in zip(ids, wnids, strict=True) if 1 <= int(key) <= CLASSES}
     except Exception as error:  # SciPy may raise any error (struct, zlib, index, key, memory, ...)
-        what = " ".join(str(error).split())[:200]
+        reason = " ".join(str(error).split())[:200]
         raise GranularityError(
-            f"{meta}: is not an intact meta.mat of ILSVRC 2012 ({what}); download it again"
+            f"{meta}: is not an intact meta.mat of ILSVRC 2012 ({reason}); download it again"
         ) from None
 
 
@@ -206,16 +206,16 @@ def _shifted(name: str, folder: Path, known: list[str]) -> tuple[Path, dict[str,
     images = folder / "images" if objectnet else folder
     if not images.is_dir():
         raise GranularityError(f"samples.shifted: {name}: {images}: there is no such folder")
-    found = sorted(one.name for one in images.iterdir() if one.is_dir() and not one.name.startswith("."))
-    numbered = bool(found) and all(one.isdecimal() for one in found)
+    names = sorted(entry.name for entry in images.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    numbered = bool(names) and all(entry.isdecimal() for entry in names)
     if (objectnet or numbered) and len(known) != CLASSES:
-        what = f"names classes by their place among {CLASSES}, but there are training images of {len(known)}"
-        raise GranularityError(f"samples.shifted: {name}: {folder}: {what}")
+        problem = f"names classes by their place among {CLASSES}, but there are training images of {len(known)}"
+        raise GranularityError(f"samples.shifted: {name}: {folder}: {problem}")
     if objectnet:
-        return images, _objectnet(folder / "mappings", found, known)
+        return images, _objectnet(folder / "mappings", names, known)
     if numbered:
-        return images, {one: known[int(one)] if int(one) < CLASSES else one for one in sorted(found, key=int)}
-    return images, {one: one for one in found}
+        return images, {entry: known[int(entry)] if int(entry) < CLASSES else entry for entry in sorted(names, key=int)}
+    return images, {entry: entry for entry in names}
 
 
 def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str, str]:
@@ -225,10 +225,12 @@ def _objectnet(mappings: Path, folders: list[str], known: list[str]) -> dict[str
     name_of_line = [line.strip() for line in read_text(files[3]).splitlines()]
     try:
         synset_of = {name_of_line[line]: known[int(place)] for place, line in line_of_place.items()}
-        names = {one: names_of_label.get(label_of_folder[one], "") for one in folders}
-        synsets = {one: sorted({synset_of[name] for name in text.split("; ") if name}) for one, text in names.items()}
+        names = {folder: names_of_label.get(label_of_folder[folder], "") for folder in folders}
+        synsets = {
+            folder: sorted({synset_of[name] for name in text.split("; ") if name}) for folder, text in names.items()
+        }
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise GranularityError(
             f"{mappings}: are not the mappings of ObjectNet 1.0 ({error}); download them again"
         ) from None
-    return {one: SEPARATOR.join(found) for one, found in synsets.items()}
+    return {folder: SEPARATOR.join(wnids) for folder, wnids in synsets.items()}

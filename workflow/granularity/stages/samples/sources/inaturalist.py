@@ -59,9 +59,9 @@ def read(params: Samples, threads: int = 1) -> Source:
         categories = _checked(first, data.get("categories") if isinstance(data, dict) else data)
     for name in _splits(params):
         file = params.root / f"{name}.json"
-        part, found = _parse(file, params.root)
-        categories, first = categories or found, first or file
-        if params.labels is None and found != categories:
+        part, listed = _parse(file, params.root)
+        categories, first = categories or listed, first or file
+        if params.labels is None and listed != categories:
             raise GranularityError(f"{file}: its categories differ from {first}; use files of one data set")
         part["category"] = part["category"].map({category["id"]: row for row, category in enumerate(categories)})
         if part["category"].isna().any():
@@ -110,7 +110,7 @@ def _parse(file: Path, root: Path) -> tuple[pd.DataFrame, list[dict]]:
 
 
 def _checked(file: Path, categories: Any) -> list[dict]:
-    if not isinstance(categories, list) or not categories or not all(isinstance(one, dict) for one in categories):
+    if not isinstance(categories, list) or not categories or not all(isinstance(entry, dict) for entry in categories):
         raise GranularityError(f"{file}: categories: is not a list of categories")
     ids = [category.get("id") for category in categories]
     for category, key in zip(categories, ids, strict=True):
@@ -128,8 +128,8 @@ def _load(file: Path, root: Path, keep: Callable[[dict], dict | None] | None = N
     try:
         return parse_json(read_text(file, LARGEST), str(file), "JSON file", keep)
     except MissingError:
-        there = sorted(one.stem for one in root.glob("*.json"))
-        raise GranularityError(f"{file}: is missing; samples.train and val name annotation files: {there}") from None
+        names = sorted(path.stem for path in root.glob("*.json"))
+        raise GranularityError(f"{file}: is missing; samples.train and val name annotation files: {names}") from None
     except (KeyError, TypeError, OverflowError) as error:  # from `keep`
         raise GranularityError(f"{file}: an image or annotation lacks a whole number as its id ({error})") from None
 
@@ -143,14 +143,14 @@ def ranks(categories: list[dict]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    given = pd.DataFrame(categories).reindex(columns=[*FIELDS, "name"]).dropna(axis="columns", how="all")
-    given = given.astype("str").fillna(MISSING).replace("", MISSING)
-    table = given.mask(given == MISSING).dropna(axis="columns", how="all").rename(columns={"name": "species"})
-    path = given.get(TAXONOMY[0])
+    texts = pd.DataFrame(categories).reindex(columns=[*FIELDS, "name"]).dropna(axis="columns", how="all")
+    texts = texts.astype("str").fillna(MISSING).replace("", MISSING)
+    table = texts.mask(texts == MISSING).dropna(axis="columns", how="all").rename(columns={"name": "species"})
+    path = texts.get(TAXONOMY[0])
     for field in TAXONOMY[1:]:
-        if path is None or field not in given:
+        if path is None or field not in texts:
             break
-        path = path + "/" + given[field]
+        path = path + "/" + texts[field]
         table[f"{field}_path"] = path
     for rank in table:
         codes, names = pd.factorize(table[rank])

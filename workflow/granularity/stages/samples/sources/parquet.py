@@ -78,12 +78,12 @@ def read(params: Samples, threads: int = 1) -> Source:
     asked = wanted({shard.split for shard in shards}, params)
     shards = [shard for shard in shards if shard.split in asked]
     for split in asked:
-        check_complete([(one.file, one.number, one.total) for one in shards if one.split == split], split)
+        check_complete([(part.file, part.number, part.total) for part in shards if part.split == split], split)
     files, splits = [shard.file for shard in shards], [shard.split for shard in shards]
     labels_of = partial(_labels, _described(root / README, shards[0].folder.name), params)
     with ThreadPoolExecutor(threads) as pool:
-        found = track(pool.map(labels_of, files), len(files), "reading labels", "files")
-        rows, tables, named = zip(*found, strict=True)
+        results = track(pool.map(labels_of, files), len(files), "reading labels", "files")
+        rows, tables, named = zip(*results, strict=True)
     for file, table, names in zip(files, tables, named, strict=True):
         if (table.column_names, names) != (tables[0].column_names, named[0]):
             raise GranularityError(f"{file}: has other label columns or class names than {files[0]}")
@@ -121,25 +121,25 @@ def download(hub: str) -> Path:
 
 
 def _shards(root: Path) -> list[Shard]:
-    found = []
+    shards = []
     for file in (file for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet") for file in root.glob(pattern)):
         match = SHARD.fullmatch(file.stem)
         if any(part.startswith(".") for part in file.relative_to(root).parts):
             continue
         if match:
-            found.append(Shard(match["split"], int(match["number"]), int(match["total"]), file.parent, file))
+            shards.append(Shard(match["split"], int(match["number"]), int(match["total"]), file.parent, file))
         elif file.stem.isdecimal():
-            found.append(Shard(file.parent.name, int(file.stem), None, file.parent.parent, file))
+            shards.append(Shard(file.parent.name, int(file.stem), None, file.parent.parent, file))
         else:
-            found.append(Shard(file.stem, 0, 1, file.parent, file))
-    if not found:
+            shards.append(Shard(file.stem, 0, 1, file.parent, file))
+    if not shards:
         raise GranularityError(f"{root}: contains no Parquet files (train.parquet, data/train-00000-of-00002.parquet)")
-    folders = sorted({str(shard.folder) for shard in found})
+    folders = sorted({str(shard.folder) for shard in shards})
     if len(folders) > 1:
         raise GranularityError(
             f"{root}: contains several data sets; set samples.root to one of their folders, {folders}"
         )
-    return sorted(found, key=lambda shard: (shard.split, shard.number, shard.file))
+    return sorted(shards, key=lambda shard: (shard.split, shard.number, shard.file))
 
 
 def _described(file: Path, config: str) -> dict[str, Any]:
@@ -154,8 +154,8 @@ def _described(file: Path, config: str) -> dict[str, Any]:
         header = re.match(r"---[^\S\n]*\n(.*?)\n---", read_text(file), re.DOTALL)
         info = yaml.safe_load(header[1])["dataset_info"] if header and "dataset_info" in header[1] else {"features": []}
         if isinstance(info, list):
-            info = next(one for one in info if len(info) == 1 or one["config_name"] == config)
-        kinds = {one["name"]: one.get("dtype") for one in info["features"]}
+            info = next(entry for entry in info if len(info) == 1 or entry["config_name"] == config)
+        kinds = {entry["name"]: entry.get("dtype") for entry in info["features"]}
         return {name: kind["class_label"]["names"] for name, kind in kinds.items() if isinstance(kind, dict)}
     except (MissingError, LookupError, TypeError, AttributeError, StopIteration):
         return {}
@@ -177,12 +177,12 @@ def _labels(described: dict[str, Any], params: Samples, file: Path) -> tuple[int
         meta = pq.read_metadata(file)
         schema = meta.schema.to_arrow_schema()
         image_column(schema, file, params.image_column)
-        known, kinds, names = described | _features(schema, file), {}, {}
+        class_names, kinds, names = described | _features(schema, file), {}, {}
         fields = [field for field in schema if field.name not in RESERVED]
         for field in fields:
             no_class(field, params, file)
-            if pa.types.is_integer(field.type) and field.name in {*known, *params.ranks}:
-                kinds[field.name], names[field.name] = pa.int64(), _names(known.get(field.name), field.name, file)
+            if pa.types.is_integer(field.type) and field.name in {*class_names, *params.ranks}:
+                kinds[field.name], names[field.name] = pa.int64(), _names(class_names.get(field.name), field.name, file)
         kinds |= {field.name: pa.large_string() for field in fields if is_text(field.type)}
         table = pq.ParquetFile(file).read(columns=[*kinds])
         table.validate(full=True)  # text may not be UTF-8
@@ -195,8 +195,9 @@ def _features(schema: pa.Schema, file: Path) -> dict[str, Any]:
     metadata = (schema.metadata or {}).get(b"huggingface", b'{"info": {"features": {}}}')
     try:
         features = parse_json(metadata, f"{file}: the metadata 'huggingface' of its schema")["info"]["features"]
-        kinds = {name: one for name, one in features.items() if isinstance(one, dict)}  # a list belongs to a sequence
-        return {name: one["names"] for name, one in kinds.items() if one.get("_type") == "ClassLabel"}
+        # a list belongs to a sequence
+        kinds = {name: kind for name, kind in features.items() if isinstance(kind, dict)}
+        return {name: kind["names"] for name, kind in kinds.items() if kind.get("_type") == "ClassLabel"}
     except (LookupError, TypeError, AttributeError):
         raise GranularityError(f"{file}: the metadata 'huggingface' of its schema are malformed") from None
 
@@ -208,7 +209,7 @@ def _names(names: Any, column: str, file: Path) -> list[str]:
         raise GranularityError(f"{file}: column '{column}' has numbers without names {where}")
     if isinstance(names, dict) and {*map(str, names)} == {str(i) for i in range(len(names))}:
         names = [names[key] for key in sorted(names, key=int)]
-    names = [str(one) for one in names] if isinstance(names, list) else []
+    names = [str(name) for name in names] if isinstance(names, list) else []
     if not names or len({*names}) < len(names):
         raise GranularityError(f"{file}: the class names of column '{column}' are malformed, or one appears twice")
     return names

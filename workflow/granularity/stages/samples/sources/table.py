@@ -57,8 +57,8 @@ def files(samples: Samples) -> Iterator[Path]:
         for place in LISTS[samples.source][0]:
             yield from (samples.root / place.format(split) for split in dict.fromkeys(named(samples).values()))
     else:
-        own = [] if samples.labels is None else [samples.labels]
-        yield from (samples.root / name for name in (WILDS if samples.source == "wilds" else own))
+        names = [] if samples.labels is None else [samples.labels]
+        yield from (samples.root / name for name in (WILDS if samples.source == "wilds" else names))
 
 
 def folders(samples: Samples) -> tuple[Path, ...]:
@@ -77,8 +77,8 @@ def read(params: Samples, threads: int = 1) -> Source:
         check_regular(file)
         table = _own(file, params)
     else:
-        made = {"wilds": _wilds}.get(params.source, _lists)(params)
-        file, table = params.root, pa.Table.from_pandas(made, preserve_index=False)
+        frame = {"wilds": _wilds}.get(params.source, _lists)(params)
+        file, table = params.root, pa.Table.from_pandas(frame, preserve_index=False)
     path, *names = _columns(table.column_names, file)
     paths = table[path].to_pandas()
     columns = {"sample_id": paths, "file": paths}
@@ -119,8 +119,8 @@ def _own(file: Path, params: Samples) -> pa.Table:
         table.validate(full=True)  # text may not be UTF-8
         return table.set_column(table.column_names.index(kept[0]), kept[0], table[kept[0]].cast(pa.string()))
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        what = "is truncated or not a Parquet file" if file.suffix == ".parquet" else "is not a CSV table in UTF-8"
-        raise GranularityError(f"{file}: {what} ({' '.join(str(error).split())})") from None
+        problem = "is truncated or not a Parquet file" if file.suffix == ".parquet" else "is not a CSV table in UTF-8"
+        raise GranularityError(f"{file}: {problem} ({' '.join(str(error).split())})") from None
 
 
 def _columns(names: list[str], file: Path) -> list[str]:
@@ -141,19 +141,19 @@ def _wilds(params: Samples) -> pd.DataFrame:
     try:
         if "filename" in table:  # iWildCam
             categories = _csv(params.root / WILDS[1])
-            made = {"split": table["split"], "path": "train/" + table["filename"]}
-            made["label"] = table["y"].map(dict(zip(categories["y"], categories["name"], strict=True)))
-            made["location"] = table["location_remapped"]
+            columns = {"split": table["split"], "path": "train/" + table["filename"]}
+            columns["label"] = table["y"].map(dict(zip(categories["y"], categories["name"], strict=True)))
+            columns["location"] = table["location_remapped"]
         else:
             slide = "patient_" + table["patient"] + "_node_" + table["node"]
             patch = "_x_" + table["x_coord"] + "_y_" + table["y_coord"] + ".png"
-            made = {"split": (table["center"] + " " + table["split"]).map(CENTERS)}
-            made |= {"path": "patches/" + slide + "/patch_" + slide + patch}
-            made |= {"label": table["tumor"].map({"0": "normal", "1": "tumor"}), "center": table["center"]}
+            columns = {"split": (table["center"] + " " + table["split"]).map(CENTERS)}
+            columns |= {"path": "patches/" + slide + "/patch_" + slide + patch}
+            columns |= {"label": table["tumor"].map({"0": "normal", "1": "tumor"}), "center": table["center"]}
     except KeyError as error:
         raise GranularityError(f"{params.root}: {' and '.join(WILDS)} have no column {error}") from None
-    distribution = made["split"].isin(["val", "test"]).map({True: "OOD", False: "ID"})
-    return table.assign(**made, distribution=distribution)[[*made, "distribution"]]
+    distribution = columns["split"].isin(["val", "test"]).map({True: "OOD", False: "ID"})
+    return table.assign(**columns, distribution=distribution)[[*columns, "distribution"]]
 
 
 def _csv(file: Path) -> pd.DataFrame:
@@ -173,8 +173,8 @@ def _lists(params: Samples) -> pd.DataFrame:
         raise GranularityError("samples.train: name the split to train on, such as real_train or photo_train")
     (places, above), rows = LISTS[params.source], []
     for split in dict.fromkeys(named(params).values()):
-        found = [params.root / place.format(split) for place in places]
-        file = next((file for file in found if file.is_file()), found[0])
+        candidates = [params.root / place.format(split) for place in places]
+        file = next((file for file in candidates if file.is_file()), candidates[0])
         for number, line in enumerate(read_text(file).splitlines(), 1):
             match = LINE.fullmatch(line)
             if match is None:

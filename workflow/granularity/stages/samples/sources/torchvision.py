@@ -52,13 +52,13 @@ def read(params: Samples, threads: int = 1) -> Source:
 
     readers = {"cifar": _cifar, "svhn": _svhn, "mnist": _idx}
     chosen = [params.source] if params.source in readers else [*readers]
-    found = [one for name in chosen for one in readers[name](params)]
-    if len(found) != 1:
-        holds = "files of several data sets" if found else "no data set"
+    datasets = [dataset for name in chosen for dataset in readers[name](params)]
+    if len(datasets) != 1:
+        holds = "files of several data sets" if datasets else "no data set"
         raise GranularityError(
             f"{params.root}: contains {holds}; point samples.root at the folder with the files of one"
         )
-    classes, parts = found[0]
+    classes, parts = datasets[0]
     split = np.repeat([split for split, _, _ in parts], [len(images) for _, images, _ in parts])
     frame = pd.DataFrame({"split": pd.Categorical(split, dict.fromkeys(split))})
     numbers = frame.groupby("split", observed=True).cumcount()
@@ -101,14 +101,14 @@ def _checked(file: Path, md5: str) -> bytes:
 def _svhn(params: Samples) -> Found:
     from torchvision.datasets import SVHN
 
-    there = [split for split, (_, name, _) in SVHN.split_list.items() if (params.root / name).exists()]
-    if "train" in there:
-        asked, parts = wanted(there, params), []
-        for split in (split for split in there if split in asked):
+    splits = [split for split, (_, name, _) in SVHN.split_list.items() if (params.root / name).exists()]
+    if "train" in splits:
+        asked, parts = wanted(splits, params), []
+        for split in (split for split in splits if split in asked):
             _, name, md5 = SVHN.split_list[split]
             _checked(params.root / name, md5)
-            found = SVHN(params.root, split)
-            parts.append((split, found.data.transpose(0, 2, 3, 1), {"label": found.labels}))
+            dataset = SVHN(params.root, split)
+            parts.append((split, dataset.data.transpose(0, 2, 3, 1), {"label": dataset.labels}))
         yield {"label": [str(digit) for digit in range(10)]}, parts
 
 

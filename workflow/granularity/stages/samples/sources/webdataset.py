@@ -58,7 +58,7 @@ def read(params: Samples, threads: int = 1) -> Source:
     if None not in shards.values():
         asked = wanted(set(shards.values()), params)
         shards = {file: split for file, split in shards.items() if split in asked}
-    parts = [_samples(*one) for one in zip(shards, tars.scan([*shards], threads), strict=True)]
+    parts = [_samples(*pair) for pair in zip(shards, tars.scan([*shards], threads), strict=True)]
     counts, files = [len(part) for part in parts], [file.relative_to(params.root) for file in shards]
     frame = pd.concat(parts, ignore_index=True)
     labels = frame[[name for name in frame if name not in RESERVED]]
@@ -79,7 +79,7 @@ def read(params: Samples, threads: int = 1) -> Source:
 
 def _shards(root: Path) -> dict[Path, str | None]:
     """Return the archives, in order, with their split (None: the name does not say)."""
-    found: dict[Path, str | None] = {}
+    splits: dict[Path, str | None] = {}
     numbered: dict[tuple[str, Path, str], list[tuple[Path, int, int | None]]] = {}
     for file in sorted(file for pattern in ("*", "*/*") for file in root.glob(pattern)):
         if not ARCHIVE.search(file.name) or any(part.startswith(".") for part in file.relative_to(root).parts):
@@ -91,20 +91,20 @@ def _shards(root: Path) -> dict[Path, str | None]:
         match = NUMBERED.fullmatch(file.stem)
         name = (match["name"] or "") if match else file.stem
         words = SPLITS.intersection(re.split(r"[-_. ]", name))
-        found[file] = file.parent.name if file.parent != root else words.pop() if len(words) == 1 else name or None
+        splits[file] = file.parent.name if file.parent != root else words.pop() if len(words) == 1 else name or None
         if match:
             total = match["total"] and int(match["total"])
-            numbered.setdefault((found[file] or "train", file.parent, name), []).append(
+            numbered.setdefault((splits[file] or "train", file.parent, name), []).append(
                 (file, int(match["number"]), total)
             )
-    if not found:
+    if not splits:
         raise GranularityError(f"{root}: contains no archives (train-000000.tar, train/000000.tar, ...)")
-    if None in found.values() and any(found.values()):
-        file = next(file for file, split in found.items() if split is None)
+    if None in splits.values() and any(splits.values()):
+        file = next(file for file, split in splits.items() if split is None)
         raise GranularityError(f"{file}: its name has no split, unlike other archives")
     for (split, _, _), shards in numbered.items():
         check_complete(shards, split)
-    return found
+    return splits
 
 
 def _samples(file: Path, members: Members) -> pd.DataFrame:
@@ -116,16 +116,16 @@ def _samples(file: Path, members: Members) -> pd.DataFrame:
     rows = []
     with open_regular(file) as stream:
         for key, group in groupby(named, key=lambda member: member[0]):
-            found = {extension: place for _, extension, place in group}
-            images = [extension for extension in found if extension in IMAGE_ENDINGS]
-            if len(images) != 1 or not found.keys() & {*LABELS}:
+            places = {extension: place for _, extension, place in group}
+            images = [extension for extension in places if extension in IMAGE_ENDINGS]
+            if len(images) != 1 or not places.keys() & {*LABELS}:
                 needs = f"needs one image and a label (.{', .'.join(LABELS)})"
-                raise GranularityError(f"{file}: the sample {key!r} {needs}: {[*found]}")
-            row = dict(zip(("offset", "bytes"), found[images[0]], strict=True))
+                raise GranularityError(f"{file}: the sample {key!r} {needs}: {[*places]}")
+            row = dict(zip(("offset", "bytes"), places[images[0]], strict=True))
             labels: dict[str, str] = {}
-            for extension in (one for one in LABELS if one in found):
+            for extension in (suffix for suffix in LABELS if suffix in places):
                 try:
-                    labels = _labels(stream.fileno(), *found[extension], extension) | labels
+                    labels = _labels(stream.fileno(), *places[extension], extension) | labels
                 except (OSError, ValueError, GranularityError) as error:
                     where = f"{file}: the sample {key!r}: its .{extension}"
                     raise GranularityError(f"{where} is malformed ({error})") from None
@@ -148,9 +148,9 @@ def _labels(stream: int, offset: int, size: int, extension: str) -> dict[str, st
         raise ValueError("not an object of keys and values")
     if LABEL not in content and "cls" in content:
         content = {LABEL: content.pop("cls")} | content
-    texts = {key: one if isinstance(one, str) else json.dumps(one) for key, one in content.items()}
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in content.items()}
     return {
-        key: texts[key] for key, one in content.items() if key not in ("", *RESERVED) and isinstance(one, str | int)
+        key: texts[key] for key, value in content.items() if key not in ("", *RESERVED) and isinstance(value, str | int)
     }
 
 
