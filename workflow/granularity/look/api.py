@@ -92,16 +92,16 @@ def find_network(run: str, results: str | Path) -> tuple[Backbones, pd.Series, i
     name, at, number = run.partition("@")
     if at and not number.isdecimal():
         raise GranularityError(f"{run}: must be the name or the id of a run, or RUN@EPOCH")
-    epoch, found = int(number) if at else None, {}
+    epoch, folders = int(number) if at else None, {}
     for path in place.find(results):
         for kind, files in (("pretrain", "backbones"), ("finetune", "networks")):
             if any(f"-{file.stem}".endswith(f"-{name}") for file in (path / files).glob("*.safetensors")):
                 networks = Backbones([path], kind)
                 source, weights = networks.at(networks.named(name), epoch)
                 source.file(weights)  # the table's file names are not trusted
-                found[source.manifest["files"][weights]["sha256"]] = path
-    if len(found) != 1:
-        where = ", ".join(map(str, found.values()))
-        what = f"differ between {where}" if found else f"are not in {results}; finetuned ones need keep: true"
-        raise GranularityError(f"{run}: the weights of this run {what}")
+                folders[source.manifest["files"][weights]["sha256"]] = path
+    if len(folders) != 1:
+        places = ", ".join(map(str, folders.values()))
+        problem = f"differ between {places}" if folders else f"are not in {results}; finetuned ones need keep: true"
+        raise GranularityError(f"{run}: the weights of this run {problem}")
     return networks, networks.named(name), epoch

@@ -43,8 +43,8 @@ def read(folders: Sequence[Path], split: str = "val") -> pd.DataFrame:
         part, arms[folder] = _of_folder(folder, split)
         parts.append(part)
     more = [*repetitions.agreement(arms, split), *repetitions.hardness(arms)]
-    found = pd.concat([*parts, pd.DataFrame(more, columns=[*BY, "value"])])
-    return found.groupby(BY, as_index=False)["value"].mean()
+    measurements = pd.concat([*parts, pd.DataFrame(more, columns=[*BY, "value"])])
+    return measurements.groupby(BY, as_index=False)["value"].mean()
 
 
 def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series]:
@@ -66,8 +66,8 @@ def _of_folder(folder: Path, split: str) -> tuple[pd.DataFrame, pd.Series]:
     ends = runs[(runs["stage"] == "finetune") & (runs["measure"] == "val_error")]
     key = ENDS if ends["transfer"].nunique() == 1 else ENDS + " (" + ends["transfer"] + ")"
     parts += [ends.assign(key=key), _of_labels(folder, runs)]
-    found = pd.concat(parts)[[*BY, "value"]]
-    return found, runs.drop_duplicates("run").set_index("run")["arm"]
+    measurements = pd.concat(parts)[[*BY, "value"]]
+    return measurements, runs.drop_duplicates("run").set_index("run")["arm"]
 
 
 def _of_labels(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
@@ -76,11 +76,11 @@ def _of_labels(folder: Path, runs: pd.DataFrame) -> pd.DataFrame:
     for condition, space in api.of_kinds(folder, "hierarchy"):
         about = space.json("properties.json", "space", "granularity", "nmi", "multi_label")
         entropy = stats.entropy(space.table("classes.parquet", ["size"])["size"])
-        own = trained[(trained["condition"] == condition) & (trained["space"] == about["space"])]
+        losses = trained[(trained["condition"] == condition) & (trained["space"] == about["space"])]
         values = {"G": about["granularity"], "meaning": list(about["nmi"].values())[-1]}
-        rows += [own.assign(key=key, value=value) for key, value in values.items()]
+        rows += [losses.assign(key=key, value=value) for key, value in values.items()]
         if not about["multi_label"]:
-            rows.append(own.assign(key="learnt", value=1 - own["value"] / entropy))
+            rows.append(losses.assign(key="learnt", value=1 - losses["value"] / entropy))
     return pd.concat(rows)
 
 
@@ -94,16 +94,16 @@ def differences(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
 
     Index: key, arm. Columns: `mean` (of the arm), `difference`, `low`, `high`, `p` (Holm's), `backbones`.
     """
-    of, rows = tables(found), {}
-    sizes = of["G"].mean().sort_values() if "G" in of else pd.Series(dtype=float)
+    by_key, rows = tables(found), {}
+    sizes = by_key["G"].mean().sort_values() if "G" in by_key else pd.Series(dtype=float)
     for key in keys:
-        table = of[key]
+        table = by_key[key]
         for arm in [*(arm for arm in sizes.index if arm in table), *table.columns.difference(sizes.index)]:
             told = paired(table[arm], table[BASELINE]) if BASELINE in table else Difference(np.nan, np.nan, 0)
             rows[key, arm] = (table[arm].mean(), *told)
-    made = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", *Difference._fields])
-    made.index = pd.MultiIndex.from_tuples(made.index, names=["key", "arm"])
-    return _judged(made)
+    summary = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", *Difference._fields])
+    summary.index = pd.MultiIndex.from_tuples(summary.index, names=["key", "arm"])
+    return _judged(summary)
 
 
 def relations(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
@@ -113,21 +113,21 @@ def relations(found: pd.DataFrame, keys: Iterable[str]) -> pd.DataFrame:
     of the key's ranks on the ranks of these three, all standardised. `difference` is the mean over repetitions, with
     intervals as in :func:`differences`, for these arms only. A repetition needs five arms.
     """
-    of, rows = tables(found), {}
+    by_key, rows = tables(found), {}
     for key in keys:
-        for repetition, values in of[key].iterrows():
-            ended = pd.concat([values, of[ENDS].loc[repetition]], axis=1).dropna() if ENDS in of else []
+        for repetition, values in by_key[key].iterrows():
+            ended = pd.concat([values, by_key[ENDS].loc[repetition]], axis=1).dropna() if ENDS in by_key else []
             if len(ended) >= 5:
                 rows.setdefault((key, ENDS), []).append(stats.spearmanr(*ended.to_numpy().T).statistic)
-            about = pd.concat([values, *(of[one].loc[repetition] for one in LABELS)], axis=1).dropna()
+            about = pd.concat([values, *(by_key[item].loc[repetition] for item in LABELS)], axis=1).dropna()
             if len(about) >= 5 and about.nunique().min() > 1:
                 ranks = stats.zscore(about.rank().to_numpy())
                 solved = np.linalg.lstsq(ranks[:, 1:], ranks[:, 0])[0]
-                for label, one in zip(LABELS, solved, strict=True):
-                    rows.setdefault((key, label), []).append(one)
+                for label, item in zip(LABELS, solved, strict=True):
+                    rows.setdefault((key, label), []).append(item)
     index = pd.MultiIndex.from_tuples(rows or [(0, 0)], names=["key", "with"])[: len(rows)]
-    made = pd.DataFrame([mean_of(one) for one in rows.values()], columns=Difference._fields, index=index)
-    return _judged(made)
+    summary = pd.DataFrame([mean_of(item) for item in rows.values()], columns=Difference._fields, index=index)
+    return _judged(summary)
 
 
 def _judged(made: pd.DataFrame) -> pd.DataFrame:
@@ -176,34 +176,34 @@ def write(folders: Sequence[Path], to: Path, keys: Sequence[str] = (), split: st
 
     Raises GranularityError: nothing was measured, or a requested key was not.
     """
-    found = read(folders, split)
-    known = [key for key in found["key"].unique() if key not in LABELS]
-    if unknown := [key for key in keys if key not in known]:
-        raise GranularityError(f"--key: '{unknown[0]}' was not measured; there are {', '.join(known)}")
+    measurements = read(folders, split)
+    available = [key for key in measurements["key"].unique() if key not in LABELS]
+    if unknown := [key for key in keys if key not in available]:
+        raise GranularityError(f"--key: '{unknown[0]}' was not measured; there are {', '.join(available)}")
     parts = {}
-    for condition, own in found.groupby("condition"):
-        chosen = list(keys or [key for key in known if key in set(own["key"])])
+    for condition, part in measurements.groupby("condition"):
+        chosen = list(keys or [key for key in available if key in set(part["key"])])
         measures = [key for key in chosen if not key.startswith(ENDS)]
-        parts[condition] = differences(own, chosen), relations(own, measures)
+        parts[condition] = differences(part, chosen), relations(part, measures)
     to.mkdir(parents=True, exist_ok=True)
-    found.to_csv(to / "atlas.csv", index=False, float_format="%.6g")
+    measurements.to_csv(to / "atlas.csv", index=False, float_format="%.6g")
     bodies = [
         f'<p><a href="{quote(os.path.relpath(page, to))}">The report of {escape(Path(folder).resolve().name)}</a></p>'
         for folder in folders
         if (page := Path(folder) / "report/report.html").is_file()
     ]
     for i, name in enumerate(("differences", "relations")):
-        pd.concat({one: both[i] for one, both in parts.items()}, names=["condition"]).to_csv(to / f"{name}.csv")
-    for condition, (made, told) in parts.items():
-        drawn = picture(made)
+        pd.concat({item: pair[i] for item, pair in parts.items()}, names=["condition"]).to_csv(to / f"{name}.csv")
+    for condition, (difference_table, relation_table) in parts.items():
+        drawn = picture(difference_table)
         place.inside(to, f"{condition}.svg", "--to").write_text(drawn, encoding="utf-8")
         words = "Figure: differences from the target, as shares of the largest in the row. Tables: means over"
         words += " backbones, and rank correlations over arms within repetitions. Crosses and stars: significantly"
         words += " different from the target, or from zero, corrected for all numbers of the table."
-        grids = (gridded(starred(made, "mean")), gridded(starred(told, "difference")))
-        plain = [one.rename_axis(index=None, columns=None).to_html(na_rep="", border=0) for one in grids]
-        shown = "".join(f'<div class="scroll">{one}</div>' for one in plain)
-        bodies.append(f"<h2>{escape(condition)}</h2><figure>{drawn}</figure><p>{words}</p>{shown}")
+        grids = (gridded(starred(difference_table, "mean")), gridded(starred(relation_table, "difference")))
+        plain = [item.rename_axis(index=None, columns=None).to_html(na_rep="", border=0) for item in grids]
+        html = "".join(f'<div class="scroll">{item}</div>' for item in plain)
+        bodies.append(f"<h2>{escape(condition)}</h2><figure>{drawn}</figure><p>{words}</p>{html}")
     style, page = (report.HERE / "page.css").read_text(encoding="utf-8"), Markup("".join(bodies))
     head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Atlas</title><style>{style}</style>'
     foot = f'<footer class="run">Made by granularity, {revision()}.</footer>'

@@ -43,19 +43,23 @@ def check(plan: Plan) -> tuple[list[str], dict[str, Built]]:
     Return what is wrong, each as "key: what"; and the networks that can be built, by name.
     """
     built = {network.name: _built(network, plan) for network in plan.networks}
-    flops = {name: one for name, one in built.items() if isinstance(one, Built)}
-    found = [(_model_key(plan, one), built[one.name]) for one in plan.networks if one.name not in flops]
-    recipes = [(one.where, one.recipe) for one in plan.networks] + [(one.where, one.recipe) for one in plan.transfers]
+    flops = {name: entry for name, entry in built.items() if isinstance(entry, Built)}
+    errors = [(_model_key(plan, entry), built[entry.name]) for entry in plan.networks if entry.name not in flops]
+    recipes = [(entry.where, entry.recipe) for entry in plan.networks] + [
+        (entry.where, entry.recipe) for entry in plan.transfers
+    ]
     for where, recipe in recipes:
-        found += [(where, what) for what in (*_of_optimiser(recipe), *_of_policy(recipe.augment, plan.config.pixels))]
+        errors += [(where, text) for text in (*_of_optimiser(recipe), *_of_policy(recipe.augment, plan.config.pixels))]
     for network in plan.networks:
-        found += _of_objective(network, plan, network.name in flops)
+        errors += _of_objective(network, plan, network.name in flops)
     if any(map(plan.embeds, plan.conditions)):
-        found += [("encoder", what) for what in _of_encoder(plan)]
-    found += [("label_spaces", f"file: {what}") for condition in plan.conditions for what in _of_files(plan, condition)]
+        errors += [("encoder", text) for text in _of_encoder(plan)]
+    errors += [
+        ("label_spaces", f"file: {text}") for condition in plan.conditions for text in _of_files(plan, condition)
+    ]
     # An error that an entry inherits from a section is reported for the section.
-    common = {what for where, what in found if where in ("model", "pretrain")}
-    lines = [f"{where}.{what}" for where, what in found if where in ("model", "pretrain") or what not in common]
+    common = {text for where, text in errors if where in ("model", "pretrain")}
+    lines = [f"{where}.{text}" for where, text in errors if where in ("model", "pretrain") or text not in common]
     return list(dict.fromkeys(lines)), flops
 
 
@@ -73,28 +77,28 @@ def _built(network: NetworkPlan, plan: Plan) -> Built | str:
     from granularity.learning.networks.network import build
 
     model, name = network.model, network.model.name
-    own = extensions.names("network")
-    if name not in own and not timm.is_model(name):
-        close = difflib.get_close_matches(name, [*timm.list_models(), *own], n=5, cutoff=0.5)
+    names = extensions.names("network")
+    if name not in names and not timm.is_model(name):
+        close = difflib.get_close_matches(name, [*timm.list_models(), *names], n=5, cutoff=0.5)
         meant = f"did you mean {', '.join(close)}?" if close else "timm.list_models() has them all"
         return f"name: there is no network '{name}'; {meant}"
     side, channels = network.recipe.augment.crop or plan.config.pixels.size, len(plan.config.pixels.mode)
     for device in ("meta", "cpu"):  # some networks branch on random numbers, which the meta device does not have
-        what = "name: cannot be built"
+        problem = "name: cannot be built"
         try:
             with torch.device(device), torch.no_grad():
-                made = build(model, channels, 2, 0, network.recipe.head_bias).eval()
-                what = f"name: this network cannot take images of {side} px"
-                seen = _sizes_seen(made)
+                module = build(model, channels, 2, 0, network.recipe.head_bias).eval()
+                problem = f"name: this network cannot take images of {side} px"
+                sizes = _sizes_seen(module)
                 with FlopCounterMode(display=False) as counter:
-                    made(torch.zeros(1, channels, side, side))
-            return Built(float(counter.get_total_flops()), seen.count(1), len(seen))
+                    module(torch.zeros(1, channels, side, side))
+            return Built(float(counter.get_total_flops()), sizes.count(1), len(sizes))
         except Exception as error:  # a network may raise anything
             failed = _line(error)
     if failed.startswith("model.stem"):
         return f"stem: {failed.partition(': ')[2]}"
-    said = failed.removeprefix(f"model.name = {name}, model.args = {model.args}: ")
-    return f"{what} ({said})" if said == failed else f"{'args' if model.args else 'name'}: {said} ({name})"
+    detail = failed.removeprefix(f"model.name = {name}, model.args = {model.args}: ")
+    return f"{problem} ({detail})" if detail == failed else f"{'args' if model.args else 'name'}: {detail} ({name})"
 
 
 def _sizes_seen(network: Any) -> list[int]:
@@ -119,11 +123,11 @@ def _of_optimiser(recipe: Recipe) -> Iterator[str]:
     try:
         optimiser([weights], recipe).step()
     except GranularityError as error:
-        key, _, said = _line(error).partition(": ")  # optimizer = NAME, or optimizer = NAME, optimizer_args = {...}
+        key, _, detail = _line(error).partition(": ")  # optimizer = NAME, or optimizer = NAME, optimizer_args = {...}
         if ", optimizer_args = " in key:
             yield f"optimizer_args: {_line(error.__cause__ or error)}"
         else:
-            yield f"optimizer: {recipe.optimizer}: {said}"
+            yield f"optimizer: {recipe.optimizer}: {detail}"
     except Exception as error:
         yield f"{key}: {recipe.optimizer} cannot take a step ({_line(error)})"
 
@@ -163,7 +167,7 @@ def _of_objective(network: NetworkPlan, plan: Plan, can_be_built: bool) -> Itera
         with torch.no_grad():
             module.check(build(network.model, channels, 1, 0).eval(), torch.zeros(1, channels, side, side), options)
     except GranularityError as error:
-        yield f"networks.{[one.name for one in plan.config.networks].index(network.entry)}", _line(error)
+        yield f"networks.{[entry.name for entry in plan.config.networks].index(network.entry)}", _line(error)
 
 
 def _of_encoder(plan: Plan) -> Iterator[str]:
@@ -207,18 +211,18 @@ def _line(error: BaseException) -> str:
 def remarks(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
     """Yield possible mistakes in a configuration and, once they are made, in its sample tables."""
     for network in plan.networks:
-        one = built[network.name]
-        if 3 * one.blind > one.convolutions:
+        detail = built[network.name]
+        if 3 * detail.blind > detail.convolutions:
             side = network.recipe.augment.crop or plan.config.pixels.size
-            what = f"at {side} px {one.blind} of {one.convolutions} convolutions see a single pixel"
-            yield f"{network.name}: {what}; raise pixels.size, or choose a network that shrinks images less"
+            remark = f"at {side} px {detail.blind} of {detail.convolutions} convolutions see a single pixel"
+            yield f"{network.name}: {remark}; raise pixels.size, or choose a network that shrinks images less"
     for condition in plan.conditions:
         if condition.spaces and condition.backbones < FEW:
-            what = f"{condition.backbones} backbones per label space; with fewer than {FEW}, few differences can be"
-            yield f"{condition.name}: {what} significant (seeds.pretrain, conditions.backbones)"
-        made = plan.summary(condition)
-        findings = ", ".join(f"{count} {name}" for name, count in made.get("findings", {}).items())
-        yield from (f"{condition.name}: {one}" for one in made.get("remarks", ()))
+            remark = f"{condition.backbones} backbones per label space; with fewer than {FEW}, few differences can be"
+            yield f"{condition.name}: {remark} significant (seeds.pretrain, conditions.backbones)"
+        summary = plan.summary(condition)
+        findings = ", ".join(f"{count} {name}" for name, count in summary.get("findings", {}).items())
+        yield from (f"{condition.name}: {detail}" for detail in summary.get("remarks", ()))
         if findings:
             (job,) = plan.jobs("samples", condition=condition.name)
             yield f"{condition.name}: {findings}; see granularity inspect {plan.folder(job)}/findings.parquet"
@@ -231,16 +235,16 @@ def describe(plans: Sequence[Plan], found: Found, built: Sequence[dict[str, Buil
     """
     plan, lines = plans[0], [f"{plans[0].config.name}: {plans[0].root}"]
     if len(plans) > 1:
-        cells = ", ".join(one.config.name.partition("/")[2] for one in plans)
+        cells = ", ".join(entry.config.name.partition("/")[2] for entry in plans)
         lines = [*fitted([f"{len(plans)} cells: {cells}"]), "", *lines]
-    for i, condition in enumerate(one for one in plan.conditions if one.spaces):
+    for i, condition in enumerate(entry for entry in plan.conditions if entry.spaces):
         key = "conditions" if setter(f"conditions.{i}", found) == "default" else f"conditions.{i}"
         lines += ["", f"{condition.name}: {len(condition.spaces)} label spaces; {key} ({setter(key, found)})"]
-        named = defaultdict(list)
+        by_origin = defaultdict(list)
         for space in condition.spaces:
             key = "samples.target" if space.name == TARGET else f"label_spaces.{space.family}"
-            named[f"{key} ({setter(key, found)})"].append(space.name)
-        for origin, names in named.items():
+            by_origin[f"{key} ({setter(key, found)})"].append(space.name)
+        for origin, names in by_origin.items():
             lines += fitted([f"  {', '.join(names)}: {origin}"])
             if origin.startswith("label_spaces.file ") and image_ids(plan, condition) is None:
                 lines += fitted(["    images not checked; run `snakemake samples`, then check again"])
@@ -267,22 +271,27 @@ def _flops(built: dict[str, Built]) -> dict[str, float]:
 
 def _cost(costs: Sequence[Costs], kept: set[str]) -> Iterator[str]:
     """Yield lines with the cost of what is still to make, by stage and in total."""
-    found = [one for each in costs for one in each.stages(kept)]
+    cell_stages = [stage for cell_costs in costs for stage in cell_costs.stages(kept)]
     stages = []
-    for name in dict.fromkeys(one.name for one in found):
-        times = [one.seconds for one in found if one.name == name]
-        jobs = sum(one.jobs for one in found if one.name == name)
+    for name in dict.fromkeys(stage.name for stage in cell_stages):
+        times = [stage.seconds for stage in cell_stages if stage.name == name]
+        jobs = sum(stage.jobs for stage in cell_stages if stage.name == name)
         stages.append(Stage(name, jobs, None if None in times else sum(times)))
     if not stages:
         yield "nothing to run"
         return
-    rows = [["stage", "jobs to run", "time"], *([one.name, str(one.jobs), about(one.seconds)] for one in stages)]
+    rows = [
+        ["stage", "jobs to run", "time"],
+        *([stage.name, str(stage.jobs), about(stage.seconds)] for stage in stages),
+    ]
     yield from tables_of(rows, 1)
-    known = [one.seconds for one in stages if one.seconds is not None]
+    durations = [stage.seconds for stage in stages if stage.seconds is not None]
     on_cpus = costs[0].device == "cpu"
-    unit, total = f"{cores()} CPUs" if on_cpus else "one GPU", sum(known) / (cores() if on_cpus else 1)
+    unit, total = f"{cores()} CPUs" if on_cpus else "one GPU", sum(durations) / (cores() if on_cpus else 1)
     more = (
-        f"; without {', '.join(one.name for one in stages if one.seconds is None)}" if len(known) < len(stages) else ""
+        f"; without {', '.join(stage.name for stage in stages if stage.seconds is None)}"
+        if len(durations) < len(stages)
+        else ""
     )
     yield f"in all: {about(total)} on {unit} of this machine{more}"
 
@@ -294,25 +303,25 @@ def about(number: float | None) -> str:
 def _trainings(plan: Plan, built: dict[str, Built], kept: set[str], costs: Costs) -> Iterator[list[str]]:
     """Yield a row for each network of a condition, and for each way of finetuning it."""
     for condition in (one for one in plan.conditions if one.spaces):
-        asked, where = [], {"condition": condition.name}
+        trainings, where = [], {"condition": condition.name}
         for one in plan.networks:
             jobs = plan.jobs("pretrain", network=one.name, **where)
-            asked.append((one.name, one, one.recipe, condition, plan.pretrainings(one, condition), jobs))
+            trainings.append((one.name, one, one.recipe, condition, plan.pretrainings(one, condition), jobs))
         for transfer in plan.transfers:
             data = plan.data_of(transfer, condition)
             for network in plan.networks_of(transfer):
                 runs = plan.finetunings(transfer, network, condition)
                 jobs = plan.jobs("finetune", transfer=transfer.name, network=network.name, **where)
-                asked.append((f"{network.name} > {transfer.name}", network, transfer.recipe, data, runs, jobs))
-        for name, network, recipe, data, runs, jobs in asked:
-            there = sum(run.id in kept for run in runs)
-            missing = len(runs) - there
+                trainings.append((f"{network.name} > {transfer.name}", network, transfer.recipe, data, runs, jobs))
+        for name, network, recipe, data, runs, jobs in trainings:
+            done = sum(run.id in kept for run in runs)
+            missing = len(runs) - done
             images = plan.summary(data).get("images", {}).get("train") or data.images or 0
             work = BACKWARD * built[network.name].flops * images * recipe.epochs * missing
             operations = f"{work:.1e}".replace("+", "") if work else "-"
             one = costs.training(jobs[0], data) if missing else None
             time = about(missing * one) if one else "-"
-            yield [condition.name, name, *map(str, (len(runs), there, missing)), operations, time]
+            yield [condition.name, name, *map(str, (len(runs), done, missing)), operations, time]
 
 
 def _kept(store: Path) -> set[str]:

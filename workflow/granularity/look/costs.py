@@ -92,11 +92,11 @@ class Costs:
             command = [sys.executable, "-c", f"import granularity.cli, {STAGES[like].module}{LATER[like]}"]
             subprocess.run(command, check=True, capture_output=True)
             after = os.times()
-            own = after.children_user - before.children_user + after.children_system - before.children_system
-            return Cost(own, 0.0)
+            seconds = after.children_user - before.children_user + after.children_system - before.children_system
+            return Cost(seconds, 0.0)
 
-        found = self._known(["start", like], f"the start of a job ({like})", tried)
-        return found.once if found else 0.0
+        cost = self._known(["start", like], f"the start of a job ({like})", tried)
+        return cost.once if cost else 0.0
 
     def _job(self, job: Job, kept: Mapping[str, Any]) -> float | None:
         """Return the seconds of a job after its start."""
@@ -104,8 +104,8 @@ class Costs:
         if job.stage in ("pretrain", "finetune"):
             missing = sum(Run.parse(name).id not in kept for name in job.options["runs"])
             (samples,) = job.inputs["samples"]
-            one = self.training(job, self.plan.condition(samples.values["condition"])) if missing else 0.0
-            return None if one is None else missing * one
+            seconds = self.training(job, self.plan.condition(samples.values["condition"])) if missing else 0.0
+            return None if seconds is None else missing * seconds
         if job.stage not in ("encoder", "embed", "measure") or job.passes == 0:
             return 0.0
         images = self._images(condition, *(["train"] if job.stage == "encoder" else []))
@@ -131,17 +131,17 @@ class Costs:
         if "recipe" in options:  # as tried: trainings that differ only in length cost the same
             options["recipe"] = {**options["recipe"], **FRESH}
         runs = len(job.options.get("runs", ()))
-        one = BACKWARD * self.operations.get(job.values.get("network"), 0.0)
-        many = TOGETHER if runs > 1 and one * TOGETHER * LARGEST / STEPS < STEP[self.device] else 1
-        batch = int(min(LARGEST, max(SMALLEST, STEP[self.device] / max(1.0, many * one))))
+        operations = BACKWARD * self.operations.get(job.values.get("network"), 0.0)
+        count = TOGETHER if runs > 1 and operations * TOGETHER * LARGEST / STEPS < STEP[self.device] else 1
+        batch = int(min(LARGEST, max(SMALLEST, STEP[self.device] / max(1.0, count * operations))))
         if "recipe" in job.options or job.stage == "encoder":
             batch = min(batch, job.options.get("recipe", options.get("captions"))["batch_size"])
         model = self._network(job).model.model_dump(mode="json") if "network" in job.values else None
         pixels = self.plan.config.pixels.model_dump(mode="json")
-        key = [job.stage, options, model, many, pixels, code_digest(*self.plan.code(job))]
-        of = job.values.get("measure") or job.values.get("network") or self.plan.config.encoder.model
+        key = [job.stage, options, model, count, pixels, code_digest(*self.plan.code(job))]
+        name = job.values.get("measure") or job.values.get("network") or self.plan.config.encoder.model
         return self._known(
-            key, f"{job.stage} ({of})", lambda: getattr(self, f"_try_{job.stage}")(job, many, batch), batch
+            key, f"{job.stage} ({name})", lambda: getattr(self, f"_try_{job.stage}")(job, count, batch), batch
         )
 
     def _known(self, key: list, what: str, tried: Any, batch: int = 0) -> Cost | None:
@@ -150,16 +150,16 @@ class Costs:
         )
         name = f"{hashlib.sha256(about.encode()).hexdigest()}.json"
         if name not in self._costs:
-            found = hashing.recall("costs", name)
-            if found is None:
+            cost = hashing.recall("costs", name)
+            if cost is None:
                 say(f"timing {what}")
                 try:
                     with contextlib.redirect_stderr(io.StringIO()), self._beside(tried, batch):
-                        found = tried()
-                    hashing.note(list(found), "costs", name)
+                        cost = tried()
+                    hashing.note(list(cost), "costs", name)
                 except Exception as error:  # an unknown cost is not an error
                     say(f"its cost is unknown: {str(error).strip().partition(chr(10))[0]}")
-            self._costs[name] = found and Cost(*found)
+            self._costs[name] = cost and Cost(*cost)
         return self._costs[name]
 
     @contextlib.contextmanager
@@ -167,18 +167,18 @@ class Costs:
         """Run the same trial in other processes meanwhile, because the cores of a working machine are busy."""
         if batch:
             self._inputs(batch)  # shared with those processes
-        others = []
+        children = []
         for number in range(1, min(NEIGHBOURS + 1, cores()) if self.device == "cpu" else 1):
             if not (child := os.fork()):
                 self._own = str(number)
                 with contextlib.suppress(BaseException):
                     tried()
                 os._exit(0)
-            others.append(child)
+            children.append(child)
         try:
             yield
         finally:
-            for child in others:
+            for child in children:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
 

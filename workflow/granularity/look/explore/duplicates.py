@@ -18,7 +18,7 @@ TILE = 96  # pixels a side, at most
 def pairs(made: Artifact, samples: Artifact, pixels: Artifact) -> dict[str, dict[str, Any]]:
     """Return for each finding its numbers of `images` and `pairs`, and the `shown` pairs with pictures as data URIs."""
     rows = pd.Index(samples.table("samples.parquet", ["sample_id"])["sample_id"].astype("str"))
-    table, images, found = made.table("findings.parquet"), pictures(pixels), {}
+    table, images, findings = made.table("findings.parquet"), pictures(pixels), {}
 
     def picture(sample_id: str) -> str:
         tile, stream = Image.fromarray(images[rows.get_loc(sample_id)].squeeze()), io.BytesIO()
@@ -28,8 +28,8 @@ def pairs(made: Artifact, samples: Artifact, pixels: Artifact) -> dict[str, dict
 
     for finding, part in table.groupby("finding", observed=True):
         part = part.sort_values(["cosine", "bits"], ascending=[False, True], kind="stable")
-        shown = part.iloc[np.unique(np.linspace(0, len(part) - 1, SHOWN).round().astype(int))].to_dict("records")
-        for row in shown:
+        records = part.iloc[np.unique(np.linspace(0, len(part) - 1, SHOWN).round().astype(int))].to_dict("records")
+        for row in records:
             row["pictures"] = [picture(row[key]) for key in ("sample_id", "twin_sample_id")]
-        found[finding] = {"images": len(part), "pairs": int(part["twins"].sum()), "shown": shown}
-    return found
+        findings[finding] = {"images": len(part), "pairs": int(part["twins"].sum()), "shown": records}
+    return findings

@@ -46,11 +46,11 @@ def read(root: Path) -> list[Result]:
         raise GranularityError(
             f"{root}: contains no results; name the folder of a configuration, such as results/digits"
         )
-    found = [_result(root, name) for name in names]
-    if any(one.kind == "samples" and one.name.count("/") != 1 for one in found):
+    results = [_result(root, name) for name in names]
+    if any(result.kind == "samples" and result.name.count("/") != 1 for result in results):
         raise GranularityError(f"{root}: is not the folder of one configuration, such as results/digits")
     order = {kind: number for number, kind in enumerate(STAGES)}
-    return sorted(found, key=lambda one: order.get(one.kind, len(order)))
+    return sorted(results, key=lambda result: order.get(result.kind, len(order)))
 
 
 def _result(root: Path, name: Path) -> Result:

@@ -88,7 +88,7 @@ class Images:
     def predictions(self, jobs: list[Artifact]) -> Iterator[Column]:
         """Yield each arm's most frequent prediction (ties: the first class), and how many networks are wrong."""
         runs, votes, names = [], {}, []
-        for job in (one for one in jobs if not one.manifest["options"].get("other_data")):
+        for job in (artifact for artifact in jobs if not artifact.manifest["options"].get("other_data")):
             runs.append(job.table("runs.parquet", ["run_id", "transfer", "network", "space"]))
             table = job.table("predictions.parquet").set_index("sample_id")
             names = [*map(str, job.table("classes.parquet")["name"])]
@@ -97,14 +97,14 @@ class Images:
             return
         table = pd.concat(runs, ignore_index=True)
         several = [column for column in ("transfer", "network") if table[column].nunique() > 1]
-        for arm, own in table.groupby(["space", *several], sort=False):
-            cast = np.stack([votes[run] for run in own["run_id"]])
+        for arm, part in table.groupby(["space", *several], sort=False):
+            cast = np.stack([votes[run] for run in part["run_id"]])
             yield Column("prediction", ", ".join(arm), names, stats.mode(cast).mode)
         truth = pd.Categorical(self.frame[self.target].astype("str"), categories=names).codes
-        every = np.stack([*votes.values()])
-        wrong = np.where((every == NONE).any(0), NONE, (every != truth).sum(0))
-        words = [f"wrong: {n} of {len(every)} networks" for n in range(len(every) + 1)]
-        yield Column("hardness", f"wrong networks, of {len(every)}", words, wrong)
+        all_votes = np.stack([*votes.values()])
+        wrong = np.where((all_votes == NONE).any(0), NONE, (all_votes != truth).sum(0))
+        words = [f"wrong: {n} of {len(all_votes)} networks" for n in range(len(all_votes) + 1)]
+        yield Column("hardness", f"wrong networks, of {len(all_votes)}", words, wrong)
 
     # ------------------------------------------------------------ where they lie
 
@@ -123,7 +123,7 @@ class Images:
             return None, []
         side = self.pictures[self.rows[0]].shape[0]
         across = min(SHEET // side, int(np.ceil(np.sqrt(len(self.rows)))))
-        found = []
+        sheets = []
         for begin in range(0, len(self.rows), across**2):
             tiles = [Image.fromarray(self.pictures[row].squeeze()) for row in self.rows[begin : begin + across**2]]
             sheet = Image.new(tiles[0].mode, (across * side, -(-len(tiles) // across) * side))
@@ -131,8 +131,8 @@ class Images:
                 sheet.paste(tile, (place % across * side, place // across * side))
             stream = io.BytesIO()
             sheet.save(stream, "png")
-            found.append(stream.getvalue())
-        return {"side": side, "across": across, "each": across**2}, found
+            sheets.append(stream.getvalue())
+        return {"side": side, "across": across, "each": across**2}, sheets
 
 
 def pca(features: np.ndarray) -> tuple[np.ndarray, float]:
@@ -165,22 +165,22 @@ SHOWN = 8  # images of a cluster: nearest, farthest, random
 def clusters(images: Images, features: np.ndarray | None, job: Artifact) -> Iterator[tuple[Column, list[dict]]]:
     """Yield each level of a clustering, top first: its column, and each cluster's size, parent, children, images."""
     table = job.table("clusters.parquet").set_index("cluster")
-    found = job.table("assignment.parquet").set_index("sample_id")["cluster"]
+    assignment = job.table("assignment.parquet").set_index("sample_id")["cluster"]
     levels = sorted((name for name in table if name.startswith("level_")), key=lambda name: int(name[6:]))
     tree = [table[level] for level in levels] or [table.index.to_series()]
-    for depth, of in enumerate(tree):
+    for depth, labels in enumerate(tree):
         name = job.manifest["options"]["clustering"] + (f", level {depth + 1}" if len(tree) > 1 else "")
-        codes = images.align(found.map(of))
-        above = dict(zip(of, tree[depth - 1], strict=True)) if depth else {}
-        below = tree[depth + 1].groupby(of).unique() if depth + 1 < len(tree) else {}
-        sizes, rng, described = table["size"].groupby(of).sum(), np.random.default_rng(depth), []
-        for one in range(int(of.max()) + 1):
-            members, order = np.flatnonzero(codes == one), []
+        codes = images.align(assignment.map(labels))
+        above = dict(zip(labels, tree[depth - 1], strict=True)) if depth else {}
+        below = tree[depth + 1].groupby(labels).unique() if depth + 1 < len(tree) else {}
+        sizes, rng, described = table["size"].groupby(labels).sum(), np.random.default_rng(depth), []
+        for cluster in range(int(labels.max()) + 1):
+            members, order = np.flatnonzero(codes == cluster), []
             if features is not None and len(members):
                 vectors = features[members]
                 order = members[np.argsort(((vectors - vectors.mean(0)) ** 2).sum(1), kind="stable")].tolist()
-            some = rng.permutation(members)[:SHOWN].tolist()
-            known = {"size": int(sizes.get(one, 0)), "nearest": order[:SHOWN], "farthest": order[::-1][:SHOWN]}
-            known |= {"random": some, "parent": int(above[one]) if one in above else None}
-            described.append(known | {"children": sorted(map(int, below[one])) if one in below else []})
-        yield Column("clustering", name, [f"cluster {one}" for one in range(len(described))], codes), described
+            sample = rng.permutation(members)[:SHOWN].tolist()
+            summary = {"size": int(sizes.get(cluster, 0)), "nearest": order[:SHOWN], "farthest": order[::-1][:SHOWN]}
+            summary |= {"random": sample, "parent": int(above[cluster]) if cluster in above else None}
+            described.append(summary | {"children": sorted(map(int, below[cluster])) if cluster in below else []})
+        yield Column("clustering", name, [f"cluster {cluster}" for cluster in range(len(described))], codes), described

@@ -37,28 +37,28 @@ def write(root: Path, to: Path | None, most: int) -> tuple[Path, list[str]]:
     pages = report.environment(HERE)
     pages.filters |= {"seconds": seconds, "megabytes": megabytes, "size": size_text}
     pages.policies["json.dumps_kwargs"] = {}  # unsorted, because Bokeh needs definitions before references
-    conditions = list(dict.fromkeys(one.condition for one in results if one.condition))
+    conditions = list(dict.fromkeys(result.condition for result in results if result.condition))
     pages.globals |= {"run": root.resolve().name, "views": VIEWS, "conditions": conditions}
     template = pages.get_template("page.html.j2")
 
-    def page(view: str, up: str, **given: Any) -> bytes:
-        return template.render(NOTHING | given, view=view, up=up, title=VIEWS.get(view, "Run")).encode()
+    def page(view: str, up: str, **values: Any) -> bytes:
+        return template.render(NOTHING | values, view=view, up=up, title=VIEWS.get(view, "Run")).encode()
 
     files = {"bokeh.min.js": plots.SCRIPT.read_bytes(), "explore.js": (HERE / "explore.js").read_bytes()}
     files["explore.css"] = b"\n".join((folder / "page.css").read_bytes() for folder in (report.HERE, HERE))
     for name in conditions:
-        own = [one for one in results if one.condition == name]
-        data, sheets, given = _condition([one.artifact for one in own if one.artifact], most)
-        given |= {"condition": name, "lost": [one for one in own if not one.artifact]}
+        selected = [result for result in results if result.condition == name]
+        data, sheets, values = _condition([result.artifact for result in selected if result.artifact], most)
+        values |= {"condition": name, "lost": [result for result in selected if not result.artifact]}
         files[f"{name}/data.js"] = b"window.DATA = " + json.dumps(data).encode() + b";\n"
         files |= {f"{name}/{file}": sheet for file, sheet in zip(data["sheets"], sheets, strict=True)}
         if data["places"]:
             files[f"{name}/map.parquet"] = _table(data)
         for view in VIEWS:
-            files[f"{name}/{view}.html"] = page(view, "../", **given | {"plots": given["plots"].get(view, {})})
+            files[f"{name}/{view}.html"] = page(view, "../", **values | {"plots": values["plots"].get(view, {})})
     files[INDEX] = page("index", "", results=results, **_stages(results), **_report(results, to))
     _put(to, files, before)
-    return to / INDEX, [f"{one.state}: {one.why}" for one in results if not one.artifact]
+    return to / INDEX, [f"{result.state}: {result.why}" for result in results if not result.artifact]
 
 
 def _table(data: dict[str, Any]) -> bytes:
@@ -93,40 +93,40 @@ def _report(results: list[Result], to: Path) -> dict[str, Any]:
 
 def _condition(whole: list[Artifact], most: int) -> tuple[dict[str, Any], list[bytes], dict[str, Any]]:
     """Return the data that the pages of a condition load (`data.js`), its sheets of images, and template values."""
-    of: defaultdict[str, list[Artifact]] = defaultdict(list)
-    for one in whole:
-        of[one.kind].append(one)
+    by_kind: defaultdict[str, list[Artifact]] = defaultdict(list)
+    for item in whole:
+        by_kind[item.kind].append(item)
     data: dict[str, Any] = {"ids": [], "outside": [], "columns": [], "places": {}, "trees": [], "sheets": []}
-    given, sheets = {"plots": {}}, []
-    given["plots"]["training"], given["legend"] = _trainings(of)
-    if of["samples"]:
-        shown, (data["tiles"], sheets) = _images(of, most)
-        features = shown.features(*of["embed"])
+    values, sheets = {"plots": {}}, []
+    values["plots"]["training"], values["legend"] = _trainings(by_kind)
+    if by_kind["samples"]:
+        shown, (data["tiles"], sheets) = _images(by_kind, most)
+        features = shown.features(*by_kind["embed"])
         columns = [
             *shown.ranks(),
-            *map(shown.space, of["hierarchy"]),
-            *shown.predictions(of["finetune"]),
+            *map(shown.space, by_kind["hierarchy"]),
+            *shown.predictions(by_kind["finetune"]),
         ]
-        for column, described in (one for job in of["cluster"] for one in images.clusters(shown, features, job)):
+        for column, described in (item for job in by_kind["cluster"] for item in images.clusters(shown, features, job)):
             data["trees"].append({"column": len(columns), "clusters": described})
             columns.append(column)
-        data |= {"digest": of["samples"][0].digest, "originals": shown.originals()}
+        data |= {"digest": by_kind["samples"][0].digest, "originals": shown.originals()}
         data |= {"outside": shown.frame.index[shown.frame["split"] != "train"].tolist()}
-        data |= {"ids": shown.ids.tolist(), "columns": [one.as_json() for one in columns]}
-        data |= {"target": [one.name for one in columns].index(shown.target)}
+        data |= {"ids": shown.ids.tolist(), "columns": [item.as_json() for item in columns]}
+        data |= {"target": [item.name for item in columns].index(shown.target)}
         data |= {"sheets": [f"sheet-{number}.png" for number in range(len(sheets))]}
-        given |= {"shown": shown, "trees": data["trees"]}
-        if of["duplicates"] and shown.pictures is not None:
-            given["twins"] = duplicates.pairs(*of["duplicates"], *of["samples"], *of["pixels"])
+        values |= {"shown": shown, "trees": data["trees"]}
+        if by_kind["duplicates"] and shown.pictures is not None:
+            values["twins"] = duplicates.pairs(*by_kind["duplicates"], *by_kind["samples"], *by_kind["pixels"])
         if features is not None and len(features) > 2:
             places, share = images.pca(features)
             data["places"]["PCA"] = places.round(5).T.tolist()
-            what = "embedding" if of["embed"] else "pixels"
-            given["note"] = f"The first two principal components of the {what} explain {share:.0%} of the variance."
+            source = "embedding" if by_kind["embed"] else "pixels"
+            values["note"] = f"The first two principal components of the {source} explain {share:.0%} of the variance."
             if len(features) <= images.NEIGHBOURS:
                 data["places"]["t-SNE"] = images.tsne(features).round(3).T.tolist()
-            given["plots"]["map"] = {"Images": plots.scatter(len(features))}
-    return data, sheets, given
+            values["plots"]["map"] = {"Images": plots.scatter(len(features))}
+    return data, sheets, values
 
 
 def _images(of: Mapping[str, list[Artifact]], most: int) -> tuple[images.Images, tuple]:
@@ -143,8 +143,8 @@ def _images(of: Mapping[str, list[Artifact]], most: int) -> tuple[images.Images,
 
 def _trainings(of: Mapping[str, list[Artifact]]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the plots of trainings by heading, and the colours of the series of label spaces by name."""
-    planned = [one.manifest["options"] for one in of["hierarchy"]]
-    spaces = {one["space"]: ShownSpace(one["space"], one["family"], one["params"]) for one in planned}
+    planned = [entry.manifest["options"] for entry in of["hierarchy"]]
+    spaces = {entry["space"]: ShownSpace(entry["space"], entry["family"], entry["params"]) for entry in planned}
     drawn, legend = {}, {}
     for kind, words in (("finetune", "Finetuning"), ("pretrain", "Pretraining")):
         if of[kind]:

@@ -25,8 +25,8 @@ def scatter(number: int) -> dict[str, Any]:
     plot.toolbar.active_drag = lasso
     plot.axis.visible, plot.grid.visible = False, False
     size = 8 if number < 2000 else 5 if number < 20_000 else 3
-    shown = {"size": size, "color": "colour", "fill_alpha": "alpha", "line_color": None}
-    plot.scatter("x", "y", source=source, nonselection_fill_alpha=0.08, **shown)
+    style = {"size": size, "color": "colour", "fill_alpha": "alpha", "line_color": None}
+    plot.scatter("x", "y", source=source, nonselection_fill_alpha=0.08, **style)
     return json_item(plot)
 
 
