@@ -24,7 +24,7 @@ def describe(path: Path, rows: int | None = None, width: int | None = None, clos
     """Describe an artifact for people (`closely`: hashed anew, with first rows); a folder of them in a line each."""
     if not is_artifact(path):
         line = "{0.kind:10}  {1:>7}  {0.manifest[cost][wall_seconds]:6.1f} s  {0.digest:.12}  {0.path}"
-        return "\n".join(fitted(line.format(one, size_text(one.size)) for one in _below(path)))
+        return "\n".join(fitted(line.format(result, size_text(result.size)) for result in _below(path)))
     artifact = Artifact.peek(path)
     manifest = artifact.manifest
     cost, code = manifest["cost"], manifest["code"]
@@ -40,16 +40,16 @@ def describe(path: Path, rows: int | None = None, width: int | None = None, clos
     }
     for key in ("hardware", "packages", "machine"):
         about[key] = ", ".join(f"{name} {value}" for name, value in manifest[key].items()) or "any"
-    if found := manifest.get("adopted"):  # a result of other code, accepted on this evidence
-        about["adopted"] = f"by {found['by']}, {found['at']}: {found['evidence']['key']} was recomputed and is equal"
+    if record := manifest.get("adopted"):  # a result of other code, accepted on this evidence
+        about["adopted"] = f"by {record['by']}, {record['at']}: {record['evidence']['key']} was recomputed and is equal"
     head = [f"{artifact.path}", *(f"  {key:8}  {value}" for key, value in about.items()), "  command"]
     head = [*fitted(head), *(f"    {words}" for words in _command(manifest["command"]))]
     lines = ["files", *(f"  {name}  {file_line(entry)}" for name, entry in manifest["files"].items())]
     lines += ["parameters", *_tree(artifact.params, "  ")]
     lines += ["summary", *_tree(artifact.summary, "  ")] if artifact.summary else []
     lines += ["lineage", *_lineage(artifact, "  ")]
-    shown = manifest["files"] if closely else ()
-    previews = [line for name in shown for line in _preview(artifact, name, rows, width)]
+    names = manifest["files"] if closely else ()
+    previews = [line for name in names for line in _preview(artifact, name, rows, width)]
     return "\n".join([*head, *fitted(lines), *previews])
 
 

@@ -46,17 +46,17 @@ def _file(artifact: Artifact, name: str, rows: int | None, width: int | None, fo
         return as_csv(table.head(rows))
     value = artifact.json(name) if name.endswith(".json") else None
     if form == "json":
-        held = {"value": value} if table is None else {"rows": json.loads(table.head(rows).to_json(orient="records"))}
-        return json.dumps({"file": str(path), "kind": artifact.kind, **files[name], **held}, indent=2)
+        body = {"value": value} if table is None else {"rows": json.loads(table.head(rows).to_json(orient="records"))}
+        return json.dumps({"file": str(path), "kind": artifact.kind, **files[name], **body}, indent=2)
     lines = [str(path), f"  of        {artifact.kind} {artifact.digest[:12]}, verified"]
     lines.append(f"  contents  {inspection.file_line(files[name])}")
     if table is None:
         return "\n".join([*lines, *([] if value is None else [json.dumps(value, indent=2, ensure_ascii=False)])])
     if name.endswith(".npy") and table.shape[1] > WIDEST:
         lines.append(f"  shown     the first {WIDEST} of {table.shape[1]} numbers of each row")
-    shown = table.head(inspection.FEW if rows is None else rows)
-    lines += [frame_text(shown.iloc[:, :WIDEST] if name.endswith(".npy") else shown, width)] if len(shown) else []
-    return "\n".join([*lines, f"{len(shown)} of {len(table)} rows" + "; --rows N for more" * (len(shown) < len(table))])
+    head = table.head(inspection.FEW if rows is None else rows)
+    lines += [frame_text(head.iloc[:, :WIDEST] if name.endswith(".npy") else head, width)] if len(head) else []
+    return "\n".join([*lines, f"{len(head)} of {len(table)} rows" + "; --rows N for more" * (len(head) < len(table))])
 
 
 def _table(artifact: Artifact, name: str) -> pd.DataFrame | None:
@@ -71,7 +71,7 @@ def _table(artifact: Artifact, name: str) -> pd.DataFrame | None:
         return pd.DataFrame(values.reshape(len(values) if values.ndim else 1, -1), copy=False)
     if name.endswith(".safetensors"):
         head = read_safetensors_header(artifact.folder / name)
-        tensors = [(key, one["dtype"], one["shape"]) for key, one in head.items() if key != "__metadata__"]
+        tensors = [(key, tensor["dtype"], tensor["shape"]) for key, tensor in head.items() if key != "__metadata__"]
         return pd.DataFrame(tensors, columns=["tensor", "dtype", "shape"])
     return None
 
@@ -89,33 +89,33 @@ def trained(root: Path, *kinds: str) -> Iterator[tuple[Artifact, list[Run]]]:
 
 
 def _run(what: str, root: Path, rows: int | None, width: int | None, form: str) -> str:
-    held = list(trained(root, "pretrain", "finetune", "measure")) if root.exists() else []
-    names = {run.id: run.name for one, runs in held for run in runs}
-    asked = next((Run.parse(name) for pair in names.items() if what in pair for name in pair[1:]), None)
-    if asked is None:
+    results = list(trained(root, "pretrain", "finetune", "measure")) if root.exists() else []
+    names = {run.id: run.name for entry, runs in results for run in runs}
+    requested = next((Run.parse(name) for pair in names.items() if what in pair for name in pair[1:]), None)
+    if requested is None:
         raise GranularityError(f"{what}: there is no such file, folder, or run in {root} (--results)")
-    seeds = asked.space, asked.pretrain_seed
-    alike = [one for one, runs in held if seeds in {(run.space, run.pretrain_seed) for run in runs}]
-    tables = [(one, Artifact.open(one.path).table("runs.parquet")) for one in alike if one.kind != "measure"]
-    parents = [table.loc[table["run_id"] == asked.id, "parent"] for _, table in tables if "parent" in table]
-    backbones = {asked.id}.union(*parents)
+    seeds = requested.space, requested.pretrain_seed
+    alike = [entry for entry, runs in results if seeds in {(run.space, run.pretrain_seed) for run in runs}]
+    tables = [(entry, Artifact.open(entry.path).table("runs.parquet")) for entry in alike if entry.kind != "measure"]
+    parents = [table.loc[table["run_id"] == requested.id, "parent"] for _, table in tables if "parent" in table]
+    backbones = {requested.id}.union(*parents)
     trainings = []
-    for one, table in sorted(tables, key=lambda pair: pair[0].kind != "pretrain"):
-        of_it = table["run_id"].isin(backbones if one.kind == "pretrain" else [asked.id])
-        of_it |= table["parent"].eq(asked.id) if "parent" in table else False
-        trainings += [_training(one, row, names) for row in table[of_it].to_dict("records")]
-    values = [Artifact.open(one.path).table("values.parquet") for one in alike if one.kind == "measure"]
-    ids = {one["run_id"] for one in trainings}
+    for entry, table in sorted(tables, key=lambda pair: pair[0].kind != "pretrain"):
+        of_it = table["run_id"].isin(backbones if entry.kind == "pretrain" else [requested.id])
+        of_it |= table["parent"].eq(requested.id) if "parent" in table else False
+        trainings += [_training(entry, row, names) for row in table[of_it].to_dict("records")]
+    values = [Artifact.open(entry.path).table("values.parquet") for entry in alike if entry.kind == "measure"]
+    ids = {entry["run_id"] for entry in trainings}
     measured = [table for table in (table[table["run"].isin(ids)] for table in values) if len(table)]
     if form == "csv":
         return as_csv(pd.DataFrame(trainings))
     if form == "json":
-        found = [row for table in measured for row in json.loads(table.to_json(orient="records"))]
-        return json.dumps({"run": asked.name, "trainings": trainings, "measured": found}, indent=2)
-    lines = [line for one in trainings for line in _told(one)]
+        records = [row for table in measured for row in json.loads(table.to_json(orient="records"))]
+        return json.dumps({"run": requested.name, "trainings": trainings, "measured": records}, indent=2)
+    lines = [line for entry in trainings for line in _told(entry)]
     for table in measured:
-        shown = table.head(inspection.FEW if rows is None else rows)
-        lines += [f"measured, {len(shown)} of {len(table)} numbers", frame_text(shown, width, index=False)]
+        head = table.head(inspection.FEW if rows is None else rows)
+        lines += [f"measured, {len(head)} of {len(table)} numbers", frame_text(head, width, index=False)]
     return "\n".join(lines)
 
 

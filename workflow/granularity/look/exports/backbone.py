@@ -65,14 +65,14 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
     networks, row, epoch = find_network(run, results)
     about, (source, file) = networks.about(row, epoch), networks.at(row, epoch)
     model, channels = Model.model_validate(about["model"]), about["channels"]
-    own, small = f"{model.name}.py", model.stem == "small"
-    if own in [Path(name).name for name in source.manifest["code"]["modules"]] or not timm.is_model(model.name):
-        what = f"model.name = {model.name} is a network from your own file, not one of timm's"
-        raise GranularityError(f"{run}: {what}; copy that file and {source.path / file}")
+    module, small = f"{model.name}.py", model.stem == "small"
+    if module in [Path(name).name for name in source.manifest["code"]["modules"]] or not timm.is_model(model.name):
+        problem = f"model.name = {model.name} is a network from your own file, not one of timm's"
+        raise GranularityError(f"{run}: {problem}; copy that file and {source.path / file}")
     if form == "timm" and small:
-        what = "model.stem = small: timm has no arguments for a first convolution of stride 1 without max-pooling"
+        problem = "model.stem = small: timm has no arguments for a first convolution of stride 1 without max-pooling"
         raise GranularityError(
-            f"{run}: {what}; --format state_dict writes weights and the lines of code that load them"
+            f"{run}: {problem}; --format state_dict writes weights and the lines of code that load them"
         )
     network = networks.load(row, epoch=epoch)
     side = min(about["crop"] or about["side"], about["side"])
@@ -101,10 +101,10 @@ def export(run: str, results: Path, to: Path, form: str = "timm") -> None:
         images = torch.randn(8, channels, side, side, generator=torch.Generator().manual_seed(0))
         with torch.inference_mode():
             if not torch.allclose(network(images), written.eval()(images), rtol=1e-4, atol=1e-5):
-                what = (
+                problem = (
                     f"timm {timm.__version__} builds a different network from it, with other outputs on random images"
                 )
-                raise GranularityError(f"{run}: {what}; nothing was exported")
+                raise GranularityError(f"{run}: {problem}; nothing was exported")
         code = CODE[form].format(name=model.name, args=args, stem=STEM.format(channels=channels) if small else "")
         (folder / "README.md").write_text(_card(source, file, row, about, data, code), encoding="utf-8")
 
@@ -115,12 +115,12 @@ def _card(source: Artifact, file: str, row: pd.Series, about: dict[str, Any], da
     errors = source.table("runs.parquet", ["run_id", "val_error"]).set_index("run_id")["val_error"]
     counts = {} if samples is None else samples.summary["images"]
     told = "unknown" if samples is None else samples.params.get("hub") or samples.params["source"]
-    of = "its own" if how == "pretrained" else f"the target's ({row['transfer']})"
+    outputs = "its own" if how == "pretrained" else f"the target's ({row['transfer']})"
     error = "none" if pd.isna(errors[row["run_id"]]) else f"{errors[row['run_id']]:.2f} %"
     rows = {
         "run": f"{Path(row['file']).stem}, epoch {about['epoch']}",
         "data": f"{told} ({', '.join(f'{count} {split}' for split, count in counts.items())} images)",
-        "label space": f"{row['space']} ({row['family']}), {row['granularity']} classes; outputs: {of}",
+        "label space": f"{row['space']} ({row['family']}), {row['granularity']} classes; outputs: {outputs}",
         "error": f"{error}, on validation images (n = {counts.get('val', 'unknown')}), at the end of the training; "
         "for pretrained networks, the parent of the predicted class is compared with the target",
         "images": f"short side resized to {about['side']} px (bicubic), centre of {data['input_size'][-1]} px cut out, "

@@ -46,10 +46,12 @@ def export(results: Path, to: Path, arrays: bool = False, licence: str = "not st
     artifacts = [Artifact.open(path) for path in find(results)]
     crate = _Crate(ROCrate(version="1.1"), _last(results, artifacts))
     crate.describe(results.resolve().name, licence)
-    for one in artifacts:
-        crate.add_result(one, Path(results.resolve().name, os.path.relpath(one.place, results.absolute())), arrays)
-    for one in {one.folder: one for one in artifacts}.values():
-        crate.add_job(one)
+    for result in artifacts:
+        crate.add_result(
+            result, Path(results.resolve().name, os.path.relpath(result.place, results.absolute())), arrays
+        )
+    for result in {result.folder: result for result in artifacts}.values():
+        crate.add_job(result)
     with whole(to) as target:
         (crate.crate.write_zip if to.suffix == ".zip" else crate.crate.write)(target)
 
@@ -106,9 +108,9 @@ class _Crate:
             crate.add_file(file, f"{WORKFLOW[1]}/{file.name}", properties=about)
         text = yaml.safe_dump(configuration, sort_keys=False, allow_unicode=True)
         about = {"name": "Configuration of the run", "encodingFormat": FORMATS[".yaml"]}
-        asked = crate.add_file(io.StringIO(text), CONFIGURATION, properties=about)
+        entity = crate.add_file(io.StringIO(text), CONFIGURATION, properties=about)
         self.run = self._action("#run", f"Run {name}", f"snakemake --configfile {CONFIGURATION}", self.workflow)
-        self.run["object"] = asked
+        self.run["object"] = entity
 
     def add_result(self, artifact: Artifact, place: Path, arrays: bool) -> None:
         """Add an artifact as a Dataset, with the files to include."""
@@ -139,10 +141,10 @@ class _Crate:
         action = self._action(f"#job-{manifest['key']}", dataset["name"], command, self.tools[tool])
         start = datetime.fromisoformat(manifest["cost"]["started"])
         end = start + timedelta(seconds=round(manifest["cost"]["wall_seconds"]))
-        for one in (action, self.run):
-            one["startTime"] = min(start.isoformat(), one.get("startTime", start.isoformat()))
-            one["endTime"] = max(end.isoformat(), one.get("endTime", end.isoformat()))
-            one.append_to("result", dataset, compact=True)
+        for entity in (action, self.run):
+            entity["startTime"] = min(start.isoformat(), entity.get("startTime", start.isoformat()))
+            entity["endTime"] = max(end.isoformat(), entity.get("endTime", end.isoformat()))
+            entity.append_to("result", dataset, compact=True)
         for entry in manifest["inputs"].values():
             source = Path(os.path.realpath(artifact.folder / entry["path"]))
             if source in self.datasets:

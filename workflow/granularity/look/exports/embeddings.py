@@ -27,31 +27,31 @@ def export(results: Path, to: Path, images: bool = False) -> None:
     with `images`, `image` ({bytes, path}). Raises GranularityError: there is no embedding, or several conditions, or an
     image has changed.
     """
-    found: dict[str, list[Artifact]] = {}
+    by_kind: dict[str, list[Artifact]] = {}
     conditions = set()
-    for condition, one in of_kinds(results, *READ):
+    for condition, item in of_kinds(results, *READ):
         conditions.add(condition)
-        found.setdefault(one.kind, []).append(one)
+        by_kind.setdefault(item.kind, []).append(item)
     if len(conditions) > 1:
         raise GranularityError(f"{results}: has results of {', '.join(sorted(conditions))}; name one")
     for kind in ("samples", "embed"):
-        if len(found.get(kind, ())) != 1:
+        if len(by_kind.get(kind, ())) != 1:
             raise GranularityError(f"{results}: contains no results of {kind}; make them with: snakemake {kind}")
-    (samples,), (embed,) = found["samples"], found["embed"]
+    (samples,), (embed,) = by_kind["samples"], by_kind["embed"]
     if embed.manifest["inputs"]["samples"]["digest"] != samples.digest:
         raise GranularityError(f"{embed.path}: was made from different samples than {samples.path}; run snakemake")
-    every = shown.Images(samples, None, sys.maxsize)
-    vectors = every.features(embed)
+    all_images = shown.Images(samples, None, sys.maxsize)
+    vectors = all_images.features(embed)
     near = 2 < len(vectors) <= shown.NEIGHBOURS
     places = (shown.tsne(vectors) if near else shown.pca(vectors)[0]).astype(np.float32)
     flat = pa.array(np.ascontiguousarray(vectors).ravel())
-    columns = {"sample_id": every.ids, "split": every.frame["split"].astype(str), "path": _paths(samples)}
+    columns = {"sample_id": all_images.ids, "split": all_images.frame["split"].astype(str), "path": _paths(samples)}
     columns = {name: pa.array(values, pa.string()) for name, values in columns.items()}
     columns |= {axis: pa.array(values) for axis, values in zip("xy", places.T, strict=True)}
     columns["embedding"] = pa.FixedSizeListArray.from_arrays(flat, vectors.shape[1]).cast(pa.list_(pa.float32()))
-    labelled = [*every.ranks(), *map(every.space, found.get("hierarchy", ()))]
-    labelled += [*every.predictions(found.get("finetune", []))]
-    labelled += [one for job in found.get("cluster", ()) for one, _ in shown.clusters(every, None, job)]
+    labelled = [*all_images.ranks(), *map(all_images.space, by_kind.get("hierarchy", ()))]
+    labelled += [*all_images.predictions(by_kind.get("finetune", []))]
+    labelled += [item for job in by_kind.get("cluster", ()) for item, _ in shown.clusters(all_images, None, job)]
     for column in labelled:
         plain = column.group == "rank" and column.name not in (*columns, IMAGE)
         values = pd.Series(column.codes).map(dict(enumerate(column.names)))

@@ -49,14 +49,14 @@ def export(results: Path, to: Path, names: Sequence[str] = (), images: bool = Fa
 def spaces_of(results: Path, names: Sequence[str] = ()) -> tuple[Artifact, dict[str, Artifact]]:
     """Return the samples of one condition and its label spaces (or those named); GranularityError if any is missing."""
     conditions, spaces = zip(*of_kinds(results, "hierarchy"), strict=True)
-    found = {space.params["space"]: space for space in spaces}
+    by_name = {space.params["space"]: space for space in spaces}
     if len({*conditions}) > 1:
         raise GranularityError(f"{results}: has label spaces of {', '.join(sorted({*conditions}))}; name one")
-    if missing := [name for name in names if name not in found]:
-        raise GranularityError(f"--space {missing[0]}: {results} has {', '.join(found)}")
+    if missing := [name for name in names if name not in by_name]:
+        raise GranularityError(f"--space {missing[0]}: {results} has {', '.join(by_name)}")
     samples = Artifact.open(results / conditions[0] / "samples", "samples")
-    for name in (chosen := dict.fromkeys(names or found)):
-        chosen[name] = space = found[name]
+    for name in (chosen := dict.fromkeys(names or by_name)):
+        chosen[name] = space = by_name[name]
         if space.manifest["inputs"]["samples"]["digest"] != samples.digest:
             raise GranularityError(f"{space.path}: was made from different samples than {samples.path}; run snakemake")
     return samples, chosen

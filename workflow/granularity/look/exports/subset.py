@@ -35,7 +35,7 @@ def export(results: Path, to: Path, names: Sequence[str], count: int, seed: int 
     sizes = np.bincount(pd.factorize(labels[names[0]])[0][chosen], minlength=labels[names[0]].nunique())
     say(f"{count} of {len(ids)} training images: {sizes.min()} to {sizes.max()} in each class of {names[0]}")
     with whole(to) as file:
-        file.write_text("".join(f"{one}\n" for one in ids.iloc[chosen]), encoding="utf-8")
+        file.write_text("".join(f"{sample_id}\n" for sample_id in ids.iloc[chosen]), encoding="utf-8")
 
 
 def balanced(labels: pd.DataFrame, seed: int) -> np.ndarray:

@@ -134,32 +134,32 @@ def simulated(world: World, source: Source) -> Answer:
             raise GranularityError(f"{about.FILE}: ours: runs of the world '{world.name}' have no column '{name}'")
     near = ""
     if source.near and (close := _values(world, source, [source.near])):
-        words = "; ".join(f"{one.name}: {one.words}" if len(close) > 1 else one.words for one in close)
+        words = "; ".join(f"{value.name}: {value.words}" if len(close) > 1 else value.words for value in close)
         near = f"{source.near}, size {world.size}: {words} ({close[0].n} seed{'s' if close[0].n > 1 else ''})"
     values = _values(world, source, arms)
     if not values:
         return Answer(other=near, why=source.why or _not_run(world, source, arms))
-    of = f"theory/verdicts/{world.name}: {', '.join(arms)}: {', '.join(source.phase)}: {', '.join(source.measure)}"
-    of += f" / {source.per}" if source.per else ""
-    return Answer(tuple(values), of, world.size, _unlike(world, arms), near, source.why)
+    origin = f"theory/verdicts/{world.name}: {', '.join(arms)}: {', '.join(source.phase)}: {', '.join(source.measure)}"
+    origin += f" / {source.per}" if source.per else ""
+    return Answer(tuple(values), origin, world.size, _unlike(world, arms), near, source.why)
 
 
 def _values(world: World, source: Source, arms: list[str]) -> list[Value]:
-    found = []
+    values = []
     for arm, phase, measure in itertools.product(arms, source.phase, source.measure):
-        own = world.table[world.table["setting"] == arm]
+        table = world.table[world.table["setting"] == arm]
         if source.best:
-            ends = own[own["phase"].str.startswith(phase + " ") & own["event"].str.contains("end|diverged")]
+            ends = table[table["phase"].str.startswith(phase + " ") & table["event"].str.contains("end|diverged")]
             best = [part.loc[part[source.best].fillna(-1).idxmax()] for _, part in ends.groupby("seed")]
-            seeds = np.array([one[measure] for one in best], dtype=float)
+            seeds = np.array([row[measure] for row in best], dtype=float)
         else:
-            seeds = at(own, arm, measure, phase=phase, **({} if source.step is None else {"step": source.step}))
+            seeds = at(table, arm, measure, phase=phase, **({} if source.step is None else {"step": source.step}))
         if n := len(seeds):
-            seeds = seeds / float(own[source.per].iloc[0]) if source.per else seeds
+            seeds = seeds / float(table[source.per].iloc[0]) if source.per else seeds
             several = ((arm, arms), (phase, source.phase), (measure, source.measure))
-            name = ", ".join(word for word, of in several if len(of) > 1) or measure
-            found.append(Value(name, float(seeds.mean()), float(seeds.std(ddof=1)) if n > 1 else math.nan, n))
-    return found
+            name = ", ".join(word for word, choices in several if len(choices) > 1) or measure
+            values.append(Value(name, float(seeds.mean()), float(seeds.std(ddof=1)) if n > 1 else math.nan, n))
+    return values
 
 
 def _not_run(world: World, source: Source, arms: list[str]) -> str:
@@ -177,13 +177,20 @@ def _unlike(world: World, arms: list[str]) -> str:
     """Return how the arms differ from those of the size `paper`; arms are named unless all differ alike."""
     if world.size == AS_PAPER:
         return ""
-    theirs = {one.name: one.model_dump(mode="json", exclude=UNCOUNTED) for one in world.module.SIZES.get(AS_PAPER, ())}
+    paper = {
+        setting.name: setting.model_dump(mode="json", exclude=UNCOUNTED)
+        for setting in world.module.SIZES.get(AS_PAPER, ())
+    }
     by: dict[str, list[str]] = {}
     for arm in arms:
-        own = world.settings[arm]
-        unlike = [f"{key} {own.get(key)}, not {it}" for key, it in theirs.get(arm, {}).items() if own.get(key) != it]
-        by.setdefault(", ".join(unlike) if arm in theirs else "not in the size paper", []).append(arm)
-    several = [f"{', '.join(those)}: {words}" for words, those in by.items() if words]
+        settings = world.settings[arm]
+        unlike = [
+            f"{key} {settings.get(key)}, not {value}"
+            for key, value in paper.get(arm, {}).items()
+            if settings.get(key) != value
+        ]
+        by.setdefault(", ".join(unlike) if arm in paper else "not in the size paper", []).append(arm)
+    several = [f"{', '.join(names)}: {words}" for words, names in by.items() if words]
     return "; ".join(by if len(by) == 1 else several)
 
 
@@ -200,24 +207,24 @@ def results(root: Path, name: str) -> pd.DataFrame | None:
 
 def trained(root: Path, row: Row, source: Source, part: EntryRows, tables: Tables) -> Answer:
     """Return our number for a row, from the experiment for it, together with one on other data."""
-    other = " | ".join(filter(None, (_near(row, source, one, tables.get(one.results)) for one in part.elsewhere)))
-    why = [source.why] * bool(source.why)
-    for one in part.experiments:
-        table, command = tables.get(one.name), f"snakemake{one.options}"
-        if table is None and (root / one.name).is_dir():
-            why.append(f"Results of {one.name} are incomplete, without a report: {command}")
+    other = " | ".join(filter(None, (_near(row, source, item, tables.get(item.results)) for item in part.elsewhere)))
+    reasons = [source.why] * bool(source.why)
+    for item in part.experiments:
+        table, command = tables.get(item.name), f"snakemake{item.options}"
+        if table is None and (root / item.name).is_dir():
+            reasons.append(f"Results of {item.name} are incomplete, without a report: {command}")
         elif table is None:
-            needs = f" It lacks: {'; '.join(one.missing)}." if one.missing else ""
-            why.append(f"Not run.{needs} {str(one.planned).replace('planned', 'Planned', 1)}. {command}")
+            needs = f" It lacks: {'; '.join(item.missing)}." if item.missing else ""
+            reasons.append(f"Not run.{needs} {str(item.planned).replace('planned', 'Planned', 1)}. {command}")
         else:
-            found = _best(exact(table, row, source))
-            number = None if found is None else _in_metric(row["metric"], found)
+            match = _best(exact(table, row, source))
+            number = None if match is None else _in_metric(row["metric"], match)
             if number is not None:
-                return Answer((number,), f"{one.name}: {_arm(found)}", other=other, why=source.why)
+                return Answer((number,), f"{item.name}: {_arm(match)}", other=other, why=source.why)
             near = _nearest(table, row, source)
             beside = "" if near is None else f"; the nearest is {_arm(near)}"
-            why.append(f"The report of {one.name} has no {row['arm']} of G = {row['x'] or 'any'}{beside}.")
-    return Answer(other=other, why=" ".join(why))
+            reasons.append(f"The report of {item.name} has no {row['arm']} of G = {row['x'] or 'any'}{beside}.")
+    return Answer(other=other, why=" ".join(reasons))
 
 
 def exact(table: pd.DataFrame, row: Row, source: Source, most: float = math.log(SAME)) -> pd.DataFrame:

@@ -95,24 +95,24 @@ class Group:
 
 def groups(root: Path, experiments: list[Experiment], wrong: list[str]) -> list[Group]:
     """Return every study in every experiment: images first, then tested ones; `wrong` collects what cannot be read."""
-    files = {one.name: one for one in reversed(experiments)}  # the first of two with one name
-    found = {}
+    files = {entry.name: entry for entry in reversed(experiments)}  # the first of two with one name
+    by_study = {}
     for folder in sorted(root.glob("[!.]*/verdicts/[!.]*")):
         if not folder.name.endswith(STAMP):
             with noted(wrong):
                 group = _tested(folder, files)
-                found[group.results, group.study] = group
+                by_study[group.results, group.study] = group
     with noted(wrong):
-        found = {(one.results, one.study): one for one in _committed()} | found
-    for one in (one for one in experiments if files[one.name] is one):
-        for name, rows in one.studies.items():
-            if (one.name, name) not in found:
-                cost, command = measured(root / one.name) or one.planned, f"snakemake verdicts{one.options}"
-                found[one.name, name] = _untested(one.name, name, rows, cost, command, one.missing)
-    simulated = {study for results, study in found if results == THEORY}
+        by_study = {(entry.results, entry.study): entry for entry in _committed()} | by_study
+    for entry in (entry for entry in experiments if files[entry.name] is entry):
+        for name, rows in entry.studies.items():
+            if (entry.name, name) not in by_study:
+                cost, command = measured(root / entry.name) or entry.planned, f"snakemake verdicts{entry.options}"
+                by_study[entry.name, name] = _untested(entry.name, name, rows, cost, command, entry.missing)
+    simulated = {study for results, study in by_study if results == THEORY}
     for world, (rows, cost) in worlds(simulated, wrong).items():
-        found[THEORY, world] = _untested(THEORY, world, rows, cost, f"snakemake theory_{world}")
-    return sorted(found.values(), key=lambda one: (one.results == THEORY, not one.tested))
+        by_study[THEORY, world] = _untested(THEORY, world, rows, cost, f"snakemake theory_{world}")
+    return sorted(by_study.values(), key=lambda entry: (entry.results == THEORY, not entry.tested))
 
 
 def _tested(folder: Path, files: Mapping[str, Experiment]) -> Group:
@@ -120,10 +120,10 @@ def _tested(folder: Path, files: Mapping[str, Experiment]) -> Group:
     study, results = artifact.facts["study"], root.name
     command = _command(study, results, files)
     data = [f"size “{artifact.facts['size']}”"] if "size" in artifact.facts else []
-    for one in (one for one in artifact.lineage().values() if one.kind == "samples"):
-        target, train = one.facts["target"], f"{one.summary['images']['train']:,} training images"
-        classes = f"{one.summary['classes'][target]:,} classes"
-        data.append(f"{one.facts['source']}: {train}, target “{target}” of {classes}")
+    for samples in (samples for samples in artifact.lineage().values() if samples.kind == "samples"):
+        target, train = samples.facts["target"], f"{samples.summary['images']['train']:,} training images"
+        classes = f"{samples.summary['classes'][target]:,} classes"
+        data.append(f"{samples.facts['source']}: {train}, target “{target}” of {classes}")
     summary = {"claim": artifact.summary["verdicts"], "identity": artifact.summary["identities"]}
     claims, words = _claims(checks_of(artifact), summary), "; ".join(dict.fromkeys(data))
     cost = measured(inside(root, study, folder), folder) if results == THEORY else measured(root)
@@ -137,8 +137,8 @@ def _committed() -> Iterator[Group]:
     for (results, study), part in table.groupby(["results", "study"], sort=False):
         first = part.iloc[0]
         command = f"snakemake theory_{study}" if results == THEORY else first["command"]
-        said = part["command"].mask(part["command"] == command, "")
-        rows = part.assign(verdict=part["of_quantity"], command=said).to_dict("records")
+        commands = part["command"].mask(part["command"] == command, "")
+        rows = part.assign(verdict=part["of_quantity"], command=commands).to_dict("records")
         summary = {kind: part.set_index("id")["verdict"].to_dict() for kind in ("claim", "identity")}
         claims = _claims(rows, summary)
         cost = Cost(*(float(first[key] or 0) for key in ("cpu_hours", "gpu_hours")), "measured")

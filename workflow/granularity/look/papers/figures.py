@@ -36,23 +36,23 @@ class Figure(NamedTuple):
 
 def figures(parts: Iterable[EntryRows], tables: Tables) -> list[Figure]:
     """Return the figures whose points are published, with points from the reports found here."""
-    own = [part for part in parts if part.paper == PAPER]
-    rows = [row for part in own for row in part.rows if row["x"] and row["mean"] and row["metric"] == METRIC]
-    found = []
+    entries = [part for part in parts if part.paper == PAPER]
+    rows = [row for part in entries for row in part.rows if row["x"] and row["mean"] and row["metric"] == METRIC]
+    all_figures = []
     for name in dict.fromkeys(row["figure"] for row in rows if row["figure"]):
-        shown = [row for row in rows if row["figure"] == name]
-        about = [part for part in own if any(row in shown for row in part.rows)]
-        experiments = list({one.name: one for part in about for one in part.experiments}.values())
-        data = {one.name: "the paper's experiment" for one in experiments}
+        plotted = [row for row in rows if row["figure"] == name]
+        about = [part for part in entries if any(row in plotted for row in part.rows)]
+        experiments = list({item.name: item for part in about for item in part.experiments}.values())
+        data = {item.name: "the paper's experiment" for item in experiments}
         data |= {group.results: group.data for part in about for group in part.elsewhere}
         data = {folder: words for folder, words in data.items() if tables.get(folder) is not None}
-        folders = {words: ", ".join(one for one in data if data[one] == words) for words in data.values()}
+        folders = {words: ", ".join(item for item in data if data[item] == words) for words in data.values()}
         panels = {folder: f"{folders[words]}: {words}" for folder, words in data.items()}
-        missing = [(one.name, f"snakemake{one.options}") for one in experiments if one.name not in panels]
-        points = pd.DataFrame([*_published(shown), *_here(panels, tables)], columns=list(COLUMNS))
+        missing = [(item.name, f"snakemake{item.options}") for item in experiments if item.name not in panels]
+        points = pd.DataFrame([*_published(plotted), *_here(panels, tables)], columns=list(COLUMNS))
         points.insert(0, "figure", name)
-        found.append(Figure(name, published.tables(shown), points, missing))
-    return found
+        all_figures.append(Figure(name, published.tables(plotted), points, missing))
+    return all_figures
 
 
 def _published(rows: list[Mapping[str, str]]) -> Iterator[dict]:
@@ -67,7 +67,7 @@ def _published(rows: list[Mapping[str, str]]) -> Iterator[dict]:
 
 def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
     """Yield the arms of some reports; a series that several folders of a panel have is named by its folder."""
-    seen: dict[tuple, dict] = {}
+    points: dict[tuple, dict] = {}
     folders: dict[tuple, set[str]] = {}
     for folder, panel in panels.items():
         table = tables[folder]
@@ -78,10 +78,10 @@ def _here(panels: Mapping[str, str], tables: Tables) -> Iterator[dict]:
             point = {"panel": panel, "curve": curve, "series": row["series"], "results": folder}
             point |= {"x": float(row["granularity"]), "mean": row["mean"], "std": row["std"], "n": float(row["runs"])}
             key = tuple(point[name] for name in ("panel", "curve", "x", "mean", "n"))
-            if key not in seen:  # a result shared by two folders is one point
-                seen[key] = point
+            if key not in points:  # a result shared by two folders is one point
+                points[key] = point
                 folders.setdefault((panel, curve), set()).add(folder)
-    for point in seen.values():
+    for point in points.values():
         several = len(folders[point["panel"], point["curve"]]) > 1
         yield point | ({"curve": f"{point['curve']}; {point['results']}"} if several else {})
 
@@ -100,13 +100,13 @@ def draw(figure: Figure) -> str:
 def _panel(axis, panel: str, points: pd.DataFrame) -> None:
     before: dict[str, int] = {}
     groups = points.sort_values("x", kind="stable").groupby(["curve", "series"], sort=False)
-    for place, ((name, one), curve) in enumerate(groups):
-        look = drawing.look(one) | {"markersize": 5, "elinewidth": 0.9, "capsize": 2, "linewidth": 1}
+    for place, ((name, series), curve) in enumerate(groups):
+        look = drawing.look(series) | {"markersize": 5, "elinewidth": 0.9, "capsize": 2, "linewidth": 1}
         if name.startswith(TARGET):
             look |= {"mfc": "none", "markersize": 8, "linestyle": ""}
             axis.axhline(curve["mean"].iloc[0], color=look["color"], linestyle=(0, (1, 2)), linewidth=0.9)
         else:  # further curves of one series: other dashes, hollow markers
-            number = before[one] = before.get(one, -1) + 1
+            number = before[series] = before.get(series, -1) + 1
             dashes = drawing.DASHES[number % len(drawing.DASHES)]
             look |= {"mfc": "none" if number else look["color"], "linestyle": dashes}
         x = curve["x"] * 1.012 ** (place - (len(groups) - 1) / 2)  # shifted slightly so that all bars are visible

@@ -23,22 +23,24 @@ TABLES = re.compile(r"Tables? (\d+(?:(?:, | and )\d+)*)")
 
 def parts(experiments: Iterable[Experiment], groups: list[Group]) -> list[EntryRows]:
     """Return all published rows, by paper and entry."""
-    files, found = {one.key: one for one in experiments}, []
+    files, result = {item.key: item for item in experiments}, []
     for name, paper in about.read().items():
         rows: dict[int, Rows] = {}
         entries = [*paper.rows, Entry()]
         for line, row in enumerate(published.read(name), 2):
             place = paper.entry_of(row)
             rows.setdefault(len(paper.rows) if place is None else place, []).append({**row, "line": str(line)})
-        for place, own in sorted(rows.items()):
+        for place, part_rows in sorted(rows.items()):
             entry = entries[place]
-            of = [files[file] for file in entry.experiments if file in files]
-            names = {one.name for one in of} or {THEORY}
-            judging = [one for one in groups if entry.study and one.study == entry.study]
-            here = [one for one in judging if one.results in names]
-            elsewhere = [one for one in judging if one.results not in names and one.tested]
-            found.append(EntryRows(name, f"{name}-{place + 1}", entry, own, of, here, elsewhere))
-    return found
+            own_experiments = [files[file] for file in entry.experiments if file in files]
+            names = {item.name for item in own_experiments} or {THEORY}
+            judging = [item for item in groups if entry.study and item.study == entry.study]
+            groups_here = [item for item in judging if item.results in names]
+            elsewhere = [item for item in judging if item.results not in names and item.tested]
+            result.append(
+                EntryRows(name, f"{name}-{place + 1}", entry, part_rows, own_experiments, groups_here, elsewhere)
+            )
+    return result
 
 
 def where(group: Group, source: str, parts: Iterable[EntryRows]) -> list[EntryRows]:
@@ -59,7 +61,7 @@ def rows(root: Path, parts: list[EntryRows], tables: Tables, wrong: list[str]) -
     its values are `named`. Raises GranularityError: experiments.yaml names an arm, measure or claim that does not
     exist.
     """
-    papers, worlds, found = about.read(), {}, {}
+    papers, worlds, by_line = about.read(), {}, {}
     for paper in papers:  # the world that judges the paper's rows, with its results if they can be read
         worlds[paper] = None
         for name in dict.fromkeys(part.world for part in parts if part.paper == paper and part.world):
@@ -67,22 +69,22 @@ def rows(root: Path, parts: list[EntryRows], tables: Tables, wrong: list[str]) -
             with noted(wrong):
                 worlds[paper] = answers.open_world(root, name)
         answers.check(paper, papers[paper].ours, worlds[paper])
-    for part, row in ((of, row) for of in parts for row in of.rows):
+    for part, row in ((entry_rows, row) for entry_rows in parts for row in entry_rows.rows):
         source = papers[part.paper].source_of(row)
-        own = worlds[part.paper] if part.world else None
-        answer = answers.simulated(own, source) if own else answers.trained(root, row, source, part, tables)
+        world = worlds[part.paper] if part.world else None
+        answer = answers.simulated(world, source) if world else answers.trained(root, row, source, part, tables)
         named = len(answer.values) > 1 or not row["mean"]  # otherwise the value stands for the row itself
-        said = {}
+        columns = {}
         for column, key in (("ours", "mean"), ("ours_sd", "sd"), ("ours_n", "n")):
-            numbers = [(one.name, getattr(one, key)) for one in answer.values]
-            cells = [f"{name}: " * named + ("" if math.isnan(one) else f"{one:.6g}") for name, one in numbers]
-            said[column] = "; ".join(cells)
-        said |= {"ours_of": answer.of, "size": answer.size, "unlike_size_paper": answer.unlike}
+            numbers = [(item.name, getattr(item, key)) for item in answer.values]
+            cells = [f"{name}: " * named + ("" if math.isnan(item) else f"{item:.6g}") for name, item in numbers]
+            columns[column] = "; ".join(cells)
+        columns |= {"ours_of": answer.of, "size": answer.size, "unlike_size_paper": answer.unlike}
         why = " ".join(filter(None, ("" if answer.values else part.entry.why, answer.why)))
-        said |= {"other_data": answer.other, "why": why, "verdict": verdict(part, source), "study": part.entry.study}
-        said |= {"experiments": "; ".join(str(one.file) for one in part.experiments)}
-        found[row["paper"], row["line"]] = row | said | {"answer": answer, "named": named}
-    return found
+        columns |= {"other_data": answer.other, "why": why, "verdict": verdict(part, source), "study": part.entry.study}
+        columns |= {"experiments": "; ".join(str(item.file) for item in part.experiments)}
+        by_line[row["paper"], row["line"]] = row | columns | {"answer": answer, "named": named}
+    return by_line
 
 
 def verdict(part: EntryRows, source: Source) -> str:

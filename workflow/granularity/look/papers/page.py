@@ -30,19 +30,19 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
     parts = numbers.parts(here, groups)
     tables = numbers.tables(root, parts, wrong)
     rows = numbers.rows(root, parts, tables, wrong)
-    drawn = [(one, Markup(figures.draw(one))) for one in figures.figures(parts, tables)]
+    drawn = [(figure, Markup(figures.draw(figure))) for figure in figures.figures(parts, tables)]
     of_papers = [group for group in groups if not group.finding]
     titles = {name: paper.title for name, paper in about.read().items()}
     titles |= {"": OWN} if any(group.paper not in titles for group in of_papers) else {}
     papers = [_paper(name, title, of_papers, parts, rows) for name, title in titles.items()]
-    found = {"papers": papers, "groups": groups, "parts": parts, "rows": rows, "here": here, "figures": drawn}
+    values = {"papers": papers, "groups": groups, "parts": parts, "rows": rows, "here": here, "figures": drawn}
     text = {"index": False, "lineterminator": "\n"}
     files = {
         "papers.csv": pd.DataFrame([row for group in groups for row in group.rows()]).to_csv(**text),
         "papers_numbers.csv": pd.DataFrame(list(rows.values())).drop(columns=["answer", "named"]).to_csv(**text),
-        "papers_figures.csv": pd.concat([one.points for one, _ in drawn]).to_csv(**text, float_format="%.6g"),
-        **{one.file: svg for one, svg in drawn},
-        PAGE: _html(root, found, dict.fromkeys(wrong)),
+        "papers_figures.csv": pd.concat([figure.points for figure, _ in drawn]).to_csv(**text, float_format="%.6g"),
+        **{figure.file: svg for figure, svg in drawn},
+        PAGE: _html(root, values, dict.fromkeys(wrong)),
     }
     root.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -52,18 +52,22 @@ def write(root: Path) -> tuple[Path, dict[str, int]]:
 
 def _paper(name: str, title: str, groups: list[Group], parts: list[EntryRows], rows: dict[Any, dict]) -> dict[str, Any]:
     """Return a paper's line of the summary."""
-    own, parts = [one for one in groups if one.paper == name], [part for part in parts if part.paper == name]
+    studies, parts = [item for item in groups if item.paper == name], [part for part in parts if part.paper == name]
     # Count as tested what was tested as in the paper: in a world, or in the experiment for published rows.
-    there = [one for one in own if one.tested and (one.results == claims.THEORY or any(one in p.groups for p in parts))]
-    tested = [one for group in there for one in group.claims if one.kind == "claim" and not one.beyond]
+    comparable = [
+        item
+        for item in studies
+        if item.tested and (item.results == claims.THEORY or any(item in p.groups for p in parts))
+    ]
+    tested = [item for group in comparable for item in group.claims if item.kind == "claim" and not item.beyond]
     return {
         "name": name,
         "title": title,
-        "groups": own,
-        "as_there": len({one.id for one in tested if one.verdict in (HOLDS, FAILS)}),
-        "claims": claims.tally(claims.folded(own).values()),
-        "beyond": claims.tally(claims.folded(own, beyond=True).values()),
-        "identities": claims.tally(claims.folded(own, "identity").values()),
+        "groups": studies,
+        "as_there": len({item.id for item in tested if item.verdict in (HOLDS, FAILS)}),
+        "claims": claims.tally(claims.folded(studies).values()),
+        "beyond": claims.tally(claims.folded(studies, beyond=True).values()),
+        "identities": claims.tally(claims.folded(studies, "identity").values()),
         "rows": sum(len(part.rows) for part in parts),
         "with_experiment": sum(len(part.rows) for part in parts if part.experiments or part.groups),
         "with_number": sum(bool(row["answer"].values) for (paper, _), row in rows.items() if paper == name),
@@ -86,7 +90,7 @@ def _html(root: Path, found: dict[str, Any], wrong: dict[str, None]) -> str:
     pages.globals |= {"chip": CLASSES, "ours": ours, "verdicts": claims.VERDICTS, "state": state, "document": link}
     pages.globals |= {
         "published": lambda check: check["published"].replace("-", "−") or "–",
-        "tally": lambda group: claims.tally(one.verdict for one in group.claims if one.kind == "claim"),
+        "tally": lambda group: claims.tally(claim.verdict for claim in group.claims if claim.kind == "claim"),
         "where": lambda group, source: numbers.where(group, source, found["parts"]),
         "report": lambda name: link(str(root / name / "report" / "report.html")),
     }
