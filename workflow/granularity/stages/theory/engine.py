@@ -125,18 +125,18 @@ def stacked(draw: Callable[..., torch.Tensor], *per_run: Sequence) -> torch.Tens
 def collated(drawn: Iterable[State]) -> State:
     """Stack the tensors that each run drew, by name, along a new leading run axis."""
     drawn = list(drawn)
-    return {name: joined([one[name] for one in drawn]) for name in drawn[0]}
+    return {name: joined([state[name] for state in drawn]) for name in drawn[0]}
 
 
 def picked(table: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
     """Return rows `chosen` (B, n) of `table` (B, N, ...) as (B, n, ...), much faster than indexing."""
-    return joined([one.index_select(0, index) for one, index in zip(table, chosen, strict=True)])
+    return joined([rows.index_select(0, index) for rows, index in zip(table, chosen, strict=True)])
 
 
 def row(run: Trial, measures: dict[str, float], step: int = 0, phase: str = "train", event: str = "end") -> dict:
     """Return a row of the run table, for what a world computes without :func:`train`."""
-    known = {"setting": run.settings.name, "seed": run.seed, "phase": phase, "step": step, "event": event}
-    return known | {"outcome": "ran all steps"} | measures
+    columns = {"setting": run.settings.name, "seed": run.seed, "phase": phase, "step": step, "event": event}
+    return columns | {"outcome": "ran all steps"} | measures
 
 
 # ---------------------------------------------------------------- the training loop
@@ -150,9 +150,9 @@ def sgd(
     def step(state: State, t: int) -> tuple[State, State]:
         loss, down = direction(state, t)
         moved = {}
-        for key, one in down.items():
+        for key, change in down.items():
             rate = rates[key] if isinstance(rates, Mapping) else rates
-            moved[key] = state[key] + rate.view(-1, *[1] * (one.dim() - 1)) * one
+            moved[key] = state[key] + rate.view(-1, *[1] * (change.dim() - 1)) * change
         return state | moved, {"loss": loss}
 
     return step
@@ -189,7 +189,7 @@ def train(
         Rows in the order of runs, then steps, and the last state. A run whose loss or new state is not finite is frozen
         in its last finite state, and its last row has event "diverged"; the others go on. ``outcome``: how a run ended.
     """
-    count, wanted = len(runs), set(record)
+    count, marks = len(runs), set(record)
     rows: list[Rows] = [[] for _ in runs]
     outcome = ["ran all steps"] * count
     seen: set[tuple[str, int]] = set()
@@ -212,7 +212,7 @@ def train(
             if not finite[i]:
                 outcome[i] = f"diverged at step {t}"
                 rows[i].append({"step": start + t, "event": "diverged"})
-            elif last[i] or events or t in wanted:
+            elif last[i] or events or t in marks:
                 if measured is None:
                     values = {k: v for k, v in info.items() if k not in flags} | measure(state, t, any(last))
                     measured = {name: value.tolist() for name, value in values.items()}
@@ -280,10 +280,10 @@ def run_table(
         raise GranularityError(f"theory: two settings share a name: {sorted(names)}")
     where = pick_device(device)
     _keep_memory()
-    own = groups(settings, where)[part::parts]
+    part_groups = groups(settings, where)[part::parts]
     frames = []
     with torch.no_grad(), _exact():
-        for index, group in track(enumerate(own), len(own), settings[0].WORLD, "groups of runs"):
+        for index, group in track(enumerate(part_groups), len(part_groups), settings[0].WORLD, "groups of runs"):
             if store is None:
                 frames.append(pd.DataFrame(world.simulate(group, where)))
                 continue

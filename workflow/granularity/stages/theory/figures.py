@@ -58,16 +58,19 @@ class Curve:
     each: bool = False  # one line per seed instead
 
     def draw(self, axes: Axes, colour: int, shift: float) -> None:
-        own = {"color": COLOURS[colour % len(COLOURS)], "marker": MARKERS[colour % len(MARKERS)] if self.mark else None}
+        look = {
+            "color": COLOURS[colour % len(COLOURS)],
+            "marker": MARKERS[colour % len(MARKERS)] if self.mark else None,
+        }
         if self.each:
-            for number, (_, one) in enumerate(self.rows.groupby("seed")):
-                axes.plot(one[self.x], one[self.y], linewidth=0.9, label="" if number else self.label, **own)
+            for number, (_, rows) in enumerate(self.rows.groupby("seed")):
+                axes.plot(rows[self.x], rows[self.y], linewidth=0.9, label="" if number else self.label, **look)
             return
         grouped = self.rows.groupby(self.x)[self.y]
         full = grouped.count() == self.rows["seed"].nunique()  # the mean would jump where some seeds have stopped
         mean, low, high = (part[full] for part in (grouped.mean(), grouped.min(), grouped.max()))
-        axes.plot(mean.index, mean, self.style, label=self.label, **own)
-        axes.fill_between(mean.index, low, high, color=own["color"], alpha=0.25, linewidth=0)
+        axes.plot(mean.index, mean, self.style, label=self.label, **look)
+        axes.fill_between(mean.index, low, high, color=look["color"], alpha=0.25, linewidth=0)
 
 
 @dataclass
@@ -106,14 +109,14 @@ class Line:
     marker: str = ""
 
     def draw(self, axes: Axes, colour: int, shift: float) -> None:
-        own = {"color": COLOURS[self.colour], "linestyle": self.style, "linewidth": 1, "label": self.label}
-        own |= {"marker": self.marker, "fillstyle": "none"} if self.marker else {}
+        look = {"color": COLOURS[self.colour], "linestyle": self.style, "linewidth": 1, "label": self.label}
+        look |= {"marker": self.marker, "fillstyle": "none"} if self.marker else {}
         if self.x is None:
-            axes.axhline(self.y, **own)
+            axes.axhline(self.y, **look)
         elif self.y is None:
-            axes.axvline(self.x, **own)
+            axes.axvline(self.x, **look)
         else:
-            axes.plot(self.x, self.y, **own)
+            axes.plot(self.x, self.y, **look)
 
 
 def points(runs: Any, arms: Any, column: str, label: str = "", line: bool = True, **where: Any) -> Points:
@@ -135,17 +138,17 @@ def panel(
         if log == "sym":
             axes.set_xscale("symlog", linthresh=10)
         axes.set(**{f"{axis}scale": "log" for axis in log if log != "sym"})
-        several = sum(isinstance(one, Points) for one in series)
+        several = sum(isinstance(item, Points) for item in series)
         place = colour = 0
-        for one in series:
-            own = getattr(one, "colour", None)
-            one.draw(axes, colour if own is None else own, dodge * (place - (several - 1) / 2))
-            place += isinstance(one, Points)
-            colour += not isinstance(one, Line)
+        for item in series:
+            fixed = getattr(item, "colour", None)
+            item.draw(axes, colour if fixed is None else fixed, dodge * (place - (several - 1) / 2))
+            place += isinstance(item, Points)
+            colour += not isinstance(item, Line)
         axes.set(**({"xlim": (0, None)} if log == "sym" else {}) | more)
         for axis, marks in ((axes.xaxis, ticks), (axes.yaxis, yticks)):
             if len(marks):
-                words = marks if isinstance(marks, Mapping) else dict(_mark(*one) for one in enumerate(marks))
+                words = marks if isinstance(marks, Mapping) else dict(_mark(*item) for item in enumerate(marks))
                 axis.set_ticks(list(words), labels=list(words.values()))
                 axis.minorticks_off()
         if legend:

@@ -31,9 +31,9 @@ class Activation:
         if z.is_cuda or z.numel() <= PIECE:
             return self.both(z)
         value, slope = torch.empty_like(z), torch.empty_like(z)
-        for part, *found in zip(*(whole.view(-1).split(PIECE) for whole in (z, value, slope)), strict=True):
-            for own, new in zip(found, self.both(part), strict=True):
-                own.copy_(new)
+        for part, *outputs in zip(*(whole.view(-1).split(PIECE) for whole in (z, value, slope)), strict=True):
+            for output, new in zip(outputs, self.both(part), strict=True):
+                output.copy_(new)
         return value, slope
 
 

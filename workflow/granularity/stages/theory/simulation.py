@@ -51,18 +51,18 @@ def arm_of(module: Any, name: str, size: str, overrides: dict[str, str]) -> Any:
 
 def settings_from(module: Any, overrides: dict[str, str], base: dict[str, Any] | None = None) -> Any:
     """Return a world's settings with `overrides` over `base`: one seed unless given (see :func:`simulate`)."""
-    given = {key: strict_yaml.parse(value, f"--set {key}") for key, value in overrides.items()}
+    values = {key: strict_yaml.parse(value, f"--set {key}") for key, value in overrides.items()}
     try:
-        return module.Settings(**((base or {"seeds": 1}) | given))
+        return module.Settings(**((base or {"seeds": 1}) | values))
     except ValidationError as error:
-        found = explained(error, module.Settings, given)
-        raise GranularityError(*(f"theory: {dotted(path)}{shown}: {what}" for path, shown, what in found)) from None
+        errors = explained(error, module.Settings, values)
+        raise GranularityError(*(f"theory: {dotted(path)}{shown}: {text}" for path, shown, text in errors)) from None
 
 
 def measures_of(module: Any, table: pd.DataFrame) -> list[str]:
     """Return the measures among the columns of a run table."""
-    known = {*RUN_COLUMNS, *module.Settings.model_fields}
-    return [name for name in table.columns if name not in known]
+    columns = {*RUN_COLUMNS, *module.Settings.model_fields}
+    return [name for name in table.columns if name not in columns]
 
 
 def describe(table: pd.DataFrame, measures: list[str], most: int = 8) -> str:
@@ -80,6 +80,6 @@ def describe(table: pd.DataFrame, measures: list[str], most: int = 8) -> str:
         for name in measures:
             values = [rows[name].mean() for rows in columns.values()]
             if any(value == value for value in values):
-                known = (f"{value:12.5g}" if value == value else f"{'':12}" for value in values)
-                lines.append(f"  {name:32}" + "".join(known))
+                cells = (f"{value:12.5g}" if value == value else f"{'':12}" for value in values)
+                lines.append(f"  {name:32}" + "".join(cells))
     return "\n".join(lines)

@@ -60,8 +60,8 @@ class Runs:
 
     def parameters(self, arm: str, *keys: str) -> list[float]:
         """Return parameters of an arm, NaN if it is not in the table."""
-        found = self.table[self.table["setting"] == arm]
-        return [float(found[key].iloc[0]) if len(found) else math.nan for key in keys]
+        rows = self.table[self.table["setting"] == arm]
+        return [float(rows[key].iloc[0]) if len(rows) else math.nan for key in keys]
 
     def value(self, of: str, arm: str) -> Any:
         """Return the values of a cell *measured* (see the module), one per seed."""
@@ -104,8 +104,8 @@ def judge(table: pd.DataFrame, text: str, names: Mapping[str, Any], *functions: 
     for one in _read(text, names):
         some, joined = one.flags.pop("some", False), one.flags.pop("together", False)
         groups = [group for group in one.groups if group[1][0] in runs.settings] if some else one.groups
-        found = (_claim(one, row, runs, *group) for group in groups or one.groups[:1] for row in one.rows)
-        claims = [claim for claim in found if claim is not None]
+        results = (_claim(one, row, runs, *group) for group in groups or one.groups[:1] for row in one.rows)
+        claims = [claim for claim in results if claim is not None]
         if isinstance(joined, str) and parts and parts[-1][0] == joined:
             parts[-1][1].extend(claims)
         else:
@@ -117,10 +117,10 @@ def _read(text: str, names: Mapping[str, Any]) -> Iterator[_Statement]:
     for block in re.findall(r"^\S.*\n(?:(?: .*)?\n)*", text, re.MULTILINE):
         head, *lines = (re.split(r"\s{3,}", line.strip()) for line in block.splitlines() if line.strip())
         statement = _Statement(head[:3], list(_groups(head[3], names)), _flags(head[4:], names), [])
-        for quantity, of, band, *flags in ([*cells, "-"] if len(cells) < 3 else cells for cells in lines):
-            for each in of.split(", ") if "{of}" in quantity else [of]:
-                measured, within = (_call(cell, names) or cell for cell in (each, band))
-                statement.rows.append((quantity.replace("{of}", each), measured, within, _flags(flags, names)))
+        for quantity, measures, band, *flags in ([*cells, "-"] if len(cells) < 3 else cells for cells in lines):
+            for measure in measures.split(", ") if "{of}" in quantity else [measures]:
+                measured, within = (_call(cell, names) or cell for cell in (measure, band))
+                statement.rows.append((quantity.replace("{of}", measure), measured, within, _flags(flags, names)))
         yield statement
 
 
@@ -133,11 +133,11 @@ def _call(text: str, names: Mapping[str, Any]) -> Callable[..., Any] | None:
 
 
 def _flags(cells: Sequence[str], names: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flags: dict[str, Any] = {}
     for flag in (flag for cell in cells for flag in re.split(r", (?![^(]*\))", cell)):
         key, _, value = flag.partition(" ")
-        found |= FLAGS[key] if not value else {key: _call(value, names) or names.get(value, value)}
-    return found
+        flags |= FLAGS[key] if not value else {key: _call(value, names) or names.get(value, value)}
+    return flags
 
 
 def _groups(cell: str, names: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[str, ...]]]:
@@ -146,37 +146,37 @@ def _groups(cell: str, names: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[st
             yield "", ()
             continue
         value = names.get(item, item)
-        several = value.items() if isinstance(value, Mapping) else ((one, one) for one in value)
+        several = value.items() if isinstance(value, Mapping) else ((arm, arm) for arm in value)
         for label, arms in ((value, value),) if isinstance(value, (str, tuple)) else several:
             yield label, (arms,) if isinstance(arms, str) else tuple(arms)
 
 
 def _claim(statement: _Statement, row: tuple, runs: Runs, label: Any, arms: tuple[str, ...]) -> Claim | None:
-    words, of, band, more = row
+    words, measure, band, more = row
     fields = statement.flags | more
-    own = (arms[int(fields.pop("on")) - 1],) if "on" in fields else arms
-    fields = {key: value(runs, *own) if callable(value) else value for key, value in fields.items()}
-    if callable(of):
-        values = of(runs, *own)
-    elif not own:
+    subjects = (arms[int(fields.pop("on")) - 1],) if "on" in fields else arms
+    fields = {key: value(runs, *subjects) if callable(value) else value for key, value in fields.items()}
+    if callable(measure):
+        values = measure(runs, *subjects)
+    elif not subjects:
         values = ()
     else:
-        measured = [runs.value(of.strip("|"), arm) for arm in own]
-        values = minus(*measured) if own[1:] else measured[0]
-        values = np.abs(values) if of[0] == "|" else values
+        measured = [runs.value(measure.strip("|"), arm) for arm in subjects]
+        values = minus(*measured) if subjects[1:] else measured[0]
+        values = np.abs(values) if measure[0] == "|" else values
     if values is None:
         return None
-    fields["low"], fields["high"] = band(runs, *own) if callable(band) else _band(band, str(label))
-    fields |= {"arms": own} | (values if isinstance(values, dict) else {"values": values})
+    fields["low"], fields["high"] = band(runs, *subjects) if callable(band) else _band(band, str(label))
+    fields |= {"arms": subjects} | (values if isinstance(values, dict) else {"values": values})
     return Claim(*statement.head, quantity=fields.pop("quantity", words).format(label, *arms), **fields)
 
 
 def _band(text: str, label: str) -> tuple[float, float]:
     """Return the two ends of a printed band; see the module."""
     whole, *of_labels = text.split("; ")
-    for one in of_labels:
-        if one.startswith(f"{label}: "):
-            whole = one.removeprefix(f"{label}: ")
+    for band in of_labels:
+        if band.startswith(f"{label}: "):
+            whole = band.removeprefix(f"{label}: ")
     if whole == "-":
         return -math.inf, math.inf
     if " to " in whole:
@@ -191,8 +191,8 @@ def _band(text: str, label: str) -> tuple[float, float]:
 
 def _shared(one: Sequence[float], other: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of the seeds that both have; empty if an arm was not run."""
-    count = min((len(each) for each in (one, other) if np.ndim(each)), default=0)
-    return tuple(np.asarray(each, dtype=float)[:count] if np.ndim(each) else each for each in (one, other))
+    count = min((len(values) for values in (one, other) if np.ndim(values)), default=0)
+    return tuple(np.asarray(values, dtype=float)[:count] if np.ndim(values) else values for values in (one, other))
 
 
 def minus(one: Sequence[float], other: Sequence[float]) -> np.ndarray:

@@ -53,8 +53,8 @@ class Settings(label_granularity.Settings):
 
     def slots(self) -> list[tuple[int, int]]:
         """Return (class, feature) of every neuron: the features of its superclass."""
-        own = [[s, *range(2 + s * self.k, 2 + (s + 1) * self.k)] for s in (0, 1)]
-        return [(c, v) for c in range(self.classes) for v in own[c // self.g] for _ in range(self.n_act)]
+        features = [[s, *range(2 + s * self.k, 2 + (s + 1) * self.k)] for s in (0, 1)]
+        return [(c, v) for c in range(self.classes) for v in features[c // self.g] for _ in range(self.n_act)]
 
     def shape(self) -> tuple:
         return (*super().shape(), self.coarse_steps)
@@ -65,8 +65,8 @@ def _arms(block: dict[str, Any], setting: dict[str, Any]) -> Iterator[Settings]:
     further = "".join(f", {key} = {block[key]}" for key in ("k", "d") if key in block)
     for labels, n, g in product(block["labels"], block["n"], block["g"]):
         if g <= setting["k"] * n:  # each superclass has equal numbers of neurons and step sizes for any g
-            own = {"labels": labels, "per_subclass": n, "g": g, "n_act": 16 // g, "eta": 0.2 * g}
-            yield Settings(name=f"{labels}, n = {n}, g = {g}{further}", **setting | own)
+            fields = {"labels": labels, "per_subclass": n, "g": g, "n_act": 16 // g, "eta": 0.2 * g}
+            yield Settings(name=f"{labels}, n = {n}, g = {g}{further}", **setting | fields)
 
 
 SIZES = {size: [a for one in blocks for a in _arms(one, _ARMS["setting"])] for size, blocks in _ARMS["sizes"].items()}
@@ -91,9 +91,9 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
     beta, clip, start, level = (engine.column(runs, key, device, 2) for key in ("beta", "clip", "sigma_0", "level"))
     rates = [engine.column(runs, key, device, 3) for key in ("eta", "finetune_eta")]
 
-    def drawn(purpose: str, of: Any, *given: Any, **kind: Any) -> Tensor:
+    def drawn(purpose: str, function: Any, *given: Any, **kind: Any) -> Tensor:
         streams = [run.generator(purpose, device) for run in runs]
-        return engine.stacked(lambda one, stream: of(one, *given, stream, **kind), settings, streams)
+        return engine.stacked(lambda setting, stream: function(setting, *given, stream, **kind), settings, streams)
 
     def samples(*given: Any, **kind: Any) -> Tensor:
         return model.draw_samples(*given, **kind)[0]
@@ -102,7 +102,7 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
     tests = {words: drawn("hard", samples, HELD_OUT, hard=True, distractors=n) for words, n in (("plain_", 0), ("", 1))}
     truth = model.subclasses(cfg, HELD_OUT, device)[0].expand(len(runs), 1, -1)
     cls, feature = torch.tensor(cfg.slots(), device=device).T
-    known, fine, superclasses = feature.expand(len(runs), -1).unsqueeze(2), feature > 1, members(cls // cfg.g, 2)
+    index, fine, superclasses = feature.expand(len(runs), -1).unsqueeze(2), feature > 1, members(cls // cfg.g, 2)
 
     def step(state: State, t: int) -> tuple[State, State]:
         coarse = t >= cfg.steps - cfg.coarse_steps
@@ -113,14 +113,14 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
         return {"w": state["w"] + dw, "b": state["b"] - model.bias_step(dw, beta, x, clip)}, {"loss": loss}
 
     def measure(state: State, t: int, end: bool) -> State:
-        along = state["w"].gather(2, known).squeeze(2).clamp_min(0)[:, fine]
-        found = {"purity": (along**2 / state["w"].norm(dim=2)[:, fine]).sum(1) / along.sum(1)}
+        along = state["w"].gather(2, index).squeeze(2).clamp_min(0)[:, fine]
+        measures = {"purity": (along**2 / state["w"].norm(dim=2)[:, fine]).sum(1) / along.sum(1)}
         for words, hard in tests.items():
             F = model.forward(state["w"], state["b"], hard, superclasses)[0]
-            own, other = F.gather(1, truth).squeeze(1), F.gather(1, 1 - truth).squeeze(1)
-            found[f"{words}error"] = ((own < other).float() + 0.5 * (own == other).float()).mean(1)
-            found[f"{words}margin"] = ((own - other) / (own + other).clamp_min(1e-9)).mean(1)
-        return found
+            right, wrong = F.gather(1, truth).squeeze(1), F.gather(1, 1 - truth).squeeze(1)
+            measures[f"{words}error"] = ((right < wrong).float() + 0.5 * (right == wrong).float()).mean(1)
+            measures[f"{words}margin"] = ((right - wrong) / (right + wrong).clamp_min(1e-9)).mean(1)
+        return measures
 
     state = {"w": drawn("weights", model.draw_weights), "b": (-start * level).expand(-1, len(cls)).contiguous()}
     return engine.train(runs, state, step, measure, steps=cfg.steps, record=STEPS)[0]
@@ -182,16 +182,16 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
 
     def panel(series: dict[str, dict], xlabel: str, ylabel: str, title: str) -> Any:
         words = {"xlabel": xlabel, "ylabel": ylabel, "title": title, "log": "x", "dodge": 0.04, "legend": "best"}
-        ticks = sorted({x for one in series.values() for x in one})
-        return draw.panel(*(draw.Points(of, label) for label, of in series.items()), ticks=ticks, **words)
+        ticks = sorted({x for curve in series.values() for x in curve})
+        return draw.panel(*(draw.Points(values, label) for label, values in series.items()), ticks=ticks, **words)
 
     def by_n(measure: str, labels: str = "split", per_label: bool = False) -> dict[str, dict]:
         rows = grid(table, measure, labels)
-        found = {
+        curves = {
             n: {n * 4 / g if per_label else g: rows.loc[n, g] for g in part if g >= 4 * per_label}
             for n, part in rows.reset_index().groupby("per_subclass")["g"]
         }
-        return {f"n = {n}": of for n, of in found.items() if len(of) > 1 or (per_label and of)}
+        return {f"n = {n}": values for n, values in curves.items() if len(values) > 1 or (per_label and values)}
 
     error, g = "error on hard samples, one distractor", "labels per superclass, g"
     gains = {f"after {step} steps": dict(gain.iterrows()) for step, gain in ahead(table).items()}

@@ -61,9 +61,9 @@ def correlation(chance: np.ndarray) -> float:
 def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
     """Train a group of runs; each row has the smallest R of a coordinate, given nothing."""
     of_run = [chance(run) for run in runs]
-    known = {(run.settings.name, run.seed): correlation(one) for run, one in zip(runs, of_run, strict=True)}
+    correlations = {(run.settings.name, run.seed): correlation(table) for run, table in zip(runs, of_run, strict=True)}
     rows = stairs.learn(runs, np.stack(of_run), device)
-    return [row | {"correlation": known[row["setting"], row["seed"]]} for row in rows]
+    return [row | {"correlation": correlations[row["setting"], row["seed"]]} for row in rows]
 
 
 # ---------------------------------------------------------------- what is judged
@@ -73,8 +73,8 @@ def steps(table: pd.DataFrame, bit: str, event: str = "end") -> pd.DataFrame:
     """Return steps until an event (rows: k; columns: seeds), censored at the last step."""
     rows = table[table["bit"] == bit]
     k = rows.drop_duplicates("setting").set_index("setting")["k"]
-    found = stairs.times(rows, event).rename("steps").reset_index()
-    return found.assign(k=found["setting"].map(k)).pivot(index="k", columns="seed", values="steps")
+    times = stairs.times(rows, event).rename("steps").reset_index()
+    return times.assign(k=times["setting"].map(k)).pivot(index="k", columns="seed", values="steps")
 
 
 def slope(found: pd.DataFrame, drawn: np.ndarray, power: bool = False) -> np.ndarray:
@@ -88,12 +88,12 @@ def slope(found: pd.DataFrame, drawn: np.ndarray, power: bool = False) -> np.nda
 
 def growth(table: pd.DataFrame, event: str) -> dict[str, tuple[float, float, float]]:
     """Return growth per relevant input and its 95 % interval over seeds, by bit and for `random` minus `majority`."""
-    found = {bit: steps(table, bit, event) for bit in ("majority", "random")}
-    seeds = found["majority"].shape[1]
-    every, drawn = np.arange(seeds)[None], np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
-    of = {bit: (slope(one, every)[0], slope(one, drawn)) for bit, one in found.items()}
-    of["difference"] = tuple(a - b for a, b in zip(of["random"], of["majority"], strict=True))
-    return {name: (float(one), *np.quantile(many, (0.025, 0.975)).tolist()) for name, (one, many) in of.items()}
+    tables = {bit: steps(table, bit, event) for bit in ("majority", "random")}
+    seeds = tables["majority"].shape[1]
+    all_seeds, drawn = np.arange(seeds)[None], np.random.default_rng(0).integers(seeds, size=(RESAMPLES, seeds))
+    slopes = {bit: (slope(one, all_seeds)[0], slope(one, drawn)) for bit, one in tables.items()}
+    slopes["difference"] = tuple(a - b for a, b in zip(slopes["random"], slopes["majority"], strict=True))
+    return {name: (float(one), *np.quantile(many, (0.025, 0.975)).tolist()) for name, (one, many) in slopes.items()}
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
@@ -101,21 +101,21 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     measured: dict[str, Sequence[float]] = {name: [] for name in preregistered.read(NAME)["predictions"]}
     if set(table["bit"]) == set(BITS):
         for name, event in (("parity", "end"), ("coordinates", "seen")):
-            found = growth(table, event)
-            measured[f"growth, {name}"] = [found["difference"][1]]
-            measured |= {f"growth, {name}, {bit}": [found[bit][0]] for bit in found}
+            result = growth(table, event)
+            measured[f"growth, {name}"] = [result["difference"][1]]
+            measured |= {f"growth, {name}, {bit}": [result[bit][0]] for bit in result}
         of_bit = {bit: steps(table, bit) for bit in BITS}
-        learnt = {bit: (found < table["steps"].max()).astype(float) for bit, found in of_bit.items()}
+        learnt = {bit: (result < table["steps"].max()).astype(float) for bit, result in of_bit.items()}
         for bit in ("none", "one"):
             measured[f"learnt, {bit}"] = [float(learnt[bit].iloc[1:].to_numpy().mean())]
             measured[f"learnt, {bit}, least k"] = [float(learnt[bit].iloc[0].mean())]
         measured["learnt, majority"] = learnt["majority"].iloc[-1].tolist()
         measured["learnt, random"] = [float(learnt["random"].iloc[-1].mean())]
-        every = np.arange(of_bit["majority"].shape[1])[None]
-        measured["power, majority"] = [float(slope(of_bit["majority"], every, power=True)[0])]
+        all_seeds = np.arange(of_bit["majority"].shape[1])[None]
+        measured["power, majority"] = [float(slope(of_bit["majority"], all_seeds, power=True)[0])]
     seeds = table.groupby("bit")["seed"].nunique().to_dict()
-    of = {name: seeds.get(name.split(", ")[1], seeds.get("majority", 0)) for name in measured}
-    return preregistered.claims(NAME, measured, of)
+    counts = {name: seeds.get(name.split(", ")[1], seeds.get("majority", 0)) for name in measured}
+    return preregistered.claims(NAME, measured, counts)
 
 
 def figures(table: pd.DataFrame, folder: Path) -> None:
@@ -126,8 +126,8 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
         return draw.panel(*points, log="y", dodge=0.15, xlabel="relevant inputs k", ylabel=ylabel, title=title)
 
     def shown(bit: str) -> pd.DataFrame:
-        known = table[(table["bit"] == bit) & table["event"].str.contains("end|diverged")]
-        return known.pivot(index="k", columns="seed", values="correlation").clip(lower=1e-3)
+        rows = table[(table["bit"] == bit) & table["event"].str.contains("end|diverged")]
+        return rows.pivot(index="k", columns="seed", values="correlation").clip(lower=1e-3)
 
     panels = [
         panel("until parity is learnt", f"steps (at most {table['steps'].max()})", partial(steps, table)),

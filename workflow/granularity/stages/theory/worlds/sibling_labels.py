@@ -39,14 +39,14 @@ def relief(table: pd.DataFrame, arm: str, words: str = "") -> np.ndarray:
     The run with coarse labels is read where its ID risk has fallen to that of `arm` at the end (linear between recorded
     steps), or at its own end, if it never does. `words`: suffix of both arms' names, such as ", trained head".
     """
-    found = []
+    reliefs = []
     coarse = table[(table["setting"] == COARSE + words) & table["id_risk"].notna()]
     for seed, rows in table[table["setting"] == arm + words].groupby("seed"):
-        end, other = rows.iloc[-1], coarse[coarse["seed"] == seed].sort_values("step")
-        if len(other):
-            falling = np.minimum.accumulate(other["id_risk"].to_numpy())
-            found.append(np.interp(-end["id_risk"], -falling, other["ood_risk"].to_numpy()) - end["ood_risk"])
-    return np.array(found)
+        end, curve = rows.iloc[-1], coarse[coarse["seed"] == seed].sort_values("step")
+        if len(curve):
+            falling = np.minimum.accumulate(curve["id_risk"].to_numpy())
+            reliefs.append(np.interp(-end["id_risk"], -falling, curve["ood_risk"].to_numpy()) - end["ood_risk"])
+    return np.array(reliefs)
 
 
 def summary(table: pd.DataFrame) -> pd.DataFrame:
@@ -95,12 +95,12 @@ def judge(table: pd.DataFrame) -> list[Claim]:
         "centred": (np.abs(centred), arms),
         "sibling rivals": (runs(FINE, "sibling_rivals"), (FINE,)),
     }
-    found = summary(table)
-    pulled = found[found["bg_own"].abs() > 0]  # a centred background exerts no pull
-    own = found[~found.index.astype(str).str.contains("shared|random|centred")]
-    rank = [own["overlap"].corr(own["kept"], method="spearman")] if len(own) > 2 else []
+    by_arm = summary(table)
+    pulled = by_arm[by_arm["bg_own"].abs() > 0]  # a centred background exerts no pull
+    rows = by_arm[~by_arm.index.astype(str).str.contains("shared|random|centred")]
+    rank = [rows["overlap"].corr(rows["kept"], method="spearman")] if len(rows) > 2 else []
     error = (pulled["predicted"] - pulled["bg_sum"]).abs() / pulled["bg_own"]
-    of_arms |= {"derived": (error.to_numpy(), tuple(pulled.index)), "overlap": (np.array(rank), tuple(own.index))}
+    of_arms |= {"derived": (error.to_numpy(), tuple(pulled.index)), "overlap": (np.array(rank), tuple(rows.index))}
     seeds = dict.fromkeys(("derived", "overlap"), table["seed"].nunique())
     values, arms = ({name: one[i] for name, one in of_arms.items()} for i in (0, 1))
     return preregistered.claims(NAME, values, seeds, arms)
@@ -109,23 +109,23 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 @draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
     """Draw the law against the measurement; margin kept against overlap; relief of pairs of arms, with intervals."""
-    found = summary(table)
+    by_arm = summary(table)
     figure, panels = draw.canvas(3, width=13, height=3.8)
-    one = [found["predicted"].min(), found["predicted"].max()]
-    panels[0].plot(one, one, ":", color="black", linewidth=1)
-    for arm, row in found.iterrows():
+    limits = [by_arm["predicted"].min(), by_arm["predicted"].max()]
+    panels[0].plot(limits, limits, ":", color="black", linewidth=1)
+    for arm, row in by_arm.iterrows():
         index = 2 if "random" in arm else 0 if arm.startswith(COARSE) else 1
         style = {"color": draw.COLOURS[index], "marker": draw.MARKERS[index], "linestyle": ""}
         panels[0].plot(row["predicted"], row["bg_sum"], **style)
         if "shared" not in arm:
             panels[1].plot(row["overlap"], row["kept"], **style)
     panels[0].set(xlabel="predicted from the pulls", ylabel="measured", title="background weight of each arm")
-    panels[0].annotate("as predicted", (one[1], one[1]), ha="right", va="bottom", fontsize=7)
+    panels[0].annotate("as predicted", (limits[1], limits[1]), ha="right", va="bottom", fontsize=7)
     panels[1].set(xlabel="overlap of the rivals' gates", ylabel="share kept", title="margin kept, background turned")
     for index, words in enumerate(("2 labels", "fine labels", "random labels")):
         panels[1].plot([], [], color=draw.COLOURS[index], marker=draw.MARKERS[index], linestyle="", label=words)
     figure.legend(*panels[1].get_legend_handles_labels(), loc="outside upper left", ncols=3)
-    names = [arm for arm in found.index if not arm.startswith(COARSE)]
+    names = [arm for arm in by_arm.index if not arm.startswith(COARSE)]
     pairs = {arm: relief(table, arm.partition(",")[0], "".join(arm.partition(",")[1:])) for arm in names}
     pairs = {arm: values for arm, values in pairs.items() if len(values)}
     for place, values in enumerate(pairs.values()):

@@ -61,14 +61,14 @@ KINDS: dict[str, Callable[[Draw], np.ndarray]] = {
 
 def refinements(number: int, seed: int, shuffled: Sequence[float]) -> list[dict[str, Any]]:
     """Return distinct random refinements of parity, as `name`, `table` and `shuffled` (a share) of settings."""
-    draw, found = np.random.default_rng(seed), {}
-    while len(found) < number:
+    draw, entries = np.random.default_rng(seed), {}
+    while len(entries) < number:
         kinds = draw.choice(list(KINDS), draw.integers(1, 5))
         table = spaces.refined(*(KINDS[kind](draw) for kind in kinds))
         share = float(draw.choice(shuffled))
-        name = f"{len(found)}: {', '.join(kinds)}; {share:.0%} shuffled"
-        found.setdefault((table, share), {"name": name, "table": table, "shuffled": share})
-    return list(found.values())
+        name = f"{len(entries)}: {', '.join(kinds)}; {share:.0%} shuffled"
+        entries.setdefault((table, share), {"name": name, "table": table, "shuffled": share})
+    return list(entries.values())
 
 
 SIZES = {
@@ -84,9 +84,9 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
     """Train a group of runs as the world does; add a row of phase `law` with what was known of each space before."""
     rows = []
     for run in runs:
-        known = spaces.law(run.settings.table, run.settings.shuffled)
+        law = spaces.law(run.settings.table, run.settings.shuffled)
         numbers = ("staircase", "balanced", "weakest", "degree_1", "information", "labels")
-        rows.append(engine.row(run, {f"law_{name}": getattr(known, name) for name in numbers}, phase="law"))
+        rows.append(engine.row(run, {f"law_{name}": getattr(law, name) for name in numbers}, phase="law"))
     return rows + model.simulate(runs, device)
 
 
@@ -99,10 +99,10 @@ RESAMPLES = 2000
 
 def seen(table: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """Return what was known of each label space (rows), and test accuracy on parity (spaces, seeds; diverged: 0)."""
-    known = table[table["phase"] == "law"].drop_duplicates("setting").set_index("setting")
-    known = known[[name for name in known if name.startswith("law_")]].rename(columns=lambda name: name[4:]).round(9)
+    laws = table[table["phase"] == "law"].drop_duplicates("setting").set_index("setting")
+    laws = laws[[name for name in laws if name.startswith("law_")]].rename(columns=lambda name: name[4:]).round(9)
     ends = table[(table["phase"] == "network") & table["event"].str.contains("end|diverged")].fillna({"test_acc": 0})
-    return known, ends.pivot(index="setting", columns="seed", values="test_acc").loc[known.index].to_numpy()
+    return laws, ends.pivot(index="setting", columns="seed", values="test_acc").loc[laws.index].to_numpy()
 
 
 def auc(score: np.ndarray, emerged: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
@@ -113,9 +113,9 @@ def auc(score: np.ndarray, emerged: np.ndarray, weight: np.ndarray | None = None
     """
     weight = np.ones((1, len(score))) if weight is None else weight
     larger = (score[:, None] > score) + 0.5 * (score[:, None] == score)
-    both = [(weight * one, weight * ~one) for one in emerged.T]
+    pairs = [(weight * column, weight * ~column) for column in emerged.T]
     with np.errstate(invalid="ignore"):
-        return np.stack([((yes @ larger) * no).sum(1) / (yes.sum(1) * no.sum(1)) for yes, no in both], 1)
+        return np.stack([((yes @ larger) * no).sum(1) / (yes.sum(1) * no.sum(1)) for yes, no in pairs], 1)
 
 
 def resamples(spaces: int) -> np.ndarray:
@@ -125,43 +125,43 @@ def resamples(spaces: int) -> np.ndarray:
 
 def ahead(known: pd.DataFrame, emerged: np.ndarray, peer: str) -> float:
     """Return the lower end of the corrected bootstrap interval of the mean AUC of the staircase minus a peer's AUC."""
-    mine, other = (auc(known[name].to_numpy(), emerged, resamples(len(known))) for name in (STAIRCASE, peer))
-    return float(np.quantile((mine - other).mean(1), 0.025 / len(PEERS)))
+    mine, rival = (auc(known[name].to_numpy(), emerged, resamples(len(known))) for name in (STAIRCASE, peer))
+    return float(np.quantile((mine - rival).mean(1), 0.025 / len(PEERS)))
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge the preregistered predictions; each AUC per seed, each comparison by its interval's lower end."""
-    known, accuracy = seen(table)
+    laws, accuracy = seen(table)
     names = ("auc", "auc, balanced", *(f"ahead of {peer}" for peer in PEERS), "threshold", "without", "stairs")
     names += ("share", *(f"auc, {peer}" for peer in PEERS))
     measured: dict[str, Sequence[float]] = {name: [] for name in names}
-    if len(known):
-        emerged, score = accuracy >= EMERGED, known[STAIRCASE].to_numpy()
-        said, without = score >= preregistered.read(NAME)["threshold"], score < ZERO
-        stairs = said & (known["weakest"].to_numpy() < ZERO)
+    if len(laws):
+        emerged, score = accuracy >= EMERGED, laws[STAIRCASE].to_numpy()
+        predicted, without = score >= preregistered.read(NAME)["threshold"], score < ZERO
+        stairs = predicted & (laws["weakest"].to_numpy() < ZERO)
         scores = {"auc": STAIRCASE, "auc, balanced": "balanced"} | {f"auc, {peer}": peer for peer in PEERS}
-        measured |= {name: auc(known[of].to_numpy(), emerged)[0] for name, of in scores.items()}
-        measured |= {f"ahead of {peer}": [ahead(known, emerged, peer)] for peer in PEERS}
-        measured["threshold"] = auc(said.astype(float), emerged)[0]  # of a yes or no: the balanced accuracy
+        measured |= {name: auc(laws[column].to_numpy(), emerged)[0] for name, column in scores.items()}
+        measured |= {f"ahead of {peer}": [ahead(laws, emerged, peer)] for peer in PEERS}
+        measured["threshold"] = auc(predicted.astype(float), emerged)[0]  # of a yes or no: the balanced accuracy
         measured |= {
-            name: emerged[some].mean(0) for name, some in (("without", without), ("stairs", stairs)) if some.any()
+            name: emerged[mask].mean(0) for name, mask in (("without", without), ("stairs", stairs)) if mask.any()
         }
         measured["share"] = emerged.mean(0)
-    return preregistered.claims(NAME, measured, dict.fromkeys(measured, accuracy.shape[1] if len(known) else 0))
+    return preregistered.claims(NAME, measured, dict.fromkeys(measured, accuracy.shape[1] if len(laws) else 0))
 
 
 @draw.style()
 def figures(table: pd.DataFrame, folder: Path) -> None:
     """Draw accuracy against the staircase and against degree-1 mass; and areas under the curve with intervals."""
-    known, accuracy = seen(table)
+    laws, accuracy = seen(table)
     figure, panels = draw.canvas(3, width=10, height=3)
     mean, low, high = accuracy.mean(1), accuracy.min(1), accuracy.max(1)
     kinds = {STAIRCASE: ("staircase: least R on the way", "predicted"), "degree_1": ("degree-1 mass", "a rival")}
-    flat, none = (known["weakest"] < ZERO) & (known[STAIRCASE] > ZERO), known[STAIRCASE] < ZERO
+    flat, none = (laws["weakest"] < ZERO) & (laws[STAIRCASE] > ZERO), laws[STAIRCASE] < ZERO
     groups = {"all coordinates at once": ~flat & ~none, "by stairs": flat, "a stair is missing": none}
     for axes, (name, (words, title)) in zip(panels, kinds.items(), strict=False):
-        for index, (label, some) in enumerate(groups.items()):
-            x, mine = known.loc[some, name].clip(lower=NOTHING), some.to_numpy()
+        for index, (label, mask) in enumerate(groups.items()):
+            x, mine = laws.loc[mask, name].clip(lower=NOTHING), mask.to_numpy()
             bars = [(mean - low)[mine], (high - mean)[mine]]
             style = {"fmt": draw.MARKERS[index], "color": draw.COLOURS[index], "markersize": 3}
             axes.errorbar(x, mean[mine], yerr=bars, elinewidth=0.4, alpha=0.6, label=label, **style)
@@ -174,8 +174,8 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
     emerged, names = accuracy >= EMERGED, {STAIRCASE: STAIRCASE, "balanced": "balanced", **PEERS}
     for place, name in enumerate(names):
-        score = known[name].to_numpy()
-        middle, drawn = auc(score, emerged).mean(), auc(score, emerged, resamples(len(known))).mean(1)
+        score = laws[name].to_numpy()
+        middle, drawn = auc(score, emerged).mean(), auc(score, emerged, resamples(len(laws))).mean(1)
         bars = np.abs(np.quantile(drawn, (0.025, 0.975)) - middle)[:, None]
         panels[2].errorbar(place, middle, yerr=bars, fmt="o", color=draw.COLOURS[0], capsize=2)
     panels[2].set_xticks(range(len(names)), names.values(), rotation=30, ha="right")

@@ -63,10 +63,10 @@ def learn(runs: Sequence[Trial], chance: np.ndarray, device: torch.device) -> Ro
     def sample(count: int) -> tuple[Tensor, Tensor]:
         drawn = {
             key: (
-                torch.randint(2, (count, cfg.d), generator=one, device=device),
-                torch.rand(count, 1, generator=one, device=device),
+                torch.randint(2, (count, cfg.d), generator=stream, device=device),
+                torch.rand(count, 1, generator=stream, device=device),
             )
-            for key, one in streams.items()
+            for key, stream in streams.items()
         }
         x, level = (engine.joined([drawn[key][i] for key in of_run]) for i in (0, 1))
         above = engine.picked(edges, (x[:, :, : cfg.k] * bits).sum(2))
@@ -89,14 +89,14 @@ def learn(runs: Sequence[Trial], chance: np.ndarray, device: torch.device) -> Ro
     def step(state: State, t: int) -> tuple[State, State]:
         if t % cfg.every == 0:
             odd = torch.softmax(outputs(state, x_test)[0], 2)[:, :, 1::2].sum(2) > 0.5
-            known["test_acc"] = 100 * (odd == (y_test % 2 == 1)).float().mean(1)
+            measures["test_acc"] = 100 * (odd == (y_test % 2 == 1)).float().mean(1)
             size = state["w"].square().mean(1)
-            known["learnt"] = known["test_acc"] >= EMERGED
-            known["seen"] = size[:, : cfg.k].amin(1) > size[:, cfg.k :].amax(1)
+            measures["learnt"] = measures["test_acc"] >= EMERGED
+            measures["seen"] = size[:, : cfg.k].amin(1) > size[:, cfg.k :].amax(1)
         new, info = update(state, t)
-        return new, info | known
+        return new, info | measures
 
-    (x_test, y_test), known = sample(cfg.test), {}
+    (x_test, y_test), measures = sample(cfg.test), {}
     update = engine.sgd(direction, engine.column(runs, "rate", device))
     state = engine.collated(map(initial, runs))
     return engine.train(runs, state, step, lambda *_: {}, steps=cfg.steps, stop_event="learnt")[0]
@@ -144,21 +144,21 @@ class Settings(Online):
 
 def chance(one: Settings) -> np.ndarray:
     """Return each label's probability for each pattern, (32, 4 bits); label 4 i + 2 z + parity tells z of bit i."""
-    x, found = 2 * spaces.PATTERNS - 1, np.zeros((2**spaces.K, 4 * len(one.products)))
+    x, table = 2 * spaces.PATTERNS - 1, np.zeros((2**spaces.K, 4 * len(one.products)))
     for i, products in enumerate(one.products):
         mean = one.strength * sum(x[:, list(product)].prod(1) for product in products)
         for z in (0, 1):
-            found[np.arange(len(x)), 4 * i + 2 * z + spaces.PARITY] = (1 + (2 * z - 1) * mean) / 2 / len(one.products)
-    return found
+            table[np.arange(len(x)), 4 * i + 2 * z + spaces.PARITY] = (1 + (2 * z - 1) * mean) / 2 / len(one.products)
+    return table
 
 
 def levels(chance: np.ndarray) -> list[int]:
     """Return how many coordinates show at first, how many given all of these, and so on; stairs are one fewer."""
     known: list[int] = []
-    found = []
+    counts = []
     while new := [v for v in range(spaces.K) if v not in known and spaces.signal(chance, v, known) > ZERO]:
-        known, found = known + new, [*found, len(new)]
-    return found
+        known, counts = known + new, [*counts, len(new)]
+    return counts
 
 
 def staircase(chance: np.ndarray) -> float:
@@ -177,8 +177,8 @@ def matched(number: int, seed: int, signals: Sequence[float]) -> list[list[Setti
     A coordinate that is not shown at first is shown in a product with one of the level before. With 1 and 2 stairs
     equally many are shown at first. All triples are distinct.
     """
-    draw, found = np.random.default_rng(seed), {}
-    while len(found) < number:
+    draw, triples = np.random.default_rng(seed), {}
+    while len(triples) < number:
         first, *later = SHAPES[draw.integers(len(SHAPES))]
         bits, signal = int(draw.integers(1, 3)), float(draw.choice(signals))
         split = draw.permutation(np.arange(spaces.K) % bits)
@@ -188,21 +188,21 @@ def matched(number: int, seed: int, signals: Sequence[float]) -> list[list[Setti
             level = np.repeat(np.arange(len(sizes)), sizes)
             pairs = [(v,) if i == 0 else (int(draw.integers(*ends[i - 1 : i + 1])), v) for v, i in enumerate(level)]
             products = tuple(tuple(pairs[v] for v in np.flatnonzero(split == bit)) for bit in range(bits))
-            triple.append(Settings(triple=len(found), stairs=stairs, products=products, signal=signal))
+            triple.append(Settings(triple=len(triples), stairs=stairs, products=products, signal=signal))
             if levels(chance(triple[-1])) != list(sizes):
                 break
         else:
-            found.setdefault((signal, *(one.products for one in triple)), triple)
-    return list(found.values())
+            triples.setdefault((signal, *(space.products for space in triple)), triple)
+    return list(triples.values())
 
 
 def _arms(triples: dict, seeds: int, setting: dict, conditions: dict) -> list[Settings]:
     return [
-        one.model_copy(update={**setting, **own, "condition": words, "seeds": seeds, "name": f"{words}, {name}"})
-        for words, own in conditions.items()
+        arm.model_copy(update={**setting, **fields, "condition": words, "seeds": seeds, "name": f"{words}, {name}"})
+        for words, fields in conditions.items()
         for triple in matched(**triples)
-        for one in triple
-        for name in (f"triple {one.triple}, {one.stairs} stairs",)
+        for arm in triple
+        for name in (f"triple {arm.triple}, {arm.stairs} stairs",)
     ]
 
 
@@ -213,8 +213,8 @@ SIZES = {size: _arms(**arms) for size, arms in _REGISTERED.items()}
 def simulate(runs: Sequence[Trial], device: torch.device) -> Rows:
     """Train a group of runs; each row has the smallest R on the way of its label space."""
     of_run = [chance(run.settings) for run in runs]
-    known = {run.settings.name: staircase(one) for run, one in zip(runs, of_run, strict=True)}
-    return [row | {"staircase": known[row["setting"]]} for row in learn(runs, np.stack(of_run), device)]
+    staircases = {run.settings.name: staircase(table) for run, table in zip(runs, of_run, strict=True)}
+    return [row | {"staircase": staircases[row["setting"]]} for row in learn(runs, np.stack(of_run), device)]
 
 
 # ---------------------------------------------------------------- what is judged
@@ -225,9 +225,9 @@ EVENTS = {"parity": "end", "all coordinates": "seen"}  # what is learnt, and its
 def restricted(table: pd.DataFrame, condition: str, what: str) -> pd.DataFrame:
     """Return restricted mean steps of each label space (rows: triples; columns: stairs); `rest`: after `seen`."""
     rows = table[table["condition"] == condition]
-    found = times(rows) - times(rows, "seen") if what == "rest" else times(rows, EVENTS[what])
-    known = rows.drop_duplicates("setting").set_index("setting")[["triple", "stairs"]]
-    mean = known.join(found.groupby("setting").mean().rename("steps"))
+    steps = times(rows) - times(rows, "seen") if what == "rest" else times(rows, EVENTS[what])
+    keys = rows.drop_duplicates("setting").set_index("setting")[["triple", "stairs"]]
+    mean = keys.join(steps.groupby("setting").mean().rename("steps"))
     return mean.pivot(index="triple", columns="stairs", values="steps")
 
 
@@ -256,8 +256,8 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
     """Draw steps against stairs, relative to none: until parity, until all coordinates, from these to parity."""
 
     def points(condition: str, what: str) -> draw.Points:
-        found = restricted(table, condition, what)
-        return draw.Points({n: found[n] / found[0] for n in found}, condition, median=True)
+        steps = restricted(table, condition, what)
+        return draw.Points({n: steps[n] / steps[0] for n in steps}, condition, median=True)
 
     words = {"parity": "until parity is learnt", "all coordinates": "until all coordinates are"}
     words |= {"rest": "from these to parity"}

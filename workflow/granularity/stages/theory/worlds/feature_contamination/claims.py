@@ -40,14 +40,14 @@ RECORDED = {a.LETTER: (20_000, 100_000), a.MOMENTUM: (5000, 10_000, 20_000), a.S
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """C1 to C16, P1 to P4 and X1 to X5 of the run table (see `Claim`)."""
-    runs, said = Runs(table), statements.tables("feature_contamination")
-    text = said["statements"]
+    runs, tables = Runs(table), statements.tables("feature_contamination")
+    text = tables["statements"]
     for arm, steps in RECORDED.items():
-        text += said["clock"].replace("ARM", arm)
+        text += tables["clock"].replace("ARM", arm)
         for step in (step for step in steps if runs.parameters(arm, "steps")[0] >= step):
-            text += said["at_step"].replace("SHOWN", f"{step:,}").replace("STEP", str(step))
+            text += tables["at_step"].replace("SHOWN", f"{step:,}").replace("STEP", str(step))
     functions = start_and_end, decayed, smallest_rise, gain, kept, unequal, unlearnt, void
-    return statements.judge(table, text + said["rest"], NAMES, *functions)
+    return statements.judge(table, text + tables["rest"], NAMES, *functions)
 
 
 def start_and_end(runs: Runs, arm: str, column: str) -> np.ndarray:
@@ -218,16 +218,16 @@ def _shells(runs: Runs, folder: Path) -> None:
 
 def _granularity(runs: Runs, folder: Path) -> None:
     def margin(arm: str, _: str) -> np.ndarray:  # a share of next to nothing says nothing
-        known = runs(arm, "id_margin")
-        return kept(runs, arm) if len(known) and known.mean() > 0.05 else np.empty(0)
+        margins = runs(arm, "id_margin")
+        return kept(runs, arm) if len(margins) and margins.mean() > 0.05 else np.empty(0)
 
     panels = []
-    for column, of, words in (
+    for column, values_of, words in (
         ("ood_risk", runs, {"ylabel": "OOD hinge risk, class head"}),
         ("margin", margin, {"ylabel": "share of the margin kept OOD", "ylim": (-0.03, 1.05)}),
         ("bg_sum", runs, {"ylabel": "background weight"}),
     ):
-        series = [points(of, {2 * g: arm for g, arm in arms.items()}, column, *how) for arms, *how in CROSSED]
+        series = [points(values_of, {2 * g: arm for g, arm in arms.items()}, column, *how) for arms, *how in CROSSED]
         panels.append(panel(*series, log="x", xlabel="training labels", ticks=[2, 4, 8], dodge=0.05, **words))
     note = f"{SPREAD}; random IDs, hinge: no margin in distribution, so none to keep"
     draw(folder, "granularity", *panels, width=6.8, height=2.6, note=note, legend=3)

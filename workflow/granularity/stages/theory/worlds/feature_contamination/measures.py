@@ -49,35 +49,35 @@ class Evaluation:
         self.cfg, self.phi = runs[0].settings, model.ACTIVATIONS[runs[0].settings.activation]
         self.shift = engine.column(runs, "bg_low", device, 3)
         sources = [[run.generator(purpose, device) for purpose in ("evaluation", "evaluation labels")] for run in runs]
-        self.set = engine.collated(model.draw_samples(self.cfg, SAMPLES, *own) for own in sources)
+        self.set = engine.collated(model.draw_samples(self.cfg, SAMPLES, *streams) for streams in sources)
 
     def measure(self, state: State, t: int, end: bool) -> State:
         """All measures (B,) of one step; names as in the run table."""
         cfg, core = self.cfg, self.cfg.d_core
         P, z = model.projections(state), self.set["z"]
         missing, measured = torch.full((len(P),), math.nan), {}
-        found = self._weights(P, state)
+        measures = self._weights(P, state)
         base = torch.bmm(z[:, :, :core], P[:, :, :core].transpose(1, 2))
         if "b" in state:
             base += state["b"].unsqueeze(1)
         uniform = torch.bmm(z[:, :, core:], P[:, :, core:].transpose(1, 2))
         total = P[:, :, core:].sum(2).unsqueeze(1)
         for name, moved in TESTS.items():
-            wanted = end or name in EARLY
+            due = end or name in EARLY
             scale, shift = (1.0, self.shift) if moved is None else moved
-            u = torch.add(base, uniform, alpha=scale).add_(shift * total) if wanted else None
-            measured = self._test(state, u) if wanted else dict.fromkeys(measured, missing)
-            found |= {f"{name}_{key}": value for key, value in measured.items()}
+            u = torch.add(base, uniform, alpha=scale).add_(shift * total) if due else None
+            measured = self._test(state, u) if due else dict.fromkeys(measured, missing)
+            measures |= {f"{name}_{key}": value for key, value in measured.items()}
             if name == "id" and cfg.task in ("classification", "granularity"):
-                found |= self._firing(state, u)
+                measures |= self._firing(state, u)
         if cfg.task == "classification":
-            wanted = end or t == 0
-            found |= self._identities(state) if wanted else dict.fromkeys(IDENTITIES, missing)
-        found["bg_label_correlation"] = self._correlation() if t == 0 else missing
+            due = end or t == 0
+            measures |= self._identities(state) if due else dict.fromkeys(IDENTITIES, missing)
+        measures["bg_label_correlation"] = self._correlation() if t == 0 else missing
         if "M" in state:
             error = (state["M"] @ state["M"].transpose(1, 2) - torch.eye(cfg.d0, device=P.device)).abs().amax((1, 2))
-            found["dictionary_error"] = error if t == 0 else missing
-        return found
+            measures["dictionary_error"] = error if t == 0 else missing
+        return measures
 
     def _test(self, state: State, u: Tensor) -> State:
         """Risk (hinge, or the task's loss; mean squared error a coordinate), accuracy, mean y h."""
@@ -86,14 +86,14 @@ class Evaluation:
             f += state["c"].unsqueeze(1)
         if self.cfg.task == "regression":
             return {"risk": ((f - self.set["target"]) ** 2).mean((1, 2))}
-        known, h = {}, f.squeeze(2)
+        extra, h = {}, f.squeeze(2)
         if self.cfg.task == "granularity":  # a class has the largest output of its labels
-            known["label_acc"] = (f.argmax(2) == self.set["label"]).float().mean(1)
+            extra["label_acc"] = (f.argmax(2) == self.set["label"]).float().mean(1)
             h = f[:, :, : self.cfg.g].amax(2) - f[:, :, self.cfg.g :].amax(2)
         yh = self.set["y"] * h
         loss = functional.softplus(-yh) if self.cfg.task == "shells" else (1 - yh).clamp_min(0)
         accuracy = ((yh > 0).float() + 0.5 * (yh == 0).float()).mean(1)
-        return {"risk": loss.mean(1), "acc": accuracy, "margin": yh.mean(1)} | known
+        return {"risk": loss.mean(1), "acc": accuracy, "margin": yh.mean(1)} | extra
 
     def _sign(self, state: State) -> Tensor:
         """(B, m): which class is a neuron's positive one."""
@@ -103,38 +103,38 @@ class Evaluation:
     def _weights(self, P: Tensor, state: State) -> State:
         core, background = P[:, :, : self.cfg.d_core], P[:, :, self.cfg.d_core :]
         bg = MU * background.sum(2)
-        found = {"core_norm": core.norm(dim=2).mean(1), "bg_norm": background.norm(dim=2).mean(1)}
-        found |= {"bg_sum": bg.mean(1), "bg_largest": background.abs().amax((1, 2))}
+        measures = {"core_norm": core.norm(dim=2).mean(1), "bg_norm": background.norm(dim=2).mean(1)}
+        measures |= {"bg_sum": bg.mean(1), "bg_largest": background.abs().amax((1, 2))}
         if "pulls" in state:  # summed over the updates so far, each decayed as weights are since
             mean = (self.shift.flatten() + MU) * MU * self.cfg.d_bg
             pulls = dict(zip(PULLS, state["pulls"].unbind(1), strict=True))
-            found["bg_own"], found["bg_rival"] = mean * pulls["own"], mean * pulls["rivals"]
-            found["overlap"] = pulls["rivals"] / pulls["own"]
-            found["sibling_rivals"] = pulls["sibling rivalry"] / pulls["rivalry"]
+            measures["bg_own"], measures["bg_rival"] = mean * pulls["own"], mean * pulls["rivals"]
+            measures["overlap"] = pulls["rivals"] / pulls["own"]
+            measures["sibling_rivals"] = pulls["sibling rivalry"] / pulls["rivalry"]
         if self.cfg.task in ("classification", "granularity"):
             sign = self._sign(state)
             mine = sign * MU * core.sum(2)
-            found["core_sum"] = mine.mean(1)
-            found["bg_sum_plus"] = (bg * (sign > 0)).sum(1) / (sign > 0).sum(1)
-            found["bg_sum_minus"] = (bg * (sign < 0)).sum(1) / (sign < 0).sum(1)
+            measures["core_sum"] = mine.mean(1)
+            measures["bg_sum_plus"] = (bg * (sign > 0)).sum(1) / (sign > 0).sum(1)
+            measures["bg_sum_minus"] = (bg * (sign < 0)).sum(1) / (sign < 0).sum(1)
             enough = SIGNAL * math.sqrt(self.cfg.d0 / self.cfg.d)
-            found["signal_share"] = (mine + bg >= enough).float().mean(1)
-        return found
+            measures["signal_share"] = (mine + bg >= enough).float().mean(1)
+        return measures
 
     def _firing(self, state: State, u: Tensor) -> State:
         """Shares of a class's samples on which a neuron is active (u > 0), in distribution."""
         plus = (self.set["y"] > 0).float()
-        each = torch.stack((plus, 1 - plus), 1)  # (B, 2, n), whose rows become means
-        each /= each.sum(2, keepdim=True)
-        on_plus, on_minus = torch.bmm(each, torch.gt(u, 0, out=torch.empty_like(u))).unbind(1)
+        averages = torch.stack((plus, 1 - plus), 1)  # (B, 2, n), whose rows become means
+        averages /= averages.sum(2, keepdim=True)
+        on_plus, on_minus = torch.bmm(averages, torch.gt(u, 0, out=torch.empty_like(u))).unbind(1)
         sign = self._sign(state) > 0
-        own, other = torch.where(sign, on_plus, on_minus), torch.where(sign, on_minus, on_plus)
-        aligned = ((own > ALIGNED[0]) & (other < ALIGNED[1])).float().mean(1)
-        found = {"rate_pos": own.mean(1), "rate_neg": other.mean(1), "frac_aligned": aligned}
-        for name, mean in zip(("plus", "minus"), torch.bmm(each, u).unbind(1), strict=True):
-            found |= {f"neuron_{k}_{name}": mean[:, k] for k in range(self.cfg.neurons)}
-        found |= {f"neuron_{k}_sign": self._sign(state)[:, k] for k in range(self.cfg.neurons)}
-        return found
+        on_own, on_other = torch.where(sign, on_plus, on_minus), torch.where(sign, on_minus, on_plus)
+        aligned = ((on_own > ALIGNED[0]) & (on_other < ALIGNED[1])).float().mean(1)
+        measures = {"rate_pos": on_own.mean(1), "rate_neg": on_other.mean(1), "frac_aligned": aligned}
+        for name, mean in zip(("plus", "minus"), torch.bmm(averages, u).unbind(1), strict=True):
+            measures |= {f"neuron_{k}_{name}": mean[:, k] for k in range(self.cfg.neurons)}
+        measures |= {f"neuron_{k}_sign": self._sign(state)[:, k] for k in range(self.cfg.neurons)}
+        return measures
 
     def _correlation(self) -> Tensor:
         """Largest |corr(z_j, y)| sqrt(n) over background features j, n the test set's size."""
@@ -150,25 +150,25 @@ class Evaluation:
         |a_k| (mean over samples of (1[positive class] - 1[negative class]) gate phi'(u) z_j).
         """
         cfg = self.cfg.model_copy(update={"project": False})
-        some = {name: value[:, :GRADIENT_SAMPLES].clone() for name, value in self.set.items()}
-        some["z"][:, :, cfg.d_core :] += self.shift
+        samples = {name: value[:, :GRADIENT_SAMPLES].clone() for name, value in self.set.items()}
+        samples["z"][:, :, cfg.d_core :] += self.shift
         with torch.enable_grad():
             w = state["w"].clone().requires_grad_()
-            x = some["z"] @ state["M"] if "M" in state else some["z"]
+            x = samples["z"] @ state["M"] if "M" in state else samples["z"]
             f, _, u = nets.two_layer(x, w, state["a"], self.phi, state.get("b"), state.get("c"))
             h = f.squeeze(2)
-            (wanted,) = torch.autograd.grad((1 - some["y"] * h).clamp_min(0).mean(1).sum(), w)
-        found = model.descent(cfg, state, some)[1]["w"]
-        u, gate = u.detach(), (some["y"] * h.detach() < 1).float().unsqueeze(2)
+            (gradient,) = torch.autograd.grad((1 - samples["y"] * h).clamp_min(0).mean(1).sum(), w)
+        by_hand = model.descent(cfg, state, samples)[1]["w"]
+        u, gate = u.detach(), (samples["y"] * h.detach() < 1).float().unsqueeze(2)
         active = gate * self.phi.slope(u)
-        bg = some["z"][:, :, cfg.d_core :]
-        plus = (some["y"] > 0).float().unsqueeze(2)
+        bg = samples["z"][:, :, cfg.d_core :]
+        plus = (samples["y"] > 0).float().unsqueeze(2)
         parts = [torch.bmm((active * part).transpose(1, 2), bg) for part in (plus, 1 - plus)]
         positive = self._sign(state).unsqueeze(2) * (parts[0] - parts[1]) / GRADIENT_SAMPLES
         equation = state["a"].abs().transpose(1, 2) * positive
-        along = (-wanted @ state["M"].transpose(1, 2) if "M" in state else -wanted)[:, :, cfg.d_core :]
+        along = (-gradient @ state["M"].transpose(1, 2) if "M" in state else -gradient)[:, :, cfg.d_core :]
 
         def error(a: Tensor, b: Tensor) -> Tensor:
             return (a - b).abs().amax((1, 2)) / b.abs().amax((1, 2)).clamp_min(1e-30)
 
-        return dict(zip(IDENTITIES, (error(found, -wanted), error(equation, along)), strict=True))
+        return dict(zip(IDENTITIES, (error(by_hand, -gradient), error(equation, along)), strict=True))

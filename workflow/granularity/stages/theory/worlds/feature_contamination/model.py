@@ -48,21 +48,21 @@ def draw_samples(
         y = torch.where(torch.arange(n, device=device) < n // 2, 1.0, -1.0)
     z = torch.rand(n, cfg.d0, generator=data, device=device)
     sign = y.unsqueeze(1)
-    found = {"z": z, "y": y}
+    samples = {"z": z, "y": y}
     if cfg.task == "shells":
         direction = torch.randn(n, core, generator=data, device=device)
         z[:, :core] = direction * ((1.5 - 0.5 * sign) / direction.norm(dim=1, keepdim=True))
-        return found
+        return samples
     if cfg.task == "regression":
-        found["target"] = z[:, :core] * sign if cfg.target == "yz" else z[:, :core].clone()
+        samples["target"] = z[:, :core] * sign if cfg.target == "yz" else z[:, :core].clone()
     elif cfg.task == "granularity":
         c = torch.randint(cfg.subclasses, (n,), generator=data, device=device)
         shows = torch.arange(core // 2, device=device) // (core // 2 // cfg.subclasses) == c.unsqueeze(1)
         z[:, core // 2 : core] *= shows
-        found |= {"subclass": c, "label": _labels(cfg, y, c, z[:, core:], labels)}
+        samples |= {"subclass": c, "label": _labels(cfg, y, c, z[:, core:], labels)}
     if cfg.task != "regression" or cfg.target != "z":
         z[:, :core] *= sign
-    return found
+    return samples
 
 
 def _labels(cfg: Settings, y: Tensor, c: Tensor, background: Tensor, source: torch.Generator | None) -> Tensor:
@@ -120,9 +120,9 @@ def residuals(cfg: Settings, f: Tensor, batch: State) -> tuple[Tensor, Tensor]:
         return loss * batch["temperature"].flatten(), residual
     if cfg.task == "granularity":
         label = batch["label"].unsqueeze(2)
-        own = f.gather(2, label)
+        output = f.gather(2, label)
         rival, which = f.scatter(2, label, -math.inf).max(2, keepdim=True)  # the largest other output
-        margin = 1 - own + rival
+        margin = 1 - output + rival
         gate = (margin > 0).to(f.dtype)
         return margin.clamp_min(0).mean((1, 2)), torch.zeros_like(f).scatter(2, label, gate).scatter(2, which, -gate)
     h, y = f.squeeze(2), batch["y"]
@@ -139,23 +139,23 @@ def descent(cfg: Settings, state: State, batch: State) -> tuple[Tensor, State]:
     loss, residual = residuals(cfg, f, batch)
     slope = FROM_VALUE[cfg.activation](h) if cfg.activation in FROM_VALUE else phi.slope(u)
     if cfg.outputs > 1:
-        found = nets.two_layer_gradient(z, slope, h, state["a"], residual, cfg.trained)
+        direction = nets.two_layer_gradient(z, slope, h, state["a"], residual, cfg.trained)
     else:  # a_k comes out of the sum over samples, which saves two tensors of the size of u
         pull, a = residual / z.shape[1], state["a"].transpose(1, 2)
-        found = {"w": a * torch.bmm(slope.transpose(1, 2), pull * z)}
+        direction = {"w": a * torch.bmm(slope.transpose(1, 2), pull * z)}
         if "b" in cfg.trained:
-            found["b"] = (a * torch.bmm(slope.transpose(1, 2), pull)).squeeze(2)
+            direction["b"] = (a * torch.bmm(slope.transpose(1, 2), pull)).squeeze(2)
         if "a" in cfg.trained:
-            found |= {"a": torch.bmm(pull.transpose(1, 2), h), "c": pull.sum(1)}
+            direction |= {"a": torch.bmm(pull.transpose(1, 2), h), "c": pull.sum(1)}
     if cfg.task == "granularity":
         if cfg.train_head:
-            found["a"] = found["a"] * (cfg.g / cfg.m) ** 2
-        found["pulls"] = _pulls(cfg, state["a"], residual, slope, batch["label"])
+            direction["a"] = direction["a"] * (cfg.g / cfg.m) ** 2
+        direction["pulls"] = _pulls(cfg, state["a"], residual, slope, batch["label"])
     if cfg.project:
-        found["w"][:, :, cfg.d_core :] = 0
+        direction["w"][:, :, cfg.d_core :] = 0
     if "M" in state:
-        found["w"] = torch.bmm(found["w"], state["M"])
-    return loss, found
+        direction["w"] = torch.bmm(direction["w"], state["M"])
+    return loss, direction
 
 
 def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tensor) -> Tensor:
@@ -170,13 +170,13 @@ def _pulls(cfg: Settings, a: Tensor, residual: Tensor, gate: Tensor, label: Tens
     active = residual * torch.bmm(gate, a.transpose(1, 2)) / a.shape[2]
     same = (torch.arange(cfg.outputs, device=a.device) < cfg.g) == (label < cfg.g)
     rivals = residual.scatter(2, label, 0.0)
-    others = torch.stack((active.scatter(2, label, 0.0), rivals, rivals * same), 1).sum(3).mean(2)
-    return torch.cat((active.gather(2, label).mean(1), -others), 1)
+    pulls = torch.stack((active.scatter(2, label, 0.0), rivals, rivals * same), 1).sum(3).mean(2)
+    return torch.cat((active.gather(2, label).mean(1), -pulls), 1)
 
 
 def updater(cfg: Settings, runs: list[Trial], device: torch.device) -> Callable[[State, State, int], State]:
     """SGD with heavy ball and coupled L2, or AdamW: ``(state, minus gradients, t) -> changed entries``."""
-    one, two = ADAM_BETAS
+    beta1, beta2 = ADAM_BETAS
     scalars = [engine.column(runs, key, device) for key in ("lr", "momentum", "decay")]
 
     def update(state: State, minus: State, t: int) -> State:
@@ -185,10 +185,10 @@ def updater(cfg: Settings, runs: list[Trial], device: torch.device) -> Callable[
             p = state[name]
             lr, momentum, decay = (scalar.view(-1, *[1] * (p.dim() - 1)) for scalar in scalars)
             if cfg.optimiser == "adamw":
-                first = torch.lerp(state[f"{name}_first"], -minus[name], 1 - one)
-                second = state[f"{name}_second"] * two + (1 - two) * minus[name] ** 2
-                scale = (second / (1 - two ** (t + 1))).sqrt_().add_(ADAM_EPS)
-                new[name] = p * (1 - lr * decay) - lr / (1 - one ** (t + 1)) * first / scale
+                first = torch.lerp(state[f"{name}_first"], -minus[name], 1 - beta1)
+                second = state[f"{name}_second"] * beta2 + (1 - beta2) * minus[name] ** 2
+                scale = (second / (1 - beta2 ** (t + 1))).sqrt_().add_(ADAM_EPS)
+                new[name] = p * (1 - lr * decay) - lr / (1 - beta1 ** (t + 1)) * first / scale
                 new |= {f"{name}_first": first, f"{name}_second": second}
             elif cfg.momentum:
                 velocity = momentum * state[f"{name}_velocity"] + decay * p - minus[name]
@@ -219,7 +219,7 @@ def batches(runs: list[Trial], device: torch.device) -> Callable[[], State]:
     low, temperature = (engine.column(runs, key, device, 3) for key in ("bg_low", "temperature"))
 
     def draw() -> State:
-        batch = engine.collated(draw_samples(cfg, cfg.batch, *own, balanced=cfg.data == "fixed") for own in sources)
+        batch = engine.collated(draw_samples(cfg, cfg.batch, *pair, balanced=cfg.data == "fixed") for pair in sources)
         batch["z"][:, :, cfg.d_core :] += low
         return batch | {"temperature": temperature}
 

@@ -163,7 +163,7 @@ MORE, MORE_LABELS = {"m": (1024,), "steps": (5000,)}, {"m": (512,), "lr": (1.0,)
 
 
 def _arms(paper: bool) -> list[dict[str, Any]]:
-    five, some, many = {"seeds": 5}, {"seeds": 5 if paper else 3}, {"seeds": 10 if paper else 3}
+    five, few, many = {"seeds": 5}, {"seeds": 5 if paper else 3}, {"seeds": 10 if paper else 3}
     arms: list[dict[str, Any]] = [
         {"name": RELU, **five, "neurons": 10},
         {"name": LINEAR, **five, "activation": "identity"},
@@ -188,16 +188,16 @@ def _arms(paper: bool) -> list[dict[str, Any]]:
     if paper:
         arms.append({"name": MOMENTUM, **script, "steps": 20_000})
         arms.append({"name": LONG, **five, "lr": 0.1, "steps": 20_000, "batch": 1000})
-    shells = {"task": "shells", **default, **letter, "optimiser": "adamw", "steps": 2000, **some}
+    shells = {"task": "shells", **default, **letter, "optimiser": "adamw", "steps": 2000, **few}
     fixed = {"data": "fixed", "steps": 20_000 if paper else 2000, "seeds": 3 if paper else 1}
     arms += named(SHELLS, "activation", **shells) + named(SHELLS_CENTRED, "activation", **shells, bg_low=-0.5)
     arms += named(SHELLS_FIXED, "activation", **shells | fixed)
-    regression = {"task": "regression", "lr": 0.01, "momentum": 0.9, "batch": 1000, "steps": 2000, **some}
+    regression = {"task": "regression", "lr": 0.01, "momentum": 0.9, "batch": 1000, "steps": 2000, **few}
     for (target, phi), name in REGRESSION.items():
         arms.append({"name": name, **regression, "target": target, "activation": phi})
     arms += named(SMALL if paper else {}, "activation", **regression, init_scale=0.1)
     labels = {"task": "granularity", "steps": 3000, **five}
-    arms += named(LABELS, "g", **labels) + named(LONGER, "g", **labels | some | {"decay": 1e-4, "steps": 6000})
+    arms += named(LABELS, "g", **labels) + named(LONGER, "g", **labels | few | {"decay": 1e-4, "steps": 6000})
     arms += named(LABELS_LINEAR, "g", **labels, activation="identity")
     arms.append({"name": RANDOM, **labels, "g": 4, "labels": "random"})
     arms.append({"name": OF_BACKGROUND, **labels, "g": 4, "labels": "background"})

@@ -65,35 +65,35 @@ NAMES |= dict(GRAINS=GRAINS, SCALES=list(a.SCALES), CENTRES=list(a.CLUSTERS), DI
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge A1 to A22, P1 to P6, X1 to X4 from the run table (see `Claim`)."""
-    runs, said = Runs(table), statements.tables("feature_emergence")
+    runs, tables = Runs(table), statements.tables("feature_emergence")
     were_varied = any(arm in runs.settings for arm, _ in VARIED.values())
-    text = said["statements"] + said["varied_run" if were_varied else "none_varied"]
-    text += said["unbalanced"]
+    text = tables["statements"] + tables["varied_run" if were_varied else "none_varied"]
+    text += tables["unbalanced"]
     for arm in (f"interval, {words}" for words in a.BOTH.values()):
         majority = runs(arm, "majority", phase="data", step=0)
         share = f" (majority {majority.mean():.1f})" if majority.size else ""
-        text += said["interval"].replace("ARM", arm).replace("SHARE", share)
-    text += said["elsewhere"]
+        text += tables["interval"].replace("ARM", arm).replace("SHARE", share)
+    text += tables["elsewhere"]
     for arm in (arm for arm in a.DIGITS if arm in runs.settings):
         if np.isfinite(runs(arm, "teacher_by_rule", phase="labels", step=0)).any():
-            text += said["by_rule"].replace("ARM", arm)
-    text += said["images"]
+            text += tables["by_rule"].replace("ARM", arm)
+    text += tables["images"]
     for filters in ("128", "256"):
         for pair in PAIRS:
-            text += said["gradients"].replace("FILTERS", filters).replace("PAIR", pair)
+            text += tables["gradients"].replace("FILTERS", filters).replace("PAIR", pair)
     for arms, (name, _) in TABLES.items():
-        own = said["printed"].replace("TABLE", name).replace("NUMBER", name[1:])
-        text += own.replace("WITHOUT", arms[1]).replace("WITH", arms[0])
-    text += said["published"]
+        statement = tables["printed"].replace("TABLE", name).replace("NUMBER", name[1:])
+        text += statement.replace("WITHOUT", arms[1]).replace("WITH", arms[0])
+    text += tables["published"]
     for arm in (*(arm for *_, arm in swept(a.SWEEP, a.SWEPT, a.MORE)), a.WIDE):
-        text += said["of_rates"].replace("ARM", arm)
+        text += tables["of_rates"].replace("ARM", arm)
         for method in BASELINES:
-            text += said["of_best"].replace("METHOD", method)
+            text += tables["of_best"].replace("METHOD", method)
             for phase in _of(runs, arm, method)["phase"].unique():
-                text += said["of_rate"].replace("PHASE", phase)
+                text += tables["of_rate"].replace("PHASE", phase)
     functions = (best, bias_ratio, scaled_cosine, near, needs_weights, passage, gradients, printed, clusters)
     functions += (at_best, ahead_of_fixed, from_constant, of_main, or_nothing)
-    return statements.judge(table, text + said["crossing"], NAMES, *functions)
+    return statements.judge(table, text + tables["crossing"], NAMES, *functions)
 
 
 def _of(runs: Runs, arm: str, method: str) -> pd.DataFrame:
@@ -200,9 +200,9 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
             _neurons(runs, folder, arm)
     if "small" in runs.settings:
         _alignment(runs, folder)
-    for arms, one in ((a.CLUSTERS, _clusters), (a.DIGITS, _digits)):
-        if there := [arm for arm in arms if arm in runs.settings]:
-            one(runs, folder, there)
+    for arms, plot in ((a.CLUSTERS, _clusters), (a.DIGITS, _digits)):
+        if present := [arm for arm in arms if arm in runs.settings]:
+            plot(runs, folder, present)
     if runs.settings.issuperset(GRAINS):
         _crossing(runs, folder)
 
@@ -218,9 +218,9 @@ class Cloud:
     size: float = 7
 
     def draw(self, axes: Axes, colour: int, shift: float) -> None:
-        own = {"color": self.shade, "marker": self.marker, "linewidth": 0}
-        own |= {"s": self.size, "label": self.label, "alpha": 0.5 if self.marker == "o" else 1}
-        axes.scatter(self.rows["mds_x"], self.rows["mds_y"], **own)
+        look = {"color": self.shade, "marker": self.marker, "linewidth": 0}
+        look |= {"s": self.size, "label": self.label, "alpha": 0.5 if self.marker == "o" else 1}
+        axes.scatter(self.rows["mds_x"], self.rows["mds_y"], **look)
 
 
 def _method(runs: Runs, arm: str, method: str) -> pd.DataFrame:
@@ -234,12 +234,12 @@ def _method(runs: Runs, arm: str, method: str) -> pd.DataFrame:
 
 
 def _accuracies(runs: Runs, folder: Path, name: str, arms: dict[str, str]) -> None:
-    found = {arm: [(_method(runs, arm, method), words) for method, words in METHODS.items()] for arm in arms.values()}
-    low = min((rows["test_acc"].min() for every in found.values() for rows, _ in every if len(rows)), default=100.0)
+    curves = {arm: [(_method(runs, arm, method), words) for method, words in METHODS.items()] for arm in arms.values()}
+    low = min((rows["test_acc"].min() for pairs in curves.values() for rows, _ in pairs if len(rows)), default=100.0)
     panels = []
     for title, arm in arms.items():
         majority = runs(arm, "majority", phase="data", step=0).mean()
-        series = [Curve(rows, "test_acc", words) for rows, words in found[arm]]
+        series = [Curve(rows, "test_acc", words) for rows, words in curves[arm]]
         series.append(Line(y=majority, label="largest class", style=":"))
         series += [Line(y=CEILING, label="best threshold on s")] if name == "accuracy" and a.PLAIN not in arm else []
         panels.append(panel(*series, **STEP, title=title, ylabel=ACCURACY, ylim=(low - 3, 103)))
@@ -304,9 +304,9 @@ def _digits(runs: Runs, folder: Path, arms: list[str]) -> None:
         return
     curve = Points({size: part["test_loss"] for size, part in rows.groupby("size")}, "teachers")
     picked = np.unique(runs(rows["setting"].iloc[0], "teacher_by_rule", phase="labels", step=0))
-    found = [Line(x=size, label="" if i else "first minimum, some seed", style=":") for i, size in enumerate(picked)]
+    lines = [Line(x=size, label="" if i else "first minimum, some seed", style=":") for i, size in enumerate(picked)]
     words = {"xlabel": "hidden units of the teacher", "ylabel": "test loss on digits (nats)", "legend": "center right"}
-    draw(folder, "u_curve", panel(curve, *found, log="x", ticks=sorted(curve.values), ylim=(0, None), **words))
+    draw(folder, "u_curve", panel(curve, *lines, log="x", ticks=sorted(curve.values), ylim=(0, None), **words))
 
 
 def _crossing(runs: Runs, folder: Path) -> None:
@@ -316,7 +316,7 @@ def _crossing(runs: Runs, folder: Path) -> None:
     def series(column: str, **where: object) -> list[Points]:
         arms = [({n: a.grain(labels, s) for n, labels in named.items()}, words, True) for s, words in INPUTS.items()]
         arms += [({random: a.grain("random", s)}, f"{words}, random IDs", False) for s, words in INPUTS.items()]
-        return [points(runs, of, column, words, line=line, **where) for of, words, line in arms]
+        return [points(runs, by_count, column, words, line=line, **where) for by_count, words, line in arms]
 
     words = {"log": "x", "xlabel": "labels", "ticks": list(named)}
     accuracy = {"ylabel": "test accuracy on parity (%)", "ylim": (45, 103)}

@@ -74,10 +74,10 @@ def draw_labels(cfg: Settings, mine: Tensor, y: Tensor, generator: torch.Generat
         table = torch.tensor(cfg.table or spaces.TABLES[cfg.labels], device=device)
         patterns = torch.tensor(spaces.PATTERNS, device=device)
         parity = torch.zeros(cfg.outputs, dtype=torch.int64, device=device).scatter_(0, table, patterns.sum(1) % 2)
-        other = torch.randint(2, mine.shape, generator=generator, device=device)
-        other[:, -1] = (s + other[:, :-1].sum(1)) % 2  # of the same parity
+        substitute = torch.randint(2, mine.shape, generator=generator, device=device)
+        substitute[:, -1] = (s + substitute[:, :-1].sum(1)) % 2  # of the same parity
         redrawn = torch.rand(s.shape, generator=generator, device=device) < cfg.shuffled
-        shown = torch.where(redrawn.unsqueeze(1), other, mine.long())
+        shown = torch.where(redrawn.unsqueeze(1), substitute, mine.long())
         label = table[(shown * 2 ** torch.arange(5, device=device)).sum(1)]
     onehot = label.unsqueeze(1) == torch.arange(cfg.outputs, device=device)
     return onehot.float() * 2 - 1, parity.float() * 2 - 1
@@ -121,8 +121,8 @@ def prepare(runs: Sequence[Trial], device: torch.device) -> tuple[State, State]:
     signs" (B, n, C) of each output, all +-1; "u" (B, p), the unit direction of the truth; "parity" (B, C) +-1, the
     rule's class of each label; in input coordinates "basis" (B, d, d), orthonormal, with the dictionary's span first.
     """
-    known, facts = zip(*(_prepare(run, device) for run in runs), strict=True)
-    return engine.collated(known), engine.collated(facts)
+    data, facts = zip(*(_prepare(run, device) for run in runs), strict=True)
+    return engine.collated(data), engine.collated(facts)
 
 
 def _prepare(run: Trial, device: torch.device) -> tuple[State, State]:
@@ -132,7 +132,7 @@ def _prepare(run: Trial, device: torch.device) -> tuple[State, State]:
     codes = torch.randint(2, (2 * CODES, cfg.k), generator=source, device=device).float()
     basis = nets.orthonormal(cfg.d, cfg.d, source).T.contiguous() if cfg.coordinates == "inputs" else None
     columns = None if basis is None else dictionary(cfg, basis[:, : cfg.D], run.generator("inner products", device))
-    found: State = {}
+    data: State = {}
     for name, purpose in SPLITS.items():
         phi, y = draw(cfg, cfg.n if name == "train" else cfg.test, relevant, codes, run.generator(purpose, device))
         mine = phi[:, relevant]
@@ -150,15 +150,15 @@ def _prepare(run: Trial, device: torch.device) -> tuple[State, State]:
             x += cfg.input_noise / sigma * zeta
         if name == "train":
             facts = _facts(cfg, phi, y, mine, x)
-        found |= {f"{name} x": x, f"{name} y": y, f"{name} signs": signs}
+        data |= {f"{name} x": x, f"{name} y": y, f"{name} signs": signs}
     u = torch.zeros(cfg.D, device=device)
     u[relevant] = codes[:CODES].mean(0) - codes[CODES:].mean(0) if cfg.rule == "hidden" else 1.0
     u = u / u.norm()
     if columns is not None:
-        found |= {"basis": basis}
+        data |= {"basis": basis}
         u = columns @ u
         u = u / u.norm() if cfg.general else u
     if cfg.general:
         inner = (columns.T @ columns).fill_diagonal_(0)
         facts["largest_inner"] = inner.abs().max().item() * cfg.d**0.5
-    return found | {"u": u, "parity": parity}, {key: torch.tensor(value, device=device) for key, value in facts.items()}
+    return data | {"u": u, "parity": parity}, {key: torch.tensor(value, device=device) for key, value in facts.items()}

@@ -45,8 +45,8 @@ def coverage(w: Tensor, corners: Tensor) -> State:
     """Return how well neurons (B, m, d) cover the centres (2^k, d)."""
     unit = torch.nn.functional.normalize(w, dim=2)
     cos = unit @ torch.nn.functional.normalize(corners, dim=1).T
-    found = {"covered": (cos.amax(1) > NEAR).to(w.dtype).mean(1), "lowest_best": cos.amax(1).amin(1)}
-    return found | {"near_share": (cos.amax(2) > NEAR).to(w.dtype).mean(1)}
+    measures = {"covered": (cos.amax(1) > NEAR).to(w.dtype).mean(1), "lowest_best": cos.amax(1).amin(1)}
+    return measures | {"near_share": (cos.amax(2) > NEAR).to(w.dtype).mean(1)}
 
 
 def clusters(runs: Sequence[Trial], device: torch.device) -> Rows:
@@ -69,8 +69,8 @@ def clusters(runs: Sequence[Trial], device: torch.device) -> Rows:
     corners, _ = centres(cfg.k, cfg.d, device)
 
     def direction(state: State, t: int) -> tuple[Tensor, State]:
-        some, signs = (engine.picked(part, order[:, t]) for part in (train["x"], train["y"]))
-        return gradient(state, some, signs.unsqueeze(2), nets.RELU)
+        inputs, signs = (engine.picked(part, order[:, t]) for part in (train["x"], train["y"]))
+        return gradient(state, inputs, signs.unsqueeze(2), nets.RELU)
 
     def measure(state: State, t: int, end: bool) -> State:
         g = nets.two_layer(test["x"], state["w"], state["a"], nets.RELU, state["b"])[0].squeeze(2)
@@ -100,8 +100,8 @@ def bundled() -> tuple[Tensor, Tensor]:
     """Return all 1797 digits, (1797, 64) float64, and their labels, int64."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return torch.from_numpy(found.data.astype("float64")), torch.from_numpy(found.target.astype("int64"))
+    bundle = load_digits()
+    return torch.from_numpy(bundle.data.astype("float64")), torch.from_numpy(bundle.target.astype("int64"))
 
 
 def draw_digits(run: Trial, device: torch.device) -> State:
@@ -114,8 +114,8 @@ def draw_digits(run: Trial, device: torch.device) -> State:
     u = torch.randn(TRAIN + TEST, PIXELS, generator=source, device=device)
     if run.settings.gaussian == "matched":
         u = x[:TRAIN].mean(0) + x[:TRAIN].std(0) * u
-    found = {"L": x[:TRAIN], "L_test": x[TRAIN:], "labels": y[:TRAIN], "labels_test": y[TRAIN:]}
-    return found | {"U": u[:TRAIN], "U_test": u[TRAIN:]}
+    sets = {"L": x[:TRAIN], "L_test": x[TRAIN:], "labels": y[:TRAIN], "labels_test": y[TRAIN:]}
+    return sets | {"U": u[:TRAIN], "U_test": u[TRAIN:]}
 
 
 def initial(sources: Sequence[torch.Generator], sizes: Sequence[int], device: torch.device) -> State:
@@ -215,13 +215,13 @@ def digits(runs: Sequence[Trial], device: torch.device) -> Rows:
     if cfg.teacher is None:
         curve = []
         for size in SIZES:
-            found, net = fit(runs, f"U-curve, {size}", [size] * len(runs), digits, cfg.steps, plain)
-            rows += [row | {"size": float(size)} for row in found]
+            results, net = fit(runs, f"U-curve, {size}", [size] * len(runs), digits, cfg.steps, plain)
+            rows += [row | {"size": float(size)} for row in results]
             curve.append(plain(net)["test_loss"].tolist())
         sizes = [select(losses) for losses in zip(*curve, strict=True)]
         by_rule = torch.tensor(sizes, dtype=torch.float32)
-    found, teacher = fit(runs, "teacher", sizes, digits, cfg.steps, plain, s["U"])
-    rows += found
+    results, teacher = fit(runs, "teacher", sizes, digits, cfg.steps, plain, s["U"])
+    rows += results
     for name in ("L", "U", "L_test", "U_test"):
         s["says " + name] = forward(teacher, s[name])[0].argmax(2)
     counts = torch.nn.functional.one_hot(s["says U"], CLASSES).sum(1).float()
@@ -230,13 +230,13 @@ def digits(runs: Sequence[Trial], device: torch.device) -> Rows:
     rows += spread(runs, "labels", facts | ({} if by_rule is None else {"teacher_by_rule": by_rule}))
 
     mine = round((1 - cfg.alpha) * TRAIN) if cfg.mixture == "kept" else TRAIN
-    others = TRAIN - mine if cfg.mixture == "kept" else min(TRAIN, round(TRAIN * cfg.alpha / (1 - cfg.alpha)))
-    mixed = tuple(torch.cat([s[k][:, :mine], s[g][:, :others]], 1) for k, g in (("L", "U"), ("says L", "says U")))
+    rest = TRAIN - mine if cfg.mixture == "kept" else min(TRAIN, round(TRAIN * cfg.alpha / (1 - cfg.alpha)))
+    mixed = tuple(torch.cat([s[k][:, :mine], s[g][:, :rest]], 1) for k, g in (("L", "U"), ("says L", "says U")))
 
     def parts(net: State) -> State:
         on_l, on_u = hits(net, s["L_test"], s["says L_test"]), hits(net, s["U_test"], s["says U_test"])
-        found = {"L_acc": on_l, "U_acc": on_u, "whole_acc": (1 - cfg.alpha) * on_l + cfg.alpha * on_u}
-        return found | {"test_acc": hits(net, s["L_test"], s["labels_test"])}
+        results = {"L_acc": on_l, "U_acc": on_u, "whole_acc": (1 - cfg.alpha) * on_l + cfg.alpha * on_u}
+        return results | {"test_acc": hits(net, s["L_test"], s["labels_test"])}
 
     students = {"mixture": mixed, "digits alone": (s["L"], s["says L"]), "true labels": digits}
     for name, data in students.items():

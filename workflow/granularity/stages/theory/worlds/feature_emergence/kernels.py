@@ -28,8 +28,8 @@ def _candidates(run: Trial) -> Iterator[tuple[str, float, Any]]:
     seed = seed_of(cfg.base, "theory", cfg.WORLD, "random features", run.seed) % 2**32
     for penalty in PENALTIES:
         for degree in DEGREES:
-            of = {"kernel": "polynomial", "degree": degree, "gamma": 1.0, "coef0": 1.0}
-            yield f"polynomial kernel of degree {degree}", penalty, KernelRidge(alpha=penalty, **of)
+            options = {"kernel": "polynomial", "degree": degree, "gamma": 1.0, "coef0": 1.0}
+            yield f"polynomial kernel of degree {degree}", penalty, KernelRidge(alpha=penalty, **options)
         for width in WIDTHS:
             yield "Gaussian kernel", penalty, KernelRidge(alpha=penalty, kernel="rbf", gamma=width)
             for fold in FOLDS:
@@ -42,15 +42,15 @@ def kernels(runs: Sequence[Trial], data: State) -> Rows:
     """Return a row per run and phase, with accuracies and the penalty; all models fit the training signs +-1."""
     rows = []
     for i, run in enumerate(runs):
-        known = {name: (data[f"{name} x"][i].double().cpu().numpy(), data[f"{name} y"][i : i + 1]) for name in SPLITS}
+        sets = {name: (data[f"{name} x"][i].double().cpu().numpy(), data[f"{name} y"][i : i + 1]) for name in SPLITS}
         best: dict[str, dict[str, float]] = {}
         for phase, penalty, model in _candidates(run):
-            model.fit(known["train"][0], known["train"][1][0].cpu().numpy())
-            found = {"penalty": penalty}
-            for name, (x, y) in known.items():
+            model.fit(sets["train"][0], sets["train"][1][0].cpu().numpy())
+            measures = {"penalty": penalty}
+            for name, (x, y) in sets.items():
                 g = torch.from_numpy(model.predict(x)).to(y).view(1, -1, 1)
-                found[f"{name}_acc"] = correct(g, y, data["parity"]).item()
-            if phase not in best or found["val_acc"] > best[phase]["val_acc"]:
-                best[phase] = found
-        rows += [engine.row(run, found, run.settings.steps, phase) for phase, found in best.items()]
+                measures[f"{name}_acc"] = correct(g, y, data["parity"]).item()
+            if phase not in best or measures["val_acc"] > best[phase]["val_acc"]:
+                best[phase] = measures
+        rows += [engine.row(run, measures, run.settings.steps, phase) for phase, measures in best.items()]
     return rows

@@ -62,11 +62,11 @@ def embed(run: Trial, w: Tensor, landmarks: Tensor, step: int) -> Rows:
     plane = (unit - unit.mean(0)) @ v[:2].T
     plane *= torch.where(plane[len(w)] < 0, -1.0, 1.0)  # the first landmark lies to the upper right
     cos = unit @ unit[len(w) :].T
-    found = {"neuron": [*range(len(w)), *range(-1, -len(landmarks) - 1, -1)]}  # landmarks: -1, -2, ...
-    found |= {"mds_x": plane[:, 0].tolist(), "mds_y": plane[:, 1].tolist()}
-    found |= {"best_cos": cos.amax(1).tolist(), "nearest": cos.argmax(1).tolist()}
-    each = (dict(zip(found, map(float, values), strict=True)) for values in zip(*found.values(), strict=True))
-    return [engine.row(run, values, step, "neurons", "snapshot") for values in each]
+    columns = {"neuron": [*range(len(w)), *range(-1, -len(landmarks) - 1, -1)]}  # landmarks: -1, -2, ...
+    columns |= {"mds_x": plane[:, 0].tolist(), "mds_y": plane[:, 1].tolist()}
+    columns |= {"best_cos": cos.amax(1).tolist(), "nearest": cos.argmax(1).tolist()}
+    points = (dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True))
+    return [engine.row(run, values, step, "neurons", "snapshot") for values in points]
 
 
 def _before(net: State, x: Tensor) -> Tensor:
@@ -94,8 +94,8 @@ def gradient(
         share = g.shape[1] / x.shape[1]
         total = total + share * loss.sum(2).mean(1)
         if steep:
-            found = nets.two_layer_gradient(x[:, part], slope, h, net["a"], pull, ("w", "b", "a"))
-            scaled = {key: share * one for key, one in found.items()}
+            gradients = nets.two_layer_gradient(x[:, part], slope, h, net["a"], pull, ("w", "b", "a"))
+            scaled = {key: share * value for key, value in gradients.items()}
             direction = scaled if direction is None else {key: direction[key] + scaled[key] for key in scaled}
     return total, direction
 
@@ -145,11 +145,11 @@ class Learner:
             return direction(state, *(engine.picked(part, order[:, t]) for part in sets["train"]))
 
         def measured(state: State, t: int, end: bool) -> State:
-            found = {"step_size": rate.flatten()} | measure(state)
-            for name, known in sets.items():
-                y, *some = (part[:, : cfg.test] for part in known)
-                found[f"{name}_acc"] = correct(outputs(state, *some), y, self.data["parity"])
-            return found
+            measures = {"step_size": rate.flatten()} | measure(state)
+            for name, parts in sets.items():
+                y, *inputs = (part[:, : cfg.test] for part in parts)
+                measures[f"{name}_acc"] = correct(outputs(state, *inputs), y, self.data["parity"])
+            return measures
 
         marks = [mark - start for mark in MARKS if start <= mark <= cfg.steps]
         how = {"steps": cfg.steps - start, "record": marks, "phase": phase, "start": start}
@@ -213,8 +213,8 @@ class Learner:
         def features(x: Tensor) -> Tensor:
             return torch.cat([x, torch.ones_like(x[:, :, :1])], 2) if net is None else _hidden(net, x)
 
-        known = [(features(self.data[f"{name} x"]), self.data[f"{name} y"]) for name in SPLITS]
-        train, y = known[0]
+        sets = [(features(self.data[f"{name} x"]), self.data[f"{name} y"]) for name in SPLITS]
+        train, y = sets[0]
         pieces = train.double().split(CHUNK, dim=1)
         gram = sum(torch.bmm(part.transpose(1, 2), part) for part in pieces) / train.shape[1]
         target = torch.bmm(train.transpose(1, 2).double(), y.double().unsqueeze(2)) / train.shape[1]
@@ -224,8 +224,8 @@ class Learner:
         for penalty in PENALTIES:
             inverse = 1 / (values.clamp_min(0).unsqueeze(2) + penalty * size)
             c = vectors @ (inverse * (vectors.transpose(1, 2) @ target))
-            measured = [correct(f.double() @ c, y, self.data["parity"]) for f, y in known]
-            found = torch.stack([*measured, torch.full_like(measured[0], penalty)])
-            best = found if best is None else torch.where(found[1] > best[1], found, best)
+            measured = [correct(f.double() @ c, y, self.data["parity"]) for f, y in sets]
+            scores = torch.stack([*measured, torch.full_like(measured[0], penalty)])
+            best = scores if best is None else torch.where(scores[1] > best[1], scores, best)
         names = ("train_acc", "val_acc", "test_acc", "penalty")
         return spread(self.runs, phase, dict(zip(names, best, strict=True)), self.cfg.steps)

@@ -108,15 +108,15 @@ def two_steps(runs: Sequence[Trial], net: State, data: State) -> tuple[Rows, Sta
         return state, {"loss": loss}
 
     def measure(state: State, t: int, end: bool) -> State:
-        found = learners.alignment(state, data["u"]) | {"bias_sd": state["b"].std(1)}
+        measures = learners.alignment(state, data["u"]) | {"bias_sd": state["b"].std(1)}
         if t == 0:
             scale = state["a"].abs().sum((1, 2))
             g = nets.two_layer(data["test x"][:, :100], state["w"], state["a"], phi, state["b"])[0]
-            found |= {"initial_output": g.abs().amax((1, 2)) / scale}
+            measures |= {"initial_output": g.abs().amax((1, 2)) / scale}
         if t == 1 and "basis" in data:  # norm of the part of w outside the span of the dictionary
             outside = (state["w"] @ data["basis"][:, :, cfg.D :]).norm() / state["w"].norm()
-            found |= {"outside": outside.expand(len(runs))}
-        return found
+            measures |= {"outside": outside.expand(len(runs))}
+        return measures
 
     blank = {key + "1": torch.zeros_like(net[key]) for key in ("w", "out", "b")}
     return engine.train(runs, net | blank, step, measure, steps=2, record=(0, 1, 2), phase="two steps")
@@ -141,8 +141,8 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> Rows:
     learn = learners.Learner(runs, data, device)
     start = initial(runs, data, device)
     rows = learners.spread(runs, "data", facts)
-    found, state = two_steps(runs, start, data)
-    rows += found
+    results, state = two_steps(runs, start, data)
+    rows += results
 
     # In the residual variant w after step 2 is linear in the scaled-down a: undo the scaling.
     w2 = state["w"] / (SMALL_A if cfg.residual is not None else 1.0)
@@ -157,8 +157,8 @@ def patterns(runs: Sequence[Trial], device: torch.device) -> Rows:
     rate = engine.column(runs, "rate", device, 3)
     for method in cfg.methods:
         if method == "network":
-            found, ended = learn.descend(ended, rate, "network", kappa=scale.squeeze(1))
-            rows += found
+            results, ended = learn.descend(ended, rate, "network", kappa=scale.squeeze(1))
+            rows += results
         elif method == "literal":
             literal = cfg.k**2 / (cfg.m ** (4 / 3) * cfg.m ** (1 / 3))
             rows += learn.descend(state, literal, "literal rate")[0]
@@ -207,9 +207,9 @@ def _reference(runs: Sequence[Trial], start: State, data: State) -> Rows:
         for _ in range(draws // 1000):
             noise = s * torch.randn(1000, *z.shape, generator=source, device=z.device)
             slope += nets.TRUNCATED_RELU.slope(z + noise).mean(0) * 1000 / draws
-        wanted = a.unsqueeze(1) * ((slope * y.unsqueeze(1)).T @ x) / len(y)
+        expected = a.unsqueeze(1) * ((slope * y.unsqueeze(1)).T @ x) / len(y)
         tiny = 1e-9  # a second layer so small that every margin is positive, as at step 0, where g = 0
         net = {"w": w[None], "b": b[None], "a": tiny * a[None, None]}
         got = gradient(net, x[None], y[None, :, None], smoothed(s))[1]["w"][0] / tiny
-        errors.append(((got - wanted).norm() / wanted.norm()).item())
+        errors.append(((got - expected).norm() / expected.norm()).item())
     return learners.spread(runs, "reference", {"gradient_error": torch.tensor(errors)})

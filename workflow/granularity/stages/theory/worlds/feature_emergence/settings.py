@@ -235,12 +235,12 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     """Return the arms of a size; arguments: numbers of seeds (`wide`: for arms of the size `paper` only; 0: none)."""
     arms: list[dict[str, Any]] = []
     for name, scale, seeds in (("small", SMALL, 5), ("main", MAIN, main)):
-        every = name == "small" or wide
-        methods = ALL if every else (*TABLED, "linear")
-        scale = scale if every else scale | ONE_RATE
+        full = name == "small" or wide
+        methods = ALL if full else (*TABLED, "linear")
+        scale = scale if full else scale | ONE_RATE
         arms.append({"name": name, **scale, "seeds": seeds, "methods": methods, "picture": True})
-        own = {"methods": PLAINLY, "structured": False}
-        arms.append({"name": f"{name}, {PLAIN}", **scale, "seeds": seeds if every else 1, **own})
+        fields = {"methods": PLAINLY, "structured": False}
+        arms.append({"name": f"{name}, {PLAIN}", **scale, "seeds": seeds if full else 1, **fields})
     again = {"name": "small, again", **SMALL, "seeds": 1, "methods": ("network",), "picture": False}
     lifted = {"name": "small, in R^d", **SMALL, "coordinates": "inputs", "methods": ("reference",), "seeds": 5}
     arms += [again, lifted, {"name": "small, no noise", **SMALL, "noise": False, "seeds": 3}]
@@ -248,8 +248,8 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     arms.append({"name": KERNELS, **SMALL, **few})
     arms += named(RESIDUAL, "residual", **MAIN, seeds=main, methods=("ridge",), picture=True)
     for structured, words in BOTH.items():
-        own = {"structured": structured, "methods": TABLED}
-        arms.append({"name": f"interval, {words}", **INTERVAL, **own, "picture": structured, "seeds": wide or 2})
+        fields = {"structured": structured, "methods": TABLED}
+        arms.append({"name": f"interval, {words}", **INTERVAL, **fields, "picture": structured, "seeds": wide or 2})
     for labels in GRAINS:
         names = {structured: grain(labels, structured) for structured in BOTH}
         arms += named(names, "structured", **SMALL, labels=labels, seeds=grains)
@@ -264,23 +264,23 @@ def _arms(main: int, grains: int, clusters: int, wide: int) -> list[dict[str, An
     hidden = MAIN | {"rule": "hidden", "D": 250, "k": 50, "picture": True}
     arms.append({"name": "hidden representation", **hidden, "seeds": wide or 1} | ({} if wide else {"n": 10_000}))
     clustered = {"experiment": "clusters", "m": 800, "batch": 100, "rate": 0.1, "test": 5000, "picture": True}
-    arms += [{"name": name, **clustered, **own, "seeds": clusters} for name, own in CLUSTERS.items()]
+    arms += [{"name": name, **clustered, **fields, "seeds": clusters} for name, fields in CLUSTERS.items()]
     fitted = {"experiment": "digits", "n": 1297, "batch": 128, "steps": 1500, "seeds": 5}
-    arms += [{"name": name, **fitted, **own} for name, own in DIGITS.items()]
+    arms += [{"name": name, **fitted, **fields} for name, fields in DIGITS.items()]
     for structured, words in BOTH.items():
         plain = PLAINLY if wide else PLAINLY[:2]
-        own = MAIN | {"structured": structured, "methods": TABLED if structured else plain, "seeds": wide or 1}
-        own |= {} if wide else ONE_RATE
-        arms += [{"name": f"{name}, {words}", **own, **one} for name, one in VARIED.items()]
-        arms += named({share: unbalanced(share, True, structured) for share in SHARES}, "negative_share", **own)
+        fields = MAIN | {"structured": structured, "methods": TABLED if structured else plain, "seeds": wide or 1}
+        fields |= {} if wide else ONE_RATE
+        arms += [{"name": f"{name}, {words}", **fields, **changes} for name, changes in VARIED.items()]
+        arms += named({share: unbalanced(share, True, structured) for share in SHARES}, "negative_share", **fields)
     if wide:
         bare = {share: unbalanced(share, False) for share in SHARES}
         arms += named(bare, "negative_share", **MAIN, weighted=False, methods=("network",), seeds=wide)
     for structured, words in BOTH.items():
-        own = SMALL | {"coordinates": "inputs", "structured": structured, "seeds": wide or 3}
-        own |= {"methods": PLAINLY if structured or wide else PLAINLY[:3]}
-        own |= {} if wide else {"ntk_rates": (1e-3,)}
-        arms += [{"name": f"{name}, {words}", **own, **one} for name, one in GENERAL.items()]
+        fields = SMALL | {"coordinates": "inputs", "structured": structured, "seeds": wide or 3}
+        fields |= {"methods": PLAINLY if structured or wide else PLAINLY[:3]}
+        fields |= {} if wide else {"ntk_rates": (1e-3,)}
+        arms += [{"name": f"{name}, {words}", **fields, **changes} for name, changes in GENERAL.items()]
     return arms
 
 

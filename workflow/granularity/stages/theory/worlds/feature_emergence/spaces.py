@@ -62,9 +62,9 @@ def signal(chance: np.ndarray, v: int, known: Sequence[int]) -> float:
     cell = PATTERNS[:, list(known)] @ (2 ** np.arange(len(known))) if known else np.zeros(len(PATTERNS), int)
     total = 0.0
     for value in np.unique(cell):
-        some = cell == value
-        left = chance[some] - chance[some].mean(0)
-        total += some.mean() * float(((left * (2 * PATTERNS[some, v, None] - 1)).mean(0) ** 2).sum())
+        mask = cell == value
+        left = chance[mask] - chance[mask].mean(0)
+        total += mask.mean() * float(((left * (2 * PATTERNS[mask, v, None] - 1)).mean(0) ** 2).sum())
     return total**0.5
 
 
@@ -83,10 +83,10 @@ def climb(signals: Callable[[list[int]], Sequence[float]], count: int = K) -> tu
     """Return the coordinates in the order of the staircase, and R of each at its turn; `signals(known)` is R of all."""
     order, steps = [], []
     for _ in range(count):
-        found = np.array(signals(order))
-        found[order] = -1
-        order.append(int(found.argmax()))
-        steps.append(float(found.max()))
+        values = np.array(signals(order))
+        values[order] = -1
+        order.append(int(values.argmax()))
+        steps.append(float(values.max()))
     return order, steps
 
 
