@@ -10,6 +10,7 @@ coordinate s, v_{s,c} is coordinate 2 + s k + c. A *hard* image has no common pa
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -145,8 +146,11 @@ def silent(w: Tensor, b: Tensor, most: float, sigma_z: Tensor, features: int) ->
     return most * w[:, :, :features].amax(2).clamp_min(0) + SILENT * sigma_z * w.norm(dim=2) + b < 0
 
 
-def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
-    """Pretrain a group of runs, and finetune the merged networks if the setting asks for it (see `engine`)."""
+def simulate(runs: list[Trial], device: torch.device, loss: Callable = nets.softmax_residual) -> list[dict]:
+    """Pretrain a group of runs on a loss, and finetune the merged networks if the setting asks for it (see `engine`).
+
+    `loss` maps responses (B, N, C) and labels (B, N) to the loss (B,) and minus its gradient in them, times N.
+    """
     cfg = runs[0].settings
     if cfg.features != "learnt":
         return fixed.simulate(runs, device, draw_samples, draw_labels)
@@ -154,17 +158,19 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     w = engine.stacked(lambda run: draw_weights(run.settings, run.generator("init", device)), runs)
     b = -engine.column(runs, "sigma_0", device, 2) * engine.column(runs, "level", device, 2).expand(-1, len(slots))
     net = {"w": w, "b": b.contiguous(), "cls": slots[:, 0], "feature": slots[:, 1]}
-    rows, net = _train(runs, net, cfg.g, device, "train")
+    rows, net = _train(runs, net, cfg.g, device, "train", loss)
     if cfg.finetune_steps:
         merged = net | {"cls": net["cls"] // cfg.g}
         keep = ~pruned_away(net["cls"], net["feature"], cfg.g)
         pruned = {name: one[..., keep, :] if name == "w" else one[..., keep] for name, one in merged.items()}
         for head, start in (("sum", merged), ("pruned", pruned)):
-            rows += _train(runs, start, 1, device, f"finetune {head}")[0]
+            rows += _train(runs, start, 1, device, f"finetune {head}", nets.softmax_residual)[0]
     return rows
 
 
-def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: str) -> tuple[list[dict], State]:
+def _train(
+    runs: list[Trial], net: State, g: int, device: torch.device, phase: str, loss: Callable
+) -> tuple[list[dict], State]:
     """Train networks (w, b, cls, feature) on g labels per superclass; any phase except "train" is coarse."""
     cfg, pretraining = runs[0].settings, phase == "train"
     data, names = ([run.generator(f"{phase} {what}", device) for run in runs] for what in ("data", "labels"))
@@ -196,7 +202,7 @@ def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: s
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
         cls = state["cls"]
         F, h, fires = forward(state["w"], state["b"], state["x"], members(cls, 2 * g))
-        loss, residual = nets.softmax_residual(F.transpose(1, 2), state["y"])
+        value, residual = loss(F.transpose(1, 2), state["y"])
         live = (h > 0).any(2).any(0).nonzero().squeeze(1)  # the others do not move
         dw = weight_step(fires[:, live], residual.transpose(1, 2), state["x"], cls[live], eta)
         following = first if cfg.fixed else draw()
@@ -205,7 +211,7 @@ def _train(runs: list[Trial], net: State, g: int, device: torch.device, phase: s
         own = 1 - residual.gather(2, state["y"].unsqueeze(2)).squeeze(2)
         event = (1 / cfg.d <= F).flatten(1).any(1) if g == 1 else (own >= 1 / (1.5 * g)).any(1)
         moved = {"w": state["w"].index_add(1, live, dw), "b": state["b"].index_add(1, live, -off)}
-        return state | following | moved, {"loss": loss, "T0": event}
+        return state | following | moved, {"loss": value, "T0": event}
 
     state = net | first
     state["could"] = evaluation.firing(state) | (state["w"][:, :, : 2 + 2 * cfg.k] > -state["b"].unsqueeze(2))
