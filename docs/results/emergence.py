@@ -19,7 +19,7 @@ def row(name: str, said: dict, values: pd.Series) -> list[str]:
 def student_values() -> dict[str, pd.Series]:
     """Differences between parts of test inputs and between students, by prediction."""
     table = read("cifar10_students")
-    wide = table[table["measure"] == "students"].pivot_table(index="results", columns="key", values="value")
+    wide = table[table["measure"] == "students"].pivot_table(index="draw", columns="key", values="value")
 
     def number(key: str) -> pd.Series:
         return wide[key if key in wide else f"{key}/{EPOCH}"]
@@ -48,7 +48,7 @@ def filter_values() -> dict[str, pd.Series]:
     def number(said: dict, epoch: int) -> pd.Series:
         of = table[(table["network"] == said["network"]) & (table["key"] == said["of"]) & (table["epoch"] == epoch)]
         of = of if said["layer"] == "all" else of[of["layer"] == said["layer"]]
-        return of.groupby("results")["value"].mean()
+        return of.groupby("draw")["value"].mean()
 
     return {
         key: number(one, one["epoch"]) - (number(one, one["minus"]) if "minus" in one else 0)

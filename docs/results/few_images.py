@@ -31,22 +31,19 @@ def table(wide: pd.DataFrame, name: str) -> str:
 
 def few() -> str:
     found = read("cifar10_few").query("key == 'class/linear'")
-    found[["images", "seed"]] = found["results"].str.extract(r"few-(\d+)-(\d+)").astype(int)
     last = found.groupby("images")["epoch"].transform("max")
     found["at"] = np.select([found["epoch"] == 0, found["epoch"] == last], ["start", "end"], "fifth")
     found["on"] = "cifar10"
-    return table(found.pivot(index="seed", columns=["on", "images", "at", "space"], values="value"), "cifar10_few")
+    return table(found.pivot(index="draw", columns=["on", "images", "at", "space"], values="value"), "cifar10_few")
 
 
 def errors() -> pd.DataFrame:
-    """Errors in percent: a row per base seed, a column per data set, number of images, moment and arm."""
-    found = read("best").query("measure == 'val_error'")
-    found[["on", "images", "seed"]] = found["results"].str.extract(r"(\w+)-best-(\d+)-(\d+)")
-    found = found.astype({"images": int, "seed": int})
+    """Errors in percent: a row per draw, a column per data set, number of images, moment and arm."""
+    found = pd.concat([read(f"{on}_best").assign(on=on) for on in LABELS]).query("measure == 'val_error'")
     once = found["network"] == "once"  # the target alone, for the steps of both stages
     found["space"] = found["space"].mask(once, "once")
     found["at"] = np.where(once | found["transfer"].notna(), "end", "head")
-    return found.pivot(index="seed", columns=["on", "images", "at", "space"], values="value").sort_index(axis=1)
+    return found.pivot(index="draw", columns=["on", "images", "at", "space"], values="value").sort_index(axis=1)
 
 
 def best() -> str:

@@ -1,44 +1,27 @@
 """Which labels to pretrain on: what rules pick for twenty binary targets, beside what is best.
 
-    python docs/results/halves.py results/cifar10-halves/draw-*    # writes studies/cifar10_halves/results.csv
-
-A row per base seed, target and label space: validation error in percent after finetuning, and scores of the pretrained
-features for the target (`transferability`, on the training images of pretraining). The label space
-`target` has the target's own labels, the baseline. The targets share backbones: intervals are a bootstrap over targets.
+Validation errors in percent after finetuning, and scores of the pretrained features for the target (`transferability`,
+on the training images of pretraining). The label space `target` has the target's own labels, the baseline. The targets
+share backbones: intervals are a bootstrap over targets.
 """
-
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tables import table_of
+from tables import read
 
-TABLE = table_of("cifar10_halves")
 FINEST, OWN = "manual-class", "target"
 SCORES = ("logme", "h_score", "leep", "nce")
 DRAWS = 10_000
 
 
-def collected(folder: Path) -> pd.DataFrame:
-    """Of one run of studies/cifar10_halves/study.yaml, whose name ends in its draw."""
-    errors = pd.read_csv(folder / "report/tables/backbones.csv").dropna(subset="transfer")
-    values = [
-        pd.read_parquet(file).merge(pd.read_parquet(file.with_name("runs.parquet")), on="run")
-        for file in sorted(folder.glob("train-*/measure/transferability/*/*/values.parquet"))
-    ]
-    scores = pd.concat(values)
-    scores[["transfer", "score"]] = scores["key"].str.split("/", expand=True)
-    wide = scores.pivot(index=["network", "space", "transfer"], columns="score", values="value").reset_index()
-    found = errors.merge(wide, on=["network", "space", "transfer"])
-    space = found["space"].mask(found["network"] == found["transfer"], OWN)
-    found = found.assign(base_seed=int(folder.name.rpartition("-")[2]), target=found["transfer"], space=space)
-    return found[["base_seed", "target", "space", "error", *SCORES]]
-
-
 def table(column: str) -> pd.DataFrame:
-    """Means over base seeds: a row per target and a column per label space."""
-    return pd.read_csv(TABLE).pivot_table(index="target", columns="space", values=column, sort=False)
+    """Means over draws of the error or of a score: a row per target and a column per label space."""
+    rows = read("cifar10_halves")
+    target, score = rows["key"].str.split("/", expand=True).to_numpy().T
+    rows["target"], rows["of"] = rows["transfer"].fillna(pd.Series(target)), pd.Series(score).fillna("error")
+    own = rows["network"] == rows["target"]
+    kept = rows.assign(space=rows["space"].mask(own, OWN))[own | (rows["network"] == "shared")]
+    return kept[kept["of"] == column].pivot_table(index="target", columns="space", values="value", sort=False)
 
 
 def bootstrap(values: pd.Series) -> tuple[float, float]:
@@ -68,8 +51,3 @@ def regrets() -> pd.DataFrame:
     found = {rule: pd.Series({one: errors.loc[one, space] for one, space in of.items()}) for rule, of in picks.items()}
     found["not random"] = errors[[space for space in errors if not space.startswith("random")]].mean(axis=1)
     return pd.DataFrame(found).sub(errors.min(axis=1), axis=0)
-
-
-if __name__ == "__main__":
-    found = pd.concat([collected(Path(folder)) for folder in sorted(sys.argv[1:])])
-    found.to_csv(TABLE, index=False, float_format="%.6g", lineterminator="\n")

@@ -53,8 +53,8 @@ def collapse_values() -> dict[str, pd.Series]:
     r1, halves = ratios(more, plain, "pair/class/r1"), ratios(more, fine, "label/half/r1")
     apart = ratios(more, fine, "label/half/r2")
     alike = read("tiny_imagenet_collapse/pairs").query("epoch > 0")
-    medians = alike.groupby(["results", "run"])["ratio"].median().groupby("results", sort=False)
-    wordnet, drawn = (medians.get_group(f"tiny-imagenet-collapse-{kind}") for kind in ("parents", "random_parents"))
+    medians = alike.groupby(["labels", "run"])["ratio"].median()
+    wordnet, drawn = medians["parents"], medians["random_parents"]
     found = {
         "A8": ratios(more, random, "pair/class/r1")[120] / pairs,
         "A9, end": r1[120],
@@ -128,13 +128,12 @@ def met(value: float, band: str) -> str:
 
 
 def of_seeds(name: str, **which: str | int) -> pd.Series:
-    """One number of each base seed of an experiment, from the table that measured.py made of it."""
+    """One number of each draw of a study."""
     table = read(name)
-    base = table["results"].str.rpartition("-")[2].astype(int)
     kept = np.logical_and.reduce(
         [table[column].isna() if one == "" else table[column] == one for column, one in which.items()]
     )
-    return table[kept].groupby(base[kept])["value"].mean()
+    return table[kept].groupby("draw")["value"].mean()
 
 
 def masked() -> str:
@@ -169,14 +168,12 @@ LAYERS = {"FIRST": "layer1.0.act2", "LAST": "layer3.0.act2"}
 def bordered_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
     """What units prefer, and what a probe loses under other borders than those of training, by prediction."""
     table = read("cifar10_border").dropna(subset="key")
-    run = table["results"].str.extract(r"cifar10-border-?(.*?)-?(\d+)$")
-    table = table.assign(under=run[0].replace("none", ""), seed=run[1].astype(int))
 
-    def number(arm: str, key: str, split: str = "val", under: str = "") -> pd.Series:
+    def number(arm: str, key: str, split: str = "val", under: str = "none") -> pd.Series:
         space, epoch = (BASELINE, 0) if arm == "untrained" else (arm, 8)
-        which = {"under": under, "space": space, "epoch": epoch, "split": split, "key": key}
+        which = {"border": under, "space": space, "epoch": epoch, "split": split, "key": key}
         own = table[np.logical_and.reduce([table[column] == one for column, one in which.items()])]
-        return own.set_index("seed")["value"].rename(arm)
+        return own.set_index("draw")["value"].rename(arm)
 
     def lost(arm: str, under: str, one: dict) -> pd.Series:
         after, before = (number(arm, "kind/linear", f"test-{one[which]}", under) for which in ("to", "from"))

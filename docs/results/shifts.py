@@ -1,7 +1,4 @@
-"""Tables of docs/reference/tables.md about shifted test images.
-
-`cifar10_shifts.csv` is made by measured.py with `--keys '^class/linear$'`, `cifar10_backgrounds.csv` with `^error$`.
-"""
+"""Tables of docs/reference/tables.md about shifted test images."""
 
 from collections.abc import Callable
 
@@ -17,13 +14,12 @@ GROUNDS = {"shared": "landscapes", "grouped": "what says the label"}
 SEEN = {"shared": ("negative", "other", "none"), "grouped": ("swapped", "other", "none")}
 
 
-def errors_of(name: str, key: str, folders: str) -> pd.DataFrame:
-    """Errors of networks, a column per split: rows `repetition` (the base seed) and `arm`, NETWORK/SPACE/EPOCH."""
-    table = read(name).query("key == @key and results.str.startswith(@folders)")
+def errors_of(table: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Errors of networks, a column per split: rows `repetition` (the draw) and `arm`, NETWORK/SPACE/EPOCH."""
+    table = table.query("key == @key").rename(columns={"draw": "repetition"})
     epoch = table["epoch"].map("{:.0f}".format)
     arm = table["network"].fillna("encoder") + "/" + table["space"].replace(BASELINE, "coarse") + "/" + epoch
-    seed = table["results"].str.rpartition("-")[2].astype(int)
-    found = table.assign(arm=arm, repetition=seed).pivot(index=["repetition", "arm"], columns="split", values="value")
+    found = table.assign(arm=arm).pivot(index=["repetition", "arm"], columns="split", values="value")
     return found.rename(columns=lambda split: split.removeprefix("test-"))
 
 
@@ -40,7 +36,7 @@ def judged(name: str, pairs: dict[str, tuple[pd.Series, pd.Series]]) -> str:
 
 def distilled_pairs() -> dict[str, tuple[pd.Series, pd.Series]]:
     """Effective robustness of networks distilled from an encoder and of the encoder, in points; and their errors."""
-    errors = errors_of("cifar10_shifts", "class/linear", "cifar10-shifts-")
+    errors = errors_of(read("cifar10_shifts"), "class/linear")
     shifts = {"shifts": [split for splits in OVER.values() for split in splits], **OVER}
     errors = errors.assign(**{f"all {name}": errors[splits].mean(axis=1) for name, splits in shifts.items()})
     arms = errors.index.unique("arm")
@@ -64,7 +60,9 @@ def grounded(ground: str) -> tuple[pd.DataFrame, pd.DataFrame]:
 
     Rows: `repetition` and `cell`, such as `two labels, own`. The line is through all networks with two labels.
     """
-    errors = errors_of("cifar10_backgrounds", "error", f"cifar10-backgrounds-{ground}-").rename(columns={"val": "none"})
+    errors = errors_of(read("cifar10_backgrounds").query("background == @ground"), "error").rename(
+        columns={"val": "none"}
+    )
     arms = errors.index.unique("arm")
     robust = effective_robustness(errors, arms[arms.str.contains("/coarse/")], [ground])
     parts = arms.to_series().str.split("/")

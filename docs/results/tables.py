@@ -16,14 +16,6 @@ STUDIES = HERE.parents[1] / "studies"
 BASELINE, ONCE = "target", "once"
 
 
-def name_of(folder: Path) -> str:
-    """A folder's name in the tables: NAME, or NAME-VALUE-DRAW for a study's cell NAME/AXIS-VALUE_draw-DRAW."""
-    if folder.absolute().parent.name == "results":
-        return folder.name
-    values = [part.partition("-")[2] for part in re.split(r"_(?=\w+?-)", folder.name)]
-    return "-".join([folder.absolute().parent.name, *values])
-
-
 def table_of(name: str) -> Path:
     """`STUDY`: the table of a study's results; `STUDY/FILE`: another table in its folder."""
     study, _, file = name.partition("/")

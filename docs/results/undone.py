@@ -1,12 +1,8 @@
-"""Tables, sentences and the figure of docs/findings/contamination_undone.md: directions of a shift, removed.
-
-python docs/results/undone.py results/theory/verdicts/contamination_undone    # keeps a row per network of its run table
-"""
+"""Tables, sentences and the figure of docs/findings/contamination_undone.md: directions of a shift, removed."""
 
 import re
 import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,8 +11,6 @@ from tables import HERE, STUDIES, inside, lines, predictions, table_of
 from granularity.stages.theory.runs import at
 
 NAME = "contamination_undone"
-COLUMNS = ["setting", "seed", "id_risk", "ood_risk", "worst_risk", "id_acc", "ood_acc", "id_margin", "ood_margin"]
-COLUMNS += ["d_bg", "core_sum", "bg_sum", "bg_sum_plus", "bg_sum_minus", "rank", "overlap", "imbalance"]
 METHODS = {"gradients": "gradients", "whitened": "gradients, whitened", "inputs": "inputs in training and test"}
 METHODS |= {"rescaled": "trained weights, rescaled", "test": "trained weights", "coral": "hidden means matched"}
 INPUTS = (12, 50, 200, 1000, 5000)
@@ -115,8 +109,3 @@ def answer() -> str:
 
 def drawing() -> None:
     world().figures(rows(), HERE.parent / "images")
-
-
-if __name__ == "__main__":
-    table = pd.read_parquet(Path(sys.argv[1]) / "runs.parquet").query("event == 'end'")
-    table[COLUMNS].to_csv(table_of(NAME), index=False, float_format="%.6g", lineterminator="\n")

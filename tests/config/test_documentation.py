@@ -11,7 +11,6 @@ import yaml
 
 from granularity.base import extensions
 from granularity.config import files
-from granularity.config.cells import cells
 from granularity.plan.graph import Plan
 from granularity.stages import STAGES
 from support import writing
@@ -117,29 +116,3 @@ def test_the_page_of_results_is_made_from_the_tables_beside_it(monkeypatch):
     judged = page.claims.rows()[committed.columns]
     assert committed[committed["study"].isin(judged["study"])].to_dict("records") == judged.to_dict("records")
     sys.modules.pop("page")
-
-
-TABLES = {  # tables of numbers, and the studies whose cells they are of
-    "best": ("cifar10_best", "digits_best"),
-    "cifar10_backgrounds": ("cifar10_backgrounds",),
-    "cifar10_border": ("cifar10_border",),
-    "cifar10_few": ("cifar10_few",),
-    "cifar10_filters": ("cifar10_filters",),
-    "cifar10_mask": ("cifar10_mask",),
-    "cifar10_shifts": ("cifar10_shifts",),
-    "cifar10_students": ("cifar10_students",),
-    "tiny_imagenet_collapse/pairs": ("tiny_imagenet_collapse",),
-}
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_a_table_has_the_names_that_its_studies_give(table, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.syspath_prepend(str(ROOT / "docs/results"))
-    from tables import name_of, table_of
-
-    configs = [files.load(f"studies/{one}/study.yaml", inputs=False) for one in TABLES[table]]
-    made = {name_of(Path(f"results/{cell.config.name}")) for config in configs for cell in cells(config)}
-    names = pd.read_csv(table_of(table))["results"]
-    names = names.str.replace(r"border-(?=\d)", "border-none-", regex=True)  # the table names no border by nothing
-    assert set(names) <= made and names.size  # of shifts three draws of five were run

@@ -25,6 +25,8 @@ def test_a_wheel_has_claims_predictions_published_numbers_and_pages(installed, t
     said = installed.run(*empty, "simulate", "one_bit", "--arm", "majority, k = 5", "--set", "steps=20")
     assert "test_acc" in said
     assert " holds, " in installed.run(*empty, "papers")
+    every = "[find(kind, name) for kind in ('world', 'study') for name in names(kind)]"
+    installed.run("lines", f"from granularity.base.extensions import find, names; {every}")
 
 
 def test_a_study_is_one_command_and_another_draw_is_made_alone(installed):

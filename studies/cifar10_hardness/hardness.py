@@ -1,6 +1,6 @@
 """Errors by hardness of the image, one row per backbone:
 
-    python docs/results/hardness.py > studies/cifar10_hardness/results.csv
+    python studies/cifar10_hardness/hardness.py > studies/cifar10_hardness/results.csv
 
 Needs `results/` of `studies/cifar10_budget/study.yaml` and of `cifar10_meaning.yaml` with base seeds 0 to 5.
 Hardness is independent of the backbones that are compared: how many networks of the other runs are wrong on the image.

@@ -1,6 +1,6 @@
 """Filters of the networks of studies/cifar10_filters/study.yaml over their training, for docs/neighbours.md:
 
-    python docs/results/traced.py results/cifar10-filters/draw-* > studies/cifar10_filters/results.csv
+    python studies/cifar10_filters/traced.py results/cifar10-filters/draw-* > studies/cifar10_filters/results.csv
 
 For each network and layer, at each kept EPOCH: `to_plus`, `to_minus`, `between` of the two clusters of the last epoch,
 traced back (measure `filters`); `moved`, the median over filters of their way since the kept epoch before, and
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tables import name_of
 
 from granularity.look.api import of_kinds
 from granularity.stages.measure.measures.filters import centre, cosines, nearest
@@ -57,6 +56,6 @@ def followed(filters: dict[int, np.ndarray], early: np.ndarray | None):
 
 
 if __name__ == "__main__":
-    rows = [(name_of(folder), *row) for folder in sorted(map(Path, sys.argv[1:])) for row in traced(folder)]
-    table = pd.DataFrame(rows, columns=["results", "network", "layer", "epoch", "key", "value"])
+    rows = [(folder[-1], *row) for folder in sorted(sys.argv[1:]) for row in traced(Path(folder))]
+    table = pd.DataFrame(rows, columns=["draw", "network", "layer", "epoch", "key", "value"])
     table.to_csv(sys.stdout, index=False, float_format="%.6g", lineterminator="\n")

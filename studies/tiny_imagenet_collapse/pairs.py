@@ -1,6 +1,6 @@
 """How far classes of one coarse class lie apart, a row per pair and backbone, from the measure `collapse`:
 
-python docs/results/pairs.py results/tiny-imagenet-collapse/labels-* > studies/tiny_imagenet_collapse/pairs.csv
+cd studies/tiny_imagenet_collapse; python pairs.py ../../results/tiny-imagenet-collapse/labels-* > pairs.csv
 
 `ratio` is R_ij = D_ij / ((D_ii + D_jj) / 2) of training images after the last epoch (Yang, Steinhardt and Hu 2023).
 """
@@ -10,13 +10,12 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from tables import name_of
 
 from granularity.look import api
 
 
 def main(folders: list[Path]) -> None:
-    print("results,run,epoch,coarse,first,second,ratio")
+    print("labels,run,epoch,coarse,first,second,ratio")
     for folder in folders:
         ((_, samples),) = api.of_kinds(folder, "samples")
         coarse, fine = samples.facts["ranks"][-2:]
@@ -30,7 +29,9 @@ def main(folders: list[Path]) -> None:
                 for i, j in combinations(range(len(names)), 2):
                     if of[names[i]] == of[names[j]]:
                         ratio = 2 * found[i, j] / (found[i, i] + found[j, j])
-                        print(f"{name_of(folder)},{run},{epoch},{of[names[i]]},{names[i]},{names[j]},{ratio:.4f}")
+                        print(
+                            f"{folder.name.partition('-')[2]},{run},{epoch},{of[names[i]]},{names[i]},{names[j]},{ratio:.4f}"
+                        )
 
 
 if __name__ == "__main__":
