@@ -28,14 +28,14 @@ def compare(a: str, b: str, root: Path) -> dict[str, Any]:
     backbone together count as one. Raises GranularityError: there is nothing to compare.
     """
     arms = [_arms(asked, root) for asked in (a, b)]
-    every = list(itertools.product(*arms))
-    places = [(one, other) for one, other in every if one == other] or every
+    combinations = list(itertools.product(*arms))
+    places = [(one, other) for one, other in combinations if one == other] or combinations
     if len(places) > 1:
         folders = ", ".join(dict.fromkeys(str(place) for pair in places for place in pair))
         raise GranularityError(f"{root}: has such runs in several folders; name one of {folders}")
     first, second = (arm[place] for arm, place in zip(arms, places[0], strict=True))
-    others = {(run.pretrain_seed, run.finetune_seed): run for run in second}
-    pairs = [(run, others.get((run.pretrain_seed, run.finetune_seed))) for run in first]
+    by_seeds = {(run.pretrain_seed, run.finetune_seed): run for run in second}
+    pairs = [(run, by_seeds.get((run.pretrain_seed, run.finetune_seed))) for run in first]
     if {a, b}.isdisjoint(run.space for run in (*first, *second)):  # two runs, whatever their seeds
         pairs = [(*first, *second)]
     if not (pairs := [pair for pair in pairs if pair[1] is not None]):
@@ -44,18 +44,18 @@ def compare(a: str, b: str, root: Path) -> dict[str, Any]:
     images, classes, two = _predicted(second, [pair[1] for pair in pairs])
     if not table.equals(images) or names != classes:
         raise GranularityError(f"{a}, {b}: were validated on different images, or against other classes")
-    own = pd.Index(names).get_indexer(table["class"])[:, None]
+    truth = pd.Index(names).get_indexer(table["class"])[:, None]
     seeds = pd.Series([pair[0].pretrain_seed for pair in pairs])
     weight = (1 / seeds.map(seeds.value_counts())).to_numpy()
-    a_right, b_right, backbones = one == own, two == own, int(seeds.nunique())
+    a_right, b_right, backbones = one == truth, two == truth, int(seeds.nunique())
     cases = (a_right & b_right, a_right & ~b_right, ~a_right & b_right, ~(a_right | b_right))
-    said = {key: np.array(names)[stats.mode(of, axis=1).mode] for key, of in (("a_says", one), ("b_says", two))}
-    table = table.assign(**said, **{name: (case @ weight).round(6) for name, case in zip(CASES, cases, strict=True)})
-    found = {name: float(table[name].sum() / backbones) for name in CASES}
-    wrong = {"a": found["only_b_right"] + found["both_wrong"], "b": found["only_a_right"] + found["both_wrong"]}
+    modes = {key: np.array(names)[stats.mode(code, axis=1).mode] for key, code in (("a_says", one), ("b_says", two))}
+    table = table.assign(**modes, **{name: (case @ weight).round(6) for name, case in zip(CASES, cases, strict=True)})
+    counts = {name: float(table[name].sum() / backbones) for name in CASES}
+    wrong = {"a": counts["only_b_right"] + counts["both_wrong"], "b": counts["only_a_right"] + counts["both_wrong"]}
     errors = {name: 100 * count / len(table) for name, count in wrong.items()}
     about = {"a": a, "b": b, "folders": list(map(str, places[0])), "images": len(table), "backbones": backbones}
-    return about | {"errors": errors, **found, "table": table}
+    return about | {"errors": errors, **counts, "table": table}
 
 
 def described(found: dict[str, Any], rows: int | None, width: int | None, form: str) -> str:
@@ -69,39 +69,39 @@ def described(found: dict[str, Any], rows: int | None, width: int | None, form: 
     if form == "csv":
         return as_csv(table.head(rows))
     if form == "json":
-        lists = {name: json.loads(one.head(rows).to_json(orient="records")) for name, one in more.items()}
+        lists = {name: json.loads(images.head(rows).to_json(orient="records")) for name, images in more.items()}
         return json.dumps({**{key: found[key] for key in found if key != "table"}, "most": lists}, indent=2)
     right, wrong = ([f"{found[name]:.1f}" for name in names] for names in (CASES[:2], CASES[2:]))
     lines = [f"A = {a}, B = {b}, in {' and '.join(dict.fromkeys(found['folders']))}"]
     lines += [f"{found['images']} validation images, mean over {found['backbones']} paired backbones", ""]
     lines += table_of([["", "B right", "B wrong"], ["A right", *right], ["A wrong", *wrong]], 1)
     lines += ["", f"error: A {found['errors']['a']:.2f} %, B {found['errors']['b']:.2f} %"]
-    for better, one in zip((f"B ({b})", f"A ({a})"), more.values(), strict=True):
-        shown = one.head(SHOWN if rows is None else rows)
-        lines += ["", f"right more often with {better}: {len(shown)} of {len(one)} images"]
-        right = {f"{arm} right": shown["both_right"] + shown[f"only_{arm.lower()}_right"] for arm in "AB"}
-        shown = shown.drop(columns=[*CASES]).assign(**right)
-        if "file" in shown and shown["file"].equals(shown["sample_id"]):
-            shown = shown.drop(columns="file")
-        lines += [frame_text(shown, width, index=False)] if len(shown) else []
+    for better, images in zip((f"B ({b})", f"A ({a})"), more.values(), strict=True):
+        head = images.head(SHOWN if rows is None else rows)
+        lines += ["", f"right more often with {better}: {len(head)} of {len(images)} images"]
+        right = {f"{arm} right": head["both_right"] + head[f"only_{arm.lower()}_right"] for arm in "AB"}
+        head = head.drop(columns=[*CASES]).assign(**right)
+        if "file" in head and head["file"].equals(head["sample_id"]):
+            head = head.drop(columns="file")
+        lines += [frame_text(head, width, index=False)] if len(head) else []
     lines += ["", f"A right, B right: the number of backbones, of {found['backbones']}"]
     return "\n".join(lines)
 
 
 def _arms(asked: str, root: Path) -> dict[Path, dict[Run, Artifact]]:
     """Return the finetunings of a label space, or the one with this name or id, by folder of transfer and network."""
-    found: dict[Path, dict[Run, Artifact]] = {}
+    by_folder: dict[Path, dict[Run, Artifact]] = {}
     spaces: set[str] = set()
     for artifact, runs in trained(root, "finetune"):
         spaces |= {run.space for run in runs}
         for run in (run for run in runs if asked in (run.space, run.id, run.name)):
-            found.setdefault(artifact.path.parent, {})[run] = artifact
+            by_folder.setdefault(artifact.path.parent, {})[run] = artifact
     if not spaces:
         raise GranularityError(f"{root}: contains no finetuned runs; make them with: snakemake finetune")
-    if not found:
-        known = ", ".join(sorted(spaces))
-        raise GranularityError(f"{root}: has no finetuned run or label space '{asked}'; its label spaces are {known}")
-    return found
+    if not by_folder:
+        names = ", ".join(sorted(spaces))
+        raise GranularityError(f"{root}: has no finetuned run or label space '{asked}'; its label spaces are {names}")
+    return by_folder
 
 
 def _predicted(arm: dict[Run, Artifact], runs: list[Run]) -> tuple[pd.DataFrame, list[str], np.ndarray]:
@@ -109,19 +109,19 @@ def _predicted(arm: dict[Run, Artifact], runs: list[Run]) -> tuple[pd.DataFrame,
     and the predictions of each run, int [images, runs].
     """
     opened = {path: Artifact.open(path, "finetune") for path in dict.fromkeys(arm[run].path for run in runs)}
-    tables = {path: one.table("predictions.parquet") for path, one in opened.items()}
+    tables = {path: job.table("predictions.parquet") for path, job in opened.items()}
     if lacking := [run for run in runs if run.id not in tables[arm[run].path]]:
         path, name = arm[lacking[0]].path, lacking[0].name
         raise GranularityError(f"{path}: predictions.parquet lacks {name}; recompute it")
     predicted = [tables[arm[run].path][run.id] for run in runs]
-    one = opened[arm[runs[0]].path]
-    own, names = tables[one.path][["sample_id"]], one.table("classes.parquet", ["label", "name"]).sort_values("label")
-    if (source := one.lineage().get("samples")) is None:
-        raise GranularityError(f"{one.path}: the sample table that it was made from is gone; run snakemake again")
-    table, target = Artifact.open(source.folder, "samples").table("samples.parquet"), one.params["target"]
-    table = own.merge(table, on="sample_id", how="left", validate="one_to_one")
-    if table[target].isna().any() or any(not other["sample_id"].equals(own["sample_id"]) for other in tables.values()):
-        raise GranularityError(f"{one.path}: predictions.parquet is of other images than {source.path}; recompute it")
+    job = opened[arm[runs[0]].path]
+    ids, names = tables[job.path][["sample_id"]], job.table("classes.parquet", ["label", "name"]).sort_values("label")
+    if (source := job.lineage().get("samples")) is None:
+        raise GranularityError(f"{job.path}: the sample table that it was made from is gone; run snakemake again")
+    table, target = Artifact.open(source.folder, "samples").table("samples.parquet"), job.params["target"]
+    table = ids.merge(table, on="sample_id", how="left", validate="one_to_one")
+    if table[target].isna().any() or any(not frame["sample_id"].equals(ids["sample_id"]) for frame in tables.values()):
+        raise GranularityError(f"{job.path}: predictions.parquet is of other images than {source.path}; recompute it")
     if "row" in table:
         numbered = table["file"].astype("str") + ", row " + table["row"].astype("Int64").astype("str")
         table["file"] = numbered.where(table["row"].notna(), table["file"])

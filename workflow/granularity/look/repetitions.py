@@ -21,23 +21,23 @@ Row = tuple[str, str, str, str, float]  # condition, repetition, arm, key, value
 
 def agreement(arms: Arms, split: str) -> Iterator[Row]:
     """Yield `agreement/cka`, `/knn`, `/procrustes` of each repetition: means over its arm's other repetitions."""
-    held = defaultdict(dict)
+    features_by_arm = defaultdict(dict)
     for folder, arm_of in arms.items():
-        seen = {name: tuple(_images(one, split)) for name, one in api.of_kinds(folder, "samples")}
-        for condition, made in api.of_kinds(folder, "measure"):
-            for run in made.table("runs.parquet").dropna(subset="pretrain_seed").itertuples():
-                files = sorted((made.folder / "arrays").glob(f"*{run.run}@*/{split}/features.npy"), key=_epoch)
+        images = {name: tuple(_images(samples, split)) for name, samples in api.of_kinds(folder, "samples")}
+        for condition, job in api.of_kinds(folder, "measure"):
+            for run in job.table("runs.parquet").dropna(subset="pretrain_seed").itertuples():
+                files = sorted((job.folder / "arrays").glob(f"*{run.run}@*/{split}/features.npy"), key=_epoch)
                 for file in {files[0], files[-1]} if files else ():
                     arm = arm_of[run.run] if _epoch(file) else "untrained"
-                    features = made.array(str(file.relative_to(made.folder)))[:IMAGES].astype(np.float64)
-                    held[condition, seen[condition], arm][f"{folder.name}/{run.pretrain_seed}"] = features
-    for (condition, _, arm), of in held.items():
-        found = defaultdict(list)
-        for (first, ours), (second, theirs) in combinations(of.items(), 2):
-            for key, value in alike(ours, theirs).items():
-                found[first, key].append(value)
-                found[second, key].append(value)
-        for (repetition, key), values in found.items():
+                    features = job.array(str(file.relative_to(job.folder)))[:IMAGES].astype(np.float64)
+                    features_by_arm[condition, images[condition], arm][f"{folder.name}/{run.pretrain_seed}"] = features
+    for (condition, _, arm), by_repetition in features_by_arm.items():
+        values_by_key = defaultdict(list)
+        for (first, features_a), (second, features_b) in combinations(by_repetition.items(), 2):
+            for key, value in alike(features_a, features_b).items():
+                values_by_key[first, key].append(value)
+                values_by_key[second, key].append(value)
+        for (repetition, key), values in values_by_key.items():
             yield condition, repetition, arm, f"agreement/{key}", float(np.mean(values))
 
 
@@ -62,7 +62,7 @@ def alike(ours: np.ndarray, theirs: np.ndarray) -> dict[str, float]:
     cka = unbiased_hsic(*grams) / np.sqrt(unbiased_hsic(grams[0], grams[0]) * unbiased_hsic(grams[1], grams[1]))
     search = NearestNeighbors(n_neighbors=NEIGHBOURS, metric="cosine")
     near = [search.fit(features).kneighbors(return_distance=False) for features in (ours, theirs)]
-    shared = np.mean([len(np.intersect1d(*both)) for both in zip(*near, strict=True)]) / NEIGHBOURS
+    shared = np.mean([len(np.intersect1d(*neighbours)) for neighbours in zip(*near, strict=True)]) / NEIGHBOURS
     product = parts[0].T @ parts[1] / np.prod([np.linalg.norm(part) for part in parts])
     return {"cka": float(cka), "knn": float(shared), "procrustes": float(np.linalg.norm(product, "nuc"))}
 
@@ -82,17 +82,17 @@ def hardness(arms: Arms) -> Iterator[Row]:
     wrong = []  # condition, repetition, arm, and the images that a network gets wrong
     for folder, arm_of in arms.items():
         samples = dict(api.of_kinds(folder, "samples"))
-        for condition, made in api.of_kinds(folder, "finetune"):
+        for condition, job in api.of_kinds(folder, "finetune"):
             target = samples[condition].facts["target"]
             truth = samples[condition].table("samples.parquet", ["sample_id", target]).set_index("sample_id")[target]
-            said, names = made.table("predictions.parquet").set_index("sample_id"), made.table("classes.parquet")
-            if not said.index.isin(truth.index).all():  # a transfer to other data
+            codes, names = job.table("predictions.parquet").set_index("sample_id"), job.table("classes.parquet")
+            if not codes.index.isin(truth.index).all():  # a transfer to other data
                 continue
-            for run in made.table("runs.parquet").itertuples():
-                missed = names["name"].to_numpy()[said[run.run_id]] != truth[said.index].astype(str)
+            for run in job.table("runs.parquet").itertuples():
+                missed = names["name"].to_numpy()[codes[run.run_id]] != truth[codes.index].astype(str)
                 wrong.append((condition, f"{folder.name}/{run.pretrain_seed}", arm_of[run.run_id], missed))
     for condition, repetition, arm, missed in wrong:
-        judges = [one for where, other, _, one in wrong if where == condition and other != repetition]
+        judges = [misses for setting, peer, _, misses in wrong if setting == condition and peer != repetition]
         if judges:
             order = pd.concat(judges, axis=1).mean(axis=1).sort_values(ascending=False, kind="stable").index
             cut = round(SHARE * len(order))

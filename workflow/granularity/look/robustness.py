@@ -31,17 +31,17 @@ def effective_robustness(
     arms in `references`, so that repetitions stay independent. Raises GranularityError: too few references, or an
     accuracy of 0 or 1, which has no logit.
     """
-    there, back = SCALES[scale]
-    made = []
-    for repetition, own in errors.reset_index().groupby("repetition", sort=False):
-        right = 1 - own.set_index(LEVELS) / 100
+    forward, inverse = SCALES[scale]
+    parts = []
+    for repetition, table in errors.reset_index().groupby("repetition", sort=False):
+        right = 1 - table.set_index(LEVELS) / 100
         if scale == "logit" and not ((right > 0) & (right < 1) | right.isna()).all(axis=None):
             raise GranularityError(f"{repetition}: an accuracy is 0 or 1 and has no logit; use scale='linear'")
         before, after = right[list(within)], right.drop(columns=list(within))
-        known = right.index.get_level_values("arm").isin(references)
-        axes = np.column_stack([np.ones(len(right)), there(before)])
-        if np.linalg.matrix_rank(axes[known]) < axes.shape[1]:
+        is_reference = right.index.get_level_values("arm").isin(references)
+        axes = np.column_stack([np.ones(len(right)), forward(before)])
+        if np.linalg.matrix_rank(axes[is_reference]) < axes.shape[1]:
             raise GranularityError(f"{repetition}: too few references for a line over {', '.join(within)}")
-        line = np.linalg.lstsq(axes[known], there(after[known]))[0]
-        made.append(100 * (after - back(axes @ line)))
-    return pd.concat(made)
+        line = np.linalg.lstsq(axes[is_reference], forward(after[is_reference]))[0]
+        parts.append(100 * (after - inverse(axes @ line)))
+    return pd.concat(parts)

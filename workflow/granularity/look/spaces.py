@@ -54,26 +54,30 @@ def compare(root: Path, config: Config) -> list[dict[str, Any]]:
     """
     from granularity.learning.networks.network import forward_flops
 
-    made: dict[Path, list[Artifact]] = {}
+    by_condition: dict[Path, list[Artifact]] = {}
     for _, space in of_kinds(root, "hierarchy"):
-        made.setdefault(space.path.parents[1], []).append(space)
+        by_condition.setdefault(space.path.parents[1], []).append(space)
     order = {family: place for place, family in enumerate(extensions.names("family"))}
     backbone, width = forward_flops(config.model, config.pixels)
-    found = []
-    for condition, spaces in made.items():
+    conditions = []
+    for condition, spaces in by_condition.items():
         samples = Artifact.open(condition / "samples", "samples")
         about = {"target": samples.params["target"], "finest": samples.params["ranks"][-1]}
         rows = [_row(space, backbone, width, **about) for space in spaces]
-        target = next((one["flops"] for one in rows if one["space"] == "target"), None)
-        rows = [one | {"cost": one["flops"] / target if target else None} for one in rows]
-        rows.sort(key=lambda one: (one["space"] != "target", order.get(one["family"], len(order)), one["granularity"]))
+        target = next((item["flops"] for item in rows if item["space"] == "target"), None)
+        rows = [item | {"cost": item["flops"] / target if target else None} for item in rows]
+        rows.sort(
+            key=lambda item: (item["space"] != "target", order.get(item["family"], len(order)), item["granularity"])
+        )
         sweeps = {}
-        for space in (one for one in spaces if SWEEP in one.manifest["files"]):
+        for space in (item for item in spaces if SWEEP in item.manifest["files"]):
             steps = json.loads(space.table(SWEEP).astype("Int64").to_json(orient="records"))
             sweeps[", ".join(space.params["clusterings"])] = steps
-        own = {"condition": str(condition), "images": rows[0]["images"], **about}
-        found.append(own | {"spaces": rows, "sweeps": sweeps, "checks": list(map(asdict, checks(samples, spaces)))})
-    return found
+        head = {"condition": str(condition), "images": rows[0]["images"], **about}
+        conditions.append(
+            head | {"spaces": rows, "sweeps": sweeps, "checks": list(map(asdict, checks(samples, spaces)))}
+        )
+    return conditions
 
 
 def _row(space: Artifact, backbone: float, width: int, target: str, finest: str) -> dict[str, Any]:
@@ -94,19 +98,19 @@ def describe(found: list[dict[str, Any]]) -> str:
     for condition in found:
         rows = condition["spaces"]
         several = any(round(row["labels_per_image"], 2) != 1 for row in rows)
-        shown = {key: column for key, column in COLUMNS.items() if several or key != "labels_per_image"}
+        columns = {key: column for key, column in COLUMNS.items() if several or key != "labels_per_image"}
         cells = [
-            ["" if row[key] is None else form.format(row[key]) for key, (_, form) in shown.items()] for row in rows
+            ["" if row[key] is None else form.format(row[key]) for key, (_, form) in columns.items()] for row in rows
         ]
         head = f"{condition['condition']}: {condition['images']:,} training images, target {condition['target']}"
-        lines = tables_of([[heading for heading, _ in shown.values()], *cells], 1)
+        lines = tables_of([[heading for heading, _ in columns.values()], *cells], 1)
         parts.append("\n".join([f"{head}, finest rank {condition['finest']}", "", *lines]))
         for name, sweep in condition["sweeps"].items():
             steps = ", ".join(f"from {step['threshold_from']}: G = {step['granularity']}" for step in sweep)
             parts.append(f"Rebalanced from {name}, by threshold\n  {steps}")
         if condition["checks"]:
             line = "  {id} {verdict:5s} {what}: {found} (expected {expected})"
-            parts.append("\n".join(["Checks", *(line.format(**one) for one in condition["checks"])]))
+            parts.append("\n".join(["Checks", *(line.format(**result) for result in condition["checks"])]))
     return "\n".join(fitted("\n\n".join([*parts, LEGEND]).split("\n")))
 
 
@@ -136,14 +140,14 @@ def _of_samples(samples: Artifact) -> Iterator[Check]:
 
 def inaturalist_checks(distinct: dict[str, dict[str, int]], pairs: dict[str, int]) -> Iterator[Check]:
     """L4: compare published numbers of classes with `names` and `paths` of each rank, and `pairs` of fields."""
-    every = {f"{way} of {rank}": count for rank, counts in distinct.items() for way, count in counts.items()}
+    fields = {f"{way} of {rank}": count for rank, counts in distinct.items() for way, count in counts.items()}
     for row in published("inaturalist").itertuples():
         if row.quantity in distinct:
             counts = distinct[row.quantity]
             text = f"{counts['names']} names, {counts['paths']} paths"
             yield check("L4", f"classes of {row.quantity}", row.published, text, row.published in counts.values())
         elif row.quantity == "unknown":
-            single, double = ([name for name in of if of[name] == row.published] for of in (every, pairs))
+            single, double = ([name for name in table if table[name] == row.published] for table in (fields, pairs))
             ways = single or double
             yield check("L4", "the unnamed G", row.published, ", ".join(ways) or "of no field or pair", bool(ways))
 

@@ -78,20 +78,20 @@ def look(plan: Plan) -> list[Job]:
     planned = [job for stage in STAGES for job in plan.jobs(stage)]
     # Read the locks first: a job that ends meanwhile then counts as running, never as lost.
     stores = {place.store_of(plan.folder(job)) for job in planned}
-    locks = {(store, one["output"]): one for store in stores for one in lock.all_in(store / place.LOCKS).values()}
+    locks = {(store, entry["output"]): entry for store in stores for entry in lock.all_in(store / place.LOCKS).values()}
     works = {(store, name) for store in stores for name in place.works_of(store).values()}
     results, of_others, traces, jobs = Results(plan), set(), {None}, []
-    for one in planned:  # inputs come before what is made from them
-        folder, log = plan.folder(one), Path(beside(STAGES[one.stage], plan.root, "logs").format(**one.values))
+    for entry in planned:  # inputs come before what is made from them
+        folder, log = plan.folder(entry), Path(beside(STAGES[entry.stage], plan.root, "logs").format(**entry.values))
         name = (place.store_of(folder), place.name_in(place.store_of(folder), folder))
-        state, detail, artifact = _state(results, one, log, locks.get(name), name in works)
-        if state == "done" and any(id(source) in of_others for sources in one.inputs.values() for source in sources):
+        state, detail, artifact = _state(results, entry, log, locks.get(name), name in works)
+        if state == "done" and any(id(source) in of_others for sources in entry.inputs.values() for source in sources):
             state, detail = "outdated", (OTHER_INPUTS,)
-        of_others |= {id(one)} if detail == (OTHER_INPUTS,) else set()
-        traces |= {_world(one)} if state != "waiting" else set()
+        of_others |= {id(entry)} if detail == (OTHER_INPUTS,) else set()
+        traces |= {_world(entry)} if state != "waiting" else set()
         claim = locks.get(name) if state in ("running", "interrupted") else None
-        group = "/".join(filter(None, (plan.config.name.partition("/")[2], one.values.get("condition")))) or None
-        jobs.append(Job(one, folder, log, state, detail, artifact, claim, group))
+        group = "/".join(filter(None, (plan.config.name.partition("/")[2], entry.values.get("condition")))) or None
+        jobs.append(Job(entry, folder, log, state, detail, artifact, claim, group))
     return [job for job in jobs if _world(job.planned) in traces]
 
 
@@ -109,13 +109,13 @@ def _world(planned: PlannedJob) -> str | None:
 def _state(results: Results, planned: PlannedJob, log: Path, claim: dict | None, unfinished: bool) -> State:
     stamp = place.stamp_of(results.plan.folder(planned))
     try:
-        found = _result(results, planned, stamp) if stamp.exists() else None
+        result = _result(results, planned, stamp) if stamp.exists() else None
     except OSError as error:
         return "failed", (f"{error.filename}: {error.strerror}",), None
     if claim is not None and lock.seems_alive(claim):
-        return "running", tuple(_tail(log)[-1:]), found[2] if found else None
-    if found is not None:
-        return found
+        return "running", tuple(_tail(log)[-1:]), result[2] if result else None
+    if result is not None:
+        return result
     tail = _tail(log)
     error = max((number for number, line in enumerate(tail) if ERROR.match(line)), default=None)
     if error is not None:
@@ -183,14 +183,14 @@ def describe(jobs: list[Job]) -> str:
         last = group
     lines = tables_of([*rows, ["all", "", *_cells(jobs, states, columns)]], 2, at=3 + len(states))
     for state in ("running", "failed", "interrupted"):
-        found = [job for job in jobs if job.state == state]
-        lines += ["", state] if found else []
-        for job in found:
+        matching = [job for job in jobs if job.state == state]
+        lines += ["", state] if matching else []
+        for job in matching:
             lines += [f"  {job.folder}{_who(job)}", *(f"      {line}" for line in job.detail)]
             lines += [f"      {job.log}"] if job.artifact is None and job.state == "failed" else []
     if total["outdated"]:
         reasons = [job.detail[0] for job in jobs if job.state == "outdated"]
-        lines += ["", "outdated", *(f"  {reasons.count(why)} {why}" for why in dict.fromkeys(reasons))]
+        lines += ["", "outdated", *(f"  {reasons.count(reason)} {reason}" for reason in dict.fromkeys(reasons))]
     return "\n".join(fitted(lines))
 
 
@@ -204,11 +204,11 @@ def watch(plans: Sequence[Plan]) -> list[Job]:
     with Live(console=console, auto_refresh=False) as live:
         while True:
             began, jobs = time.monotonic(), look_all(plans)
-            shown = Text("\n".join(bars(jobs)), overflow="ellipsis", no_wrap=True)
+            screen = Text("\n".join(bars(jobs)), overflow="ellipsis", no_wrap=True)
             if console.is_terminal:
-                live.update(shown, refresh=True)
+                live.update(screen, refresh=True)
             else:
-                console.print(shown, "", soft_wrap=True)
+                console.print(screen, "", soft_wrap=True)
             if all(job.state in ("done", "failed") for job in jobs):
                 return jobs
             spent = time.monotonic() - began

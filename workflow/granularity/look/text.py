@@ -98,11 +98,13 @@ def published_numbers(paper: str | None, table: str = "") -> str:
     if paper is None:
         if table:
             raise GranularityError(f"--table {table}: name a paper first: {', '.join(published.papers())}")
-        every = {paper: published.read(paper) for paper in published.papers()}
-        known = {paper: " ".join(published.tables(rows)) or "no tables" for paper, rows in every.items()}
-        return "\n".join(table_of([[paper, f"{len(every[paper]):3d} rows", tables] for paper, tables in known.items()]))
+        papers = {paper: published.read(paper) for paper in published.papers()}
+        names = {paper: " ".join(published.tables(rows)) or "no tables" for paper, rows in papers.items()}
+        return "\n".join(
+            table_of([[paper, f"{len(papers[paper]):3d} rows", tables] for paper, tables in names.items()])
+        )
     rows = published.read(paper, table)
-    shown = [name for name in SHOWN if any(row[name] for row in rows)]
-    head, *lines = table_of([shown, *([row[name] for name in shown] for row in rows)])
-    by = itertools.groupby(zip(rows, lines, strict=True), key=lambda one: one[0]["setting"])
-    return "\n".join([head, *(line for setting, own in by for line in ("", setting, *(line for _, line in own)))])
+    columns = [name for name in SHOWN if any(row[name] for row in rows)]
+    head, *lines = table_of([columns, *([row[name] for name in columns] for row in rows)])
+    by = itertools.groupby(zip(rows, lines, strict=True), key=lambda pair: pair[0]["setting"])
+    return "\n".join([head, *(line for setting, group in by for line in ("", setting, *(line for _, line in group)))])

@@ -67,13 +67,13 @@ def wanted() -> int:
 def take(count: int = 1) -> list[str]:
     """Lease devices until this process ends, waiting until enough are free. Raise GranularityError if too few exist."""
     if not _held:
-        known = candidates()
-        if count > len(known):
-            raise GranularityError(f"{count} GPUs were requested, but there are only {len(known)} ({','.join(known)})")
+        gpus = candidates()
+        if count > len(gpus):
+            raise GranularityError(f"{count} GPUs were requested, but there are only {len(gpus)} ({','.join(gpus)})")
         queue = _wait(lambda: _acquired("queue"), "waiting for a GPU, behind other waiting jobs")
         try:
-            what = f"waiting for {count} of {len(known)} GPUs, leased by other jobs"
-            _wait(lambda: _hold_free(known, count), what)
+            message = f"waiting for {count} of {len(gpus)} GPUs, leased by other jobs"
+            _wait(lambda: _hold_free(gpus, count), message)
         finally:
             queue.release()
     held = [device for device in candidates() if device in _held]

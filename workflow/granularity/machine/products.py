@@ -36,14 +36,14 @@ def use_openblas() -> None:
 
 def _or_torchs(name: str, function: Callable) -> Callable:
     """Return a product that calls `function` for large float32 factors, and otherwise torch's own kernel."""
-    own = torch.library.get_kernel(f"aten::{name}", "CPU")
+    kernel = torch.library.get_kernel(f"aten::{name}", "CPU")
     first = name.startswith(("add", "badd"))  # these take the added tensor before the factors
 
     def product(keys: Any, *given: Any, **scales: Any) -> torch.Tensor:
-        one, two = given[first : first + 2]
-        if one.dtype == two.dtype == torch.float32 and one.numel() * two.shape[-1] >= LARGE[one.dim()]:
+        left, right = given[first : first + 2]
+        if left.dtype == right.dtype == torch.float32 and left.numel() * right.shape[-1] >= LARGE[left.dim()]:
             return function(*given, **scales)
-        return own.call_boxed(keys, *given, **scales)
+        return kernel.call_boxed(keys, *given, **scales)
 
     return product
 
