@@ -44,8 +44,8 @@ def judge(table: pd.DataFrame) -> list[Claim]:
 def exponent(runs: Runs, arm: str) -> dict[str, Any]:
     q = runs.table.loc[runs.table["setting"] == arm, "q"]
     slope = 2 * int(q.iloc[0]) - 1 if len(q) else 15
-    found = {"quantity": f"exponent of the growth law (2q - 1 = {slope})", "low": slope - 0.05, "high": slope + 0.05}
-    return found | {"values": runs.value("identities: growth_exponent", arm)}
+    fields = {"quantity": f"exponent of the growth law (2q - 1 = {slope})", "low": slope - 0.05, "high": slope + 0.05}
+    return fields | {"values": runs.value("identities: growth_exponent", arm)}
 
 
 def share_captured(runs: Runs, arm: str) -> dict[str, Any]:
@@ -69,13 +69,13 @@ def rises(runs: Runs, *arms: str) -> Any:
 
 def on_images(runs: Runs) -> list[float]:
     arms = ("mask reconstruction", "supervised")
-    one, other = (published.number("mask_reconstruction", table="T1", arm=arm) for arm in arms)
-    return [one - other]
+    masked, supervised = (published.number("mask_reconstruction", table="T1", arm=arm) for arm in arms)
+    return [masked - supervised]
 
 
 def largest(runs: Runs, arm: str) -> dict[str, Any]:
-    found = runs(arm, "lambda_max", phase="pretrain", step=600)
-    return {"values": found * runs.parameters(arm, "width")[0], "high": math.log(10) ** 2}
+    eigenvalue = runs(arm, "lambda_max", phase="pretrain", step=600)
+    return {"values": eigenvalue * runs.parameters(arm, "width")[0], "high": math.log(10) ** 2}
 
 
 def best_met(runs: Runs) -> dict[str, Any]:
@@ -100,7 +100,7 @@ SINGLE = "accuracy on single-view samples"
 def figures(table: pd.DataFrame, folder: Path) -> None:
     """Draw growth, accuracies, views, purity, teacher, granularity, baselines; the paper plots none of its theory."""
     runs = Runs(table)
-    for needed, one in (
+    for needed, plot in (
         ({a.STABLE, a.ENDLESS}, _growth),
         ({*METHODS, *a.MUS.values()}, _accuracies),
         ({*METHODS}, _views),
@@ -110,7 +110,7 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
         ({a.STABLE, a.JOINT, a.BLOCK}, _baselines),
     ):
         if needed <= runs.settings:
-            one(runs, folder)
+            plot(runs, folder)
 
 
 def _growth(runs: Runs, folder: Path) -> None:
@@ -145,7 +145,7 @@ def _views(runs: Runs, folder: Path) -> None:
     for colour, (arm, title) in enumerate(METHODS.items()):
         rows = runs.rows(arm, "finetune")
         ends = rows.loc[rows["event"].str.contains("end"), columns].to_numpy(float)
-        lines = [Line(np.arange(1, len(columns) + 1), np.sort(one), style="-", colour=colour) for one in ends]
+        lines = [Line(np.arange(1, len(columns) + 1), np.sort(row), style="-", colour=colour) for row in ends]
         levels = (Line(y=0.5, style=":"), Line(y=0.9, style=":"))
         words = {"xlabel": "semantic, sorted", "ylabel": "accuracy where only it is strong", "ylim": (-0.05, 1.05)}
         panels.append(panel(*lines, *levels, title=title, ticks=[1, 10, 20], **words))
@@ -154,17 +154,17 @@ def _views(runs: Runs, folder: Path) -> None:
 
 
 def _purity(runs: Runs, folder: Path) -> None:
-    counts, found = [], []
+    counts, captures = [], []
     for colour, (arm, label) in enumerate({a.STABLE: "stable teacher", a.PAPER: "paper's teacher"}.items()):
         values = {place: runs(arm, column, phase="pretrain") for place, column in enumerate(COUNTS)}
         counts.append(Points(values, label, line=False))
         pure = zip(kernel_steps(runs, arm), runs(arm, "pure_winners", phase="pretrain"), strict=True)
-        found.append(Points({step: [one] for step, one in pure}, label, colour, False))
+        captures.append(Points({step: [winners] for step, winners in pure}, label, colour, False))
     words = {"ticks": COUNTS.values(), "ylabel": "count at full capture", "legend": "best"}
     left = panel(*counts, dodge=0.16, **words)
     words = {"xlabel": "steps to full capture", "ylabel": "winners with one semantic only", "ylim": (0, 21)}
     level = Line(y=20, label="one semantic a kernel (Theorem 1b)")
-    draw(folder, "purity", left, panel(*found, level, legend="lower left", **words), width=8)
+    draw(folder, "purity", left, panel(*captures, level, legend="lower left", **words), width=8)
 
 
 def _teacher(runs: Runs, folder: Path) -> None:
@@ -208,10 +208,10 @@ def _baselines(runs: Runs, folder: Path) -> None:
         series = []
         for default, name in families.items():
             head = name.partition("{")[0] + key + " "
-            some = rows[rows["setting"].str.startswith(head) | (rows["setting"] == default)]
-            series.append(Points({v: part["single_accuracy"] for v, part in some.groupby(key)}, default))
+            members = rows[rows["setting"].str.startswith(head) | (rows["setting"] == default)]
+            series.append(Points({v: part["single_accuracy"] for v, part in members.groupby(key)}, default))
         level = Line(y=runs(a.STABLE, "single_accuracy", phase="finetune").mean(), label=a.STABLE)
-        words = {"ticks": sorted({v for one in series for v in one.values}), "xlabel": label, "ylabel": SINGLE}
+        words = {"ticks": sorted({v for group in series for v in group.values}), "xlabel": label, "ylabel": SINGLE}
         words |= {"ylim": (0.4, 1.02), "log": "" if key == "sigma_0" else "x", "legend": "" if panels else "best"}
         panels.append(panel(*series, level, **words))
     draw(folder, "baselines", *panels, width=8)

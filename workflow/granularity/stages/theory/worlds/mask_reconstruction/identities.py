@@ -32,22 +32,22 @@ def simulate(runs: list[Trial], device: torch.device) -> Rows:
 
 def identities(run: Trial) -> Rows:
     cfg, rows = run.settings, []
-    found = data(cfg, run.generator("identities data")) | activation(cfg)
-    found |= losses(cfg, run.generator("identities losses")) | growth(cfg, run.generator("identities growth"))
+    measures = data(cfg, run.generator("identities data")) | activation(cfg)
+    measures |= losses(cfg, run.generator("identities losses")) | growth(cfg, run.generator("identities growth"))
     for kappa, held, eta, steps in ONE_SAMPLE:
         weights = one_sample(cfg, kappa, held, eta, steps)
         phase = f"one sample, kappa {kappa:g}, {held} semantic{'s' * (held > 1)}"
         shown = range(0, steps + 1, steps // 40)
         rows += [engine.row(run, {"weight": float(weights[t])}, t, phase, event="") for t in shown]
-        found |= _fixed_point(cfg, kappa, held, eta, weights)
+        measures |= _fixed_point(cfg, kappa, held, eta, weights)
     same = []
     with torch.random.fork_rng():
         for seed in (1, 2):  # the global stream must not matter
             torch.manual_seed(seed)
             small = Trial(Settings(**TINY, name=cfg.name, base=cfg.base), run.seed)
             same.append(str(training.simulate([small], torch.device("cpu"))))
-    found["repeats_differ"] = float(same[0] != same[1])
-    return [engine.row(run, found, phase="identities"), *rows]
+    measures["repeats_differ"] = float(same[0] != same[1])
+    return [engine.row(run, measures, phase="identities"), *rows]
 
 
 def data(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
@@ -57,24 +57,24 @@ def data(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
     y, weak, shows, z = (drawn[name] for name in ("y", "weak", "shows", "z"))
     count = torch.stack([(shows == j).sum(1) for j in range(2 * k)], 1)  # patches per semantic
     total = torch.stack([(z * (shows == j)).sum(1) for j in range(2 * k)], 1)  # S
-    own = torch.arange(2 * k) // 2 == y.unsqueeze(1)
-    faint = own & (torch.arange(2 * k) % 2 == weak.unsqueeze(1))
-    other = (count > 0) & ~own
+    of_class = torch.arange(2 * k) // 2 == y.unsqueeze(1)
+    faint = of_class & (torch.arange(2 * k) % 2 == weak.unsqueeze(1))
+    distractor = (count > 0) & ~of_class
 
     def errors(hits: Tensor | int, rate: float, trials: int) -> float:
         return abs(float(hits) - rate * trials) / math.sqrt(max(rate * (1 - rate) * trials, 1e-9))
 
     single = int((weak >= 0).sum())
     rates = [errors((y == i).sum(), 1 / k, DRAWN) for i in range(k)] + [errors(single, cfg.mu, DRAWN)]
-    rates += [errors(other.sum(), cfg.distractors / k, DRAWN * (2 * k - 2))]
+    rates += [errors(distractor.sum(), cfg.distractors / k, DRAWN * (2 * k - 2))]
     rates += [errors((weak == 1).sum(), 0.5, single)] if single else []
 
     def outside(values: Tensor, low: float, high: float) -> int:
         return int(((values < low - 1e-5) | (values > high + 1e-5)).sum())
 
-    wrong = outside(total[own & ~faint], *model.MAIN) + outside(total[other], *model.DISTRACTOR)
+    wrong = outside(total[of_class & ~faint], *model.MAIN) + outside(total[distractor], *model.DISTRACTOR)
     wrong += outside(total[faint], cfg.rho, model.WEAK * cfg.rho)
-    wrong += int(((count != C) & (count != 0)).sum()) + int((own & (count != C)).sum())
+    wrong += int(((count != C) & (count != 0)).sum()) + int((of_class & (count != C)).sum())
     wrong += int((faint.sum(1) != (weak >= 0)).sum()) + int(shows.shape[1] != cfg.patches)
     feature = shows >= 0
     rest = drawn["x"][:, :, 2 * k :]
@@ -119,8 +119,8 @@ def losses(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
     q, a, theta, tau = cfg.q, cfg.width, 0.3, 1.7
     x = torch.randn(4, 6, 8, generator=generator, dtype=torch.float64)
     w = 0.15 * torch.randn(5, 8, generator=generator, dtype=torch.float64)
-    one = torch.ones(1, dtype=torch.float64)
-    loss, direction = model.masked(x[None], w[None], theta * one, q, a, tau * one)
+    ones = torch.ones(1, dtype=torch.float64)
+    loss, direction = model.masked(x[None], w[None], theta * ones, q, a, tau * ones)
 
     def gradient(teacher_moves: bool) -> Tensor:
         with torch.enable_grad():
@@ -132,7 +132,7 @@ def losses(cfg: Settings, generator: torch.Generator) -> dict[str, float]:
         return float((got - wanted).norm() / wanted.norm())
 
     exact = averaged_loss(x, w, tau * w, theta, q, a)
-    still = model.masked(x[None], w[None], one, q, a, model.tau_at(0, 0 * one, 0 * one))[1]
+    still = model.masked(x[None], w[None], ones, q, a, model.tau_at(0, 0 * ones, 0 * ones))[1]
     y = torch.randint(cfg.k, (1, 4), generator=generator)
     u = torch.zeros(1, cfg.k, 5, dtype=torch.float64)
     _, dw, du = model.tuned(x[None], y, w[None], u, q, a)

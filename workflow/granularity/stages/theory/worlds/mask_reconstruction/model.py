@@ -36,15 +36,15 @@ def draw_samples(cfg: Settings, count: int, generator: torch.Generator, mu: floa
     view = torch.randint(2, (count,), generator=generator, device=device)
     weak = torch.where(single, view, -1)
     owner = torch.arange(2 * k, device=device) // 2
-    own = owner == y.unsqueeze(1)
-    present = own | (uniform(count, 2 * k) < cfg.distractors / k)
-    faint = own & (torch.arange(2 * k, device=device) % 2 == weak.unsqueeze(1))
+    of_class = owner == y.unsqueeze(1)
+    present = of_class | (uniform(count, 2 * k) < cfg.distractors / k)
+    faint = of_class & (torch.arange(2 * k, device=device) % 2 == weak.unsqueeze(1))
     u = uniform(count, 2 * k)
-    main, other = (low + (high - low) * u for low, high in (MAIN, DISTRACTOR))
-    strength = torch.where(own, main, other)
+    main, distractor = (low + (high - low) * u for low, high in (MAIN, DISTRACTOR))
+    strength = torch.where(of_class, main, distractor)
     strength = torch.where(faint, cfg.rho * (1 + (WEAK - 1) * u), strength)
     # own views first, then distractors in random order, then semantics that are not shown
-    order = (uniform(count, 2 * k) - 2.0 * own + 2.0 * ~present).argsort(1)
+    order = (uniform(count, 2 * k) - 2.0 * of_class + 2.0 * ~present).argsort(1)
     slots = P // C
     order = torch.nn.functional.pad(order[:, :slots], (0, max(0, slots - 2 * k)))
     taken = torch.arange(slots, device=device) < present.sum(1, keepdim=True)
@@ -96,8 +96,8 @@ def pieces(x: Tensor, kernels: int) -> int:
 
 def encode(x: Tensor, w: Tensor, q: int, width: float) -> Tensor:
     """Return H(X) = (h_1..h_R), (B, N, R), for many samples."""
-    some = pieces(x, w.shape[1])
-    return torch.cat([smoothed(products(part, w), q, width)[0].sum(2) for part in x.split(some, 1)], 1)
+    size = pieces(x, w.shape[1])
+    return torch.cat([smoothed(products(part, w), q, width)[0].sum(2) for part in x.split(size, 1)], 1)
 
 
 def back(pull: Tensor, x: Tensor) -> Tensor:
@@ -110,10 +110,10 @@ def masked(
 ) -> tuple[Tensor, Tensor]:
     """Return mean loss (B,) of x (B, N, P, d), averaged over masks, and minus its gradient; `teacher`: else tau w."""
     lost = 1 / theta - 1
-    z, some = products(x, w), pieces(x, w.shape[1])
+    z, size = products(x, w), pieces(x, w.shape[1])
     aheads = z if teacher is None else products(x, teacher)
     differences, dropped = [], []
-    for part, ahead in zip(z.split(some, 1), aheads.split(some, 1), strict=True):
+    for part, ahead in zip(z.split(size, 1), aheads.split(size, 1), strict=True):
         h, slope = smoothed(part, q, width)
         if teacher is None:
             ahead = part * tau.view(-1, 1, 1, 1)

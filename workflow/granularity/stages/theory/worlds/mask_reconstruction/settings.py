@@ -175,17 +175,17 @@ def _arms(seeds: int, more: bool) -> list[dict[str, Any]]:
         {"name": MASKS, "kappa": 0.0, "pretrain_steps": 600},
     ]
     labelled = {"pretrain": "labels", "probe_steps": 400}
-    arms += [{"name": CROSSED[label], **labelled, "pretrain_steps": 1000, **what} for label, what in LABELS.items()]
+    arms += [{"name": CROSSED[label], **labelled, "pretrain_steps": 1000, **fields} for label, fields in LABELS.items()]
     arms += varied(FREE, SCRATCHES, **SCRATCH) + varied(FIXED, BLOCKED, **BLOCKS)
     if more:
         arms += varied(FREE, MORE_SCRATCHES, **SCRATCH)
         arms += [{"name": name, **labelled, "pretrain_steps": 5000, **LABELS[label]} for label, name in LONGER.items()]
-        for name, what in MORE.items():
-            arms.append({"name": f"{name}, masked, stable teacher", **what})
-            arms.append({"name": f"{name}, masked, the paper's teacher", **PAPER_TEACHER, **what})
-            arms.append({"name": f"{name}, supervised from scratch", **SCRATCH, **what})
-            arms.append({"name": f"{name}, fixed blocks", **what, **BLOCKS})
-        arms += [{"name": name, **BLOCKS, **what} for name, what in WIDE.items()]
+        for name, fields in MORE.items():
+            arms.append({"name": f"{name}, masked, stable teacher", **fields})
+            arms.append({"name": f"{name}, masked, the paper's teacher", **PAPER_TEACHER, **fields})
+            arms.append({"name": f"{name}, supervised from scratch", **SCRATCH, **fields})
+            arms.append({"name": f"{name}, fixed blocks", **fields, **BLOCKS})
+        arms += [{"name": name, **BLOCKS, **fields} for name, fields in WIDE.items()]
     return [{"name": EXACT, "task": "identities", "seeds": 3}] + [arm | {"seeds": seeds} for arm in arms]
 
 

@@ -69,8 +69,8 @@ class Training:
             rows, w = self.reconstruct(w)
         elif cfg.pretrain == "labels":
             sources = [run.generator("labels", self.device) for run in self.runs]
-            known = (y, self.data["strength"], sources)
-            labels = engine.stacked(lambda *own: model.pretraining_labels(cfg, *own), *known)
+            arguments = (y, self.data["strength"], sources)
+            labels = engine.stacked(lambda *own: model.pretraining_labels(cfg, *own), *arguments)
             rows, w = self.finetune(w, "pretrain", cfg.pretrain_steps, labels, cfg.granularity)
         if cfg.probe_steps:
             rows += self.probe(w)
@@ -192,31 +192,31 @@ class Training:
         """
         cfg, merge = self.cfg, max(1, self.cfg.k // u.shape[1])
         sets = {"train": {name: self.data[name][:, : y.shape[1]] for name in ("x", "y")}} | self.tests
-        right = {name: self.decide(w, u, one["x"]) == one["y"] // merge for name, one in sets.items()}
-        found = {f"{name}_accuracy": hit.float().mean(1) for name, hit in right.items()}
+        right = {name: self.decide(w, u, samples["x"]) == samples["y"] // merge for name, samples in sets.items()}
+        measures = {f"{name}_accuracy": hit.float().mean(1) for name, hit in right.items()}
         single = self.tests["single"]
         strong = 2 * single["y"] + 1 - single["weak"]
         member = torch.nn.functional.one_hot(strong, 2 * cfg.k).float()  # (B, N, 2k)
         views = (member * right["single"].unsqueeze(2)).sum(1) / member.sum(1)
         works, lost = views > WORKING, views < LOST
-        found |= {"views_per_class": works.sum(1) / cfg.k, "lost_views": lost.sum(1).float()}
-        found |= {"two_valued": (works | lost).float().mean(1)}
-        nothing = torch.full_like(found["train_accuracy"], math.nan)
+        measures |= {"views_per_class": works.sum(1) / cfg.k, "lost_views": lost.sum(1).float()}
+        measures |= {"two_valued": (works | lost).float().mean(1)}
+        nothing = torch.full_like(measures["train_accuracy"], math.nan)
         kernels = self.kernels(w)
-        found |= {name: kernels[name] for name in ("lambda_min", "lambda_median", "lambda_max", "fused")}
+        measures |= {name: kernels[name] for name in ("lambda_min", "lambda_median", "lambda_max", "fused")}
         for j in range(2 * cfg.k):
-            found[f"view_accuracy_{j // 2}_{j % 2}"] = views[:, j] if end else nothing
+            measures[f"view_accuracy_{j // 2}_{j % 2}"] = views[:, j] if end else nothing
         signs = self.signs(u) if end and u.shape[1] == cfg.k else dict.fromkeys(SIGNS, nothing)
-        return found | signs
+        return measures | signs
 
     def signs(self, u: Tensor) -> State:
         """Summarise signs of u (B, k, R) for kernels in lotteries of the class, of another class, and of none."""
-        own = self.lottery.unflatten(2, (self.cfg.k, 2)).any(3).transpose(1, 2)  # (B, k, R)
-        anywhere = own.any(1, keepdim=True)
-        other, none = anywhere & ~own, (~anywhere).expand_as(own)
+        of_class = self.lottery.unflatten(2, (self.cfg.k, 2)).any(3).transpose(1, 2)  # (B, k, R)
+        anywhere = of_class.any(1, keepdim=True)
+        of_other, none = anywhere & ~of_class, (~anywhere).expand_as(of_class)
 
-        def mean(of: Tensor, where: Tensor) -> Tensor:
-            return (of * where).sum((1, 2)) / where.sum((1, 2))
+        def mean(values: Tensor, where: Tensor) -> Tensor:
+            return (values * where).sum((1, 2)) / where.sum((1, 2))
 
-        sizes = mean(u.abs(), none) / mean(u.abs(), own)
-        return dict(zip(SIGNS, (mean(u > 0, own), mean(u < 0, other), sizes), strict=True))
+        sizes = mean(u.abs(), none) / mean(u.abs(), of_class)
+        return dict(zip(SIGNS, (mean(u > 0, of_class), mean(u < 0, of_other), sizes), strict=True))

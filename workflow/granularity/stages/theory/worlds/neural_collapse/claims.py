@@ -45,13 +45,13 @@ PROOF = "that time is positive only where 4 tau omega sqrt(log 4m) < 1: at d = 1
 
 def judge(table: pd.DataFrame) -> list[Claim]:
     """Judge A14 to A21, U3 and the crossing X1 to X5 from the run table (see `Claim`)."""
-    settings, said, rows = Runs(table).settings, statements.tables("neural_collapse"), ends(table)
+    settings, tables, rows = Runs(table).settings, statements.tables("neural_collapse"), ends(table)
     least = next((s for s, arm in DEFAULTS.items() if arm in settings), "0.1")
-    every = dict(zip(("2 labels", "4 labels", "8 labels", "16 labels"), SIGMAS[least], strict=True))
-    names = NAMES | {"PROOF": PROOF, "PAIR": FOUR_EIGHT[least], "EVERY": every}
+    all_arms = dict(zip(("2 labels", "4 labels", "8 labels", "16 labels"), SIGMAS[least], strict=True))
+    names = NAMES | {"PROOF": PROOF, "PAIR": FOUR_EIGHT[least], "EVERY": all_arms}
     functions = clock, clock_ratio, cubic, fold, later_over, meeting, order, relative_range, rising, slope
-    grown = statements.judge(table, said["grown"], names, *functions)
-    rest = said["rest"].replace("BOUND", str(BOUND)) + said["crossing"].replace("LEAST", least)
+    grown = statements.judge(table, tables["grown"], names, *functions)
+    rest = tables["rest"].replace("BOUND", str(BOUND)) + tables["crossing"].replace("LEAST", least)
     return [*_variance(rows), *grown, *_growth(rows), *_decay(rows), *statements.judge(table, rest, names, *functions)]
 
 
@@ -67,11 +67,11 @@ def among(rows: pd.DataFrame, *names: str) -> pd.DataFrame:
 
 def curves(rows: pd.DataFrame, key: str, measure: str = "msdr") -> Curves:
     """Return a measure by the value of `key` and by sigma^2, seeds in order."""
-    found: Curves = {}
+    by_value: Curves = {}
     if measure in rows:
         for (value, s), part in rows.sort_values("seed").groupby([key, "sigma2"]):
-            found.setdefault(value, {})[s] = part[measure].to_numpy(float)
-    return found
+            by_value.setdefault(value, {})[s] = part[measure].to_numpy(float)
+    return by_value
 
 
 def names(rows: pd.DataFrame) -> tuple[str, ...]:
@@ -88,12 +88,12 @@ def _variance(rows: pd.DataFrame) -> list[Claim]:
     claims: dict[tuple[str, ...], Claim] = {}  # by their arms, because the default curve is in every family
     for key in ("d_in", "hidden", "decay", "lr", "init", "steps"):
         part = among(rows, "default", f"{key} ")
-        found, accuracy = (curves(part, key, name) for name in ("msdr", "accuracy"))
-        for value, curve in found.items():
+        msdr, accuracy = (curves(part, key, name) for name in ("msdr", "accuracy"))
+        for value, curve in msdr.items():
             arms = names(part[part[key] == value])
-            if arms in claims or len(curve) < max(map(len, found.values())):
+            if arms in claims or len(curve) < max(map(len, msdr.values())):
                 continue
-            full = all((one == 1).all() for one in accuracy[value].values())
+            full = all((per_seed == 1).all() for per_seed in accuracy[value].values())
             judged = full and not (key == "lr" and value > 0.1)
             unjudged = " (reported: step size above 0.1)" if full else " (not tested: accuracy < 1)"
             label = "default" if arms[0].startswith("default") else f"{key} = {value:g}"
@@ -113,11 +113,11 @@ def _growth(rows: pd.DataFrame) -> Iterable[Claim]:
         ("A16", paper, narrow, "hidden", "width", 4),
         ("A16-mf", f"{paper}, under mean-field scaling", among(rows, "mean-field"), "hidden", "width", 4),
     ):
-        found, accuracy = curves(part, key), curves(part, key, "accuracy")
+        msdr, accuracy = curves(part, key), curves(part, key, "accuracy")
         small = sorted({s for s in part["sigma2"] if s < min(JUDGED)})
         for s in small if id == "A15-paper" else JUDGED:
-            at = {value: curve[s] for value, curve in found.items() if s in curve}
-            own = partial(Claim, id, claim, "Appendix B", arms=names(part[part["sigma2"] == s]))
+            at = {value: curve[s] for value, curve in msdr.items() if s in curve}
+            new_claim = partial(Claim, id, claim, "Appendix B", arms=names(part[part["sigma2"] == s]))
             quantity, band = f"sigma^2 = {s:g}: mean MSDR, ", (ABOVE_ONE, 1.3)
             if len(at) < least:
                 yield Claim(id, claim, "Appendix B", f"{quantity}{word} from least to most", [], band[1])
@@ -126,31 +126,31 @@ def _growth(rows: pd.DataFrame) -> Iterable[Claim]:
                 quantity, band = f"not tested (accuracy < 1), {quantity}", (-math.inf, -math.inf)
             first, *_, last = at
             seeds = min(map(len, at.values()))
-            mean = np.array([one[:seeds].mean() for one in at.values()])
+            mean = np.array([per_seed[:seeds].mean() for per_seed in at.values()])
             steps, shown = float((mean[1:] / mean[:-1]).min()), ", ".join(f"{value:g}" for value in at)
-            yield own(f"{quantity}smallest ratio of neighbours in {word} {shown}", [steps], band[0], seeds=seeds)
-            yield own(f"{quantity}{word} {last:g} over {first:g}", [mean[-1] / mean[0]], band[1], seeds=seeds)
-            yield own(f"sigma^2 = {s:g}: the same ratio, each seed", over(at[last], at[first]))
+            yield new_claim(f"{quantity}smallest ratio of neighbours in {word} {shown}", [steps], band[0], seeds=seeds)
+            yield new_claim(f"{quantity}{word} {last:g} over {first:g}", [mean[-1] / mean[0]], band[1], seeds=seeds)
+            yield new_claim(f"sigma^2 = {s:g}: the same ratio, each seed", over(at[last], at[first]))
         for s in small if key == "hidden" else ():
-            at = [value for value, curve in found.items() if s in curve]
+            at = [value for value, curve in msdr.items() if s in curve]
             name = f"sigma^2 = {s:g}: MSDR, width {at[-1]:g} over {at[0]:g}, each seed"
-            values = over(found[at[-1]][s], found[at[0]][s])
+            values = over(msdr[at[-1]][s], msdr[at[0]][s])
             yield Claim(id, claim, "Appendix B", name, values, arms=names(part[part["sigma2"] == s]))
 
 
 def _decay(rows: pd.DataFrame) -> Iterable[Claim]:
     part = among(rows, "default", "decay ")
-    found = curves(part, "decay")
+    msdr = curves(part, "decay")
     bounded = partial(Claim, "A17", "Weight decay has no effect where step size * decay * steps <= 0.05", "Appendix B")
     paper = partial(Claim, "A17-paper", "Paper: weight decay has no effect", "Appendix B")
     quantity = "largest |change of MSDR| over sigma^2, lr * decay * steps = {:g}"
     small, large = [], []
-    for value, curve in found.items():
+    for value, curve in msdr.items():
         if value > 0:
             total = value * float(part["lr"].iloc[0] * part["steps"].iloc[0])
-            each = [over(one, found.get(0.0, {}).get(s, np.empty(0))) - 1 for s, one in curve.items()]
-            seeds, arms = min(map(len, each)), names(part[part["decay"].isin([value, 0.0])])
-            change = np.array([one[:seeds] for one in each])
+            changes = [over(per_seed, msdr.get(0.0, {}).get(s, np.empty(0))) - 1 for s, per_seed in curve.items()]
+            seeds, arms = min(map(len, changes)), names(part[part["decay"].isin([value, 0.0])])
+            change = np.array([per_seed[:seeds] for per_seed in changes])
             largest = {"values": np.abs(change).max(0), "high": 0.05, "arms": arms}
             if total <= 0.05 * (1 + 1e-9):
                 small.append(bounded(quantity.format(total), **largest))
@@ -171,8 +171,8 @@ def later_over(runs: Runs, one: str, other: str, of: str, less: str) -> np.ndarr
 
 def _curves(runs: Runs, arms: Sequence[str], group: str) -> np.ndarray:
     """Return (tau^2, seeds) MSDR of the similar or the dissimilar pairs; without seeds unless all arms were run."""
-    found = [runs(arm, f"msdr_{group}") for arm in arms]
-    return np.array([one[: min(map(len, found))] for one in found])
+    msdr = [runs(arm, f"msdr_{group}") for arm in arms]
+    return np.array([per_seed[: min(map(len, msdr))] for per_seed in msdr])
 
 
 def order(runs: Runs, *arms: str) -> list[float]:
@@ -180,8 +180,8 @@ def order(runs: Runs, *arms: str) -> list[float]:
 
 
 def relative_range(runs: Runs, *arms: str) -> np.ndarray:
-    found = _curves(runs, arms, "dissimilar")
-    return found.max(0) / found.min(0) - 1
+    msdr = _curves(runs, arms, "dissimilar")
+    return msdr.max(0) / msdr.min(0) - 1
 
 
 def meeting(runs: Runs, *arms: str) -> list[float]:
@@ -200,8 +200,8 @@ def crossing(x: Sequence[float], difference: Sequence[float]) -> float:
 def clock(runs: Runs, arm: str, measure: str, s: str | float) -> np.ndarray | None:
     """Return a measure at clock s; None (so no row) if the run did not reach an s above 2."""
     rows, (step,) = runs.rows(arm), runs.parameters(arm, "clock_step")
-    found = rows[(rows["step"] == np.rint(float(s) / step)) | (rows["event"] == "diverged")].sort_values("seed")
-    return found[measure].to_numpy(float) if len(found) else None if float(s) > 2 else np.empty(0)
+    at_clock = rows[(rows["step"] == np.rint(float(s) / step)) | (rows["event"] == "diverged")].sort_values("seed")
+    return at_clock[measure].to_numpy(float) if len(at_clock) else None if float(s) > 2 else np.empty(0)
 
 
 def clock_ratio(runs: Runs, arm: str, s: str) -> np.ndarray:
@@ -211,11 +211,11 @@ def clock_ratio(runs: Runs, arm: str, s: str) -> np.ndarray:
 def fold(runs: Runs, arm: str, *of: str) -> dict[str, Any] | None:
     """Return the median of a measure ("ratio", or "ratio at s = 20"), or the ratio of the medians of two."""
     parts = [one.partition(" at s = ") for one in of]
-    found = [clock(runs, arm, name, s) if s else runs.value(name, arm) for name, _, s in parts]
-    if any(one is None for one in found):
+    values = [clock(runs, arm, name, s) if s else runs.value(name, arm) for name, _, s in parts]
+    if any(one is None for one in values):
         return None
-    value = np.median(found[0]) / (np.median(found[1]) if found[1:] else 1.0) if len(found[0]) else None
-    return {"values": [] if value is None else [value], "seeds": len(found[0])}
+    value = np.median(values[0]) / (np.median(values[1]) if values[1:] else 1.0) if len(values[0]) else None
+    return {"values": [] if value is None else [value], "seeds": len(values[0])}
 
 
 def cubic(runs: Runs, arm: str) -> str:
@@ -226,10 +226,10 @@ def cubic(runs: Runs, arm: str) -> str:
 
 
 def rising(runs: Runs, *arms: str) -> dict[str, Any]:
-    found = [one for arm in arms if len(one := clock(runs, arm, "ratio", 2))]
-    medians = np.array([np.median(one) for one in found])
+    ratios = [per_seed for arm in arms if len(per_seed := clock(runs, arm, "ratio", 2))]
+    medians = np.array([np.median(per_seed) for per_seed in ratios])
     values = [(medians[1:] / medians[:-1]).min()] if len(medians) > 1 else []
-    return {"values": values, "seeds": min(map(len, found), default=0)}
+    return {"values": values, "seeds": min(map(len, ratios), default=0)}
 
 
 def slope(runs: Runs, *arms: str) -> dict[str, Any]:
@@ -237,8 +237,8 @@ def slope(runs: Runs, *arms: str) -> dict[str, Any]:
     *arms, which = arms
     arms = [arm for arm in arms if arm in runs.settings]
     word = ("slope of ln ratio on ln d at s = 5", "its 2.5 % end", "its 97.5 % end")[int(which)]
-    found = {runs.parameters(arm, "dimension")[0]: clock(runs, arm, "ratio", 5) for arm in arms}
-    last = {d: one for d, one in found.items() if one is not None}
+    ratios = {runs.parameters(arm, "dimension")[0]: clock(runs, arm, "ratio", 5) for arm in arms}
+    last = {d: per_seed for d, per_seed in ratios.items() if per_seed is not None}
     values, shown = [], "4 decades of d"
     if len(last) >= 3 and max(last) / min(last) >= 0.999e4:
         values, shown = [slope_with_interval(last)[int(which)]], f"d = {min(last):g} to {max(last):g}"

@@ -27,10 +27,15 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
     panels = []
     for key, title in SWEEPS.items():
         rows = c.among(ends, "default", f"{key} ")
-        found, accuracy = _common(c.curves(rows, key)), c.curves(rows, key, "accuracy")
-        found = {value: curve for value, curve in found.items() if len(curve) > 3}
-        series = [Points(curve, f"{value:g}") for value, curve in found.items()]
-        rings = [(s, one.mean()) for v, of in found.items() for s, one in of.items() if (accuracy[v][s] < 1).any()]
+        msdr, accuracy = _common(c.curves(rows, key)), c.curves(rows, key, "accuracy")
+        msdr = {value: curve for value, curve in msdr.items() if len(curve) > 3}
+        series = [Points(curve, f"{value:g}") for value, curve in msdr.items()]
+        rings = [
+            (s, per_seed.mean())
+            for v, by_s in msdr.items()
+            for s, per_seed in by_s.items()
+            if (accuracy[v][s] < 1).any()
+        ]
         if rings:
             series.append(Line(*zip(*rings, strict=True), "training accuracy < 100 %", " ", marker="o"))
         at = sorted(set(rows["sigma2"]))
@@ -44,10 +49,10 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
         ("hidden", ("mean-field",), "mean-field scaling", "hidden width"),
         ("lr", ("default", "lr "), "standard scaling", "step size"),
     ):
-        found = _common(c.curves(c.among(ends, *start), key))
-        series = [Points(_at(found, s), rf"$\sigma^2$ = {s:g}") for s in (1, 2, 4, 8)]
+        msdr = _common(c.curves(c.among(ends, *start), key))
+        series = [Points(_at(msdr, s), rf"$\sigma^2$ = {s:g}") for s in (1, 2, 4, 8)]
         words = {"title": title, "xlabel": label, "ylabel": "MSDR at the end"}
-        panels.append(panel(*series, **words, log="xy", ticks=list(found), yticks=LEVELS))
+        panels.append(panel(*series, **words, log="xy", ticks=list(msdr), yticks=LEVELS))
     draw(folder, "width_and_step_size", *panels, width=6.8, height=2.7, legend=4)
     panels = []
     for labels, title in ((4, "coarse labels: pairs merged"), (8, "natural labels: a label each")):
@@ -72,8 +77,8 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
 
 def _common(found: c.Curves) -> c.Curves:
     """Keep the seeds that all curves have, so that their means are comparable."""
-    seeds = min((len(one) for curve in found.values() for one in curve.values()), default=0)
-    return {value: {s: one[:seeds] for s, one in curve.items()} for value, curve in found.items()}
+    seeds = min((len(per_seed) for curve in found.values() for per_seed in curve.values()), default=0)
+    return {value: {s: per_seed[:seeds] for s, per_seed in curve.items()} for value, curve in found.items()}
 
 
 def _at(found: c.Curves, s: float) -> dict[float, np.ndarray]:
@@ -109,12 +114,12 @@ def _theorem(runs: Runs, folder: Path) -> None:
     draw(folder, "theorem", *panels, height=2.9, note=MEDIAN + "; triangles: the inputs")
 
     def by_separation(measure: str, s: float) -> dict[float, np.ndarray]:
-        found = {float(by): c.clock(runs, arm, measure, s) for by, arm in c.SEPARATIONS.items()}
-        return {by: one for by, one in found.items() if one is not None and len(one)}
+        values = {float(by): c.clock(runs, arm, measure, s) for by, arm in c.SEPARATIONS.items()}
+        return {by: per_seed for by, per_seed in values.items() if per_seed is not None and len(per_seed)}
 
     inputs = by_separation("input_ratio", 0)
     series = [Points(by_separation("ratio", s), f"s = {s}" if s else "step 0", median=True) for s in (0, 2, 5, 20)]
-    series.append(Line(list(inputs), [np.median(one) for one in inputs.values()], "inputs"))
+    series.append(Line(list(inputs), [np.median(per_seed) for per_seed in inputs.values()], "inputs"))
     words = {"xlabel": r"norm of means / of noise, $\tau / \sqrt{d}$", "log": "xy", "legend": "upper left"}
     words |= {"ylabel": BETWEEN_OVER_WITHIN, "ticks": list(inputs), "yticks": (1, 3, 10, 30, 100, 300)}
     draw(folder, "separation", panel(*series, **words), note=MEDIAN)
@@ -122,15 +127,16 @@ def _theorem(runs: Runs, folder: Path) -> None:
 
 def _granularity(runs: Runs, ends: pd.DataFrame, folder: Path) -> None:
     rows = c.among(ends, "default", "labels ")
-    found, natural = c.curves(rows, "labels"), c.curves(rows, "labels", "natural_accuracy")
-    at = [s for s in (0.1, 0.5, 2.0, 8.0) if any(s in curve for curve in found.values())]
+    msdr, natural = c.curves(rows, "labels"), c.curves(rows, "labels", "natural_accuracy")
+    at = [s for s in (0.1, 0.5, 2.0, 8.0) if any(s in curve for curve in msdr.values())]
 
     def start(s: float, measure: str) -> np.ndarray:
         return runs(f"default, sigma2 {s:g}", measure, step=0)
 
     words = {"log": "x", "xlabel": "given labels (natural: 8)", "ticks": (2, 4, 8, 16)}
     series = [
-        Points({g: over(one, start(s, "msdr")) for g, one in _at(found, s).items()}, rf"$\sigma^2$ = {s:g}") for s in at
+        Points({g: over(per_seed, start(s, "msdr")) for g, per_seed in _at(msdr, s).items()}, rf"$\sigma^2$ = {s:g}")
+        for s in at
     ]
     left = panel(*series, Line(y=1), ylabel="MSDR at the end / at step 0", legend="upper left", **words)
     s = min(at, default=0.1)

@@ -28,14 +28,14 @@ def nc1(features: Tensor, member: Tensor) -> Tensor:
     """Return NC1 = Tr(Sigma_W pinv(Sigma_B)) / K (B,), by the top K - 1 singular pairs of the centred means."""
     mean, off = class_means(features, member)
     classes, centred = member.shape[2], mean - mean.mean(1, keepdim=True)
-    known = torch.isfinite(centred).flatten(1).all(1)
-    _, s, v = torch.linalg.svd(torch.where(known.view(-1, 1, 1), centred, 0.0), full_matrices=False)
+    finite = torch.isfinite(centred).flatten(1).all(1)
+    _, s, v = torch.linalg.svd(torch.where(finite.view(-1, 1, 1), centred, 0.0), full_matrices=False)
     kept = min(classes - 1, s.shape[1])
     s, v = s[:, :kept], v[:, :kept]
     weight = (member / member.sum(1, keepdim=True)).sum(2, keepdim=True) / classes  # 1 / (K n_c) for each sample
     spread = (weight * (off @ v.transpose(1, 2)) ** 2).sum(1)  # v^T Sigma_W v
-    found = (spread / s**2).sum(1)  # Sigma_B = M^T M / K has eigenvalues s^2 / K; the K cancels with 1/K
-    return torch.where(known, found, torch.nan)
+    ratio = (spread / s**2).sum(1)  # Sigma_B = M^T M / K has eigenvalues s^2 / K; the K cancels with 1/K
+    return torch.where(finite, ratio, torch.nan)
 
 
 def nc2(features: Tensor, member: Tensor) -> Tensor:
@@ -68,8 +68,8 @@ def structure(distance: Tensor) -> dict[str, Tensor]:
     merged = _merged(distance)
     d_within = distance.diagonal(dim1=1, dim2=2).mean(1)
     d_sup, d_far = distance[:, merged].mean(1), distance[:, ~merged & ~_eye(distance)].mean(1)
-    found = {"d_within": d_within, "d_sup": d_sup, "d_far": d_far}
-    return found | {"msdr": d_sup / d_within, "r2": d_sup / d_far, "r3": d_within / d_far}
+    distances = {"d_within": d_within, "d_sup": d_sup, "d_far": d_far}
+    return distances | {"msdr": d_sup / d_within, "r2": d_sup / d_far, "r3": d_within / d_far}
 
 
 def group_msdr(distance: Tensor, classes: Tensor) -> Tensor:
@@ -105,9 +105,9 @@ def distance_ratios(h: Tensor, cluster: Tensor) -> tuple[Tensor, Tensor, Tensor]
     distance = torch.cdist(h, h, compute_mode="donot_use_mm_for_euclid_dist")
     same, label = _alike(cluster), _alike(cluster // 2)
     intra, inter = distance[:, same & ~_eye(h)], distance[:, label & ~same]
-    each = []
+    shares = []
     for c in range(4):
-        own, other = (distance[:, cluster == c][:, :, cluster == one] for one in (c, c ^ 1))
-        nearer = (own.unsqueeze(3) < other.unsqueeze(2)).double().mean(3)  # (B, n/4, n/4) for samples 1 and 2
-        each.append(nearer[:, ~_eye(own)].mean(1))
-    return inter.mean(1) / intra.mean(1), inter.amin(1) / intra.amax(1), torch.stack(each).mean(0)
+        within, between = (distance[:, cluster == c][:, :, cluster == number] for number in (c, c ^ 1))
+        nearer = (within.unsqueeze(3) < between.unsqueeze(2)).double().mean(3)  # (B, n/4, n/4) for samples 1 and 2
+        shares.append(nearer[:, ~_eye(within)].mean(1))
+    return inter.mean(1) / intra.mean(1), inter.amin(1) / intra.amax(1), torch.stack(shares).mean(0)

@@ -108,11 +108,11 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     x, held_out = (engine.stacked(draw_samples, settings, mean, streams(use)) for use in ("data", "held-out data"))
     y = engine.stacked(draw_labels, settings, streams("labels"))
     net = engine.collated(map(draw_weights, settings, streams("init")))
-    rate = {name: torch.tensor([rates(one)[name] for one in settings], device=device) for name in net}
+    rate = {name: torch.tensor([rates(setting)[name] for setting in settings], device=device) for name in net}
     decay = engine.column(runs, "decay", device)
     natural = measures.one_hot(clusters_of(cfg, device), cfg.clusters).expand(len(runs), -1, -1)
-    given, near = measures.one_hot(y, cfg.labels), similar(cfg, device)
-    other = torch.tensor([c for c in range(cfg.clusters) if c not in near.tolist()], device=device)
+    members, near = measures.one_hot(y, cfg.labels), similar(cfg, device)
+    far = torch.tensor([c for c in range(cfg.clusters) if c not in near.tolist()], device=device)
     unknown = torch.full((len(runs),), math.nan)
 
     def step(state: State, t: int) -> tuple[State, dict[str, Tensor]]:
@@ -121,27 +121,27 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
 
     def on(h: Tensor) -> dict[str, Tensor]:
         distance = measures.class_distances(h, natural)
-        found = measures.structure(distance)
+        values = measures.structure(distance)
         if cfg.tau2 is not None:
-            found["msdr_similar"] = measures.group_msdr(distance, near)
-            found["msdr_dissimilar"] = measures.group_msdr(distance, other)
-        return found
+            values["msdr_similar"] = measures.group_msdr(distance, near)
+            values["msdr_dissimilar"] = measures.group_msdr(distance, far)
+        return values
 
     def measure(state: State, t: int, end: bool) -> dict[str, Tensor]:
         _, h, _ = forward(state, state["x"])
-        found = on(h) | {"nc1": measures.nc1(h, given), "nc2": measures.nc2(h, given)}
+        values = on(h) | {"nc1": measures.nc1(h, members), "nc2": measures.nc2(h, members)}
         if cfg.labels > cfg.clusters:
-            f1, f2 = measures.split_ratios(measures.class_distances(h, given), cfg.clusters)
-            found |= {"split_f1": f1, "split_f2": f2}
+            f1, f2 = measures.split_ratios(measures.class_distances(h, members), cfg.clusters)
+            values |= {"split_f1": f1, "split_f2": f2}
         if end or t == 0:
             f, test, _ = forward(state, held_out)
-            known = min(cfg.labels, cfg.clusters)  # a random part cannot be known
-            found["natural_accuracy"] = measures.nearest_mean_accuracy(h, test, natural)
-            found["held_out_accuracy"] = (f.argmax(2) % known == state["y"] % known).double().mean(1)
+            learnable = min(cfg.labels, cfg.clusters)  # a random part cannot be known
+            values["natural_accuracy"] = measures.nearest_mean_accuracy(h, test, natural)
+            values["held_out_accuracy"] = (f.argmax(2) % learnable == state["y"] % learnable).double().mean(1)
         if t == 0:
-            found |= dict.fromkeys(OF_INPUTS, unknown)
-            found |= {f"input_{name}": value for name, value in on(state["x"]).items() if name.startswith("msdr")}
-            found["input_natural_accuracy"] = measures.nearest_mean_accuracy(state["x"], held_out, natural)
-        return found
+            values |= dict.fromkeys(OF_INPUTS, unknown)
+            values |= {f"input_{name}": value for name, value in on(state["x"]).items() if name.startswith("msdr")}
+            values["input_natural_accuracy"] = measures.nearest_mean_accuracy(state["x"], held_out, natural)
+        return values
 
     return engine.train(runs, net | {"x": x, "y": y}, step, measure, steps=cfg.updates, record=RECORDED)[0]

@@ -160,15 +160,15 @@ def _mixtures(
     arms = varied("default, sigma2 {1:g}", {"sigma2": sigma2}, seeds=seeds["default"])
     for swept, at in ((sweeps, sigma2), (judged, JUDGED)):
         for key, values in swept.items():
-            own = {"seeds": seeds["labels" if key == "labels" else "sweep"]}
+            fields = {"seeds": seeds["labels" if key == "labels" else "sweep"]}
             for value in values:
-                arms += varied(f"{key} {value:g}, sigma2 {{1:g}}", {"sigma2": at}, **own, **{key: value})
+                arms += varied(f"{key} {value:g}, sigma2 {{1:g}}", {"sigma2": at}, **fields, **{key: value})
     for h in mean_field["hidden"]:
-        own = mean_field | {"hidden": h, "seeds": seeds["mean-field"]}
-        arms += varied(f"mean-field {h}, sigma2 {{1:g}}", {"sigma2": (1, *JUDGED)}, **own)
+        fields = mean_field | {"hidden": h, "seeds": seeds["mean-field"]}
+        arms += varied(f"mean-field {h}, sigma2 {{1:g}}", {"sigma2": (1, *JUDGED)}, **fields)
     for labels in similar:
-        own = {"sigma2": 4.0, "labels": labels, "seeds": seeds["similar"]}
-        arms += varied(f"similar {{1:g}}, {labels} labels", {"tau2": (0.05, 0.25, 1, 2, 4, 8)}, **own)
+        fields = {"sigma2": 4.0, "labels": labels, "seeds": seeds["similar"]}
+        arms += varied(f"similar {{1:g}}, {labels} labels", {"tau2": (0.05, 0.25, 1, 2, 4, 8)}, **fields)
     inputs = {"name": "inputs only", "d_in": 512, "per_cluster": 500, "hidden": 16, "sigma2": 4, "steps": 0}
     return [Settings(**arm) for arm in (*(size | arm for arm in arms), inputs | {"seeds": 20})]
 

@@ -88,7 +88,7 @@ def at_the_theorems_time(w: Tensor, x: Tensor, y: Tensor, eta: Tensor, runs: lis
     a run is not settled by then. ``settled_at`` is the clock when this was first seen; it is checked once per unit.
     """
     cfg = runs[0].settings
-    every, last = round(1 / cfg.clock_step), t + cfg.settle / cfg.clock_step
+    interval, last = round(1 / cfg.clock_step), t + cfg.settle / cfg.clock_step
     z, added = x @ w.transpose(1, 2), kernel(x, y, eta)
     seen = torch.full((len(runs),), math.nan, dtype=torch.float64, device=w.device)
     while True:
@@ -96,14 +96,14 @@ def at_the_theorems_time(w: Tensor, x: Tensor, y: Tensor, eta: Tensor, runs: lis
         if t >= last or not seen.isnan().any():
             break
         interrupt.stop_if_requested()
-        for _ in range(every):
+        for _ in range(interval):
             z = torch.baddbmm(z, added, ACT.slope(z))
-        t += every
+        t += interval
     left = engine.column(runs, "theorem_steps", w.device, 3, torch.float64) - t
     ratio, _, triples = measures.distance_ratios(ACT.value(later(z, added, left)), clusters_of(cfg, w.device))
-    known = ~seen.isnan() & (left.flatten() > 0)
+    valid = ~seen.isnan() & (left.flatten() > 0)
     late = {"late_ratio": ratio, "late_triples": triples}
-    return {"settled_at": seen} | {name: torch.where(known, value, math.nan) for name, value in late.items()}
+    return {"settled_at": seen} | {name: torch.where(valid, value, math.nan) for name, value in late.items()}
 
 
 def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
@@ -123,12 +123,12 @@ def simulate(runs: list[Trial], device: torch.device) -> list[dict]:
     def measure(state: State, t: int, end: bool) -> dict[str, Tensor]:
         mean, worst, triples = measures.distance_ratios(ACT.value(state["x"] @ state["w"].transpose(1, 2)), cluster)
         clock = torch.full((len(runs),), cfg.clock_step * t, dtype=torch.float64)
-        found = {"clock": clock, "ratio": mean, "worst_ratio": worst, "triples": triples}
+        values = {"clock": clock, "ratio": mean, "worst_ratio": worst, "triples": triples}
         if t == 0:
-            found["input_ratio"] = measures.distance_ratios(state["x"], cluster)[0]
+            values["input_ratio"] = measures.distance_ratios(state["x"], cluster)[0]
         if end:
-            found |= at_the_theorems_time(state["w"], state["x"], y, eta, runs, t)
-        return found
+            values |= at_the_theorems_time(state["w"], state["x"], y, eta, runs, t)
+        return values
 
     record = range(0, cfg.updates, max(1, round(MARK / cfg.clock_step)))
     return engine.train(runs, {"w": w, "x": x}, step, measure, steps=cfg.updates, record=record)[0]

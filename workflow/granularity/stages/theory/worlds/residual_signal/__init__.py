@@ -83,13 +83,13 @@ def simulate(runs: Sequence[Trial], device: torch.device) -> list[dict[str, Any]
         if row["phase"] == phase and {"end", "diverged"} & set(row["event"].split())
     }
     rows = []
-    for run, own in zip(runs, inner, strict=True):
-        end, known = ends[own.settings.name, own.seed], space(own)
-        found = {"signal": staircase(known), "labels": known.chance.shape[1]}
+    for run, trial in zip(runs, inner, strict=True):
+        end, label_space = ends[trial.settings.name, trial.seed], space(trial)
+        values = {"signal": staircase(label_space), "labels": label_space.chance.shape[1]}
         if end["event"] == "diverged":
-            rows.append(engine.row(run, found, end["step"], event="diverged") | {"outcome": end["outcome"]})
+            rows.append(engine.row(run, values, end["step"], event="diverged") | {"outcome": end["outcome"]})
         else:
-            rows.append(engine.row(run, found | {"learnt": learnt(end)}, end["step"]))
+            rows.append(engine.row(run, values | {"learnt": learnt(end)}, end["step"]))
     return rows
 
 
@@ -97,8 +97,8 @@ def seen(table: pd.DataFrame, world: str) -> tuple[pd.DataFrame, np.ndarray]:
     """Return a world's arms with `signal`, `labels` (seed means), and what they learnt (arms, seeds; NaN: diverged)."""
     rows = table[table["world"] == world]
     names = rows["setting"].unique()
-    known = rows.groupby("setting")[["signal", "labels"]].mean().loc[names]
-    return known, np.array([at(table, name, "learnt") for name in names])
+    scores = rows.groupby("setting")[["signal", "labels"]].mean().loc[names]
+    return scores, np.array([at(table, name, "learnt") for name in names])
 
 
 def pairs(score: np.ndarray, learnt: np.ndarray) -> np.ndarray:
@@ -112,9 +112,9 @@ def pairs(score: np.ndarray, learnt: np.ndarray) -> np.ndarray:
 def order(ranked: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
     """Return the share of differing pairs that the score ranks right, for arm weights (resamples, arms)."""
     weight = np.ones((1, len(ranked))) if weight is None else weight
-    right, all_ = (np.einsum("ri,ij,rj->r", weight, part, weight) for part in (ranked > 0, ranked != 0))
+    right, differing = (np.einsum("ri,ij,rj->r", weight, part, weight) for part in (ranked > 0, ranked != 0))
     with np.errstate(invalid="ignore"):
-        return right / all_
+        return right / differing
 
 
 def interval(values: np.ndarray, comparisons: int = 1) -> tuple[float, float]:
@@ -127,11 +127,11 @@ def interval(values: np.ndarray, comparisons: int = 1) -> tuple[float, float]:
 
 def scaled(table: pd.DataFrame, world: str) -> pd.DataFrame:
     """Return `signal` relative to the finest true labels, `learnt` from coarse labels (0) to these (1), by arm."""
-    known, learnt = seen(table, world)
-    mean = pd.Series(learnt.mean(1), index=known.index)
+    scores, learnt = seen(table, world)
+    mean = pd.Series(learnt.mean(1), index=scores.index)
     coarse, finest = (f"{world}: {REGISTERED['worlds'][world][name]}" for name in ("coarse", "finest"))
     gain = (mean - mean[coarse]) / (mean[finest] - mean[coarse])
-    return pd.DataFrame({"signal": known["signal"] / known.loc[finest, "signal"], "learnt": gain})
+    return pd.DataFrame({"signal": scores["signal"] / scores.loc[finest, "signal"], "learnt": gain})
 
 
 def judge(table: pd.DataFrame) -> list[Claim]:
@@ -139,14 +139,14 @@ def judge(table: pd.DataFrame) -> list[Claim]:
     measured: dict[str, list[float]] = {"one axis": []}
     arms: dict[str, list[str]] = {}
     for world in WORLDS:
-        names = [f"{what}, {world}" for what in ("order", "lower end", "labels", "ahead of labels", "pairs")]
-        known, learnt = seen(table, world)
-        measured, arms = measured | {name: [] for name in names}, arms | {name: list(known.index) for name in names}
-        if len(known):
-            ranked, by_labels = (pairs(known[name].to_numpy(), learnt) for name in ("signal", "labels"))
-            drawn, other = (order(one, resamples(len(known))) for one in (ranked, by_labels))
+        names = [f"{statistic}, {world}" for statistic in ("order", "lower end", "labels", "ahead of labels", "pairs")]
+        scores, learnt = seen(table, world)
+        measured, arms = measured | {name: [] for name in names}, arms | {name: list(scores.index) for name in names}
+        if len(scores):
+            ranked, by_labels = (pairs(scores[name].to_numpy(), learnt) for name in ("signal", "labels"))
+            drawn, rival = (order(ranking, resamples(len(scores))) for ranking in (ranked, by_labels))
             values = (order(ranked)[0], interval(drawn)[0], order(by_labels)[0])
-            values += (interval(drawn - other, len(WORLDS))[0], (ranked != 0).sum())
+            values += (interval(drawn - rival, len(WORLDS))[0], (ranked != 0).sum())
             measured |= {name: [float(value)] for name, value in zip(names, values, strict=True)}
     if set(table["world"]) == set(WORLDS):
         points = pd.concat([scaled(table, world) for world in WORLDS])
@@ -160,15 +160,15 @@ def figures(table: pd.DataFrame, folder: Path) -> None:
     figure, panels = draw.canvas(3, 2, width=10.5, height=2.9)
     of_pairs, of_all = panels[4:]
     for place, (world, (*_, words)) in enumerate(WORLDS.items()):
-        axes, (known, learnt) = panels[place], seen(table, world)
-        random = known.index.str.contains("random")
-        for index, (some, label) in enumerate(((~random, "labels with a meaning"), (random, "random labels"))):
-            for number, (x, values) in enumerate(zip(known.loc[some, "signal"], learnt[some], strict=True)):
+        axes, (scores, learnt) = panels[place], seen(table, world)
+        random = scores.index.str.contains("random")
+        for index, (mask, label) in enumerate(((~random, "labels with a meaning"), (random, "random labels"))):
+            for number, (x, values) in enumerate(zip(scores.loc[mask, "signal"], learnt[mask], strict=True)):
                 draw.Points({x: values}, "" if number else label).draw(axes, index, 0)
         axes.set(xlabel="residual first-order signal, least R", ylabel=words, title=world.replace("_", " "))
         for index, (name, label) in enumerate((("signal", "residual signal"), ("labels", "number of labels"))):
-            ranked = pairs(known[name].to_numpy(), learnt)
-            middle, (low, high) = order(ranked)[0], interval(order(ranked, resamples(len(known))))
+            ranked = pairs(scores[name].to_numpy(), learnt)
+            middle, (low, high) = order(ranked)[0], interval(order(ranked, resamples(len(scores))))
             bars = [[max(0, middle - low)], [max(0, high - middle)]]
             style = {"fmt": draw.MARKERS[index], "color": draw.COLOURS[index], "capsize": 2}
             where = place + 0.2 * (index - 0.5)

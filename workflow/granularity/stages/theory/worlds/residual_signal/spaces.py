@@ -100,8 +100,8 @@ def feature_contamination(run: Trial) -> Space:
     chance = np.zeros((2 * K, 2 * cfg.g))
     np.add.at(chance, (kind, label), 1.0 / len(kind))
     value = np.concatenate([y[:, None], y[:, None] * np.eye(K)[c]], 1)
-    there = chance.any(1)
-    chance, value = chance[there], value[there]
+    present = chance.any(1)
+    chance, value = chance[present], value[present]
     weight, shown = chance.sum(1), np.where(value > 0, 1, np.where(value < 0, 2, 0))
     return Space(weight, chance / weight[:, None], shown, value, tuple(range(1, K + 1)))
 
