@@ -109,25 +109,25 @@ def adopt(one: Outdated, proof: Artifact) -> None:
 
     now = {name: one.origin[name] for name in ("code", "packages")}
     parts = {role: again(part, now, {}) for role, part in old.lineage().items() if part.kind in PARTS}
-    made = again(old, one.origin, parts)
-    place.point(old.place, made.folder, made.kind, made.digest)
+    copy = again(old, one.origin, parts)
+    place.point(old.place, copy.folder, copy.kind, copy.digest)
 
 
 def run(plan: Plan) -> list[str]:
     """Adopt all results of a configuration that can be adopted; return the refusals, one line each."""
-    refused, found = [], changes(plan)
-    if not found:
+    refused, by_change = [], changes(plan)
+    if not by_change:
         say(f"{plan.root}: nothing to adopt; no result is of other code or package versions")
-    for change, same in found.items():
+    for change, same in by_change.items():
         stage, _, before, now, versions = change
-        what = ", ".join([*([f"code {before} -> {now}"] if before != now else []), *versions])
+        text = ", ".join([*([f"code {before} -> {now}"] if before != now else []), *versions])
         cheapest = same[0]
         seconds = cheapest.artifact.manifest["cost"]["wall_seconds"]
-        say(f"{stage}: {what}: {len(same)} results; recomputing {cheapest.artifact.path} (it took {seconds:.1f} s)")
+        say(f"{stage}: {text}: {len(same)} results; recomputing {cheapest.artifact.path} (it took {seconds:.1f} s)")
         try:
             proof = evidence(plan, cheapest)
-            for one in same:
-                adopt(one, proof)
+            for result in same:
+                adopt(result, proof)
         except GranularityError as error:
             refused += error.args
         else:

@@ -23,20 +23,20 @@ def words(
 ) -> list[str]:
     """Return the words of a job's command, without `--threads`; `inputs` and `output` override the planned paths."""
     stage = STAGES[job.stage]
-    found = ["granularity", stage.name]
+    command = ["granularity", stage.name]
     if inputs is None:
         inputs = {role: [str(plan.folder(source)) for source in sources] for role, sources in job.inputs.items()}
     for role in () if stage.gathers else stage.inputs:
         for folder in inputs.get(role, ()):
-            found += [f"--{role}", folder]
-    found += ["--options", json.dumps(job.options, separators=(",", ":"))]
+            command += [f"--{role}", folder]
+    command += ["--options", json.dumps(job.options, separators=(",", ":"))]
     if stage.seeded:
-        found += ["--seed", str(plan.config.seeds.base)]
+        command += ["--seed", str(plan.config.seeds.base)]
     if stage.needs.gpu:
-        found += ["--device", plan.config.device]
+        command += ["--device", plan.config.device]
     for file in own_files(plan, job):
-        found += ["--extension", file]
-    return [*found, "--output", output or str(plan.folder(job))]
+        command += ["--extension", file]
+    return [*command, "--output", output or str(plan.folder(job))]
 
 
 def listing(job: Job) -> str | None:

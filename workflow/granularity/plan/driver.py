@@ -67,15 +67,15 @@ def prepare(workflow: Any, config: Any, plans: Sequence[Plan]) -> Callable[[Plan
         results[plan] = Results(plan, lambda job, plan=plan: place.folder_of(modify(plan.stamp(job))))
         for condition in plan.conditions:
             (samples,) = plan.jobs("samples", condition=condition.name)
-            there = plan.summary(condition).get("images", {})
-            complaints = list(too_few(samples.options["asks"], there["train"])) if "train" in there else []
+            counts = plan.summary(condition).get("images", {})
+            complaints = list(too_few(samples.options["asks"], counts["train"])) if "train" in counts else []
             if complaints and not results[plan].outdated(samples):
-                raise GranularityError(*(f"{condition.name}: {one}" for one in complaints))
+                raise GranularityError(*(f"{condition.name}: {item}" for item in complaints))
 
     def remake(plan: Plan, job: Job) -> None:
         """Mark a job to run again if its result is outdated; Snakemake adds the jobs that depend on it."""
-        for one in () if looks else (job, *(source for of in job.inputs.values() for source in of if source.at)):
-            stamp = Path(modify(plan.stamp(one)))
+        for item in () if looks else (job, *(source for jobs in job.inputs.values() for source in jobs if source.at)):
+            stamp = Path(modify(plan.stamp(item)))
             with contextlib.suppress(OSError):  # no later result could be newer
                 if stamp.stat().st_mtime > time.time():
                     place.write_atomically(stamp, stamp.read_bytes())  # the present one may be another user's
@@ -160,11 +160,11 @@ def hold(config: Any, root: Path) -> None:
     """
     digest = hashlib.sha256(canonical_json(config.model_dump(mode="json")).encode()).hexdigest()
     code = code_digest(*extensions.own_files())
-    other = lock.share(place.store_of(root) / f".driver-{root.name}", f"{digest} {package_digest()} {code}")
-    if other is not None:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other["started"]))
-        what = "this name with other code" if other["for"].startswith(digest) else "another configuration of this name"
+    holder = lock.share(place.store_of(root) / f".driver-{root.name}", f"{digest} {package_digest()} {code}")
+    if holder is not None:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder["started"]))
+        name = "this name with other code" if holder["for"].startswith(digest) else "another configuration of this name"
         raise GranularityError(
-            f"{root}: {what} is being made by {lock.who(other)}, since {since}, in {other['folder']}; wait until it "
+            f"{root}: {name} is being made by {lock.who(holder)}, since {since}, in {holder['folder']}; wait until it "
             "ends, or give this run another name: --config name=..."
         )

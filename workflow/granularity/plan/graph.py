@@ -83,7 +83,7 @@ class Plan:
         self._jobs: dict[str, dict[tuple, Job]] = {}
         self._chosen: dict[tuple, dict[tuple, list[Job]]] = {}
         self._held: dict[tuple, tuple[Sequence[Job], dict[tuple[str, int], list[int]]]] = {}
-        for stage in (one for one in STAGES.values() if one.of_study == bool(cells)):
+        for stage in (candidate for candidate in STAGES.values() if candidate.of_study == bool(cells)):
             self._jobs[stage.name] = {_key(job.values): job for job in stage.plan(self)}
             self._chosen.clear()
 
@@ -234,15 +234,19 @@ class Plan:
     def _conditions(self) -> list[ConditionPlan]:
         config, seed = self.config, self.config.seeds.base
         encoder = {"encoder": config.encoder, "cluster": config.cluster}
-        made = tuple(spaces(config.label_spaces, config.samples))
-        found = []
-        for one in config.conditions:
-            chosen = made if one.spaces is None else tuple(s for s in made if s.name in {made[0].name, *one.spaces})
-            images = f"train-{one.train_size}", config.samples, one.train_size
-            backbones = one.backbones or config.seeds.pretrain
-            found.append(ConditionPlan(*images, seed, encoder, chosen, tuple(one.merged), backbones))
-        others = {one.data.name: one.data for one in self.transfers if one.data is not None}
-        return found + [ConditionPlan(name, data.samples, data.train_size, seed) for name, data in others.items()]
+        label_spaces = tuple(spaces(config.label_spaces, config.samples))
+        conditions = []
+        for entry in config.conditions:
+            chosen = (
+                label_spaces
+                if entry.spaces is None
+                else tuple(s for s in label_spaces if s.name in {label_spaces[0].name, *entry.spaces})
+            )
+            images = f"train-{entry.train_size}", config.samples, entry.train_size
+            backbones = entry.backbones or config.seeds.pretrain
+            conditions.append(ConditionPlan(*images, seed, encoder, chosen, tuple(entry.merged), backbones))
+        by_name = {entry.data.name: entry.data for entry in self.transfers if entry.data is not None}
+        return conditions + [ConditionPlan(name, data.samples, data.train_size, seed) for name, data in by_name.items()]
 
 
 def plans(config: Any) -> list[Plan]:

@@ -103,12 +103,12 @@ class Rules:
         def of_job(wildcards: Any) -> dict[str, list[str]]:
             plan, job = self._job(stage, wildcards)
             self._look(plan, job)
-            found = {role: [plan.stamp(one) for one in jobs] for role, jobs in job.inputs.items() if jobs}
-            own = commands.own_files(plan, job)
+            stamps = {role: [plan.stamp(source) for source in jobs] for role, jobs in job.inputs.items() if jobs}
+            extension_files = commands.own_files(plan, job)
             # A module's prefix applies only to results. (An absolute path would change as an input if the checkout
             # moves.) Files with braces are left out, because Snakemake always reads them as wildcards.
-            files = [ancient(local(file)) for file in (*job.files, *own) if "{" not in file]
-            return found | ({"user_files": files} if files else {})
+            files = [ancient(local(file)) for file in (*job.files, *extension_files) if "{" not in file]
+            return stamps | ({"user_files": files} if files else {})
 
         return of_job
 

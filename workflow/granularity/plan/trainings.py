@@ -62,17 +62,17 @@ def networks(config: Any) -> list[NetworkPlan]:
     """Return the networks of a configuration: those of its list, or the one that `model` and `pretrain` describe. If a
     condition merges label spaces, add a merged-head network for each that is finetuned on the same images.
     """
-    found = list(_entries(config))
+    plans = list(_entries(config))
     if not any(condition.merged for condition in config.conditions):
-        return found
-    finetunings = [one for one in transfers(config) if one.data is None]
+        return plans
+    finetunings = [plan for plan in transfers(config) if plan.data is None]
     twins = []
-    for one in (one for one in found if one.objective == Objective()):
-        after = next((way.recipe.epochs for way in finetunings if way.of is None or one.entry in way.of), None)
+    for plan in (plan for plan in plans if plan.objective == Objective()):
+        after = next((way.recipe.epochs for way in finetunings if way.of is None or plan.entry in way.of), None)
         if after is not None:
-            recipe = one.recipe.model_copy(update={"epochs": one.recipe.epochs + after})
-            twins.append(replace(one, name=one.name + MERGED, recipe=recipe, keep=[], merged=True))
-    return found + twins
+            recipe = plan.recipe.model_copy(update={"epochs": plan.recipe.epochs + after})
+            twins.append(replace(plan, name=plan.name + MERGED, recipe=recipe, keep=[], merged=True))
+    return plans + twins
 
 
 def _entries(config: Any) -> Iterator[NetworkPlan]:
@@ -97,15 +97,15 @@ def transfers(config: Any) -> list[TransferPlan]:
     """Return the transfers of a configuration: those of its list, or the one that `finetune` describes."""
     if not config.transfers:
         return [TransferPlan(DEFAULT_TRANSFER, "finetune", None, config.finetune, False)]
-    found = []
+    plans = []
     for i, entry in enumerate(config.transfers):
         data, where = None, f"transfers.{i}.data"
         if entry.data is not None:
             samples = parsed(type(config.samples), entry.data.samples, f"{where}.samples")
             data = DataPlan(f"data-{entry.name}", where, samples, entry.data.train_size)
         for suffix, key, recipe in _recipes(config, entry, f"transfers.{i}", "finetune"):
-            found.append(TransferPlan(entry.name + suffix, key, entry.of, recipe, entry.keep, data, entry.from_epoch))
-    return found
+            plans.append(TransferPlan(entry.name + suffix, key, entry.of, recipe, entry.keep, data, entry.from_epoch))
+    return plans
 
 
 def _recipes(config: Any, entry: Any, where: str, section: str) -> Iterator[tuple[str, str, Recipe]]:
